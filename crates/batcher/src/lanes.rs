@@ -1,0 +1,178 @@
+//! Who waits for a first departure, and with whom they may travel.
+//!
+//! A lane holds the requests that may meet in a batch: one bucket and, unless the model mixes
+//! them, one kind of origin. Inside it each priority keeps its own line in order of arrival,
+//! which nobody ever overtakes. Apart from `policy`, which says when; here is which lane and who.
+
+use crate::action::Departure;
+use crate::config::Config;
+use crate::policy::{Due, Load, Rules};
+use crate::records::{List, Place, Records};
+use crate::request::{Nanos, OriginKind, Priority, Request};
+
+/// The most departures in a row that interactive requests lead while a bulk batch is due as well.
+/// So a bulk request with n older ones before it leaves within (n + 1) * (BULK_TURN + 1)
+/// departures of fresh work, whatever the interactive load.
+pub(crate) const BULK_TURN: u32 = 8;
+
+const PRIORITIES: [Priority; 2] = [Priority::Interactive, Priority::Bulk];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    bucket: u16,
+    /// None where kinds may mix.
+    kind: Option<OriginKind>,
+}
+
+impl Key {
+    fn of(request: &Request, config: &Config) -> Self {
+        let kind = (!config.mix_origins).then_some(request.origin.kind);
+        Self { bucket: request.bucket, kind }
+    }
+}
+
+#[derive(Debug)]
+struct Lane {
+    key: Key,
+    /// One line per priority.
+    lines: [List; 2],
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.lines.iter().all(|line| line.len == 0)
+    }
+
+    /// None if nobody waits.
+    fn load(&self, records: &Records) -> Option<Load> {
+        let [interactive, bulk] = &self.lines;
+        let heads = [interactive.head(), bulk.head()];
+        Some(Load {
+            items: interactive.items + bulk.items,
+            cost: interactive.cost + bulk.cost,
+            oldest: heads.into_iter().flatten().map(|at| records[at].arrived).min()?,
+        })
+    }
+}
+
+/// A batch that is due: who leads it and why it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lead {
+    lane: usize,
+    priority: Priority,
+    /// Arrival number of the request at the head.
+    seq: u64,
+    pub(crate) reason: Departure,
+}
+
+/// All lanes. There are about as many as buckets in use, few enough to scan.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// An empty lane is taken over by the next key that needs one.
+    lanes: Vec<Lane>,
+    /// Departures that interactive requests have led in a row while a bulk batch was due.
+    led: u32,
+    pub(crate) len: u32,
+    pub(crate) items: u64,
+}
+
+impl Lanes {
+    /// Lets a request wait at the place its arrival gives it.
+    pub(crate) fn insert(&mut self, records: &mut Records, at: u32, config: &Config) {
+        let request = records[at].request;
+        let lane = self.lane(Key::of(&request, config));
+        self.len += 1;
+        self.items += u64::from(request.items);
+        records[at].place = Place::Lane(lane);
+        records.insert(&mut self.lanes[lane].lines[request.priority as usize], at);
+    }
+
+    /// Takes a request out from wherever it stands in its lane.
+    pub(crate) fn remove(&mut self, records: &mut Records, at: u32, lane: usize) {
+        let request = records[at].request;
+        self.len -= 1;
+        self.items -= u64::from(request.items);
+        records[at].place = Place::Running;
+        records.remove(&mut self.lanes[lane].lines[request.priority as usize], at);
+    }
+
+    /// Takes everybody out, in order of arrival.
+    pub(crate) fn take_all(&mut self, records: &mut Records) -> Vec<u32> {
+        let mut all = Vec::new();
+        for line in self.lanes.iter_mut().flat_map(|lane| &mut lane.lines) {
+            all.extend(std::iter::from_fn(|| records.pop(line)));
+        }
+        all.iter().for_each(|&at| records[at].place = Place::Running);
+        all.sort_unstable_by_key(|&at| records[at].seq);
+        (self.len, self.items) = (0, 0);
+        all
+    }
+
+    /// Chooses the due batch that leaves first: interactive before bulk, then the oldest head.
+    pub(crate) fn lead(&mut self, records: &Records, rules: &Rules) -> Option<Lead> {
+        let [interactive, bulk] = self.oldest_due(records, rules);
+        let contested = interactive.is_some() && bulk.is_some();
+        let lead = if contested && self.led >= BULK_TURN { bulk } else { interactive.or(bulk) }?;
+        let passed_over = contested && lead.priority == Priority::Interactive;
+        self.led = if passed_over { self.led + 1 } else { 0 };
+        Some(lead)
+    }
+
+    /// Takes out the batch that is due: the leading line first, then the other one fills it up.
+    pub(crate) fn board(&mut self, records: &mut Records, config: &Config, lead: Lead) -> List {
+        let mut batch = List::EMPTY;
+        let other = PRIORITIES.into_iter().filter(|&priority| priority != lead.priority);
+        for priority in std::iter::once(lead.priority).chain(other) {
+            while let Some(at) = self.lanes[lead.lane].lines[priority as usize].head()
+                && room(config, &batch, &records[at].request)
+            {
+                self.remove(records, at, lead.lane);
+                records.push(&mut batch, at);
+            }
+        }
+        batch
+    }
+
+    /// When the next lane will be due if nobody comes or goes.
+    pub(crate) fn next_due(&self, records: &Records, rules: &Rules) -> Option<Nanos> {
+        let loads = self.lanes.iter().filter_map(|lane| lane.load(records));
+        let times = loads.filter_map(|load| match rules.due(&load) {
+            Due::Now(_) => None,
+            Due::At(time) => Some(time),
+        });
+        times.min()
+    }
+
+    /// For each priority the due lane in which its oldest request waits.
+    fn oldest_due(&self, records: &Records, rules: &Rules) -> [Option<Lead>; 2] {
+        let mut oldest: [Option<Lead>; 2] = [None, None];
+        for (lane, it) in self.lanes.iter().enumerate() {
+            let Some(load) = it.load(records) else { continue };
+            let Due::Now(reason) = rules.due(&load) else { continue };
+            for priority in PRIORITIES {
+                let Some(at) = it.lines[priority as usize].head() else { continue };
+                let lead = Lead { lane, priority, seq: records[at].seq, reason };
+                let best = oldest[priority as usize].get_or_insert(lead);
+                if lead.seq < best.seq {
+                    *best = lead;
+                }
+            }
+        }
+        oldest
+    }
+
+    fn lane(&mut self, key: Key) -> usize {
+        let same = self.lanes.iter().position(|lane| lane.key == key);
+        let spare = || self.lanes.iter().position(Lane::is_empty);
+        let lane = same.or_else(spare).unwrap_or_else(|| {
+            self.lanes.push(Lane { key, lines: [List::EMPTY, List::EMPTY] });
+            self.lanes.len() - 1
+        });
+        self.lanes[lane].key = key;
+        lane
+    }
+}
+
+fn room(config: &Config, batch: &List, request: &Request) -> bool {
+    config.holds(batch.items + u64::from(request.items), batch.cost + u128::from(request.cost))
+}

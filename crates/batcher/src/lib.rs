@@ -1,0 +1,78 @@
+//! When does the batch leave, and with whom?
+//!
+//! A [`Batcher`] is a pure state machine for one version of one model: [`Batcher::step`] takes the
+//! time and an [`Event`] and writes down [`Actions`]. It has no clock, no threads, no I/O, no
+//! logging and no dependencies, and it allocates only while its buffers grow; the same events
+//! always give the same actions. The engine runs it, simulators and property tests play with it.
+//!
+//! ```
+//! use jitney_batcher::{Action, Actions, Batcher, Config, Departure, Event, Policy};
+//! use jitney_batcher::{Request, RequestId, WorkerId};
+//!
+//! let policy = Policy::Window { delay: 5_000_000 };
+//! let mut batcher = Batcher::new(Config { policy, max_items: 4, ..Config::default() });
+//! let mut out = Actions::new();
+//!
+//! batcher.step(0, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &mut out);
+//! let (anna, ben) = (RequestId::new(0, 0), RequestId::new(1, 0));
+//! batcher.step(1_000_000, Event::Arrive(Request::new(anna)), &mut out);
+//! batcher.step(2_000_000, Event::Arrive(Request::new(ben)), &mut out);
+//!
+//! // Nobody left yet: two of four are here, and the window of the older one is open.
+//! assert_eq!(out.iter().collect::<Vec<_>>(), [&Action::SetTimer(6_000_000)]);
+//!
+//! out.clear();
+//! batcher.step(6_000_000, Event::Timer, &mut out);
+//! let Some(Action::Dispatch { members, reason, .. }) = out.iter().next() else { panic!() };
+//! assert_eq!(out.members(members), [anna, ben]);
+//! assert_eq!(*reason, Departure::Window);
+//! ```
+//!
+//! # The life of a request
+//!
+//! ```text
+//!            ┌── Reject ◀── too large, expired, cancelled, queue full, draining
+//! Arrive ─▶ lane ── due, and a slot is free ─▶ batch on a worker ── Done ─▶ answered by the caller
+//!            ▲                                   ▲    │
+//!            └── worker removed ─────────────────│────┤
+//!                              retry group ──────┘    │
+//!                                 ▲                   │
+//!                                 └── another chance ─┴─ Failed, WorkerDown ─▶ Fail
+//! ```
+//!
+//! Every request that arrived ends exactly once: by [`Action::Reject`], by [`Action::Fail`], or
+//! with the [`Event::Done`] of its batch.
+//!
+//! # The rules
+//!
+//! - A **lane** holds those who may meet in a batch: the same bucket and, unless
+//!   [`Config::mix_origins`], the same kind of origin. Within a lane and a priority nobody overtakes.
+//! - A batch leaves when its lane is **due** by the [`Policy`] and a worker has a free slot: the
+//!   lowest-numbered such worker. Its members are chosen at that moment and not before.
+//! - **Interactive** goes before **bulk**. Bulk fills the room that is left, and leads every ninth
+//!   departure at the latest while it is due. Among equals the oldest goes first.
+//! - Nobody departs at or after their **deadline**; a timer sees to it that they hear so at once.
+//! - **Isolation**: a batch on which the model failed is tried again in halves, one whose worker
+//!   died or hung, one by one. See [`Config::isolate`] and [`Config::retry_budget`].
+//! - After every step no batch is due while a slot is free.
+#![forbid(unsafe_code)]
+
+mod action;
+mod batcher;
+mod config;
+mod event;
+mod expiry;
+mod isolation;
+mod lanes;
+mod pace;
+mod policy;
+mod records;
+mod request;
+mod running;
+mod slots;
+
+pub use action::{Action, Actions, Departure, Members, Refusal};
+pub use batcher::Batcher;
+pub use config::{Config, Policy};
+pub use event::{Down, Event, Failure};
+pub use request::{BatchId, Nanos, Origin, OriginKind, Priority, Request, RequestId, WorkerId};

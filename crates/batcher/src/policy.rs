@@ -1,0 +1,95 @@
+//! When a lane's batch is due: the one place where policies differ.
+//!
+//! Apart from `lanes`, which says who is in the batch. A pure function of the lane's load and the
+//! time; it never looks at workers, because a batch can be due while nobody is free.
+
+use crate::action::Departure;
+use crate::config::{Config, Policy};
+use crate::request::Nanos;
+
+/// What a policy may know about a lane in which somebody waits.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) items: u64,
+    pub(crate) cost: u128,
+    /// When the oldest of those waiting arrived.
+    pub(crate) oldest: Nanos,
+}
+
+/// When the lane's next batch departs if a worker is free.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Now(Departure),
+    At(Nanos),
+}
+
+/// All that a decision depends on besides the requests themselves.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) config: Config,
+    pub(crate) draining: bool,
+    pub(crate) now: Nanos,
+}
+
+impl Rules {
+    /// Decides when the lane's next batch departs.
+    pub(crate) fn due(&self, load: &Load) -> Due {
+        // Every request fits alone, so a load that reaches a limit either fills the batch exactly
+        // or contains one that does not fit any more.
+        let Config { max_items, max_cost, policy, .. } = self.config;
+        if load.items >= max_items.into() || load.cost >= max_cost.into() {
+            return Due::Now(Departure::Full);
+        }
+        match policy {
+            Policy::Opportunistic => Due::Now(Departure::Idle),
+            Policy::Window { delay } => match load.oldest.saturating_add(delay) {
+                end if end <= self.now => Due::Now(Departure::Window),
+                _ if self.draining => Due::Now(Departure::Drain),
+                end => Due::At(end),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPPORTUNISTIC: Policy = Policy::Opportunistic;
+    const WINDOW: Policy = Policy::Window { delay: 100 };
+
+    fn check(policy: Policy, (items, cost): (u64, u128), draining: bool, now: Nanos, want: Due) {
+        let config = Config { policy, max_items: 4, max_cost: 50, ..Config::default() };
+        let load = Load { items, cost, oldest: 1000 };
+        let rules = Rules { config, draining, now };
+        assert_eq!(rules.due(&load), want, "{load:?} at {now}");
+    }
+
+    #[test]
+    fn a_batch_at_its_limit_of_items_or_cost_is_full_under_every_policy() {
+        for policy in [OPPORTUNISTIC, WINDOW] {
+            for load in [(4, 4), (9, 9), (1, 50), (2, 80)] {
+                check(policy, load, false, 1000, Due::Now(Departure::Full));
+            }
+        }
+    }
+
+    #[test]
+    fn opportunistic_is_due_with_whatever_is_there() {
+        check(OPPORTUNISTIC, (1, 1), false, 1000, Due::Now(Departure::Idle));
+        check(OPPORTUNISTIC, (3, 3), true, 1000, Due::Now(Departure::Idle));
+    }
+
+    #[test]
+    fn a_window_counts_from_the_arrival_of_the_oldest() {
+        check(WINDOW, (3, 3), false, 1000, Due::At(1100));
+        check(WINDOW, (3, 3), false, 1099, Due::At(1100));
+        check(WINDOW, (3, 3), false, 1100, Due::Now(Departure::Window));
+    }
+
+    #[test]
+    fn draining_ends_the_window() {
+        check(WINDOW, (1, 1), true, 1050, Due::Now(Departure::Drain));
+        check(WINDOW, (1, 1), true, 1100, Due::Now(Departure::Window));
+    }
+}

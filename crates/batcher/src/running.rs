@@ -1,0 +1,51 @@
+//! Which batches are on which worker.
+//!
+//! Apart from `slots`, which only counts: here are the members, who must not be lost whatever
+//! happens to the worker. A batch stays here until somebody takes it out whole.
+
+use crate::records::List;
+use crate::request::{BatchId, WorkerId};
+
+/// A batch on a worker.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) id: BatchId,
+    pub(crate) worker: WorkerId,
+    pub(crate) members: List,
+    /// 1 for the first try.
+    pub(crate) attempt: u8,
+}
+
+/// All running batches, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    /// Sorted by id, because ids count up; no longer than there are slots.
+    batches: Vec<Batch>,
+    last: u64,
+}
+
+impl Running {
+    /// Gives a departing batch its name.
+    pub(crate) fn start(&mut self, worker: WorkerId, members: List, attempt: u8) -> BatchId {
+        self.last += 1;
+        let id = BatchId(self.last);
+        self.batches.push(Batch { id, worker, members, attempt });
+        id
+    }
+
+    /// Takes a batch out, unless the name is stale.
+    pub(crate) fn take(&mut self, id: BatchId) -> Option<Batch> {
+        let at = self.batches.binary_search_by_key(&id, |batch| batch.id).ok()?;
+        Some(self.batches.remove(at))
+    }
+
+    /// Takes out the oldest batch of a worker.
+    pub(crate) fn take_from(&mut self, worker: WorkerId) -> Option<Batch> {
+        let at = self.batches.iter().position(|batch| batch.worker == worker)?;
+        Some(self.batches.remove(at))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.batches.len()
+    }
+}

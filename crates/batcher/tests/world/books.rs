@@ -1,0 +1,225 @@
+//! The oracle's books: every request, batch and worker as the events tell of them.
+//!
+//! Written for clarity, with maps and full scans, and without any of the batcher's code.
+
+use std::collections::BTreeMap;
+
+use jitney_batcher::*;
+
+pub type Verdict = Result<(), String>;
+
+pub fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    Fresh,
+    /// Its batch failed; it may travel in a batch of at most so many.
+    Retry(usize),
+    Running,
+}
+
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub request: Request,
+    pub arrived: Nanos,
+    pub seq: u64,
+    pub state: State,
+    pub cancelled: bool,
+    pub crashes: u8,
+    pub attempts: u8,
+    /// Size of the last batch it was in.
+    pub company: usize,
+    /// The worker of its last batch.
+    pub worker: Option<WorkerId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Worker {
+    pub slots: u8,
+    pub busy: u8,
+    pub retiring: bool,
+}
+
+#[derive(Debug)]
+pub struct Batch {
+    pub worker: WorkerId,
+    pub members: Vec<RequestId>,
+}
+
+#[derive(Default)]
+pub struct Books {
+    pub config: Config,
+    pub now: Nanos,
+    pub draining: bool,
+    pub requests: BTreeMap<RequestId, Known>,
+    pub batches: BTreeMap<BatchId, Batch>,
+    pub workers: BTreeMap<WorkerId, Worker>,
+    arrivals: u64,
+}
+
+impl Books {
+    // What an event changes
+
+    pub fn learn(&mut self, event: &Event) -> Verdict {
+        match event {
+            Event::Arrive(request) => self.arrive(*request),
+            Event::Cancel { id } => {
+                if let Some(known) = self.requests.get_mut(id) {
+                    known.cancelled = true;
+                }
+            }
+            Event::WorkerUp { worker, slots } => {
+                let idle = Worker { slots: 0, busy: 0, retiring: false };
+                let worker = self.workers.entry(*worker).or_insert(idle);
+                (worker.slots, worker.retiring) = (*slots, false);
+            }
+            Event::WorkerRetire { worker } => {
+                if let Some(worker) = self.workers.get_mut(worker) {
+                    worker.retiring = true;
+                }
+            }
+            Event::WorkerDown { worker, why } => return self.down(*worker, *why),
+            Event::Done { batch, .. } => self.done(*batch),
+            Event::Failed { batch, kind } => return self.failed(*batch, Some(*kind)),
+            Event::Configure(config) => self.configure(config),
+            Event::Drain => self.draining = true,
+            Event::Announce { .. } | Event::Retract { .. } => {}
+            Event::Started { .. } | Event::Timer => {}
+        }
+        Ok(())
+    }
+
+    pub fn configure(&mut self, config: &Config) {
+        self.config = Config { max_items: config.max_items.max(1), ..config.clone() };
+    }
+
+    fn arrive(&mut self, request: Request) {
+        self.arrivals += 1;
+        let known = Known {
+            request: Request { items: request.items.max(1), ..request },
+            arrived: self.now,
+            seq: self.arrivals,
+            state: State::Fresh,
+            cancelled: false,
+            crashes: 0,
+            attempts: 0,
+            company: 0,
+            worker: None,
+        };
+        self.requests.insert(request.id, known);
+    }
+
+    fn done(&mut self, batch: BatchId) {
+        let Some(batch) = self.take(batch) else { return };
+        for id in batch.members {
+            self.requests.remove(&id);
+        }
+    }
+
+    fn down(&mut self, worker: WorkerId, why: Down) -> Verdict {
+        let kind = match why {
+            Down::Crashed => Some(Failure::Crashed),
+            Down::TimedOut => Some(Failure::TimedOut),
+            Down::Removed => None,
+        };
+        let batches = self.batches.iter().filter(|(_, batch)| batch.worker == worker);
+        for id in batches.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.failed(id, kind)?;
+        }
+        self.workers.remove(&worker);
+        Ok(())
+    }
+
+    /// The members wait again; no kind means that they are innocent.
+    fn failed(&mut self, batch: BatchId, kind: Option<Failure>) -> Verdict {
+        let Some(batch) = self.take(batch) else { return Ok(()) };
+        let len = batch.members.len();
+        let budget = self.config.retry_budget > 0;
+        for id in &batch.members {
+            let known = self.requests.get_mut(id).ok_or("a member ended while it ran")?;
+            known.crashes += u8::from(kind == Some(Failure::Crashed));
+            ensure(known.crashes <= 2, || format!("{id:?} was in three crashes"))?;
+            known.state = match kind {
+                None if known.attempts == 1 => State::Fresh,
+                None => State::Retry(len),
+                Some(Failure::Crashed) => State::Retry(1),
+                Some(_) if !budget => State::Retry(0),
+                Some(Failure::Handler) => State::Retry(len.div_ceil(2)),
+                Some(Failure::TimedOut) => State::Retry(1),
+            };
+            known.attempts -= u8::from(kind.is_none());
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, batch: BatchId) -> Option<Batch> {
+        let batch = self.batches.remove(&batch)?;
+        let worker = self.workers.get_mut(&batch.worker)?;
+        worker.busy -= 1;
+        if worker.retiring && worker.busy == 0 {
+            self.workers.remove(&batch.worker);
+        }
+        Some(batch)
+    }
+
+    // The rules in their simplest form
+
+    pub fn waiting(&self) -> impl Iterator<Item = &Known> {
+        self.requests.values().filter(|known| known.state != State::Running)
+    }
+
+    pub fn fresh(&self) -> impl Iterator<Item = &Known> {
+        self.requests.values().filter(|known| known.state == State::Fresh)
+    }
+
+    pub fn free_workers(&self) -> impl Iterator<Item = WorkerId> {
+        let free = |worker: &Worker| !worker.retiring && worker.busy < worker.slots;
+        self.workers.iter().filter(move |(_, worker)| free(worker)).map(|(id, _)| *id)
+    }
+
+    pub fn may_meet(&self, a: &Known, b: &Known) -> bool {
+        let kinds = self.config.mix_origins || a.request.origin.kind == b.request.origin.kind;
+        kinds && a.request.bucket == b.request.bucket
+    }
+
+    pub fn holds(&self, members: &[&Known]) -> bool {
+        let cost: u64 = members.iter().map(|known| known.request.cost).sum();
+        sum_items(members) <= self.config.max_items.into() && cost <= self.config.max_cost
+    }
+
+    pub fn lanes(&self) -> Vec<Vec<&Known>> {
+        let mut lanes: Vec<Vec<&Known>> = Vec::new();
+        for known in self.fresh() {
+            match lanes.iter_mut().find(|lane| self.may_meet(lane[0], known)) {
+                Some(lane) => lane.push(known),
+                None => lanes.push(vec![known]),
+            }
+        }
+        lanes
+    }
+
+    /// Arrival number of the oldest request of this priority in any lane that is due.
+    pub fn oldest_due(&self, priority: Priority) -> Option<u64> {
+        let due = self.lanes().into_iter().filter(|lane| self.due(lane).is_some());
+        due.flatten().filter(|known| known.request.priority == priority).map(|it| it.seq).min()
+    }
+
+    pub fn due(&self, lane: &[&Known]) -> Option<Departure> {
+        let cost: u64 = lane.iter().map(|known| known.request.cost).sum();
+        let oldest = lane.iter().map(|known| known.arrived).min()?;
+        if sum_items(lane) >= self.config.max_items.into() || cost >= self.config.max_cost {
+            return Some(Departure::Full);
+        }
+        match self.config.policy {
+            Policy::Opportunistic => Some(Departure::Idle),
+            Policy::Window { delay } if oldest + delay <= self.now => Some(Departure::Window),
+            Policy::Window { .. } => self.draining.then_some(Departure::Drain),
+        }
+    }
+}
+
+pub fn sum_items(members: &[&Known]) -> u64 {
+    members.iter().map(|known| u64::from(known.request.items)).sum()
+}

@@ -1,0 +1,181 @@
+//! A world for the batcher: draws what happens next from what there is, and lets the oracle judge.
+
+mod books;
+mod dice;
+mod oracle;
+
+use dice::Dice;
+use jitney_batcher::*;
+use oracle::Oracle;
+
+/// What happened, enough to play it again.
+pub struct Story {
+    pub config: Config,
+    pub events: Vec<(Nanos, Event)>,
+    pub departures: u64,
+}
+
+pub struct World {
+    seed: u64,
+    dice: Dice,
+    now: Nanos,
+    batcher: Batcher,
+    oracle: Oracle,
+    /// The generation of each index; an index is free when the oracle knows no such request.
+    generations: Vec<u32>,
+    /// How often, in percent, things go wrong in this world.
+    trouble: u64,
+    /// How often, in percent, somebody arrives.
+    crowd: u64,
+    pub story: Story,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let config = config(&mut dice);
+        let story = Story { config: config.clone(), events: Vec::new(), departures: 0 };
+        Self {
+            seed,
+            now: 1000,
+            batcher: Batcher::new(config.clone()),
+            oracle: Oracle::new(&config),
+            generations: vec![0; 48],
+            trouble: dice.pick(&[0, 5, 30]),
+            crowd: dice.pick(&[40, 60, 75]),
+            dice,
+            story,
+        }
+    }
+
+    /// Lets one thing happen.
+    pub fn live(&mut self) {
+        self.pass_time();
+        let event = match self.dice.roll(100) {
+            roll if roll < self.crowd => self.arrival(),
+            0..83 => self.finish(),
+            83..86 => Event::Cancel { id: self.somebody() },
+            86..91 => Event::Timer,
+            _ if self.dice.percent(self.trouble) => self.disaster(),
+            _ => self.worker_up(),
+        };
+        self.step(event);
+    }
+
+    /// Stops the misery and demands that everything ends.
+    pub fn drain(&mut self) {
+        self.step(Event::Drain);
+        self.step(Event::WorkerUp { worker: WorkerId(0), slots: 1 });
+        for _ in 0..500 {
+            if self.batcher.drained() {
+                return assert!(self.oracle.nobody_is_left(), "seed {}: lost", self.seed);
+            }
+            self.now += 1;
+            let event = match self.oracle.running() {
+                [] => Event::Timer,
+                [batch, ..] => Event::Done { batch: *batch, exec: 10 },
+            };
+            self.step(event);
+        }
+        panic!("seed {}: drain does not end", self.seed);
+    }
+
+    fn step(&mut self, event: Event) {
+        self.story.events.push((self.now, event.clone()));
+        let mut out = Actions::new();
+        self.batcher.step(self.now, event.clone(), &mut out);
+        let judged = self.oracle.judge(self.now, &event, &out, &self.batcher);
+        if let Err(wrong) = judged {
+            let (seed, step, now) = (self.seed, self.story.events.len(), self.now);
+            panic!("seed {seed}, step {step}, at {now}: {wrong}\nafter {event:?}\nsaid {out:#?}");
+        }
+        let departed = |action: &&Action| matches!(action, Action::Dispatch { .. });
+        self.story.departures += out.iter().filter(departed).count() as u64;
+    }
+
+    /// Mostly a little, sometimes exactly to the timer, sometimes beyond it.
+    fn pass_time(&mut self) {
+        let little = self.now + self.dice.roll(6);
+        self.now = match self.oracle.timer() {
+            Some(timer) if self.dice.percent(15) => timer.max(self.now),
+            Some(timer) if self.dice.percent(3) => timer.max(self.now) + self.dice.roll(50),
+            _ => little,
+        };
+    }
+
+    fn arrival(&mut self) -> Event {
+        let index = self.dice.roll(self.generations.len() as u64) as usize;
+        let id = RequestId::new(index as u32, self.generations[index]);
+        if self.oracle.knows(id) {
+            return Event::Announce { origin: Request::new(id).origin };
+        }
+        self.generations[index] += 1;
+        let mut request = Request::new(RequestId::new(index as u32, self.generations[index]));
+        let dice = &mut self.dice;
+        if dice.percent(40) {
+            request.deadline = self.now + dice.roll(80);
+        }
+        request.items = dice.pick(&[0, 1, 1, 1, 1, 2, 3, 5]);
+        request.cost = dice.pick(&[1, 1, 1, 3, 7]);
+        request.bucket = dice.pick(&[0, 0, 0, 1]);
+        request.priority =
+            dice.pick(&[Priority::Interactive, Priority::Interactive, Priority::Bulk]);
+        request.origin.kind = dice.pick(&[OriginKind::Http, OriginKind::Http, OriginKind::Grpc]);
+        Event::Arrive(request)
+    }
+
+    /// The end of a running batch, or of one that is long over.
+    fn finish(&mut self) -> Event {
+        let stale = BatchId(self.dice.roll(50));
+        let batch = match self.oracle.running() {
+            [] => stale,
+            _ if self.dice.percent(3) => stale,
+            running => self.dice.pick(running),
+        };
+        if self.dice.percent(self.trouble) {
+            let kind = self.dice.pick(&[
+                Failure::Handler,
+                Failure::Handler,
+                Failure::TimedOut,
+                Failure::Crashed,
+            ]);
+            return Event::Failed { batch, kind };
+        }
+        Event::Done { batch, exec: self.dice.roll(30) }
+    }
+
+    /// Anybody who is, was or never will be here.
+    fn somebody(&mut self) -> RequestId {
+        let index = self.dice.roll(self.generations.len() as u64) as usize;
+        let generation = self.generations[index].saturating_sub(u32::from(self.dice.percent(10)));
+        RequestId::new(index as u32, generation)
+    }
+
+    fn worker_up(&mut self) -> Event {
+        let worker = WorkerId(self.dice.roll(3) as u32);
+        Event::WorkerUp { worker, slots: self.dice.pick(&[1, 1, 2]) }
+    }
+
+    fn disaster(&mut self) -> Event {
+        let worker = WorkerId(self.dice.roll(4) as u32);
+        let why = self.dice.pick(&[Down::Crashed, Down::TimedOut, Down::Removed]);
+        match self.dice.roll(6) {
+            0 => Event::WorkerRetire { worker },
+            1..3 => Event::Configure(config(&mut self.dice)),
+            _ => Event::WorkerDown { worker, why },
+        }
+    }
+}
+
+fn config(dice: &mut Dice) -> Config {
+    let window = Policy::Window { delay: dice.pick(&[0, 10, 40]) };
+    Config {
+        policy: dice.pick(&[window, Policy::Opportunistic]),
+        max_items: dice.pick(&[0, 1, 4, 4, 8]),
+        max_cost: dice.pick(&[u64::MAX, 12]),
+        queue_max: dice.pick(&[0, 4, 30]),
+        mix_origins: dice.percent(30),
+        isolate: dice.percent(80),
+        retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
+    }
+}

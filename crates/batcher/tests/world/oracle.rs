@@ -1,0 +1,250 @@
+//! The judge: compares what the batcher says with its own books, action by action.
+//!
+//! It knows the rules but none of the batcher's code. `judge` says what was wrong, or nothing.
+
+use jitney_batcher::*;
+
+use super::books::{Batch, Books, Known, State, Verdict, ensure, sum_items};
+
+/// A retry budget no story can spend.
+pub const ENDLESS: u32 = 1_000_000;
+/// Interactive departures in a row that a due bulk batch must bear.
+const BULK_TURN: u32 = 8;
+
+#[derive(Default)]
+pub struct Oracle {
+    books: Books,
+    running: Vec<BatchId>,
+    timer: Option<Nanos>,
+    departures: u64,
+    passed_over: u32,
+}
+
+impl Oracle {
+    pub fn new(config: &Config) -> Self {
+        let mut oracle = Self::default();
+        oracle.books.configure(config);
+        oracle
+    }
+
+    pub fn knows(&self, id: RequestId) -> bool {
+        self.books.requests.contains_key(&id)
+    }
+
+    pub fn nobody_is_left(&self) -> bool {
+        self.books.requests.is_empty()
+    }
+
+    pub fn running(&self) -> &[BatchId] {
+        &self.running
+    }
+
+    pub fn timer(&self) -> Option<Nanos> {
+        self.timer
+    }
+
+    pub fn judge(
+        &mut self,
+        now: Nanos,
+        event: &Event,
+        out: &Actions,
+        batcher: &Batcher,
+    ) -> Verdict {
+        self.books.now = now;
+        self.books.learn(event)?;
+        let timers = out.iter().filter(|a| matches!(a, Action::SetTimer(_) | Action::ClearTimer));
+        ensure(timers.count() <= 1, || "more than one timer".into())?;
+        for action in out.iter() {
+            self.follow(event, action, out)?;
+        }
+        self.running = self.books.batches.keys().copied().collect();
+        self.check_those_who_wait()?;
+        self.check_timer()?;
+        self.check_counts(batcher)
+    }
+
+    // What an action claims
+
+    fn follow(&mut self, event: &Event, action: &Action, out: &Actions) -> Verdict {
+        match action {
+            Action::Dispatch { worker, batch, members, items, attempt, reason } => {
+                let members = out.members(members);
+                self.check_slot(*worker, *reason)?;
+                self.check_company(members, *items, *attempt, *reason)?;
+                if *reason == Departure::Retry {
+                    self.check_group(members, *worker)?;
+                } else {
+                    self.check_turn(members, *reason)?;
+                }
+                self.depart(*worker, *batch, members)
+            }
+            Action::Reject { id, reason, .. } => {
+                let known = self.end(*id)?;
+                ensure(self.deserved(event, &known, *reason), || format!("{id:?} not {reason:?}"))
+            }
+            Action::Fail { id, kind } => {
+                let known = self.end(*id)?;
+                ensure(self.hopeless(&known, *kind), || format!("{id:?} deserved another chance"))
+            }
+            Action::SetTimer(time) => self.turn(Some(*time)),
+            Action::ClearTimer => self.turn(None),
+        }
+    }
+
+    fn turn(&mut self, timer: Option<Nanos>) -> Verdict {
+        ensure(self.timer != timer, || "the timer was already set so".into())?;
+        self.timer = timer;
+        Ok(())
+    }
+
+    fn end(&mut self, id: RequestId) -> Result<Known, String> {
+        let known = self.books.requests.remove(&id).ok_or(format!("{id:?} ended twice"))?;
+        ensure(known.state != State::Running, || format!("{id:?} ended while it ran"))?;
+        Ok(known)
+    }
+
+    fn deserved(&self, event: &Event, known: &Known, reason: Refusal) -> bool {
+        let newcomer = matches!(event, Event::Arrive(request) if request.id == known.request.id);
+        match reason {
+            Refusal::Expired => known.request.deadline <= self.books.now,
+            Refusal::Cancelled => known.cancelled,
+            Refusal::TooLarge => !self.books.holds(&[known]),
+            Refusal::Draining => newcomer && self.books.draining,
+            Refusal::QueueFull => {
+                newcomer && self.books.waiting().count() >= self.books.config.queue_max as usize
+            }
+            Refusal::Hopeless | Refusal::Overload | Refusal::Quota | Refusal::NoWorker => false,
+        }
+    }
+
+    fn hopeless(&self, known: &Known, kind: Failure) -> bool {
+        let spent = kind != Failure::Crashed && self.books.config.retry_budget != ENDLESS;
+        let last = match kind {
+            Failure::Handler | Failure::TimedOut => known.company == 1,
+            Failure::Crashed => known.crashes == 2,
+        };
+        matches!(known.state, State::Retry(_)) && (last || spent || !self.books.config.isolate)
+    }
+
+    // What must be true of a departure
+
+    fn check_slot(&self, worker: WorkerId, reason: Departure) -> Verdict {
+        let free: Vec<_> = self.books.free_workers().collect();
+        ensure(free.contains(&worker), || format!("{worker:?} has no free slot"))?;
+        let lowest = reason == Departure::Retry || free[0] == worker;
+        ensure(lowest, || format!("{worker:?} is not the lowest of {free:?}"))
+    }
+
+    fn check_company(&self, ids: &[RequestId], items: u32, attempt: u8, why: Departure) -> Verdict {
+        let mut members = Vec::new();
+        for id in ids {
+            let known =
+                self.books.requests.get(id).ok_or(format!("{id:?} departs after its end"))?;
+            let retry = matches!(known.state, State::Retry(_));
+            ensure(known.state != State::Running, || format!("{id:?} departs twice"))?;
+            ensure(!known.cancelled, || format!("{id:?} departs though cancelled"))?;
+            ensure(known.request.deadline > self.books.now, || format!("{id:?} departs expired"))?;
+            ensure(attempt == known.attempts + 1, || format!("{id:?}: not attempt {attempt}"))?;
+            ensure(retry == (why == Departure::Retry), || format!("{id:?} is no {why:?}"))?;
+            members.push(known);
+        }
+        let first = *members.first().ok_or("an empty batch")?;
+        ensure(members.iter().all(|it| self.books.may_meet(it, first)), || {
+            "strangers meet".into()
+        })?;
+        ensure(self.books.holds(&members), || "a limit is exceeded".into())?;
+        ensure(items == sum_items(&members) as u32, || format!("not {items} items"))
+    }
+
+    fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Verdict {
+        let failed = self.books.requests[&members[0]].worker == Some(worker);
+        let other = self.books.free_workers().any(|free| free != worker);
+        ensure(!(failed && other), || format!("a retry on {worker:?} again"))?;
+        let small = |id| match self.books.requests[id].state {
+            State::Retry(most) => members.len() <= most,
+            State::Fresh | State::Running => false,
+        };
+        ensure(members.iter().all(small), || "a retry in too large a group".into())
+    }
+
+    /// Fresh work: after retries, when due, interactive first, oldest first, nobody overtaken.
+    fn check_turn(&mut self, members: &[RequestId], reason: Departure) -> Verdict {
+        let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
+        ensure(!retry, || "fresh work departs before a retry".into())?;
+        let lead = &self.books.requests[&members[0]];
+        let lane: Vec<_> =
+            self.books.fresh().filter(|known| self.books.may_meet(known, lead)).collect();
+        ensure(self.books.due(&lane) == Some(reason), || {
+            format!("{reason:?}, not {:?}", self.books.due(&lane))
+        })?;
+        for known in &lane {
+            let overtaken = members.iter().map(|id| &self.books.requests[id]).any(|member| {
+                member.request.priority == known.request.priority && member.seq > known.seq
+            });
+            let left = !members.contains(&known.request.id);
+            ensure(!(left && overtaken), || format!("{known:?} is overtaken"))?;
+        }
+        let [interactive, bulk] =
+            [Priority::Interactive, Priority::Bulk].map(|it| self.books.oldest_due(it));
+        let contested = interactive.is_some() && bulk.is_some();
+        let turn =
+            if contested && self.passed_over == BULK_TURN { bulk } else { interactive.or(bulk) };
+        ensure(turn == Some(lead.seq), || format!("{lead:?} leads out of turn"))?;
+        let passed = contested && lead.request.priority == Priority::Interactive;
+        self.passed_over = if passed { self.passed_over + 1 } else { 0 };
+        Ok(())
+    }
+
+    fn depart(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Verdict {
+        self.departures += 1;
+        ensure(batch.0 == self.departures, || format!("{batch:?} is out of order"))?;
+        for id in members {
+            let known = self.books.requests.get_mut(id).ok_or("unknown member")?;
+            known.state = State::Running;
+            known.attempts += 1;
+            known.company = members.len();
+            known.worker = Some(worker);
+        }
+        self.books.workers.get_mut(&worker).ok_or("unknown worker")?.busy += 1;
+        self.books.batches.insert(batch, Batch { worker, members: members.to_vec() });
+        Ok(())
+    }
+
+    // What must be true after every step
+
+    fn check_those_who_wait(&self) -> Verdict {
+        for known in self.books.waiting() {
+            ensure(!known.cancelled, || format!("{known:?} waits though cancelled"))?;
+            ensure(known.request.deadline > self.books.now, || {
+                format!("{known:?} waits though expired")
+            })?;
+            ensure(self.books.holds(&[known]), || format!("{known:?} waits though too large"))?;
+        }
+        let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
+        let due = retry || self.books.lanes().iter().any(|lane| self.books.due(lane).is_some());
+        let free = self.books.free_workers().next().is_some();
+        ensure(!(free && due), || "a free slot and a due batch coexist".into())
+    }
+
+    fn check_timer(&self) -> Verdict {
+        let expiry = self.books.waiting().map(|known| known.request.deadline);
+        let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
+        if let (Policy::Window { delay }, Some(_)) =
+            (self.books.config.policy, self.books.free_workers().next())
+        {
+            times.extend(self.books.fresh().map(|known| known.arrived + delay));
+        }
+        let want = times.into_iter().min();
+        ensure(self.timer == want, || format!("timer {:?}, not {want:?}", self.timer))
+    }
+
+    fn check_counts(&self, batcher: &Batcher) -> Verdict {
+        let waiting: Vec<_> = self.books.waiting().collect();
+        let have = (batcher.waiting(), batcher.waiting_items(), batcher.running());
+        let want =
+            (waiting.len() as u32, sum_items(&waiting) as u32, self.books.batches.len() as u32);
+        ensure(have == want, || format!("counts {have:?}, not {want:?}"))?;
+        let drained = self.books.draining && self.books.requests.is_empty();
+        ensure(batcher.drained() == drained, || "drained() is wrong".into())
+    }
+}
