@@ -1,0 +1,167 @@
+//! What a door hands to the engine and what comes back: one request's words, valid by construction.
+//!
+//! A door (REST, gRPC, Python) parses its protocol once and builds an [`Input`]; past this line
+//! nobody parses again. Headers are kept in the very form in which workers read them, so that the
+//! hot path copies one block of bytes instead of rebuilding a map.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
+
+use crate::admission::Permit;
+use crate::error::CallError;
+
+pub use jitney_batcher::{Origin, OriginKind, Priority};
+
+/// One named value of a request, for example a part of a multipart form or the body itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// The name under which the handler finds the value; `body` for a plain body.
+    pub name: Cow<'static, str>,
+    /// The MIME type without its parameters; empty when the client gave none.
+    pub content_type: Cow<'static, str>,
+    /// The value as it came.
+    pub value: Bytes,
+}
+
+/// Request headers in the form of the worker protocol: `u16 name_len, u32 value_len, name, value`.
+#[derive(Clone, Debug, Default)]
+pub struct HeaderBlock {
+    bytes: BytesMut,
+}
+
+impl HeaderBlock {
+    /// An empty block with room for a usual request.
+    pub fn new() -> Self {
+        Self { bytes: BytesMut::with_capacity(512) }
+    }
+
+    /// Adds a header. A name longer than 64 KiB is cut, since no client sends one.
+    pub fn push(&mut self, name: &str, value: &[u8]) {
+        let name = &name.as_bytes()[..name.len().min(usize::from(u16::MAX))];
+        self.bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// The block as workers read it.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The headers one by one, for engines that live in this process.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest: &[u8] = &self.bytes;
+        std::iter::from_fn(move || {
+            let (head, tail) = rest.split_at_checked(6)?;
+            let name_len = usize::from(u16::from_le_bytes([head[0], head[1]]));
+            let value_len = u32::from_le_bytes([head[2], head[3], head[4], head[5]]) as usize;
+            let (name, tail) = tail.split_at_checked(name_len)?;
+            let (value, tail) = tail.split_at_checked(value_len)?;
+            rest = tail;
+            Some((name, value))
+        })
+    }
+}
+
+/// What one request brings for the model.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The server's own id of the request, as the client sees it in `x-request-id`.
+    pub id: String,
+    /// The client's headers and those the route adds (`explain`, `url_path`, ...).
+    pub headers: HeaderBlock,
+    /// The values, in the order in which they came.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Input {
+    /// What the request weighs in memory, for admission by bytes.
+    pub fn weight(&self) -> u64 {
+        let values: usize = self.parameters.iter().map(|parameter| parameter.value.len()).sum();
+        (values + self.headers.as_bytes().len()) as u64
+    }
+}
+
+/// A request as it stands at the engine's door.
+#[derive(Debug)]
+pub struct Call {
+    /// What it brings.
+    pub input: Input,
+    /// When its answer stops being useful.
+    pub deadline: Option<Instant>,
+    /// Where it came from.
+    pub origin: Origin,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Whether it must ride alone, as the handler's description of itself does.
+    pub alone: bool,
+}
+
+/// What a model's worker understands: made from an [`Input`] by the model's intake.
+#[derive(Debug)]
+pub enum Payload {
+    /// Passed on to a Python worker as it came.
+    Raw(Input),
+    /// Checked and decoded tensors for an engine in this process.
+    Tensors(crate::onnx::TensorInput),
+}
+
+/// A request inside the engine: its payload, its permit and the way back to its caller.
+///
+/// Ownership is the protocol: whoever holds the rider owes the answer, and dropping it anywhere
+/// tells the caller that the request was lost.
+#[derive(Debug)]
+pub struct Rider {
+    /// What the worker is given. Kept until the end so that a retry needs no second copy.
+    pub payload: Payload,
+    /// How many items it brings.
+    pub items: u32,
+    /// When it was admitted.
+    pub admitted: Instant,
+    /// The way back.
+    pub(crate) reply: tokio::sync::oneshot::Sender<Result<Answer, CallError>>,
+    /// Its share of the model's and the server's limits; returned when the rider ends.
+    pub(crate) permit: Permit,
+}
+
+/// What a model said about one item's request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Status and reason phrase, when the handler set them.
+    pub status: Option<(u16, String)>,
+    /// Headers that the handler set, in its spelling.
+    pub headers: Vec<(String, String)>,
+    /// The answer.
+    pub body: Bytes,
+}
+
+/// What an answer can say about its ride.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// From admission to the departure of the batch that answered it.
+    pub queue: std::time::Duration,
+    /// How long that batch ran.
+    pub compute: std::time::Duration,
+    /// Items in that batch.
+    pub batch_items: u32,
+    /// The most items a batch of this model may hold.
+    pub batch_items_max: u32,
+    /// Place in the batch, from 0.
+    pub position: u32,
+    /// Why the batch left when it did.
+    pub reason: jitney_batcher::Departure,
+    /// 1 for the first try.
+    pub attempt: u8,
+}
+
+/// A finished request.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What the model said.
+    pub output: Output,
+    /// How the request rode.
+    pub receipt: Receipt,
+}

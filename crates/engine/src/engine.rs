@@ -1,0 +1,317 @@
+//! The engine as its owner holds it: one value with the registry, the limits and the means to
+//! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::admission::{Admission, Limits};
+use crate::error::{LookupError, RegisterError, UnregisterError};
+use crate::model::{Board, Intake, Model, State, Task};
+use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
+use crate::pool::{Launcher, Pool, SeatPlan};
+use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime};
+use crate::registry::Registry;
+use crate::resolve;
+use crate::settings::{Defaults, Settings, Wishes};
+use crate::store::{ModelDir, Package, Store, StoreConfig};
+
+/// Messages that may be on their way from the doors to one model's task.
+const INBOX: usize = 4096;
+
+/// What an engine is made of.
+pub struct EngineConfig {
+    /// What applies to models that do not say otherwise.
+    pub defaults: Defaults,
+    /// The most that may be under way.
+    pub limits: Limits,
+    /// Where archives come from and are unpacked to.
+    pub store: StoreConfig,
+    /// How Python workers are started.
+    pub python: PythonConfig,
+    /// The id of the first worker; later ones count up and are never used again.
+    pub first_worker_id: u32,
+}
+
+/// A model that was just registered, without workers yet.
+pub struct Registered {
+    /// The model.
+    pub model: Arc<Model>,
+    /// Workers it should be scaled to.
+    pub workers_min: u32,
+    /// Workers it may have.
+    pub workers_max: u32,
+}
+
+/// Everything that runs models.
+pub struct Engine {
+    registry: Registry,
+    admission: Arc<Admission>,
+    draining: Arc<AtomicBool>,
+    defaults: Defaults,
+    store: Arc<Store>,
+    python: Arc<PythonConfig>,
+    dial_in: Arc<DialIn>,
+    runtime_dir: std::path::PathBuf,
+    worker_ids: Arc<AtomicU32>,
+    data: Vec<Handle>,
+    next_data: AtomicUsize,
+}
+
+impl Engine {
+    /// Makes an engine whose model tasks run on the given runtimes of the data plane.
+    pub fn start(config: EngineConfig, data: Vec<Handle>) -> io::Result<Arc<Self>> {
+        let scratch = config.store.scratch.clone();
+        std::fs::create_dir_all(&scratch)?;
+        let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
+        Ok(Arc::new(Self {
+            registry: Registry::default(),
+            admission: Admission::new(config.limits),
+            draining: Arc::default(),
+            defaults: config.defaults,
+            dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
+            runtime_dir: unpack_runtime(&scratch)?,
+            store: Arc::new(Store::new(config.store)),
+            python: Arc::new(config.python),
+            worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
+            data,
+            next_data: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The model that answers to this name, and version if one is asked for.
+    pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
+        self.registry.find(name, version)
+    }
+
+    /// Every version of a model.
+    pub fn versions(&self, name: &str) -> Result<Vec<Arc<Model>>, LookupError> {
+        self.registry.versions(name)
+    }
+
+    /// The default version of every model, sorted by name.
+    pub fn models(&self) -> Vec<Arc<Model>> {
+        self.registry.defaults()
+    }
+
+    /// The model to take when a request names none: the only one loaded at start-up.
+    pub fn sole_startup_model(&self) -> Option<Arc<Model>> {
+        let mut loaded = self.models().into_iter().filter(|model| model.at_startup());
+        match (loaded.next(), loaded.next()) {
+            (Some(model), None) => Some(model),
+            _ => None,
+        }
+    }
+
+    /// Where archives come from.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Whether every model has the workers it wants, or is getting them.
+    pub fn healthy(&self) -> bool {
+        self.models().iter().all(|model| model.healthy())
+    }
+
+    /// Registers a model from the store, without workers.
+    pub async fn register(&self, wishes: Wishes) -> Result<Registered, RegisterError> {
+        if self.draining() {
+            return Err(RegisterError::Draining);
+        }
+        if Path::new(&wishes.url).extension().is_some_and(|extension| extension == "onnx") {
+            let path = wishes.url.clone();
+            let model = blocking(move || OnnxModel::open(Path::new(&path))).await?;
+            let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
+            return self.register_onnx(model, wishes).await;
+        }
+        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
+        let package = blocking(move || store.open(&url)).await??;
+        self.register_package(package, &wishes)
+    }
+
+    fn register_package(
+        &self,
+        package: Package,
+        wishes: &Wishes,
+    ) -> Result<Registered, RegisterError> {
+        let (name, version) = resolve::name_and_version(&package, wishes)?;
+        if self.registry.taken(&name, &version) {
+            return Err(RegisterError::Conflict { model: name, version });
+        }
+        let settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
+        let order = LoadOrder {
+            model: name.clone(),
+            version: version.clone(),
+            dir: package.dir.path().to_owned(),
+            message: resolve::load_message(&name, &version, &package, &settings, &self.python),
+        };
+        let launcher = Arc::new(PythonLauncher {
+            config: Arc::clone(&self.python),
+            dial_in: Arc::clone(&self.dial_in),
+            runtime: self.runtime_dir.clone(),
+            order,
+        });
+        let draft = Draft {
+            name,
+            version,
+            url: wishes.url.clone(),
+            at_startup: wishes.at_startup,
+            settings,
+            intake: Intake::Python,
+            launcher,
+            dir: Some(package.dir),
+        };
+        self.install(draft)
+    }
+
+    /// Registers a model that runs in this process, without workers.
+    pub async fn register_onnx(
+        &self,
+        model: Arc<OnnxModel>,
+        wishes: Wishes,
+    ) -> Result<Registered, RegisterError> {
+        let settings = resolve::onnx_settings(&model, &wishes, &self.defaults)?;
+        let draft = Draft {
+            name: wishes.model_name.unwrap_or_else(|| model.name().to_owned()),
+            version: wishes.version.unwrap_or_else(|| model.version().to_owned()),
+            url: wishes.url,
+            at_startup: wishes.at_startup,
+            settings,
+            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), SessionOptions::default())),
+            intake: Intake::Onnx(model),
+            dir: None,
+        };
+        self.install(draft)
+    }
+
+    /// Brings a model to life: its task, then its entry in the registry.
+    fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
+        let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
+        let (model, task) = draft.build(&self.admission, &self.draining, &self.worker_ids);
+        self.registry.insert(Arc::clone(&model))?;
+        let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
+        self.data[turn].spawn(task.run());
+        tracing::info!(
+            model = model.name(),
+            version = model.version(),
+            policy = model.settings().policy.as_str(),
+            batch_size = model.settings().batch_size,
+            "model registered"
+        );
+        Ok(Registered { model, workers_min, workers_max })
+    }
+
+    /// Lets another version of a model answer by default.
+    pub fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
+        self.registry.set_default(name, version)
+    }
+
+    /// Removes a version (the default one if none is named): new requests do not find it, admitted
+    /// ones are answered, then its workers end.
+    pub async fn unregister(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<(), UnregisterError> {
+        let model = self.registry.remove(name, version)?;
+        model.close(self.defaults.unregister_timeout).await;
+        tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        Ok(())
+    }
+
+    /// Whether the engine is on its way out.
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// From now on new requests are refused; admitted ones go on.
+    pub fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers everything that was admitted and ends all workers; true if that took no force.
+    pub async fn drain(&self, grace: Duration) -> bool {
+        self.begin_drain();
+        let models = self.registry.all();
+        let started = tokio::time::Instant::now();
+        let closing: Vec<_> = models
+            .into_iter()
+            .map(|model| tokio::spawn(async move { model.close(grace).await }))
+            .collect();
+        for task in closing {
+            drop(task.await);
+        }
+        started.elapsed() < grace
+    }
+}
+
+/// Runs blocking work off the caller's runtime.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, RegisterError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|panic| RegisterError::BadSettings(format!("reading the model failed: {panic}")))
+}
+
+/// A model about to be built.
+pub(crate) struct Draft {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) url: String,
+    pub(crate) at_startup: bool,
+    pub(crate) settings: Settings,
+    pub(crate) intake: Intake,
+    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) dir: Option<ModelDir>,
+}
+
+impl Draft {
+    /// The handle and the task behind it, connected.
+    pub(crate) fn build(
+        self,
+        admission: &Arc<Admission>,
+        draining: &Arc<AtomicBool>,
+        worker_ids: &Arc<AtomicU32>,
+    ) -> (Arc<Model>, Task) {
+        let (inbox, arrivals) = mpsc::channel(INBOX);
+        let (control, orders) = mpsc::channel(64);
+        let (events, workers) = mpsc::channel(1024);
+        let board = Arc::new(Board::default());
+        let plan = SeatPlan {
+            startup_timeout: self.settings.startup_timeout,
+            response_timeout: self.settings.response_timeout,
+            retry_window: self.settings.retry_window,
+        };
+        let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
+        let task = Task {
+            label: format!("{}_{}", self.name, self.version),
+            inbox: arrivals,
+            control: orders,
+            workers,
+            board: Arc::clone(&board),
+            state: State::new(&self.settings, pool),
+        };
+        let model = Arc::new(Model {
+            name: self.name,
+            version: self.version,
+            url: self.url,
+            at_startup: self.at_startup,
+            settings: ArcSwap::from_pointee(self.settings),
+            intake: self.intake,
+            admission: Arc::clone(admission),
+            draining: Arc::clone(draining),
+            inbox,
+            control,
+            board,
+            _dir: self.dir,
+        });
+        (model, task)
+    }
+}

@@ -1,0 +1,118 @@
+//! How a call, a look-up or a change of the registry can go wrong: facts with fields, one enum per
+//! operation. Nothing here knows a status code; `server::errors` is the one table that does.
+
+use std::time::Duration;
+
+use jitney_batcher::Refusal;
+
+use crate::outcome::{LaunchError, ModelFailure};
+use crate::store::StoreError;
+
+/// Why a request was not answered by its model.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// Refused before the model saw it.
+    #[error("refused: {reason:?}")]
+    Refused {
+        /// Why.
+        reason: Refusal,
+        /// When trying again makes sense.
+        retry_after: Option<Duration>,
+    },
+    /// More bytes, items or requests are under way than this server admits.
+    #[error("too much is under way: {what}")]
+    Crowded {
+        /// Which limit was met: `requests`, `items` or `bytes`.
+        what: &'static str,
+    },
+    /// The request does not fit the model; it never met a batch.
+    #[error("{0}")]
+    BadInput(String),
+    /// The model's own code failed on this request.
+    #[error("{}", .0.message)]
+    Model(ModelFailure),
+    /// The worker that held the request died, and so did its second chance.
+    #[error("the worker died")]
+    WorkerDied {
+        /// Killed from outside, as the kernel does when memory runs out.
+        killed: bool,
+    },
+    /// The model went away while the request was under way.
+    #[error("the model was removed")]
+    Gone,
+}
+
+/// Why a name does not lead to a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// No model of this name.
+    #[error("Model not found: {model}")]
+    UnknownModel {
+        /// The name that was asked for.
+        model: String,
+    },
+    /// The model exists, this version of it does not.
+    #[error("Model version: {version} does not exist for model: {model}")]
+    UnknownVersion {
+        /// The model.
+        model: String,
+        /// The version that was asked for.
+        version: String,
+    },
+}
+
+/// Why a model was not registered.
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// The archive could not be had.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Neither the caller nor the archive names the model.
+    #[error("Model name is not defined.")]
+    NoName,
+    /// The caller asked for a runtime that does not exist.
+    #[error("Invalid RuntimeType value: {0}")]
+    BadRuntime(String),
+    /// The settings contradict themselves or the model.
+    #[error("{0}")]
+    BadSettings(String),
+    /// This name and version are taken.
+    #[error("Model version {version} is already registered for model {model}")]
+    Conflict {
+        /// The model.
+        model: String,
+        /// The version.
+        version: String,
+    },
+    /// The file is no model that an engine in this process can run.
+    #[error("{0}")]
+    Onnx(String),
+    /// The server is ending.
+    #[error("the server is shutting down")]
+    Draining,
+}
+
+/// Why a number of workers was not reached.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ScaleError {
+    /// A worker did not come up.
+    #[error("a worker did not start: {0}")]
+    Launch(LaunchError),
+    /// The model went away meanwhile.
+    #[error("the model was removed")]
+    Gone,
+}
+
+/// Why a model or version was not removed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum UnregisterError {
+    /// There is no such model or version.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The default version stays while there are others.
+    #[error("Cannot remove default version for model {model}")]
+    DefaultVersion {
+        /// The model.
+        model: String,
+    },
+}

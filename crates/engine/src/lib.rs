@@ -1,0 +1,29 @@
+//! Runs models: names and versions, admission, one task per model version, pools of workers.
+//!
+//! A request's way through this crate, in the order in which the files are best read:
+//! [`call`] (what a door hands in) → [`admission`] (a permit, or a refusal) → [`model`] (one task,
+//! the only writer of a version's state, driving the pure batcher) → [`pool`] (a seat per worker)
+//! → [`python`] or [`onnx`] (the worker) → `model::scatter` (every caller gets its own answer).
+//!
+//! The crate knows no HTTP, no gRPC and no status code, reads no environment and no flag.
+
+pub mod admission;
+pub mod call;
+mod engine;
+pub mod error;
+pub mod model;
+pub mod onnx;
+pub mod outcome;
+pub mod pool;
+pub mod python;
+mod registry;
+mod resolve;
+pub mod settings;
+pub mod store;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+
+pub use engine::{Engine, EngineConfig, Registered};
+pub use jitney_batcher::{Departure, Refusal};
+pub use model::{Counters, Model, Reconfigure, Status};
+pub use pool::WorkerView;

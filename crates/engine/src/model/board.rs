@@ -1,0 +1,140 @@
+//! What a model's task lets others see: written by the task alone, read by anybody at any time.
+//!
+//! Numbers are separate atomics and may be a moment apart from each other; that is enough for a
+//! description or a metric, and costs the task nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use jitney_batcher::Departure;
+
+use crate::pool::WorkerView;
+
+/// The reasons for which batches leave, in the order of [`Counters::departures`].
+pub const DEPARTURES: [Departure; 7] = [
+    Departure::Full,
+    Departure::Idle,
+    Departure::Window,
+    Departure::Deadline,
+    Departure::Everyone,
+    Departure::Drain,
+    Departure::Retry,
+];
+
+/// Running totals of one model version.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Requests that reached the door.
+    pub requests: u64,
+    /// Requests that the model answered.
+    pub answered: u64,
+    /// Requests refused before the model saw them.
+    pub refused: u64,
+    /// Requests on which the model or its worker failed.
+    pub failed: u64,
+    /// Requests whose client went away.
+    pub abandoned: u64,
+    /// Requests that rode more than once.
+    pub retried: u64,
+    /// Batches that departed.
+    pub batches: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Microseconds that answered requests waited.
+    pub queue_us: u64,
+    /// Microseconds that their batches ran.
+    pub compute_us: u64,
+    /// Microseconds from admission to answer.
+    pub latency_us: u64,
+    /// Departed batches by reason.
+    pub departures: [(&'static str, u64); 7],
+}
+
+/// A look at a model version.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its workers.
+    pub workers: Vec<WorkerView>,
+    /// Workers wanted.
+    pub workers_min: u32,
+    /// Workers allowed.
+    pub workers_max: u32,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// Requests that may wait.
+    pub queue_max: u32,
+    /// Running totals.
+    pub counters: Counters,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    pub(crate) workers: ArcSwap<Vec<WorkerView>>,
+    pub(crate) workers_min: AtomicU32,
+    pub(crate) workers_max: AtomicU32,
+    /// Somebody serves or still tries to; without that nothing is admitted.
+    pub(crate) hopeful: AtomicBool,
+    pub(crate) unhealthy: AtomicBool,
+    pub(crate) waiting: AtomicU32,
+    pub(crate) requests: AtomicU64,
+    pub(crate) answered: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) abandoned: AtomicU64,
+    pub(crate) retried: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) items: AtomicU64,
+    pub(crate) queue_us: AtomicU64,
+    pub(crate) compute_us: AtomicU64,
+    pub(crate) latency_us: AtomicU64,
+    pub(crate) departures: [AtomicU64; 7],
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+impl Board {
+    pub(crate) fn departed(&self, reason: Departure) {
+        if let Some(index) = DEPARTURES.iter().position(|known| *known == reason) {
+            add(&self.departures[index], 1);
+        }
+    }
+
+    pub(crate) fn status(&self, queue_max: u32) -> Status {
+        Status {
+            workers: Vec::clone(&self.workers.load()),
+            workers_min: self.workers_min.load(Ordering::Relaxed),
+            workers_max: self.workers_max.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            queue_max,
+            counters: self.counters(),
+        }
+    }
+
+    pub(crate) fn publish_workers(&self, workers: Vec<WorkerView>) {
+        self.workers.store(Arc::new(workers));
+    }
+
+    fn counters(&self) -> Counters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            requests: read(&self.requests),
+            answered: read(&self.answered),
+            refused: read(&self.refused),
+            failed: read(&self.failed),
+            abandoned: read(&self.abandoned),
+            retried: read(&self.retried),
+            batches: read(&self.batches),
+            items: read(&self.items),
+            queue_us: read(&self.queue_us),
+            compute_us: read(&self.compute_us),
+            latency_us: read(&self.latency_us),
+            departures: std::array::from_fn(|index| {
+                (DEPARTURES[index].as_str(), read(&self.departures[index]))
+            }),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A model version as the doors hold it: call it, scale it, look at it.
+//!
+//! Behind every [`Model`] runs one [`task`], the only writer of the version's state. The handle
+//! does what needs no state on the caller's own task: it checks the input, takes the permit, and
+//! hands the request over; dropping the returned future takes the request back out.
+
+mod board;
+mod intake;
+mod roster;
+mod scatter;
+mod task;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jitney_batcher::{Refusal, RequestId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+pub use self::board::{Counters, Status};
+pub(crate) use self::board::{Board, add};
+pub(crate) use self::intake::Intake;
+pub(crate) use self::task::{State, Task};
+
+use crate::admission::Admission;
+use crate::call::{Answer, Call, Rider};
+use crate::error::{CallError, ScaleError};
+use crate::settings::{PolicyName, Settings};
+use crate::store::ModelDir;
+
+/// Messages from the doors, in the order in which they came.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Arrive(Arrival),
+    /// The client of this request went away.
+    Cancel(RequestId),
+}
+
+/// A request on its way from the door to the model's task.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) rider: Rider,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) bucket: u16,
+    pub(crate) priority: crate::call::Priority,
+    pub(crate) origin: crate::call::Origin,
+    pub(crate) ticket: Ticket,
+}
+
+/// How the door learns the name under which its request boarded: 0 until then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticket(Arc<AtomicU64>);
+
+impl Ticket {
+    pub(crate) fn stamp(&self, id: RequestId) {
+        // Generations start at 1, so a stamped ticket is never 0.
+        self.0.store(id.0, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Option<RequestId> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            id => Some(RequestId(id)),
+        }
+    }
+}
+
+/// Wishes of the operator.
+#[derive(Debug)]
+pub(crate) enum Control {
+    Scale { min: u32, max: u32, reply: oneshot::Sender<Result<(), ScaleError>> },
+    Reconfigure { settings: Arc<Settings>, reply: oneshot::Sender<()> },
+    /// Answer what was admitted, then end; by force when `grace` is over.
+    Close { grace: Duration, reply: oneshot::Sender<()> },
+}
+
+/// Changes to a live model; what is left out stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reconfigure {
+    /// Most items in a batch.
+    pub batch_size: Option<u32>,
+    /// The window in milliseconds.
+    pub max_batch_delay_ms: Option<u64>,
+    /// The latency objective in milliseconds.
+    pub max_latency_ms: Option<u64>,
+    /// When batches leave.
+    pub policy: Option<PolicyName>,
+}
+
+/// One version of a model.
+pub struct Model {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) url: String,
+    pub(crate) at_startup: bool,
+    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) intake: Intake,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) draining: Arc<AtomicBool>,
+    pub(crate) inbox: mpsc::Sender<Message>,
+    pub(crate) control: mpsc::Sender<Control>,
+    pub(crate) board: Arc<Board>,
+    /// The unpacked archive, removed with the model.
+    pub(crate) _dir: Option<ModelDir>,
+}
+
+impl Model {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Where it came from, as it was asked for.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether the server loaded it at start-up.
+    pub fn at_startup(&self) -> bool {
+        self.at_startup
+    }
+
+    /// Its effective settings.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// A look at its workers, queue and counters.
+    pub fn status(&self) -> Status {
+        self.board.status(self.settings.load().queue_max)
+    }
+
+    /// TorchServe's health of this version.
+    pub fn healthy(&self) -> bool {
+        !self.board.unhealthy.load(Ordering::Relaxed)
+    }
+
+    /// Answers one request. Dropping the future means that the client went away.
+    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        add(&self.board.requests, 1);
+        let (answer, departed_client) = match self.admit(call) {
+            Ok(admitted) => admitted,
+            Err(refused) => {
+                add(&self.board.refused, 1);
+                return Err(refused);
+            }
+        };
+        let answer = answer.await.unwrap_or(Err(CallError::Gone));
+        departed_client.disarm();
+        answer
+    }
+
+    fn admit(&self, call: Call) -> Result<(AnswerReceiver, DepartedClient<'_>), CallError> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(refusal(Refusal::Draining));
+        }
+        if !self.board.hopeful.load(Ordering::Relaxed) {
+            return Err(refusal(Refusal::NoWorker));
+        }
+        let settings = self.settings.load();
+        let admitted = Instant::now();
+        let deadline = earliest(call.deadline, &settings, admitted);
+        let (priority, origin, alone) = (call.priority, call.origin, call.alone);
+        let bytes = call.input.weight();
+        let accepted = self.intake.accept(call.input, alone, settings.batch_size)?;
+        let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
+        let (reply, answer) = oneshot::channel();
+        let rider =
+            Rider { payload: accepted.payload, items: accepted.items, admitted, reply, permit };
+        let ticket = Ticket::default();
+        let departed_client = DepartedClient { inbox: &self.inbox, ticket: Some(ticket.clone()) };
+        let bucket = accepted.bucket;
+        self.board(Arrival { rider, deadline, bucket, priority, origin, ticket })?;
+        Ok((answer, departed_client))
+    }
+
+    fn board(&self, arrival: Arrival) -> Result<(), CallError> {
+        use mpsc::error::TrySendError;
+        self.inbox.try_send(Message::Arrive(arrival)).map_err(|error| match error {
+            TrySendError::Full(_) => refusal(Refusal::QueueFull),
+            TrySendError::Closed(_) => CallError::Gone,
+        })
+    }
+
+    /// Changes the number of workers; resolves when `min` are ready or one failed to start. The
+    /// change itself goes on when the future is dropped.
+    pub async fn scale(&self, min: u32, max: u32) -> Result<(), ScaleError> {
+        self.ask(|reply| Control::Scale { min, max, reply }).await.unwrap_or(Err(ScaleError::Gone))
+    }
+
+    /// Changes how batches leave, at once.
+    pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
+        let settings = Arc::new(self.settings().changed(change)?);
+        self.settings.store(Arc::clone(&settings));
+        self.ask(|reply| Control::Reconfigure { settings, reply })
+            .await
+            .ok_or_else(|| "the model was removed".to_owned())
+    }
+
+    /// Answers what was admitted and ends the workers; by force when `grace` is over.
+    pub(crate) async fn close(&self, grace: Duration) {
+        self.ask(|reply| Control::Close { grace, reply }).await;
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Control) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.control.send(question(reply)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
+
+fn refusal(reason: Refusal) -> CallError {
+    CallError::Refused { reason, retry_after: None }
+}
+
+/// The request's own deadline, the model's objective and the client timeout: whichever is first.
+fn earliest(asked: Option<Instant>, settings: &Settings, now: Instant) -> Option<Instant> {
+    let client = (!settings.client_timeout.is_zero()).then(|| now + settings.client_timeout);
+    let objective = settings.latency_max.map(|latency| now + latency);
+    asked.into_iter().chain(client).chain(objective).min()
+}
+
+/// Takes the request out of the model when its caller stops waiting.
+struct DepartedClient<'a> {
+    inbox: &'a mpsc::Sender<Message>,
+    ticket: Option<Ticket>,
+}
+
+impl DepartedClient<'_> {
+    fn disarm(mut self) {
+        self.ticket = None;
+    }
+}
+
+impl Drop for DepartedClient<'_> {
+    fn drop(&mut self) {
+        // Not boarded yet: the task sees the closed reply when it takes the request in. A full
+        // inbox: the request rides for nobody, which costs a place but harms no one.
+        if let Some(id) = self.ticket.take().and_then(|ticket| ticket.read()) {
+            drop(self.inbox.try_send(Message::Cancel(id)));
+        }
+    }
+}

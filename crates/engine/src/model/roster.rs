@@ -1,0 +1,72 @@
+//! Who is inside a model version, waiting or riding: the owner of every admitted request.
+//!
+//! The batcher decides with ids only; the roster holds the riders those ids stand for. A rider
+//! leaves its place while its batch is with a worker and comes back if the batch must be tried
+//! again. A place is freed only when its request has ended, so an id never means two requests.
+
+use jitney_batcher::RequestId;
+use slab::Slab;
+
+use crate::call::Rider;
+use crate::error::CallError;
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    /// `None` while the rider is in a batch that is with a worker.
+    rider: Option<Rider>,
+    /// What its last try came to, told to the caller if there is no other.
+    failure: Option<CallError>,
+}
+
+/// All places of one model version.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    places: Slab<Place>,
+    generation: u32,
+}
+
+impl Roster {
+    /// Takes a rider in and names it.
+    pub(super) fn board(&mut self, rider: Rider) -> RequestId {
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let place = Place { generation, rider: Some(rider), failure: None };
+        RequestId::new(self.places.insert(place) as u32, generation)
+    }
+
+    /// Lets a rider get into a batch.
+    pub(super) fn depart(&mut self, id: RequestId) -> Option<Rider> {
+        self.place(id)?.rider.take()
+    }
+
+    /// Takes a rider back from a batch that must be tried again, with what went wrong.
+    pub(super) fn come_back(&mut self, id: RequestId, rider: Rider, failure: Option<CallError>) {
+        if let Some(place) = self.place(id) {
+            place.rider = Some(rider);
+            place.failure = failure.or(place.failure.take());
+        }
+    }
+
+    /// Frees the place of a request that has ended.
+    pub(super) fn end(&mut self, id: RequestId) -> (Option<Rider>, Option<CallError>) {
+        if self.place(id).is_none() {
+            return (None, None);
+        }
+        let place = self.places.remove(id.index());
+        (place.rider, place.failure)
+    }
+
+    /// The ids of everybody who waits.
+    pub(super) fn waiting(&self) -> Vec<RequestId> {
+        let waits = |(index, place): (usize, &Place)| {
+            place.rider.as_ref().map(|_| RequestId::new(index as u32, place.generation))
+        };
+        self.places.iter().filter_map(waits).collect()
+    }
+
+    fn place(&mut self, id: RequestId) -> Option<&mut Place> {
+        let place = self.places.get_mut(id.index())?;
+        (RequestId::new(id.index() as u32, place.generation) == id).then_some(place)
+    }
+}

@@ -1,0 +1,76 @@
+//! The end of a ride: splits a batch's outcome by request and answers every caller.
+//!
+//! The length of the outcome is checked here and believed nowhere: an answer goes to a caller only
+//! when there is exactly one per request, so nobody ever gets another's row.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::board::{Board, add};
+use crate::call::{Answer, Receipt, Rider};
+use crate::error::CallError;
+use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
+use crate::pool::Batch;
+
+/// One outcome per request, or the failure of the batch as a whole.
+pub(super) fn checked(outcome: BatchOutcome, count: usize) -> Result<Vec<ItemOutcome>, ModelFailure> {
+    match outcome {
+        BatchOutcome::Items(items) if items.len() == count => Ok(items),
+        BatchOutcome::Items(_) => Err(ModelFailure {
+            cause: Cause::WrongLength,
+            status: None,
+            message: "number of batch response mismatched".to_owned(),
+        }),
+        BatchOutcome::Failed(failure) => Err(failure),
+    }
+}
+
+/// Answers every rider of a finished batch.
+pub(super) fn answer(
+    batch: Batch,
+    items: Vec<ItemOutcome>,
+    compute: Duration,
+    batch_items_max: u32,
+    board: &Board,
+) {
+    let now = Instant::now();
+    for (position, (rider, item)) in batch.riders.into_iter().zip(items).enumerate() {
+        let receipt = Receipt {
+            queue: batch.departed.duration_since(rider.admitted),
+            compute,
+            batch_items: batch.items,
+            batch_items_max,
+            position: position as u32,
+            reason: batch.reason,
+            attempt: batch.attempt,
+        };
+        count_times(board, &receipt, now.duration_since(rider.admitted));
+        match item {
+            Ok(output) => end(rider, Ok(Answer { output, receipt }), board),
+            Err(failure) => end(rider, Err(CallError::Model(failure)), board),
+        }
+    }
+}
+
+/// Ends one request: its caller is told and its permit returned.
+pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board) {
+    let counter = match &answer {
+        _ if rider.reply.is_closed() => &board.abandoned,
+        Ok(_) => &board.answered,
+        Err(CallError::Refused { .. } | CallError::Crowded { .. } | CallError::BadInput(_)) => {
+            &board.refused
+        }
+        Err(CallError::Model(_) | CallError::WorkerDied { .. } | CallError::Gone) => &board.failed,
+    };
+    add(counter, 1);
+    drop(rider.permit);
+    // A caller that left in this very moment is counted and otherwise nobody's loss.
+    drop(rider.reply.send(answer));
+}
+
+fn count_times(board: &Board, receipt: &Receipt, latency: Duration) {
+    add(&board.queue_us, receipt.queue.as_micros() as u64);
+    add(&board.compute_us, receipt.compute.as_micros() as u64);
+    add(&board.latency_us, latency.as_micros() as u64);
+}

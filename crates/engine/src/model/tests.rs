@@ -1,0 +1,327 @@
+//! The engine's promises, each on a virtual clock with workers that misbehave on purpose.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use jitney_batcher::{Departure, Refusal};
+use tokio::time::{Instant, advance};
+
+use crate::call::{Origin, OriginKind};
+use crate::error::{CallError, ScaleError};
+use crate::model::Reconfigure;
+use crate::outcome::LaunchError;
+use crate::settings::{PolicyName, Settings};
+use crate::testkit::{Act, Kit, Ride, call, settings, text};
+
+mod storm;
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn echo_after(ms: u64) -> impl Fn(&Ride) -> Act + Send + Sync + 'static {
+    move |_| Act::After(millis(ms), Box::new(Act::Echo))
+}
+
+fn is_refused(answer: &Result<String, CallError>, wanted: Refusal) -> bool {
+    matches!(answer, Err(CallError::Refused { reason, .. }) if *reason == wanted)
+}
+
+/// Lets every task that can run do so without moving the clock.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_together_ride_together_and_each_gets_its_own_answer() {
+    let kit = Kit::serving(1, settings(), echo_after(5)).await;
+    let answers = kit.call_all(&["a", "b", "c", "d"]).await;
+    let answers: Vec<String> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers, ["a", "b", "c", "d"]);
+    assert_eq!(kit.rides().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_request_leaves_when_its_window_is_over_and_its_receipt_says_so() {
+    let kit = Kit::serving(1, settings(), echo_after(5)).await;
+    let started = Instant::now();
+    let answer = kit.call("a").await.unwrap();
+    assert_eq!(text(&answer), "a");
+    let receipt = answer.receipt;
+    assert_eq!((receipt.reason, receipt.batch_items, receipt.attempt), (Departure::Window, 1, 1));
+    assert!(receipt.queue >= millis(10) && receipt.queue < millis(13), "{:?}", receipt.queue);
+    assert_eq!(receipt.compute.as_millis(), 5);
+    assert!(started.elapsed() < millis(18));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_item_fails_alone() {
+    let raise_on_bad = |ride: &Ride| {
+        if ride.bodies.iter().any(|body| body == "bad") { Act::Raise } else { Act::Echo }
+    };
+    let kit = Kit::serving(1, settings(), raise_on_bad).await;
+    let answers = kit.call_all(&["a", "bad", "c", "d"]).await;
+    assert_eq!(answers[0].as_ref().unwrap(), "a");
+    assert!(matches!(&answers[1], Err(CallError::Model(failure)) if failure.message == "Prediction failed"));
+    assert_eq!(answers[2].as_ref().unwrap(), "c");
+    assert_eq!(answers[3].as_ref().unwrap(), "d");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_the_worker_marks_as_failed_costs_no_retry() {
+    let kit = Kit::serving(1, settings(), |_| Act::FailItem("bad")).await;
+    let answers = kit.call_all(&["a", "bad", "c", "d"]).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
+    assert_eq!(kit.rides().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_few_rows_never_reach_the_wrong_caller() {
+    let short_when_many =
+        |ride: &Ride| if ride.bodies.len() > 1 { Act::Short } else { Act::Echo };
+    let kit = Kit::serving(1, settings(), short_when_many).await;
+    let answers = kit.call_all(&["a", "b", "c", "d"]).await;
+    let answers: Vec<String> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_always_missing_is_an_error_not_a_hang() {
+    let kit = Kit::serving(1, settings(), |_| Act::Short).await;
+    let answer = kit.call("a").await;
+    assert!(
+        matches!(answer, Err(CallError::Model(failure)) if failure.message == "number of batch response mismatched")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_once_loses_nothing() {
+    let first_life_dies = |ride: &Ride| if ride.life == 0 { Act::Die } else { Act::Echo };
+    let kit = Kit::serving(1, settings(), first_life_dies).await;
+    let answers = kit.call_all(&["a", "b", "c", "d"]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(kit.model.status().counters.retried, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
+    let deaths = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&deaths);
+    let die_of_poison = move |ride: &Ride| {
+        if ride.bodies.iter().any(|body| body == "poison") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Act::Die
+        } else {
+            Act::Echo
+        }
+    };
+    let kit = Kit::serving(2, settings(), die_of_poison).await;
+    let answers = kit.call_all(&["a", "poison", "c", "d"]).await;
+    assert!(matches!(answers[1], Err(CallError::WorkerDied { .. })), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
+    assert_eq!(deaths.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_worker_is_replaced_and_its_lone_request_told() {
+    let silent_on_x =
+        |ride: &Ride| if ride.bodies.contains(&"x".to_owned()) { Act::Silence } else { Act::Echo };
+    let kit = Kit::serving(1, settings(), silent_on_x).await;
+    let started = Instant::now();
+    let answer = kit.call("x").await;
+    assert!(matches!(answer, Err(CallError::WorkerDied { .. })), "{answer:?}");
+    assert!(started.elapsed() < millis(5_100), "{:?}", started.elapsed());
+    assert!(kit.call("after").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_too_late_is_not_delivered_to_anyone() {
+    let late_in_first_life = |ride: &Ride| {
+        let late = if ride.life == 0 { 6_000 } else { 1 };
+        Act::After(millis(late), Box::new(Act::Echo))
+    };
+    let kit = Kit::serving(1, settings(), late_in_first_life).await;
+    let answers = kit.call_all(&["a", "b"]).await;
+    assert!(answers.iter().all(Result::is_ok), "retried one by one: {answers:?}");
+    let lives: Vec<u32> = kit.rides().iter().map(|ride| ride.life).collect();
+    assert_eq!(lives, [0, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_departed_client_leaves_the_queue_at_once() {
+    let kit = Kit::serving(1, Settings { batch_size: 1, ..settings() }, echo_after(100)).await;
+    let running = kit.start(call("running"));
+    settle().await;
+    let leaving = kit.start(call("leaving"));
+    settle().await;
+    assert_eq!(kit.model.status().waiting, 1);
+    leaving.abort();
+    settle().await;
+    assert_eq!(kit.model.status().waiting, 0);
+    assert!(running.await.unwrap().is_ok());
+    assert_eq!(kit.rides().len(), 1);
+    assert_eq!(kit.model.status().counters.abandoned, 1);
+    assert_eq!(kit.admission.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_told_the_moment_its_deadline_passes() {
+    let kit = Kit::serving(1, Settings { batch_size: 1, ..settings() }, echo_after(1_000)).await;
+    let running = kit.start(call("running"));
+    settle().await;
+    let started = Instant::now();
+    let mut late = call("late");
+    late.deadline = Some(started + millis(200));
+    let answer = kit.model.call(late).await.map(|answer| text(&answer));
+    assert!(is_refused(&answer, Refusal::Expired), "{answer:?}");
+    assert!(started.elapsed() < millis(210), "{:?}", started.elapsed());
+    assert!(running.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clients_timeout_of_the_model_is_a_deadline_too() {
+    let impatient = Settings { batch_size: 1, client_timeout: millis(50), ..settings() };
+    let kit = Kit::serving(1, impatient, echo_after(1_000)).await;
+    let answers = kit.call_all(&["running", "waiting"]).await;
+    assert!(answers[0].is_ok());
+    assert!(is_refused(&answers[1], Refusal::Expired), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
+    let small = Settings { batch_size: 1, queue_max: 2, ..settings() };
+    let kit = Kit::serving(1, small, echo_after(100)).await;
+    kit.call("warm").await.unwrap();
+    let answers = kit.call_all(&["1", "2", "3", "4", "5"]).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
+    let hint = answers.iter().find_map(|answer| match answer {
+        Err(CallError::Refused { reason: Refusal::QueueFull, retry_after }) => *retry_after,
+        _ => None,
+    });
+    assert!(hint.is_some_and(|hint| hint > Duration::ZERO), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_job_ticket_only_a_free_worker_admits() {
+    let ticket = Settings { batch_size: 1, job_ticket: true, ..settings() };
+    let kit = Kit::serving(1, ticket, echo_after(100)).await;
+    let answers = kit.call_all(&["1", "2", "3"]).await;
+    assert!(answers[0].is_ok());
+    assert!(is_refused(&answers[1], Refusal::QueueFull) && is_refused(&answers[2], Refusal::QueueFull));
+}
+
+#[tokio::test(start_paused = true)]
+async fn origins_do_not_meet_unless_the_model_allows_it() {
+    for (mix_origins, rides) in [(false, 2), (true, 1)] {
+        let mixed = Settings { batch_size: 2, mix_origins, ..settings() };
+        let kit = Kit::serving(1, mixed, echo_after(1)).await;
+        let mut python = call("python");
+        python.origin = Origin { kind: OriginKind::Python, peer: 1 };
+        let (http, python) = (kit.start(call("http")), kit.start(python));
+        assert!(http.await.unwrap().is_ok() && python.await.unwrap().is_ok());
+        assert_eq!(kit.rides().len(), rides, "mix_origins={mix_origins}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_workers_requests_are_refused_at_the_door() {
+    let kit = Kit::idle(settings(), |_| Act::Echo);
+    settle().await;
+    let answers = kit.call_all(&["a"]).await;
+    assert!(is_refused(&answers[0], Refusal::NoWorker));
+}
+
+#[tokio::test(start_paused = true)]
+async fn scaling_up_and_down_takes_effect_and_drops_no_request() {
+    let kit = Kit::serving(3, Settings { batch_size: 1, ..settings() }, echo_after(50)).await;
+    assert_eq!(kit.model.status().workers.iter().filter(|worker| worker.ready).count(), 3);
+    let calls: Vec<_> = (0..9).map(|n| kit.start(call(&n.to_string()))).collect();
+    settle().await;
+    kit.model.scale(1, 1).await.unwrap();
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    settle().await;
+    assert_eq!(kit.model.status().workers.len(), 1);
+    kit.model.scale(0, 0).await.unwrap();
+    settle().await;
+    assert!(is_refused(&kit.call_all(&["late"]).await[0], Refusal::NoWorker));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_start_fails_the_scaling_and_is_tried_again() {
+    let third_time_lucky = |life| {
+        let outcome = if life < 2 { Err(LaunchError::Load("broken".into())) } else { Ok(()) };
+        (millis(10), outcome)
+    };
+    let kit = Kit::with_launches(settings(), |_| Act::Echo, third_time_lucky);
+    let scaled = kit.model.scale(1, 1).await;
+    assert!(matches!(scaled, Err(ScaleError::Launch(LaunchError::Load(_)))), "{scaled:?}");
+    assert!(kit.model.healthy(), "still trying");
+    assert!(kit.call("patient").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_takes_too_long_is_given_up() {
+    let kit = Kit::with_launches(settings(), |_| Act::Echo, |_| (millis(60_000), Ok(())));
+    let scaled = kit.model.scale(1, 1).await;
+    assert!(matches!(scaled, Err(ScaleError::Launch(LaunchError::TimedOut { seconds: 5 }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told() {
+    let never = |_| (millis(10), Err(LaunchError::Ended));
+    let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
+    drop(kit.model.scale(1, 1).await);
+    let answers = kit.call_all(&["waits"]).await;
+    assert!(is_refused(&answers[0], Refusal::NoWorker), "{answers:?}");
+    assert!(!kit.model.healthy());
+    kit.model.scale(0, 0).await.unwrap();
+    settle().await;
+    assert!(kit.model.healthy(), "nothing is wanted any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_answers_everything_that_was_admitted() {
+    let kit = Kit::serving(1, settings(), echo_after(100)).await;
+    let calls: Vec<_> = (0..10).map(|n| kit.start(call(&n.to_string()))).collect();
+    settle().await;
+    kit.model.close(Duration::from_secs(60)).await;
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    assert!(matches!(kit.call("late").await, Err(CallError::Gone | CallError::Refused { .. })));
+    assert_eq!(kit.admission.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_by_force_still_ends_every_request() {
+    let kit = Kit::serving(1, settings(), |_| Act::Silence).await;
+    let calls: Vec<_> = (0..10).map(|n| kit.start(call(&n.to_string()))).collect();
+    settle().await;
+    kit.model.close(millis(100)).await;
+    for call in calls {
+        assert!(call.await.unwrap().is_err());
+    }
+    assert_eq!(kit.admission.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_model_can_be_reconfigured() {
+    let patient = Settings { batch_delay: Duration::from_secs(60), ..settings() };
+    let kit = Kit::serving(1, patient, |_| Act::Echo).await;
+    let waiting = kit.start(call("a"));
+    settle().await;
+    advance(millis(100)).await;
+    assert!(!waiting.is_finished());
+    let change = Reconfigure { policy: Some(PolicyName::Opportunistic), ..Reconfigure::default() };
+    kit.model.reconfigure(change).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().receipt.reason, Departure::Idle);
+    let refused = Reconfigure { batch_size: Some(0), ..Reconfigure::default() };
+    assert!(kit.model.reconfigure(refused).await.is_err());
+}

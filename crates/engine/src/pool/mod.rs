@@ -1,0 +1,255 @@
+//! The workers of one model version: how many are wanted, who is up, who waits for them.
+//!
+//! The pool belongs to the model's task and is changed by nobody else. Every worker has a
+//! [`seat`](seat) of its own, a task that starts it, hands it batches one at a time, and starts it
+//! again when it dies; the pool hears of that through [`WorkerEvent`]s.
+
+mod backoff;
+mod seat;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+pub use self::worker::{BoxFuture, Launcher, Worker};
+pub(crate) use self::seat::{Batch, SeatPlan, WorkerEvent};
+
+use crate::error::ScaleError;
+use crate::outcome::LaunchError;
+
+/// What the outside may know of a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerView {
+    /// Its id, never used again after it has gone.
+    pub id: u32,
+    /// When it was asked for.
+    pub started: SystemTime,
+    /// Whether it has loaded the model.
+    pub ready: bool,
+    /// The process id, for workers that are processes.
+    pub pid: Option<u32>,
+    /// Bytes of memory it uses; 0 when not measured.
+    pub memory: u64,
+}
+
+struct Seat {
+    /// Taken when the worker is asked to leave.
+    retire: Option<oneshot::Sender<()>>,
+    /// The way to the worker in its present life.
+    batches: Option<mpsc::Sender<Batch>>,
+    task: JoinHandle<()>,
+    started: SystemTime,
+    state: State,
+    pid: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Starting, or between two starts.
+    Coming,
+    Ready,
+    /// Starting again was given up.
+    Lost,
+    /// Asked to leave once its batch is done.
+    Leaving,
+}
+
+struct Waiter {
+    reply: oneshot::Sender<Result<(), ScaleError>>,
+}
+
+/// All seats of one model version.
+pub(crate) struct Pool {
+    launcher: Arc<dyn Launcher>,
+    plan: SeatPlan,
+    ids: Arc<AtomicU32>,
+    events: mpsc::Sender<WorkerEvent>,
+    seats: BTreeMap<u32, Seat>,
+    min: u32,
+    max: u32,
+    waiters: Vec<Waiter>,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        launcher: Arc<dyn Launcher>,
+        plan: SeatPlan,
+        ids: Arc<AtomicU32>,
+        events: mpsc::Sender<WorkerEvent>,
+    ) -> Self {
+        let (seats, waiters) = (BTreeMap::new(), Vec::new());
+        Self { launcher, plan, ids, events, seats, min: 0, max: 0, waiters }
+    }
+
+    /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
+    /// workers that were asked to leave.
+    pub(crate) fn scale(
+        &mut self,
+        min: u32,
+        max: u32,
+        reply: oneshot::Sender<Result<(), ScaleError>>,
+    ) -> Vec<u32> {
+        (self.min, self.max) = (min, max);
+        self.dismiss_lost();
+        while self.staying() < min as usize {
+            self.add_seat();
+        }
+        let surplus = self.staying().saturating_sub(max as usize);
+        let leaving: Vec<u32> = self.staying_ids().rev().take(surplus).collect();
+        for worker in &leaving {
+            self.retire(*worker);
+        }
+        self.waiters.push(Waiter { reply });
+        self.tell_waiters();
+        leaving
+    }
+
+    /// Asks everybody to leave; returns whom.
+    pub(crate) fn retire_all(&mut self) -> Vec<u32> {
+        (self.min, self.max) = (0, 0);
+        let everyone: Vec<u32> = self.staying_ids().collect();
+        for worker in &everyone {
+            self.retire(*worker);
+        }
+        everyone
+    }
+
+    /// Ends everybody at once; batches under way are dropped with their riders.
+    pub(crate) fn abort_all(&mut self) {
+        for seat in self.seats.values() {
+            seat.task.abort();
+        }
+        self.seats.clear();
+    }
+
+    /// Hands a batch to a worker, or gives it back when the worker has just died; the seat's
+    /// `Died` is on its way then.
+    pub(crate) fn hand(&self, worker: u32, batch: Batch) -> Result<(), Batch> {
+        let Some(batches) = self.seats.get(&worker).and_then(|seat| seat.batches.as_ref()) else {
+            return Err(batch);
+        };
+        batches.try_send(batch).map_err(|refused| refused.into_inner())
+    }
+
+    pub(crate) fn up(&mut self, worker: u32, pid: Option<u32>, batches: mpsc::Sender<Batch>) {
+        if let Some(seat) = self.seats.get_mut(&worker) {
+            // A worker that was asked to leave while it loaded stays on its way out.
+            if seat.state != State::Leaving {
+                seat.state = State::Ready;
+            }
+            seat.pid = pid;
+            seat.batches = Some(batches);
+        }
+        self.tell_waiters();
+    }
+
+    pub(crate) fn died(&mut self, worker: u32) {
+        if let Some(seat) = self.seats.get_mut(&worker)
+            && seat.state == State::Ready
+        {
+            seat.state = State::Coming;
+        }
+    }
+
+    pub(crate) fn launch_failed(&mut self, error: &LaunchError) {
+        for waiter in self.waiters.drain(..) {
+            // Nobody listening is fine: the caller did not want to wait.
+            drop(waiter.reply.send(Err(ScaleError::Launch(error.clone()))));
+        }
+    }
+
+    pub(crate) fn lost(&mut self, worker: u32) {
+        if let Some(seat) = self.seats.get_mut(&worker) {
+            seat.state = State::Lost;
+        }
+    }
+
+    pub(crate) fn ended(&mut self, worker: u32) {
+        self.seats.remove(&worker);
+        self.tell_waiters();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    /// Whether somebody serves or still tries to.
+    pub(crate) fn hopeful(&self) -> bool {
+        self.seats.values().any(|seat| matches!(seat.state, State::Coming | State::Ready))
+    }
+
+    /// TorchServe's health: no fewer workers than wanted, counting those that are being restarted.
+    pub(crate) fn healthy(&self) -> bool {
+        let alive = self.seats.values().filter(|seat| seat.state != State::Lost).count();
+        alive >= self.min as usize
+    }
+
+    pub(crate) fn wanted(&self) -> (u32, u32) {
+        (self.min, self.max)
+    }
+
+    pub(crate) fn views(&self) -> Vec<WorkerView> {
+        let view = |(id, seat): (&u32, &Seat)| WorkerView {
+            id: *id,
+            started: seat.started,
+            ready: seat.state == State::Ready,
+            pid: seat.pid,
+            memory: 0,
+        };
+        self.seats.iter().filter(|(_, seat)| seat.state != State::Leaving).map(view).collect()
+    }
+
+    fn add_seat(&mut self) {
+        let worker = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (retire, retired) = oneshot::channel();
+        let seat = seat::Seat::new(worker, &self.launcher, &self.plan, retired, &self.events);
+        let seat = Seat {
+            retire: Some(retire),
+            batches: None,
+            task: tokio::spawn(seat.run()),
+            started: SystemTime::now(),
+            state: State::Coming,
+            pid: None,
+        };
+        self.seats.insert(worker, seat);
+    }
+
+    fn retire(&mut self, worker: u32) {
+        if let Some(seat) = self.seats.get_mut(&worker) {
+            seat.state = State::Leaving;
+            // Dropping the sender is the signal.
+            seat.retire.take();
+        }
+    }
+
+    /// A seat that gave up is replaced by a new one when somebody scales.
+    fn dismiss_lost(&mut self) {
+        let lost: Vec<u32> =
+            self.seats.iter().filter(|(_, seat)| seat.state == State::Lost).map(|(id, _)| *id).collect();
+        for worker in lost {
+            self.retire(worker);
+        }
+    }
+
+    fn staying_ids(&self) -> impl DoubleEndedIterator<Item = u32> {
+        self.seats.iter().filter(|(_, seat)| seat.state != State::Leaving).map(|(id, _)| *id)
+    }
+
+    fn staying(&self) -> usize {
+        self.staying_ids().count()
+    }
+
+    fn tell_waiters(&mut self) {
+        let ready = self.seats.values().filter(|seat| seat.state == State::Ready).count();
+        if ready >= self.min as usize {
+            for waiter in self.waiters.drain(..) {
+                drop(waiter.reply.send(Ok(())));
+            }
+        }
+    }
+}

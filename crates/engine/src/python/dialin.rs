@@ -1,0 +1,133 @@
+//! Where workers dial in: one Unix socket for all of them, and a token that tells them apart.
+//!
+//! A process that connects without a token this server gave out, or with one that was used
+//! already, is hung up on. Nothing else listens on the socket, which lies in a private directory.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::LinkError;
+use super::frame::{FrameError, Kind, decode_control};
+use super::link::Link;
+
+/// How long a fresh connection may take to say who it is.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+const PROTOCOL: u32 = 1;
+
+type Expected = Arc<Mutex<HashMap<String, oneshot::Sender<std::os::unix::net::UnixStream>>>>;
+
+/// The socket and the workers that are expected on it.
+#[derive(Debug)]
+pub(crate) struct DialIn {
+    path: PathBuf,
+    expected: Expected,
+}
+
+#[derive(serde::Deserialize)]
+struct Hello {
+    protocol: u32,
+    token: String,
+}
+
+impl DialIn {
+    /// Listens on `path` with a task on `runtime`.
+    pub(crate) fn listen(path: PathBuf, runtime: &Handle) -> io::Result<Arc<Self>> {
+        let _context = runtime.enter();
+        let listener = UnixListener::bind(&path)?;
+        let dial_in = Arc::new(Self { path, expected: Expected::default() });
+        runtime.spawn(accept(listener, Arc::clone(&dial_in.expected)));
+        Ok(dial_in)
+    }
+
+    /// Where a worker must connect.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a token for one worker; the receiver gets its connection.
+    pub(crate) fn expect(&self) -> Expectation {
+        let token = token();
+        let (sender, connection) = oneshot::channel();
+        lock(&self.expected).insert(token.clone(), sender);
+        Expectation { token, connection, expected: Arc::clone(&self.expected) }
+    }
+}
+
+/// A worker that may dial in once. Forgotten when dropped.
+pub(crate) struct Expectation {
+    pub(crate) token: String,
+    pub(crate) connection: oneshot::Receiver<std::os::unix::net::UnixStream>,
+    expected: Expected,
+}
+
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        lock(&self.expected).remove(&self.token);
+    }
+}
+
+fn lock(
+    expected: &Expected,
+) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<std::os::unix::net::UnixStream>>> {
+    expected.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// 128 bits nobody can guess: the standard library's hasher keys come from the system.
+fn token() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", half(), half())
+}
+
+async fn accept(listener: UnixListener, expected: Expected) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(greet(stream, Arc::clone(&expected)));
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: wait for some to be given back.
+                tracing::error!(%error, "cannot accept a worker's connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn greet(stream: UnixStream, expected: Expected) {
+    match timeout(HELLO_TIMEOUT, identify(stream)).await {
+        Ok(Ok((token, stream))) => match lock(&expected).remove(&token) {
+            // The worker's launcher may have given up in this very moment.
+            Some(waiting) => drop(waiting.send(stream)),
+            None => tracing::warn!("hung up on a connection with an unknown worker token"),
+        },
+        Ok(Err(error)) => tracing::warn!(%error, "hung up on a connection that is no worker"),
+        Err(_) => tracing::warn!("hung up on a connection that said nothing"),
+    }
+}
+
+/// Reads the hello and hands the bare connection on, since its owner may live on another runtime.
+async fn identify(
+    stream: UnixStream,
+) -> Result<(String, std::os::unix::net::UnixStream), LinkError> {
+    let mut link = Link::new(stream);
+    let (header, payload) = link.receive().await?;
+    if header.kind != Kind::Hello {
+        return Err(FrameError::Unexpected(header.kind).into());
+    }
+    let hello: Hello = decode_control(&payload)?;
+    if hello.protocol != PROTOCOL {
+        let message = format!("protocol {} is not {PROTOCOL}", hello.protocol);
+        return Err(FrameError::BadControl(message).into());
+    }
+    Ok((hello.token, link.into_std()?))
+}

@@ -1,0 +1,312 @@
+//! The worker frames of `protocol/spec.md` as bytes: encoding what the server says, decoding what
+//! workers say. Pure functions over buffers; `link` does the reading and writing.
+//!
+//! A decoder trusts no length: every field is checked against the frame before it is used, and a
+//! frame that does not add up is an error, never a panic and never a read beyond its end.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::call::{Input, Output};
+use crate::outcome::{Cause, ItemOutcome, ModelFailure};
+
+/// Bytes of every frame's header.
+pub(crate) const HEADER_LEN: usize = 16;
+
+/// The longest payload either side accepts.
+pub(crate) const PAYLOAD_MAX: u32 = 1 << 30;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Hello = 1,
+    Load = 2,
+    Loaded = 3,
+    LoadFailed = 4,
+    Batch = 5,
+    Reply = 6,
+    Failed = 7,
+    Chunk = 8,
+    Stop = 9,
+    Metric = 10,
+}
+
+impl Kind {
+    const ALL: [Self; 10] = [
+        Self::Hello,
+        Self::Load,
+        Self::Loaded,
+        Self::LoadFailed,
+        Self::Batch,
+        Self::Reply,
+        Self::Failed,
+        Self::Chunk,
+        Self::Stop,
+        Self::Metric,
+    ];
+}
+
+/// How a frame can be wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error("unknown frame kind {0}")]
+    UnknownKind(u8),
+    #[error("unknown flags {0:#04x}")]
+    UnknownFlags(u8),
+    #[error("a payload of {0} bytes is over the limit")]
+    TooLong(u32),
+    #[error("a length in the frame exceeds the frame")]
+    Truncated,
+    #[error("{0} bytes are left over at the end of the frame")]
+    LeftOver(usize),
+    #[error("unknown outcome or cause {0}")]
+    UnknownOutcome(u8),
+    #[error("text in the frame is not UTF-8")]
+    NotText,
+    #[error("the control message does not parse: {0}")]
+    BadControl(String),
+    #[error("unexpected {0:?} frame")]
+    Unexpected(Kind),
+}
+
+/// The first 16 bytes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) length: u32,
+    pub(crate) kind: Kind,
+    pub(crate) count: u16,
+    pub(crate) id: u64,
+}
+
+impl Header {
+    pub(crate) fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, FrameError> {
+        let mut bytes = &bytes[..];
+        let (length, kind, flags) = (bytes.get_u32_le(), bytes.get_u8(), bytes.get_u8());
+        let (count, id) = (bytes.get_u16_le(), bytes.get_u64_le());
+        let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
+        let kind = known.ok_or(FrameError::UnknownKind(kind))?;
+        if flags != 0 {
+            return Err(FrameError::UnknownFlags(flags));
+        }
+        if length > PAYLOAD_MAX {
+            return Err(FrameError::TooLong(length));
+        }
+        Ok(Self { length, kind, count, id })
+    }
+
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        out.put_u32_le(self.length);
+        out.put_u8(self.kind as u8);
+        out.put_u8(0);
+        out.put_u16_le(self.count);
+        out.put_u64_le(self.id);
+    }
+}
+
+/// A control frame: one JSON object.
+pub(crate) fn encode_control(kind: Kind, message: &serde_json::Value, out: &mut BytesMut) {
+    let text = message.to_string();
+    Header { length: text.len() as u32, kind, count: 0, id: 0 }.encode(out);
+    out.put_slice(text.as_bytes());
+}
+
+/// Reads a control frame's JSON object; an empty payload is an empty object.
+pub(crate) fn decode_control<T: serde::de::DeserializeOwned>(
+    payload: &[u8],
+) -> Result<T, FrameError> {
+    let payload = if payload.is_empty() { b"{}" } else { payload };
+    serde_json::from_slice(payload).map_err(|error| FrameError::BadControl(error.to_string()))
+}
+
+/// Everything of a batch frame but the values: header, table and metas. The values follow each
+/// item's meta, so [`BatchFrame::segment`] tells where to put them.
+pub(crate) struct BatchFrame<'a> {
+    id: u64,
+    inputs: Vec<&'a Input>,
+}
+
+impl<'a> BatchFrame<'a> {
+    pub(crate) fn new(id: u64, inputs: Vec<&'a Input>) -> Self {
+        Self { id, inputs }
+    }
+
+    /// Bytes after the header.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.inputs.iter().map(|input| 8 + meta_len(input) + body_len(input)).sum()
+    }
+
+    /// Writes header and table.
+    pub(crate) fn encode_head(&self, out: &mut BytesMut) {
+        let (length, count) = (self.payload_len() as u32, self.inputs.len() as u16);
+        Header { length, kind: Kind::Batch, count, id: self.id }.encode(out);
+        for input in &self.inputs {
+            out.put_u32_le(meta_len(input) as u32);
+            out.put_u32_le(body_len(input) as u32);
+        }
+    }
+
+    /// Writes the whole frame into one buffer, which is best while bodies are small.
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        out.reserve(HEADER_LEN + self.payload_len());
+        self.encode_head(out);
+        for input in &self.inputs {
+            encode_meta(input, out);
+            for parameter in &input.parameters {
+                out.put_slice(&parameter.value);
+            }
+        }
+    }
+
+    /// Cuts the frame into pieces that share the values instead of copying them.
+    pub(crate) fn segments(&self) -> Vec<Bytes> {
+        let mut head = BytesMut::new();
+        self.encode_head(&mut head);
+        let mut segments = Vec::with_capacity(2 * self.inputs.len());
+        for input in &self.inputs {
+            encode_meta(input, &mut head);
+            segments.push(head.split().freeze());
+            segments.extend(input.parameters.iter().map(|parameter| parameter.value.clone()));
+        }
+        segments
+    }
+}
+
+fn meta_len(input: &Input) -> usize {
+    let parameters: usize = input
+        .parameters
+        .iter()
+        .map(|parameter| 8 + parameter.name.len() + parameter.content_type.len())
+        .sum();
+    8 + input.id.len() + input.headers.as_bytes().len() + parameters
+}
+
+fn body_len(input: &Input) -> usize {
+    input.parameters.iter().map(|parameter| parameter.value.len()).sum()
+}
+
+fn encode_meta(input: &Input, out: &mut BytesMut) {
+    out.put_u8(input.id.len() as u8);
+    out.put_u8(input.parameters.len() as u8);
+    out.put_u16_le(0);
+    out.put_u32_le(input.headers.as_bytes().len() as u32);
+    out.put_slice(input.id.as_bytes());
+    out.put_slice(input.headers.as_bytes());
+    for parameter in &input.parameters {
+        out.put_u16_le(parameter.name.len() as u16);
+        out.put_u16_le(parameter.content_type.len() as u16);
+        out.put_u32_le(parameter.value.len() as u32);
+        out.put_slice(parameter.name.as_bytes());
+        out.put_slice(parameter.content_type.as_bytes());
+    }
+}
+
+/// Reads a reply's items. Bodies share the frame's memory.
+pub(crate) fn decode_reply(count: u16, payload: Bytes) -> Result<Vec<ItemOutcome>, FrameError> {
+    let mut table = Reader(payload.clone());
+    let mut rest = Reader(payload);
+    rest.take(usize::from(count) * 8)?;
+    let mut items = Vec::with_capacity(usize::from(count));
+    for _ in 0..count {
+        let (meta_len, body_len) = (table.u32()?, table.u32()?);
+        let meta = rest.take(meta_len as usize)?;
+        let body = rest.take(body_len as usize)?;
+        items.push(decode_item(meta, body)?);
+    }
+    rest.finish()?;
+    Ok(items)
+}
+
+fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {
+    if meta.is_empty() {
+        return Ok(Ok(Output { body, ..Output::default() }));
+    }
+    let mut meta = Reader(meta);
+    let (outcome, cause, status) = (meta.u8()?, meta.u8()?, meta.u16()?);
+    let (phrase_len, header_count) = (meta.u16()?, meta.u16()?);
+    let phrase = meta.text(usize::from(phrase_len))?;
+    let headers = (0..header_count).map(|_| meta.header()).collect::<Result<_, _>>()?;
+    meta.finish()?;
+    match outcome {
+        0 => Ok(Ok(Output { status: Some((status, phrase)), headers, body })),
+        1 => {
+            let status = (status != 0).then_some(status);
+            let message = String::from_utf8_lossy(&body).into_owned();
+            Ok(Err(ModelFailure { cause: cause_of(cause)?, status, message }))
+        }
+        other => Err(FrameError::UnknownOutcome(other)),
+    }
+}
+
+fn cause_of(code: u8) -> Result<Cause, FrameError> {
+    Ok(match code {
+        1 => Cause::Raised,
+        2 => Cause::Memory,
+        3 => Cause::Prediction,
+        4 => Cause::NotAList,
+        5 => Cause::WrongLength,
+        6 => Cause::UnsupportedOutput,
+        other => return Err(FrameError::UnknownOutcome(other)),
+    })
+}
+
+/// The payload of a `Failed` frame.
+#[derive(Debug, serde::Deserialize)]
+struct FailedMessage {
+    cause: String,
+    status: Option<u16>,
+    message: String,
+}
+
+/// Reads the failure of a whole batch.
+pub(crate) fn decode_failed(payload: &[u8]) -> Result<ModelFailure, FrameError> {
+    let failed: FailedMessage = decode_control(payload)?;
+    let cause = match failed.cause.as_str() {
+        "raised" => Cause::Raised,
+        "memory" => Cause::Memory,
+        "prediction" => Cause::Prediction,
+        "not-a-list" => Cause::NotAList,
+        "wrong-length" => Cause::WrongLength,
+        other => return Err(FrameError::BadControl(format!("unknown cause {other:?}"))),
+    };
+    Ok(ModelFailure { cause, status: failed.status, message: failed.message })
+}
+
+/// Takes checked pieces off the front of a buffer.
+struct Reader(Bytes);
+
+impl Reader {
+    fn take(&mut self, length: usize) -> Result<Bytes, FrameError> {
+        if length > self.0.len() {
+            return Err(FrameError::Truncated);
+        }
+        Ok(self.0.split_to(length))
+    }
+
+    fn u8(&mut self) -> Result<u8, FrameError> {
+        self.0.try_get_u8().map_err(|_| FrameError::Truncated)
+    }
+
+    fn u16(&mut self) -> Result<u16, FrameError> {
+        self.0.try_get_u16_le().map_err(|_| FrameError::Truncated)
+    }
+
+    fn u32(&mut self) -> Result<u32, FrameError> {
+        self.0.try_get_u32_le().map_err(|_| FrameError::Truncated)
+    }
+
+    fn text(&mut self, length: usize) -> Result<String, FrameError> {
+        let bytes = self.take(length)?;
+        String::from_utf8(bytes.into()).map_err(|_| FrameError::NotText)
+    }
+
+    fn header(&mut self) -> Result<(String, String), FrameError> {
+        let (name_len, value_len) = (self.u16()?, self.u32()?);
+        Ok((self.text(usize::from(name_len))?, self.text(value_len as usize)?))
+    }
+
+    fn finish(self) -> Result<(), FrameError> {
+        match self.0.len() {
+            0 => Ok(()),
+            left => Err(FrameError::LeftOver(left)),
+        }
+    }
+}

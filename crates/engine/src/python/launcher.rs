@@ -1,0 +1,153 @@
+//! Starts one Python process and waits until it has loaded the model.
+
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+use super::dialin::{DialIn, Expectation};
+use super::frame::{Kind, decode_control};
+use super::link::Link;
+use super::output::{Speaker, follow};
+use super::worker::PythonWorker;
+use super::{LinkError, PythonConfig};
+use crate::outcome::LaunchError;
+use crate::pool::{BoxFuture, Launcher, Worker};
+
+/// What a worker is told to load.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadOrder {
+    pub(crate) model: String,
+    pub(crate) version: String,
+    pub(crate) dir: PathBuf,
+    /// The `Load` message of the protocol.
+    pub(crate) message: serde_json::Value,
+}
+
+/// Starts the Python workers of one model version.
+pub(crate) struct PythonLauncher {
+    pub(crate) config: Arc<PythonConfig>,
+    pub(crate) dial_in: Arc<DialIn>,
+    /// Where our own Python packages lie.
+    pub(crate) runtime: PathBuf,
+    pub(crate) order: LoadOrder,
+}
+
+impl Launcher for PythonLauncher {
+    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+        let expectation = self.dial_in.expect();
+        let spawned = self.spawn(worker, &expectation);
+        let message = self.order.message.clone();
+        Box::pin(async move {
+            let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
+            let stream = dialed_in(expectation, &mut child).await?;
+            let link = load(stream, &message, &mut child).await?;
+            Ok(Box::new(PythonWorker::new(child, link)) as Box<dyn Worker>)
+        })
+    }
+}
+
+impl PythonLauncher {
+    fn spawn(&self, worker: u32, expectation: &Expectation) -> std::io::Result<Child> {
+        let mut command = self.command(expectation);
+        let mut child = command.spawn().map_err(|error| {
+            let interpreter = self.config.interpreter.display();
+            std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
+        })?;
+        let speaker = Arc::new(Speaker {
+            model: self.order.model.clone(),
+            version: self.order.version.clone(),
+            worker,
+        });
+        if let Some(stdout) = child.stdout.take() {
+            let pipe = std::fs::File::from(stdout.into_owned_fd()?);
+            follow(pipe, Arc::clone(&speaker), "stdout")?;
+        }
+        if let Some(stderr) = child.stderr.take() {
+            follow(std::fs::File::from(stderr.into_owned_fd()?), speaker, "stderr")?;
+        }
+        Ok(child)
+    }
+
+    /// A process group of its own keeps the worker out of a terminal's Ctrl-C, so that a drain can
+    /// still answer what it was given.
+    fn command(&self, expectation: &Expectation) -> Command {
+        let mut command = Command::new(&self.config.interpreter);
+        command
+            .args(["-u", "-m", "jitney.worker"])
+            .env_clear()
+            .envs(self.config.env.iter().map(|(name, value)| (name, value)))
+            .env("PYTHONPATH", self.python_path())
+            .env("JITNEY_WORKER_SOCKET", self.dial_in.path())
+            .env("JITNEY_WORKER_TOKEN", &expectation.token)
+            .current_dir(&self.order.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Our packages first, then the operator's path, then the model's directory.
+    fn python_path(&self) -> std::ffi::OsString {
+        let mut path = self.runtime.clone().into_os_string();
+        if let Some((_, given)) = self.config.env.iter().find(|(name, _)| name == "PYTHONPATH") {
+            path.push(":");
+            path.push(given);
+        }
+        path.push(":");
+        path.push(&self.order.dir);
+        path
+    }
+}
+
+/// Connect = alive. A process that ends instead is reported at once.
+async fn dialed_in(
+    mut expectation: Expectation,
+    child: &mut Child,
+) -> Result<UnixStream, LaunchError> {
+    let stream: StdStream = tokio::select! {
+        stream = &mut expectation.connection => stream.map_err(|_| LaunchError::Ended)?,
+        _ = child.wait() => return Err(LaunchError::Ended),
+    };
+    UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
+}
+
+#[derive(serde::Deserialize)]
+struct LoadFailed {
+    cause: String,
+    message: String,
+}
+
+/// Handshake = loaded.
+async fn load(
+    stream: UnixStream,
+    message: &serde_json::Value,
+    child: &mut Child,
+) -> Result<Link, LaunchError> {
+    let mut link = Link::new(stream);
+    link.send_control(Kind::Load, message).await.map_err(|_| LaunchError::Ended)?;
+    let received = tokio::select! {
+        biased;
+        received = link.receive() => received,
+        _ = child.wait() => Err(LinkError::Closed),
+    };
+    let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
+    match header.kind {
+        Kind::Loaded => Ok(link),
+        Kind::LoadFailed => Err(load_failed(&payload)),
+        unexpected => Err(LaunchError::Load(format!("unexpected {unexpected:?} frame"))),
+    }
+}
+
+fn load_failed(payload: &[u8]) -> LaunchError {
+    match decode_control::<LoadFailed>(payload) {
+        Ok(failed) if failed.cause == "memory" => LaunchError::Memory(failed.message),
+        Ok(failed) => LaunchError::Load(failed.message),
+        Err(error) => LaunchError::Load(error.to_string()),
+    }
+}

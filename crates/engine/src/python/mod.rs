@@ -1,0 +1,49 @@
+//! Workers that are Python processes: started here, they dial in over a Unix socket.
+//!
+//! Connect = alive, handshake = loaded, end of file = dead. The server passes an address and a
+//! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
+//! room is the only one that knows them. It never looks into a request's values.
+
+mod dialin;
+mod frame;
+mod launcher;
+mod link;
+mod output;
+mod runtime;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(crate) use self::dialin::DialIn;
+pub(crate) use self::launcher::{LoadOrder, PythonLauncher};
+pub(crate) use self::runtime::unpack_runtime;
+
+/// How Python workers are started.
+#[derive(Clone, Debug)]
+pub struct PythonConfig {
+    /// The interpreter.
+    pub interpreter: PathBuf,
+    /// The workers' whole environment; nothing of the server's own is added but what they need.
+    pub env: Vec<(OsString, OsString)>,
+    /// Decode JSON and text bodies for the handler, as TorchServe does by default.
+    pub decode_input: bool,
+    /// Keep PIL's limit on image sizes.
+    pub limit_max_image_pixels: bool,
+    /// A request envelope for every model.
+    pub envelope: Option<String>,
+}
+
+/// What can go wrong between the server and a worker it started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("the worker hung up")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the worker broke the protocol: {0}")]
+    Protocol(#[from] frame::FrameError),
+}

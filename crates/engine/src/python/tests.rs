@@ -1,0 +1,166 @@
+//! The byte vectors of `protocol/vectors.json`, which the Python side tests too, and raw noise.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::frame::{
+    BatchFrame, FrameError, HEADER_LEN, Header, Kind, decode_control, decode_failed, decode_reply,
+    encode_control,
+};
+use crate::call::{HeaderBlock, Input, Parameter};
+use crate::outcome::{Cause, ItemOutcome};
+
+fn vectors(which: &str) -> Vec<Value> {
+    let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../protocol/vectors.json"));
+    let vectors: Value = serde_json::from_str(text).unwrap();
+    vectors[which].as_array().unwrap().clone()
+}
+
+fn of_kind(kind: Kind) -> Vec<Value> {
+    let mut found = vectors("good");
+    found.retain(|vector| vector["kind"] == kind as u8);
+    assert!(!found.is_empty(), "no vectors of {kind:?}");
+    found
+}
+
+fn hex(text: &Value) -> Vec<u8> {
+    let text = text.as_str().unwrap();
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn split(frame: &[u8]) -> (Result<Header, FrameError>, Bytes) {
+    let (head, payload) = frame.split_at(HEADER_LEN);
+    (Header::decode(head.try_into().unwrap()), Bytes::copy_from_slice(payload))
+}
+
+fn input(item: &Value) -> Input {
+    let mut headers = HeaderBlock::new();
+    for pair in item["headers"].as_array().unwrap() {
+        headers.push(&text(&pair[0]), text(&pair[1]).as_bytes());
+    }
+    let parameter = |parameter: &Value| Parameter {
+        name: text(&parameter["name"]).into(),
+        content_type: text(&parameter["content_type"]).into(),
+        value: hex(&parameter["value_hex"]).into(),
+    };
+    let parameters = item["params"].as_array().unwrap().iter().map(parameter).collect();
+    Input { id: text(&item["id"]), headers, parameters }
+}
+
+#[test]
+fn batches_are_encoded_as_the_vectors_say_copied_or_in_pieces() {
+    for vector in of_kind(Kind::Batch).iter().filter(|vector| vector["decode_only"] != true) {
+        let inputs: Vec<Input> =
+            vector["decoded"]["items"].as_array().unwrap().iter().map(input).collect();
+        let frame = BatchFrame::new(vector["id"].as_u64().unwrap(), inputs.iter().collect());
+        let mut whole = BytesMut::new();
+        frame.encode(&mut whole);
+        assert_eq!(whole.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
+        if !inputs.is_empty() {
+            assert_eq!(frame.segments().concat(), hex(&vector["hex"]), "{}", vector["name"]);
+        }
+    }
+}
+
+#[test]
+fn replies_are_decoded_as_the_vectors_say() {
+    for vector in of_kind(Kind::Reply) {
+        let (header, payload) = split(&hex(&vector["hex"]));
+        let header = header.unwrap();
+        assert_eq!(header.id, vector["id"].as_u64().unwrap());
+        let items = decode_reply(header.count, payload).unwrap();
+        let expected = vector["decoded"]["items"].as_array().unwrap();
+        assert_eq!(items.len(), expected.len());
+        for (item, expected) in items.iter().zip(expected) {
+            assert_item(item, expected);
+        }
+    }
+}
+
+fn assert_item(item: &ItemOutcome, expected: &Value) {
+    match item {
+        Ok(output) => {
+            assert_eq!(expected["outcome"], 0);
+            let (status, phrase) = output.status.clone().unwrap_or((200, String::new()));
+            assert_eq!((status, phrase), (number(&expected["status"]), text(&expected["phrase"])));
+            let headers = serde_json::to_value(&output.headers).unwrap();
+            assert_eq!(headers, expected["headers"]);
+            assert_eq!(output.body, hex(&expected["body_hex"]));
+        }
+        Err(failure) => {
+            assert_eq!(expected["outcome"], 1);
+            let causes = [Cause::Raised, Cause::Memory, Cause::Prediction, Cause::NotAList];
+            let causes = [&causes[..], &[Cause::WrongLength, Cause::UnsupportedOutput]].concat();
+            assert_eq!(failure.cause, causes[usize::from(number(&expected["cause"])) - 1]);
+            assert_eq!(failure.status, Some(number(&expected["status"])));
+            assert_eq!(failure.message.as_bytes(), hex(&expected["body_hex"]));
+        }
+    }
+}
+
+fn number(value: &Value) -> u16 {
+    u16::try_from(value.as_u64().unwrap()).unwrap()
+}
+
+#[test]
+fn failures_of_whole_batches_are_decoded_as_the_vectors_say() {
+    for vector in of_kind(Kind::Failed) {
+        let (_, payload) = split(&hex(&vector["hex"]));
+        let failure = decode_failed(&payload).unwrap();
+        assert_eq!(failure.message, text(&vector["decoded"]["message"]));
+        assert_eq!(failure.status, vector["decoded"]["status"].as_u64().map(|code| code as u16));
+    }
+}
+
+#[test]
+fn control_frames_read_and_write_as_the_vectors_say() {
+    for kind in [Kind::Hello, Kind::Load, Kind::Loaded, Kind::LoadFailed] {
+        for vector in of_kind(kind) {
+            let (header, payload) = split(&hex(&vector["hex"]));
+            assert_eq!(header.unwrap().kind, kind);
+            let message: Value = decode_control(&payload).unwrap();
+            assert_eq!(message, vector["decoded"], "{}", vector["name"]);
+            let mut written = BytesMut::new();
+            encode_control(kind, &message, &mut written);
+            if !payload.is_empty() {
+                assert_eq!(written.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn broken_frames_of_workers_are_errors() {
+    for vector in vectors("bad") {
+        let frame = hex(&vector["hex"]);
+        if frame.len() < HEADER_LEN || vector["error"] == "truncated" {
+            continue; // An end of stream, which the link sees before there is a frame.
+        }
+        let (header, payload) = split(&frame);
+        let wrong = match header {
+            Err(_) => true,
+            Ok(header) if header.kind == Kind::Reply => decode_reply(header.count, payload).is_err(),
+            Ok(header) if header.kind == Kind::Failed => decode_failed(&payload).is_err(),
+            Ok(_) => continue, // Frames that only workers read.
+        };
+        assert!(wrong, "{}", vector["name"]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn noise_never_panics(count in 0..20_u16, noise in prop::collection::vec(any::<u8>(), 0..300)) {
+        drop(decode_reply(count, Bytes::from(noise.clone())));
+        drop(decode_failed(&noise));
+        if let Some(head) = noise.first_chunk::<HEADER_LEN>() {
+            drop(Header::decode(head));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Names, versions and which version answers by default.
+//!
+//! Readers are on the hot path and take no lock: they see one immutable table at a time. Writers
+//! are rare, take turns, and publish a new table.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use crate::error::{LookupError, RegisterError, UnregisterError};
+use crate::model::Model;
+
+#[derive(Clone)]
+struct Entry {
+    default: String,
+    versions: BTreeMap<String, Arc<Model>>,
+}
+
+type Table = HashMap<String, Entry>;
+
+/// All registered models.
+#[derive(Default)]
+pub(crate) struct Registry {
+    table: ArcSwap<Table>,
+    writers: Mutex<()>,
+}
+
+impl Registry {
+    /// The model that answers to this name, and version if one is asked for.
+    pub(crate) fn find(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<Arc<Model>, LookupError> {
+        let table = self.table.load();
+        let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
+        let version = version.unwrap_or(&entry.default);
+        entry.versions.get(version).cloned().ok_or_else(|| unknown_version(name, version))
+    }
+
+    /// Every version of a model, in the order of their names.
+    pub(crate) fn versions(&self, name: &str) -> Result<Vec<Arc<Model>>, LookupError> {
+        let table = self.table.load();
+        let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
+        Ok(entry.versions.values().cloned().collect())
+    }
+
+    /// The default version of every model, sorted by name.
+    pub(crate) fn defaults(&self) -> Vec<Arc<Model>> {
+        let table = self.table.load();
+        let mut models: Vec<_> =
+            table.values().filter_map(|entry| entry.versions.get(&entry.default)).cloned().collect();
+        models.sort_by(|a, b| a.name().cmp(b.name()));
+        models
+    }
+
+    /// Every version of every model, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<Model>> {
+        self.table.load().values().flat_map(|entry| entry.versions.values().cloned()).collect()
+    }
+
+    /// Whether this name and version are taken.
+    pub(crate) fn taken(&self, name: &str, version: &str) -> bool {
+        self.table.load().get(name).is_some_and(|entry| entry.versions.contains_key(version))
+    }
+
+    /// Adds a model; the first version of a name becomes its default.
+    pub(crate) fn insert(&self, model: Arc<Model>) -> Result<(), RegisterError> {
+        let _turn = self.turn();
+        let (name, version) = (model.name().to_owned(), model.version().to_owned());
+        if self.taken(&name, &version) {
+            return Err(RegisterError::Conflict { model: name, version });
+        }
+        self.change(|table| {
+            let entry = table
+                .entry(name)
+                .or_insert_with(|| Entry { default: version.clone(), versions: BTreeMap::new() });
+            entry.versions.insert(version, model);
+        });
+        Ok(())
+    }
+
+    /// Lets another version answer by default.
+    pub(crate) fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
+        let _turn = self.turn();
+        self.find(name, Some(version))?;
+        self.change(|table| {
+            if let Some(entry) = table.get_mut(name) {
+                entry.default = version.to_owned();
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes a version out (the default one if none is named) and returns it.
+    pub(crate) fn remove(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<Arc<Model>, UnregisterError> {
+        let _turn = self.turn();
+        let model = self.find(name, version)?;
+        let is_default = Arc::ptr_eq(&model, &self.find(name, None)?);
+        if is_default && self.versions(name)?.len() > 1 {
+            return Err(UnregisterError::DefaultVersion { model: name.to_owned() });
+        }
+        self.change(|table| {
+            if let Some(entry) = table.get_mut(name) {
+                entry.versions.remove(model.version());
+            }
+            table.retain(|_, entry| !entry.versions.is_empty());
+        });
+        Ok(model)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        // The lock guards no data, so a panic of another writer leaves nothing half done.
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Table)) {
+        let mut table = Table::clone(&self.table.load());
+        edit(&mut table);
+        self.table.store(Arc::new(table));
+    }
+}
+
+fn unknown_model(name: &str) -> LookupError {
+    LookupError::UnknownModel { model: name.to_owned() }
+}
+
+fn unknown_version(name: &str, version: &str) -> LookupError {
+    LookupError::UnknownVersion { model: name.to_owned(), version: version.to_owned() }
+}

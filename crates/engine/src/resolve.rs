@@ -1,0 +1,301 @@
+//! One place where a model's settings come together: the caller's wishes, the archive's YAML, the
+//! operator's `models={...}`, the defaults. Pure functions; who wins is written next to each value.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::RegisterError;
+use crate::model::Reconfigure;
+use crate::onnx::OnnxModel;
+use crate::python::PythonConfig;
+use crate::settings::{Declared, Defaults, PolicyName, Settings, Wishes};
+use crate::store::{BatchingYaml, ModelYaml, Package, ParallelType, PolicyYaml, Runtime};
+
+/// TorchServe's window when a batch size is set and no delay.
+const DELAY_DEFAULT: Duration = Duration::from_millis(100);
+
+/// How long dead workers are restarted unless the archive says otherwise.
+const RETRY_WINDOW: Duration = Duration::from_secs(300);
+
+/// The largest batch that one frame can carry.
+const BATCH_SIZE_MAX: u32 = u16::MAX as u32;
+
+/// The caller's name wins over the archive's; without either there is no model.
+pub(crate) fn name_and_version(
+    package: &Package,
+    wishes: &Wishes,
+) -> Result<(String, String), RegisterError> {
+    let name = wishes.model_name.clone().or_else(|| package.manifest.model_name.clone());
+    let version = wishes.version.clone();
+    let version = version.unwrap_or_else(|| package.manifest.version().to_owned());
+    Ok((name.ok_or(RegisterError::NoName)?, version))
+}
+
+/// The effective settings of an archive.
+pub(crate) fn settings(
+    name: &str,
+    version: &str,
+    package: &Package,
+    wishes: &Wishes,
+    defaults: &Defaults,
+) -> Result<Settings, RegisterError> {
+    let yaml = &package.yaml;
+    let operator = Operator::about(&defaults.models, name, version);
+    let batch = Batching::resolve(wishes, yaml, &operator, defaults);
+    let (workers_min, workers_max) = workers(wishes, yaml, &operator, defaults);
+    let settings = Settings {
+        batch_size: batch.size,
+        batch_delay: batch.delay,
+        policy: batch.policy,
+        latency_max: batch.latency_max,
+        queue_max: wishes.queue_max.or(yaml.job_queue_size).unwrap_or(defaults.queue_max),
+        mix_origins: yaml.batching.mix_origins.unwrap_or(false),
+        isolate: !yaml.sequence_batching.unwrap_or(false),
+        job_ticket: yaml.use_job_ticket.unwrap_or(false),
+        workers_min,
+        workers_max,
+        // The archive's word about its own times comes first, as in TorchServe.
+        response_timeout: yaml.response_timeout.unwrap_or(seconds(
+            operator.number("responseTimeout").or(wishes.response_timeout_s),
+            defaults.response_timeout_s,
+        )),
+        startup_timeout: yaml.startup_timeout.unwrap_or(seconds(
+            operator.number("startupTimeout").or(wishes.startup_timeout_s),
+            defaults.startup_timeout_s,
+        )),
+        retry_window: yaml.max_retry_timeout.unwrap_or(RETRY_WINDOW),
+        client_timeout: yaml.client_timeout.unwrap_or_default(),
+        runtime: runtime(package, wishes)?,
+        handler: handler(package, wishes, defaults)?,
+        declared: declared(yaml),
+    };
+    checked(settings)
+}
+
+/// The effective settings of a model that runs in this process.
+pub(crate) fn onnx_settings(
+    model: &OnnxModel,
+    wishes: &Wishes,
+    defaults: &Defaults,
+) -> Result<Settings, RegisterError> {
+    let yaml = ModelYaml::default();
+    let limit = model.max_batch();
+    let asked = wishes.batch_size.or(limit).unwrap_or(1);
+    let wishes = Wishes {
+        batch_size: Some(limit.map_or(asked, |limit| asked.min(limit))),
+        ..wishes.clone()
+    };
+    let batch = Batching::resolve(&wishes, &yaml, &Operator::default(), defaults);
+    let (workers_min, workers_max) = workers(&wishes, &yaml, &Operator::default(), defaults);
+    checked(Settings {
+        batch_size: batch.size,
+        batch_delay: batch.delay,
+        policy: batch.policy,
+        latency_max: batch.latency_max,
+        queue_max: wishes.queue_max.unwrap_or(defaults.queue_max),
+        mix_origins: false,
+        isolate: true,
+        job_ticket: false,
+        workers_min,
+        workers_max,
+        response_timeout: seconds(wishes.response_timeout_s, defaults.response_timeout_s),
+        startup_timeout: seconds(wishes.startup_timeout_s, defaults.startup_timeout_s),
+        retry_window: RETRY_WINDOW,
+        client_timeout: Duration::ZERO,
+        runtime: "onnx".to_owned(),
+        handler: String::new(),
+        declared: Declared::default(),
+    })
+}
+
+/// What a worker is told to load: the `Load` message of `protocol/spec.md`.
+pub(crate) fn load_message(
+    name: &str,
+    version: &str,
+    package: &Package,
+    settings: &Settings,
+    python: &PythonConfig,
+) -> Value {
+    json!({
+        "model_name": name,
+        "model_version": version,
+        "model_dir": package.dir.path(),
+        "handler": settings.handler,
+        "batch_size": settings.batch_size,
+        "gpu_id": null,
+        "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
+        "limit_max_image_pixels": python.limit_max_image_pixels,
+        "decode_input": python.decode_input,
+        "manifest": package.manifest_json,
+        "model_yaml_config": package.yaml_json,
+        "server_version": "0.12.0",
+    })
+}
+
+impl Settings {
+    /// These settings with a live change applied.
+    pub(crate) fn changed(&self, change: Reconfigure) -> Result<Self, String> {
+        let mut settings = self.clone();
+        settings.batch_size = change.batch_size.unwrap_or(self.batch_size);
+        if let Some(delay) = change.max_batch_delay_ms {
+            settings.batch_delay = Duration::from_millis(delay);
+            settings.policy = PolicyName::Window;
+        }
+        if let Some(latency) = change.max_latency_ms {
+            settings.latency_max = Some(Duration::from_millis(latency));
+            settings.policy = PolicyName::Adaptive;
+        }
+        settings.policy = change.policy.unwrap_or(settings.policy);
+        checked(settings).map_err(|error| error.to_string())
+    }
+}
+
+fn checked(settings: Settings) -> Result<Settings, RegisterError> {
+    if !(1..=BATCH_SIZE_MAX).contains(&settings.batch_size) {
+        let message = format!("batch_size must be between 1 and {BATCH_SIZE_MAX}");
+        return Err(RegisterError::BadSettings(message));
+    }
+    Ok(settings)
+}
+
+fn seconds(asked: Option<u64>, default: u64) -> Duration {
+    Duration::from_secs(asked.unwrap_or(default))
+}
+
+/// How batches leave, decided from what was said about it and what was not.
+struct Batching {
+    size: u32,
+    delay: Duration,
+    policy: PolicyName,
+    latency_max: Option<Duration>,
+}
+
+impl Batching {
+    fn resolve(
+        wishes: &Wishes,
+        yaml: &ModelYaml,
+        operator: &Operator<'_>,
+        defaults: &Defaults,
+    ) -> Self {
+        let own: &BatchingYaml = &yaml.batching;
+        let size = wishes.batch_size.or(own.max_batch_size).or(yaml.batch_size);
+        let size = size.or(operator.small("batchSize")).unwrap_or(1);
+        let operators_delay = operator.number("maxBatchDelay").map(Duration::from_millis);
+        let delay = wishes.max_batch_delay_ms.map(Duration::from_millis);
+        let delay = delay.or(own.max_batch_delay).or(yaml.max_batch_delay).or(operators_delay);
+        let latency_max = wishes.max_latency_ms.map(Duration::from_millis).or(own.max_latency);
+        let asked = wishes.policy.or(own.policy.map(policy_name)).or(defaults.policy);
+        // An explicit delay asks for TorchServe's window, an objective or silence for adaptive.
+        let implied = match (delay, latency_max) {
+            (Some(_), None) => PolicyName::Window,
+            (_, Some(_)) | (None, None) => PolicyName::Adaptive,
+        };
+        let policy = asked.unwrap_or(implied);
+        Self { size, delay: delay.unwrap_or(DELAY_DEFAULT), policy, latency_max }
+    }
+}
+
+fn policy_name(policy: PolicyYaml) -> PolicyName {
+    match policy {
+        PolicyYaml::Adaptive => PolicyName::Adaptive,
+        PolicyYaml::Window => PolicyName::Window,
+        PolicyYaml::Opportunistic => PolicyName::Opportunistic,
+    }
+}
+
+/// The archive's numbers win when they make sense together; then the operator's for models that
+/// are loaded at start-up; then the caller's.
+fn workers(
+    wishes: &Wishes,
+    yaml: &ModelYaml,
+    operator: &Operator<'_>,
+    defaults: &Defaults,
+) -> (u32, u32) {
+    if let (Some(min), Some(max)) = (yaml.min_workers, yaml.max_workers)
+        && min > 0
+        && max >= min
+    {
+        return (min, max);
+    }
+    let fallback = if wishes.at_startup { defaults.startup_workers } else { defaults.workers };
+    let operators_min = if wishes.at_startup { operator.small("minWorkers") } else { None };
+    let min = wishes.initial_workers.or(operators_min).unwrap_or(fallback);
+    let operators_max = if wishes.at_startup { operator.small("maxWorkers") } else { None };
+    let max = wishes.max_workers.or(operators_max).unwrap_or(min);
+    (min, max.max(min))
+}
+
+fn runtime(package: &Package, wishes: &Wishes) -> Result<String, RegisterError> {
+    let runtime = match &wishes.runtime {
+        None => package.manifest.runtime,
+        Some(word) => {
+            Runtime::parse(word).map_err(|_| RegisterError::BadRuntime(word.clone()))?
+        }
+    };
+    match runtime {
+        Runtime::Python | Runtime::Python3 => Ok(runtime.as_str().to_owned()),
+        Runtime::Lsp => Err(RegisterError::BadSettings(
+            "runtime LSP (the C++ backend) is not supported; use python".to_owned(),
+        )),
+    }
+}
+
+fn handler(
+    package: &Package,
+    wishes: &Wishes,
+    defaults: &Defaults,
+) -> Result<String, RegisterError> {
+    let asked = wishes.handler.clone().or_else(|| package.manifest.handler.clone());
+    asked.or_else(|| defaults.handler.clone()).ok_or_else(|| {
+        RegisterError::BadSettings(
+            "the archive names no handler; give one with handler=FILE.py".to_owned(),
+        )
+    })
+}
+
+fn declared(yaml: &ModelYaml) -> Declared {
+    let millis = |duration: Option<Duration>| duration.map_or(0, |it| it.as_millis() as u64);
+    let stateful = yaml.sequence_batching.unwrap_or(false);
+    Declared {
+        parallel_type: yaml.parallel_type.map_or("", parallel_type).to_owned(),
+        parallel_level: yaml.parallel_level.unwrap_or(0),
+        device_ids: None,
+        continuous_batching: yaml.continuous_batching.unwrap_or(false),
+        use_venv: yaml.use_venv.unwrap_or(false),
+        stateful,
+        sequence_max_idle_ms: millis(yaml.sequence_max_idle),
+        sequence_timeout_ms: millis(yaml.sequence_timeout),
+        max_num_sequence: yaml.max_num_sequence.map_or(u64::from(stateful), u64::from),
+        max_sequence_job_queue_size: yaml
+            .max_sequence_job_queue_size
+            .map_or(u64::from(stateful), u64::from),
+    }
+}
+
+fn parallel_type(parallel: ParallelType) -> &'static str {
+    match parallel {
+        ParallelType::Pipeline => "pp",
+        ParallelType::Tensor => "tp",
+        ParallelType::PipelineTensor => "pptp",
+        ParallelType::Custom => "custom",
+    }
+}
+
+/// What `models={...}` says about one version; only numbers above zero count.
+#[derive(Default)]
+struct Operator<'a>(Option<&'a Map<String, Value>>);
+
+impl<'a> Operator<'a> {
+    fn about(models: &'a Map<String, Value>, name: &str, version: &str) -> Self {
+        Self(models.get(name).and_then(|versions| versions.get(version)).and_then(Value::as_object))
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        self.0?.get(key)?.as_u64().filter(|number| *number > 0)
+    }
+
+    fn small(&self, key: &str) -> Option<u32> {
+        u32::try_from(self.number(key)?).ok()
+    }
+}

@@ -1,0 +1,200 @@
+//! Everything that can be set about a model version, resolved once from its four sources: what the
+//! caller asked, the archive, the operator's defaults for this model, the built-in defaults.
+
+use std::time::Duration;
+
+use jitney_batcher::{Config as BatcherConfig, Policy};
+
+/// How batches of a model leave. `Adaptive` runs as [`Policy::Opportunistic`] until its own policy
+/// lands; the name is kept apart so that users can already ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyName {
+    /// A latency objective instead of a window.
+    Adaptive,
+    /// TorchServe's batch size and delay, the delay counted from the oldest request's arrival.
+    Window,
+    /// A free worker takes what is there.
+    Opportunistic,
+}
+
+impl PolicyName {
+    /// The name users type.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Adaptive => "adaptive",
+            Self::Window => "window",
+            Self::Opportunistic => "opportunistic",
+        }
+    }
+}
+
+impl std::str::FromStr for PolicyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "adaptive" => Ok(Self::Adaptive),
+            "window" => Ok(Self::Window),
+            "opportunistic" => Ok(Self::Opportunistic),
+            other => Err(format!(
+                "unknown batching policy {other:?}; known: adaptive, window, opportunistic"
+            )),
+        }
+    }
+}
+
+/// The effective settings of one model version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Most items in a batch.
+    pub batch_size: u32,
+    /// TorchServe's window; an upper bound only, unless the policy is `window`.
+    pub batch_delay: Duration,
+    /// When batches leave.
+    pub policy: PolicyName,
+    /// The latency asked for, which also is the deadline of requests that bring none.
+    pub latency_max: Option<Duration>,
+    /// Requests that may wait.
+    pub queue_max: u32,
+    /// Whether requests of different origins may meet in a batch.
+    pub mix_origins: bool,
+    /// Whether a failing batch is taken apart to spare the innocent; off for stateful models.
+    pub isolate: bool,
+    /// Accept a request only when a worker is free for it.
+    pub job_ticket: bool,
+    /// Workers wanted.
+    pub workers_min: u32,
+    /// Workers allowed.
+    pub workers_max: u32,
+    /// How long a batch may run.
+    pub response_timeout: Duration,
+    /// How long a worker may take to load.
+    pub startup_timeout: Duration,
+    /// How long dead workers are restarted before they are given up.
+    pub retry_window: Duration,
+    /// How long a client waits at most; zero for ever.
+    pub client_timeout: Duration,
+    /// `python`, `python3` or `onnx`.
+    pub runtime: String,
+    /// The handler's entry point; empty for ONNX.
+    pub handler: String,
+    /// What a description must repeat although nothing here acts on it yet.
+    pub declared: Declared,
+}
+
+/// Settings of the archive that are shown but not acted on in this version.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Declared {
+    /// `pp`, `tp`, `pptp`, `custom` or empty.
+    pub parallel_type: String,
+    /// Ranks per worker.
+    pub parallel_level: u32,
+    /// Device ids asked for.
+    pub device_ids: Option<Vec<i64>>,
+    /// Continuous batching asked for.
+    pub continuous_batching: bool,
+    /// A virtual environment of its own asked for.
+    pub use_venv: bool,
+    /// Sequence batching asked for.
+    pub stateful: bool,
+    /// Idle limit of a sequence, ms.
+    pub sequence_max_idle_ms: u64,
+    /// Life limit of a sequence, ms.
+    pub sequence_timeout_ms: u64,
+    /// Sequences at a time.
+    pub max_num_sequence: u64,
+    /// Waiting requests of a sequence.
+    pub max_sequence_job_queue_size: u64,
+}
+
+impl Settings {
+    /// The part of the settings that the batcher acts on.
+    pub fn batcher(&self) -> BatcherConfig {
+        let policy = match self.policy {
+            PolicyName::Window => Policy::Window { delay: self.batch_delay.as_nanos() as u64 },
+            PolicyName::Adaptive | PolicyName::Opportunistic => Policy::Opportunistic,
+        };
+        BatcherConfig {
+            policy,
+            max_items: self.batch_size,
+            queue_max: if self.job_ticket { 0 } else { self.queue_max },
+            mix_origins: self.mix_origins,
+            isolate: self.isolate,
+            ..BatcherConfig::default()
+        }
+    }
+}
+
+/// What a caller asks when registering a model; everything but the url may be left out.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// File in the store, directory, `file://` URL, or a path to an `.onnx` file.
+    pub url: String,
+    /// Overrides the archive's own name.
+    pub model_name: Option<String>,
+    /// Overrides the archive's own version (only `jitney serve` offers it).
+    pub version: Option<String>,
+    /// Overrides the manifest's handler.
+    pub handler: Option<String>,
+    /// Overrides the manifest's runtime.
+    pub runtime: Option<String>,
+    /// Most items in a batch.
+    pub batch_size: Option<u32>,
+    /// TorchServe's window in milliseconds.
+    pub max_batch_delay_ms: Option<u64>,
+    /// The latency objective in milliseconds.
+    pub max_latency_ms: Option<u64>,
+    /// When batches leave.
+    pub policy: Option<PolicyName>,
+    /// Workers to start with.
+    pub initial_workers: Option<u32>,
+    /// Most workers.
+    pub max_workers: Option<u32>,
+    /// Seconds a batch may run.
+    pub response_timeout_s: Option<u64>,
+    /// Seconds a worker may take to load.
+    pub startup_timeout_s: Option<u64>,
+    /// Requests that may wait.
+    pub queue_max: Option<u32>,
+    /// Whether the server itself loads it at start-up.
+    pub at_startup: bool,
+}
+
+/// What applies to every model unless something closer to it says otherwise.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// Workers of models registered through the API without a number.
+    pub workers: u32,
+    /// Workers of models loaded at start-up without a number.
+    pub startup_workers: u32,
+    /// Seconds a batch may run.
+    pub response_timeout_s: u64,
+    /// Seconds a worker may take to load.
+    pub startup_timeout_s: u64,
+    /// Requests that may wait.
+    pub queue_max: u32,
+    /// Switches all models at once (`batching_policy` in the configuration).
+    pub policy: Option<PolicyName>,
+    /// The handler of archives that name none.
+    pub handler: Option<String>,
+    /// The operator's word about single models: `models={...}` of config.properties.
+    pub models: serde_json::Map<String, serde_json::Value>,
+    /// How long an unregistered model may take to finish what it admitted.
+    pub unregister_timeout: Duration,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            workers: 0,
+            startup_workers: 1,
+            response_timeout_s: 120,
+            startup_timeout_s: 120,
+            queue_max: 100,
+            policy: None,
+            handler: None,
+            models: serde_json::Map::new(),
+            unregister_timeout: Duration::from_secs(120),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A model on a virtual clock with scripted workers: slow, dying, wrong, silent, late.
+//!
+//! The pool, the task, the batcher and the scatter are the real ones; only what a worker does with
+//! a batch is played. Run it under `tokio::time::pause`, and a minute takes no time at all.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::admission::{Admission, Limits};
+use crate::call::{
+    Answer, Call, HeaderBlock, Input, Origin, OriginKind, Output, Parameter, Payload, Priority,
+    Rider,
+};
+use crate::engine::Draft;
+use crate::error::CallError;
+use crate::model::{Intake, Model};
+use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
+use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::settings::{Declared, PolicyName, Settings};
+
+/// A batch as a scripted worker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ride {
+    /// Which worker.
+    pub worker: u32,
+    /// Which start of any worker of this kit, from 0.
+    pub life: u32,
+    /// The bodies, in order.
+    pub bodies: Vec<String>,
+}
+
+/// What a scripted worker does with a batch.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Answers every request with its own body.
+    Echo,
+    /// Does the second act after a while.
+    After(Duration, Box<Act>),
+    /// Answers one row too few.
+    Short,
+    /// Fails on the batch as a whole.
+    Raise,
+    /// Fails the items whose body is this, answers the others.
+    FailItem(&'static str),
+    /// Dies without a word.
+    Die,
+    /// Never answers.
+    Silence,
+}
+
+/// Decides what happens to a batch.
+pub type Script = Arc<dyn Fn(&Ride) -> Act + Send + Sync>;
+
+/// Decides whether a start succeeds, and how long it takes.
+pub type LaunchScript = Arc<dyn Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync>;
+
+#[derive(Clone)]
+struct ScriptedLauncher {
+    script: Script,
+    launch: LaunchScript,
+    lives: Arc<AtomicU32>,
+    rides: Arc<Mutex<Vec<Ride>>>,
+}
+
+impl Launcher for ScriptedLauncher {
+    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let (pause, outcome) = (self.launch)(life);
+        let (script, rides) = (Arc::clone(&self.script), Arc::clone(&self.rides));
+        Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            outcome?;
+            Ok(Box::new(ScriptedWorker { worker, life, script, rides }) as Box<dyn Worker>)
+        })
+    }
+}
+
+struct ScriptedWorker {
+    worker: u32,
+    life: u32,
+    script: Script,
+    rides: Arc<Mutex<Vec<Ride>>>,
+}
+
+impl Worker for ScriptedWorker {
+    fn pid(&self) -> Option<u32> {
+        Some(self.life)
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        _batch: u64,
+        riders: &'a [Rider],
+    ) -> BoxFuture<'a, Result<BatchOutcome, Death>> {
+        let bodies: Vec<String> = riders.iter().map(body).collect();
+        let ride = Ride { worker: self.worker, life: self.life, bodies };
+        let act = (self.script)(&ride);
+        self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
+        Box::pin(play(act, ride.bodies))
+    }
+
+    fn died(&mut self) -> BoxFuture<'_, Death> {
+        Box::pin(std::future::pending())
+    }
+
+    fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, Death> {
+    match act {
+        Act::Echo => Ok(BatchOutcome::Items(bodies.into_iter().map(|body| Ok(echo(body))).collect())),
+        Act::Short => {
+            let items = bodies.into_iter().skip(1).map(|body| Ok(echo(body))).collect();
+            Ok(BatchOutcome::Items(items))
+        }
+        Act::Raise => Ok(BatchOutcome::Failed(failure())),
+        Act::FailItem(bad) => {
+            let item = |body| if body == bad { Err(failure()) } else { Ok(echo(body)) };
+            Ok(BatchOutcome::Items(bodies.into_iter().map(item).collect()))
+        }
+        Act::Die => Err(Death::Crashed { killed: false }),
+        Act::Silence => std::future::pending().await,
+        Act::After(pause, then) => {
+            tokio::time::sleep(pause).await;
+            Box::pin(play(*then, bodies)).await
+        }
+    }
+}
+
+fn body(rider: &Rider) -> String {
+    match &rider.payload {
+        Payload::Raw(input) => String::from_utf8_lossy(&input.parameters[0].value).into_owned(),
+        Payload::Tensors(_) => unreachable!("the kit sends raw inputs"),
+    }
+}
+
+fn echo(body: String) -> Output {
+    Output { body: Bytes::from(body), ..Output::default() }
+}
+
+fn failure() -> ModelFailure {
+    ModelFailure { cause: Cause::Raised, status: None, message: "Prediction failed".to_owned() }
+}
+
+/// Settings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
+pub fn settings() -> Settings {
+    Settings {
+        batch_size: 4,
+        batch_delay: Duration::from_millis(10),
+        policy: PolicyName::Window,
+        latency_max: None,
+        queue_max: 100,
+        mix_origins: false,
+        isolate: true,
+        job_ticket: false,
+        workers_min: 1,
+        workers_max: 1,
+        response_timeout: Duration::from_secs(5),
+        startup_timeout: Duration::from_secs(5),
+        retry_window: Duration::from_secs(10),
+        client_timeout: Duration::ZERO,
+        runtime: "python".to_owned(),
+        handler: "handler.py".to_owned(),
+        declared: Declared::default(),
+    }
+}
+
+/// One model with scripted workers.
+#[derive(Clone)]
+pub struct Kit {
+    /// The model under test.
+    pub model: Arc<Model>,
+    /// The limits it is admitted by.
+    pub admission: Arc<Admission>,
+    rides: Arc<Mutex<Vec<Ride>>>,
+}
+
+impl Kit {
+    /// A model whose workers follow `script`; none is started yet.
+    pub fn idle(settings: Settings, script: impl Fn(&Ride) -> Act + Send + Sync + 'static) -> Self {
+        Self::with_launches(settings, script, |_| (Duration::ZERO, Ok(())))
+    }
+
+    /// Like [`Kit::idle`], with a script for the starts too.
+    pub fn with_launches(
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
+    ) -> Self {
+        let rides = Arc::default();
+        let launcher = ScriptedLauncher {
+            script: Arc::new(script),
+            launch: Arc::new(launch),
+            lives: Arc::default(),
+            rides: Arc::clone(&rides),
+        };
+        let draft = Draft {
+            name: "kit".to_owned(),
+            version: "1.0".to_owned(),
+            url: "kit.mar".to_owned(),
+            at_startup: false,
+            settings,
+            intake: Intake::Python,
+            launcher: Arc::new(launcher),
+            dir: None,
+        };
+        let admission = Admission::new(Limits::default());
+        let draining = Arc::new(AtomicBool::new(false));
+        let (model, task) = draft.build(&admission, &draining, &Arc::new(AtomicU32::new(9000)));
+        tokio::spawn(task.run());
+        Self { model, admission, rides }
+    }
+
+    /// A model with `workers` ready workers that follow `script`.
+    pub async fn serving(
+        workers: u32,
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let kit = Self::idle(settings, script);
+        drop(kit.model.scale(workers, workers).await);
+        kit
+    }
+
+    /// Sends one request and waits for its answer.
+    pub async fn call(&self, body: &str) -> Result<Answer, CallError> {
+        self.model.call(call(body)).await
+    }
+
+    /// Sends the requests at once, in order; their answers as text.
+    pub async fn call_all(&self, bodies: &[&str]) -> Vec<Result<String, CallError>> {
+        let calls: Vec<_> = bodies.iter().map(|body| self.start(call(body))).collect();
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.push(call.await.unwrap_or(Err(CallError::Gone)).map(|answer| text(&answer)));
+        }
+        answers
+    }
+
+    /// Sends a request whose answer can be waited for later; aborting it is a departed client.
+    pub fn start(&self, call: Call) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
+        let model = Arc::clone(&self.model);
+        tokio::spawn(async move { model.call(call).await })
+    }
+
+    /// What the workers were given so far.
+    pub fn rides(&self) -> Vec<Ride> {
+        self.rides.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A request with this body.
+pub fn call(body: &str) -> Call {
+    let value = Bytes::copy_from_slice(body.as_bytes());
+    let parameter = Parameter { name: "body".into(), content_type: "".into(), value };
+    let input = Input {
+        id: body.to_owned(),
+        headers: HeaderBlock::default(),
+        parameters: vec![parameter],
+    };
+    let origin = Origin { kind: OriginKind::Http, peer: 0 };
+    Call { input, deadline: None, origin, priority: Priority::Interactive, alone: false }
+}
+
+/// An answer's body.
+pub fn text(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.output.body).into_owned()
+}
