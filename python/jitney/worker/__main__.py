@@ -1,0 +1,83 @@
+"""`python -m jitney.worker`: the process the server starts for one worker of a model.
+
+The address and a one-time token come by environment and are removed from it at once, so that
+neither the handler nor its children see them. Exit status: 0 after STOP or when the server is
+gone, 1 when the model could not be loaded or the protocol was broken, 64 when started by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+
+from jitney.worker.loop import serve
+
+SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
+TOKEN_VARIABLE = "JITNEY_WORKER_TOKEN"
+EXIT_USAGE = 64
+EXIT_GRACE_SECONDS = 5.0
+"""How long threads and exit hooks a handler left behind may keep a finished worker alive."""
+
+
+def main() -> int:
+    """Connects, serves, and returns the exit status."""
+    address = os.environ.pop(SOCKET_VARIABLE, None)
+    token = os.environ.pop(TOKEN_VARIABLE, "")
+    if not address:
+        print(f"jitney.worker is started by the server: {SOCKET_VARIABLE} is not set", file=sys.stderr)
+        return EXIT_USAGE
+    prepare_output()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sock = connect(address)
+    # A child the handler forks must not hold the stream open: its end is how the server sees a death.
+    os.register_at_fork(after_in_child=sock.close)
+    status = 1
+    try:
+        with contextlib.closing(sock):
+            status = serve(sock, token)
+    except SystemExit as error:
+        print(f"the handler ended its process: sys.exit({error.code!r})")
+        raise
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+    finally:
+        end_soon(status)
+    return status
+
+
+def prepare_output() -> None:
+    """Line-buffered UTF-8 streams and plain log lines on stdout, whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+
+
+def connect(address: str) -> socket.socket:
+    """Connects to `tcp:host:port` or to the Unix socket at a path."""
+    if not address.startswith("tcp:"):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(address)
+        return sock
+    host, _, port = address[len("tcp:") :].rpartition(":")
+    sock = socket.create_connection((host.strip("[]"), int(port)))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def end_soon(status: int) -> None:
+    """Makes sure the process ends even if the handler left a thread running."""
+    timer = threading.Timer(EXIT_GRACE_SECONDS, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The context a worker hands to its handler: one object for life, bound anew to every batch.
+
+It is `ts.context.Context` with the per-batch parts made lazy. Binding forgets everything that
+belonged to the previous batch; attributes a handler invented stay, as they do on TorchServe.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from jitney.worker.headers import Headers, read_headers, read_request_id
+from jitney.worker.outputs import encode_output
+from jitney.worker.protocol import Bytes
+from ts.context import Context, RequestProcessor
+
+
+class ItemProcessor(RequestProcessor):
+    """A RequestProcessor whose headers stay unparsed until somebody reads one."""
+
+    def __init__(self, meta: bytes) -> None:
+        self._meta = meta
+        self._reset_response()
+
+    @cached_property
+    def _request_header(self) -> Headers:  # type: ignore[override]
+        return read_headers(self._meta)
+
+
+class WorkerContext(Context):
+    """A context over the metas of the current batch."""
+
+    _metas: list[bytes] | None = None
+    _request_ids: dict[int, str] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.touched_requests: dict[int, RequestProcessor] = {}
+        """Processors of the requests this batch's handler asked about; all other answers are plain."""
+        self.intermediate_parts: dict[int, list[Bytes]] = {}
+        """Parts of answers kept so far, by position in the batch."""
+        super().__init__(*args, **kwargs)
+
+    def bind_batch(self, metas: list[bytes]) -> None:
+        """Makes `metas` the current batch; nothing of the one before survives."""
+        self._metas = metas
+        self._request_ids = None
+        self.touched_requests = {}
+        self.intermediate_parts = {}
+
+    @property
+    def request_ids(self) -> dict[int, str] | None:
+        """Request ids by position in the batch; None before the first batch."""
+        if self._request_ids is None and self._metas is not None:
+            self._request_ids = dict(enumerate(map(read_request_id, self._metas)))
+        return self._request_ids
+
+    @request_ids.setter
+    def request_ids(self, value: dict[int, str] | None) -> None:
+        self._request_ids = value
+
+    @property
+    def request_processor(self) -> list[RequestProcessor] | None:
+        """One RequestProcessor per request; None before the first batch."""
+        if self._metas is None:
+            return None
+        return [self._request(idx) for idx in range(len(self._metas))]
+
+    @request_processor.setter
+    def request_processor(self, value: list[RequestProcessor] | None) -> None:
+        self.touched_requests = dict(enumerate(value or ()))
+
+    def _request(self, idx: int) -> RequestProcessor:
+        processor = self.touched_requests.get(idx)
+        if processor is None:
+            metas = self._metas or ()
+            idx = range(len(metas))[idx]
+            processor = self.touched_requests.setdefault(idx, ItemProcessor(metas[idx]))
+        return processor
+
+    def keep_intermediate(self, idx: int, output: Any) -> None:
+        """Keeps one part of request `idx`'s answer, to be sent in front of its last part."""
+        self.intermediate_parts.setdefault(idx, []).append(encode_output(output))

@@ -1,0 +1,189 @@
+"""Frames: the bytes between server and worker, as protocol/spec.md describes them.
+
+This file knows headers, kinds and how to read exactly one frame; what a batch or a reply
+contains is the business of `batch`, `headers` and `reply`. The shared vectors in
+protocol/vectors.json pin it down for Rust and Python alike.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Union
+
+PROTOCOL_VERSION = 1
+
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC = range(1, 11)
+CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP))
+
+HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
+ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, zero, headers_len
+PARAM = struct.Struct("<HHI")  # name_len, content_type_len, value_len
+FIELD = struct.Struct("<HI")  # name_len, value_len of a request or response header
+REPLY_META = struct.Struct("<BBHHH")  # outcome, cause, status, phrase_len, header_count
+
+FRAME_BYTES_LIMIT = 1 << 30
+LARGE_FRAME_BYTES = 1 << 20
+"""Frames above this get a buffer of their own instead of growing the reader's."""
+JOINED_BYTES_LIMIT = 128 << 10
+"""Below this one joined `sendall` is cheaper than a gathered write."""
+GATHER_PARTS_LIMIT = 1000
+"""`sendmsg` takes at most IOV_MAX (1024 on Linux) parts."""
+
+Bytes = Union[bytes, bytearray, memoryview]
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol; the only cure is to close the connection."""
+
+
+class UnknownKind(ProtocolError):
+    """The kind byte names no frame of this protocol version."""
+
+
+class UnknownFlags(ProtocolError):
+    """A flag bit is set that this version does not define."""
+
+
+class TooLarge(ProtocolError):
+    """The announced length is over the limit."""
+
+
+class Truncated(ProtocolError):
+    """The stream ended inside a frame."""
+
+
+class Malformed(ProtocolError):
+    """Lengths, counts or values inside the payload do not fit together."""
+
+
+class Frame(NamedTuple):
+    """One frame; `payload` is the caller's to keep (`bytes`, or a view of a private buffer)."""
+
+    kind: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
+    id: int
+    payload: bytes | memoryview
+
+
+def parse_header(buffer: Bytes, offset: int, limit: int = FRAME_BYTES_LIMIT) -> tuple[int, int, int, int]:
+    """Returns (length, kind, count, id) of a valid header."""
+    length, kind, flags, count, frame_id = HEADER.unpack_from(buffer, offset)
+    if not HELLO <= kind <= METRIC:
+        raise UnknownKind(f"unknown frame kind {kind}")
+    if flags:
+        raise UnknownFlags(f"unknown frame flags {flags:#04x}")
+    if length > limit:
+        raise TooLarge(f"frame of {length} bytes is over the limit of {limit}")
+    if count and kind in CONTROL_KINDS:
+        raise Malformed(f"control frame of kind {kind} with count {count}")
+    return length, kind, count, frame_id
+
+
+class FrameReader:
+    """Reads whole frames from a stream socket with as few system calls as the data allows.
+
+    Each `recv_into` takes whatever has arrived, so a small frame (and a pipelined next one)
+    costs one call. Bytes past the current frame wait in the buffer.
+    """
+
+    def __init__(self, sock: socket.socket, limit: int = FRAME_BYTES_LIMIT) -> None:
+        self._sock = sock
+        self._limit = limit
+        self._buffer = bytearray(64 << 10)
+        self._view = memoryview(self._buffer)
+        self._start = 0  # first unread byte; always <= _end
+        self._end = 0  # one past the last received byte
+
+    def read(self) -> Frame | None:
+        """Returns the next frame, or None when the peer closed between two frames."""
+        if not self._fill(HEADER.size):
+            return None
+        length, kind, count, frame_id = parse_header(self._buffer, self._start, self._limit)
+        if length > LARGE_FRAME_BYTES:
+            self._start += HEADER.size
+            return Frame(kind, count, frame_id, self._read_large(length))
+        self._fill(HEADER.size + length)
+        first = self._start + HEADER.size
+        self._start = first + length
+        return Frame(kind, count, frame_id, bytes(self._view[first : self._start]))
+
+    def _fill(self, wanted: int) -> bool:
+        """Waits until `wanted` unread bytes are buffered; False on a clean end of stream."""
+        if self._end - self._start >= wanted:
+            return True
+        self._make_room(wanted)
+        while self._end - self._start < wanted:
+            received = self._sock.recv_into(self._view[self._end :])
+            if not received:
+                if self._start == self._end:
+                    return False
+                raise Truncated("stream ended inside a frame")
+            self._end += received
+        return True
+
+    def _make_room(self, wanted: int) -> None:
+        """Moves the unread bytes to the front, into a larger buffer if this one is too small."""
+        unread = self._end - self._start
+        target = self._buffer
+        if wanted > len(self._buffer):
+            target = bytearray(1 << (wanted - 1).bit_length())
+        if self._start or target is not self._buffer:
+            target[:unread] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, unread
+        if target is not self._buffer:
+            self._buffer, self._view = target, memoryview(target)
+
+    def _read_large(self, length: int) -> memoryview:
+        payload = memoryview(bytearray(length))
+        filled = min(self._end - self._start, length)
+        payload[:filled] = self._view[self._start : self._start + filled]
+        self._start += filled
+        while filled < length:
+            received = self._sock.recv_into(payload[filled:])
+            if not received:
+                raise Truncated("stream ended inside a frame")
+            filled += received
+        return payload
+
+
+def send_frame(sock: socket.socket, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
+    """Sends one frame whose payload is `parts`, one after another; returns when all is handed over."""
+    length = sum(map(len, parts))
+    header = HEADER.pack(length, kind, 0, count, frame_id)
+    if length <= JOINED_BYTES_LIMIT:
+        sock.sendall(b"".join((header, *parts)))
+    else:
+        _send_gathered(sock, [header, *parts])
+
+
+def _send_gathered(sock: socket.socket, parts: Sequence[Bytes]) -> None:
+    waiting = [memoryview(part) for part in parts if len(part)]
+    first = 0
+    while first < len(waiting):
+        sent = sock.sendmsg(waiting[first : first + GATHER_PARTS_LIMIT])
+        while first < len(waiting) and sent >= len(waiting[first]):
+            sent -= len(waiting[first])
+            first += 1
+        if sent:
+            waiting[first] = waiting[first][sent:]
+
+
+def encode_control(value: dict[str, Any]) -> bytes:
+    """The payload of a control frame; an empty object is an empty payload."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if value else b""
+
+
+def decode_control(payload: Bytes) -> dict[str, Any]:
+    """The JSON object of a control frame."""
+    if not len(payload):
+        return {}
+    try:
+        value = json.loads(bytes(payload).decode("utf-8"))
+    except ValueError as error:
+        raise Malformed(f"control payload is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Malformed("control payload is not a JSON object")
+    return value

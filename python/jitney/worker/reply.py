@@ -1,0 +1,145 @@
+"""From a handler's answer to a REPLY, or from its exception to a FAILED.
+
+A reply has one item per request: a plain one (status 200, no headers) needs no meta at all,
+which is nearly every item of nearly every model. An output that cannot be written fails its
+own request only; an exception fails the batch, and the server decides what to retry.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import traceback
+from typing import Any, NamedTuple
+
+from jitney.worker.context import WorkerContext
+from jitney.worker.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
+from jitney.worker.protocol import FIELD, REPLY_META, Bytes
+from ts.context import RequestProcessor
+from ts.utils.util import PredictionException
+
+logger = logging.getLogger(__name__)
+
+ANSWERED, ITEM_FAILED = 0, 1
+CAUSE_RAISED, CAUSE_UNSUPPORTED_OUTPUT = 1, 6
+ITEM_FAILED_STATUS = 503
+
+PREDICTION_FAILED = "Prediction failed"
+OUT_OF_RESOURCES = "Out of resources"
+NOT_A_LIST = "Invalid model predict output"
+WRONG_LENGTH = "number of batch response mismatched"
+
+
+class BatchFailure(NamedTuple):
+    """Why a batch failed as a whole; `status` only where the handler chose one."""
+
+    cause: str
+    message: str
+    status: int | None = None
+
+
+def failure_of(error: Exception) -> BatchFailure:
+    """The cause TorchServe would report for an exception a handler raised."""
+    if isinstance(error, PredictionException):
+        return BatchFailure("prediction", str(error.message), status_of(error))
+    if isinstance(error, MemoryError) or mentions_cuda(error):
+        return BatchFailure("memory", OUT_OF_RESOURCES)
+    return BatchFailure("raised", PREDICTION_FAILED)
+
+
+def status_of(error: PredictionException) -> int:
+    """The status a handler chose, or 500 if what it gave is no status."""
+    try:
+        return int(error.error_code)
+    except (TypeError, ValueError):
+        return 500
+
+
+def mentions_cuda(error: BaseException) -> bool:
+    """Device errors have no common type; their text is what TorchServe goes by."""
+    try:
+        return "CUDA" in str(error)
+    except Exception:
+        return False
+
+
+def check_outputs(outputs: Any, count: int) -> BatchFailure | None:
+    """What is wrong with a handler's return value as a whole, if anything."""
+    if not isinstance(outputs, list):
+        return BatchFailure("not-a-list", NOT_A_LIST)
+    if len(outputs) != count:
+        return BatchFailure("wrong-length", WRONG_LENGTH)
+    return None
+
+
+def encode_reply(outputs: list[Any], context: WorkerContext) -> list[Bytes]:
+    """The payload of a REPLY in parts: the table, then meta and body of each item."""
+    metas: dict[int, bytes] = {}  # Only those that are not empty.
+    try:
+        bodies = [encode_output(output) for output in outputs]
+    except UnsupportedOutput:
+        bodies = encode_each(outputs, metas)
+    for idx, parts in context.intermediate_parts.items():
+        if idx not in metas:
+            bodies[idx] = b"".join((*parts, bodies[idx]))
+    for idx, processor in context.touched_requests.items():
+        if idx < len(bodies) and idx not in metas:
+            add_meta(idx, processor, metas, bodies)
+    return assemble(metas, bodies)
+
+
+def encode_each(outputs: list[Any], metas: dict[int, bytes]) -> list[Bytes]:
+    """All bodies; an output without a byte form fails its own item and no other."""
+    bodies: list[Bytes] = []
+    for idx, output in enumerate(outputs):
+        try:
+            bodies.append(encode_output(output))
+        except UnsupportedOutput as error:
+            logger.warning("output %d of the batch has no byte form: %r", idx, error.__cause__)
+            metas[idx] = failed_meta(CAUSE_UNSUPPORTED_OUTPUT)
+            bodies.append(UNSUPPORTED_OUTPUT.encode())
+    return bodies
+
+
+def add_meta(idx: int, processor: RequestProcessor, metas: dict[int, bytes], bodies: list[Bytes]) -> None:
+    """Adds the meta of an answered item, or fails it if its status or headers cannot be written."""
+    try:
+        meta = encode_meta(processor)
+    except Exception:
+        logger.warning("status or headers of answer %d are unusable\n%s", idx, traceback.format_exc())
+        meta, bodies[idx] = failed_meta(CAUSE_RAISED), PREDICTION_FAILED.encode()
+    if meta:
+        metas[idx] = meta
+
+
+def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
+    """Table, metas and bodies in the order of the wire."""
+    lengths = [0] * (2 * len(bodies))
+    lengths[1::2] = map(len, bodies)
+    parts = bodies
+    if metas:
+        parts = []
+        for idx, body in enumerate(bodies):
+            meta = metas.get(idx, b"")
+            lengths[2 * idx] = len(meta)
+            parts += meta, body
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
+def encode_meta(processor: RequestProcessor) -> bytes:
+    """The meta of an answered item; empty for status 200 without phrase and headers."""
+    status = processor.get_response_status_code()
+    phrase = (processor.get_response_status_phrase() or "").encode()
+    headers = processor.get_response_headers()
+    if status == 200 and not phrase and not headers:
+        return b""
+    parts = [REPLY_META.pack(ANSWERED, 0, int(status), len(phrase), len(headers)), phrase]
+    for name, value in headers.items():
+        name_bytes, value_bytes = str(name).encode(), str(value).encode()
+        parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes
+    return b"".join(parts)
+
+
+def failed_meta(cause: int) -> bytes:
+    """The meta of an item that failed alone; its body is the message."""
+    return REPLY_META.pack(ITEM_FAILED, cause, ITEM_FAILED_STATUS, 0, 0)

@@ -1,0 +1,101 @@
+"""CPU time a worker spends per request: `python tests/bench_worker.py [batch size] [batches]`.
+
+A forked child runs the real loop over a socket pair with a handler that does next to nothing;
+its own CPU time (user and system, start-up taken off) is divided by the requests served.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import wire
+
+from jitney.worker.loop import serve
+
+HANDLER = """
+def handle(data, context):
+    if data is None:
+        return None
+    {touch}
+    return [str(len(r.get("body") or b"")) for r in data]
+"""
+NO_OP, JSON = "pass", "application/json"
+CASES = [  # name, what the handler does besides, content type, 0 for empty batches
+    ("no-op, JSON body", NO_OP, JSON, 1),
+    ("no-op, raw body", NO_OP, "application/octet-stream", 1),
+    ("one header of the batch", "context.get_request_header(0, 'explain')", JSON, 1),
+    ("one header of each request", "[context.get_request_header(i, 'x-op') for i in range(len(data))]", JSON, 1),
+    ("the loop alone", NO_OP, JSON, 0),
+]
+ROUNDS = 7
+BODY = b'{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
+HEADERS = [
+    ("Host", "127.0.0.1:8080"), ("User-Agent", "bench/1.0"), ("Accept", "*/*"), ("Accept-Encoding", "gzip, deflate"),
+    ("Content-Type", "application/json"), ("Content-Length", "100"), ("url_path", ""), ("explain", "False"),
+]  # fmt: skip
+
+
+def worker_process(sock: socket.socket) -> None:
+    status = 1
+    try:
+        status = serve(sock)
+    finally:
+        os._exit(status)
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
+
+
+def measure(touch: str, content_type: str, size: int, batches: int) -> list[float]:
+    """Runs one worker; returns its CPU per batch for each round."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        worker_process(theirs)
+    theirs.close()
+    server = wire.Server(ours)
+    with tempfile.TemporaryDirectory() as model_dir:
+        with open(os.path.join(model_dir, "noop.py"), "w") as file:
+            file.write(HANDLER.format(touch=touch))
+        server.load(model_dir, "noop.py")
+        server.read_control(wire.LOADED)
+    request_id = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    data = wire.batch([wire.item([("body", content_type, BODY)], HEADERS, request_id)] * size)
+    rounds = [measure_round(server, pid, data, batches) for _ in range(ROUNDS)]
+    server.send(wire.frame(wire.STOP))
+    os.waitpid(pid, 0)
+    return rounds
+
+
+def measure_round(server: wire.Server, pid: int, data: bytes, batches: int) -> float:
+    """Microseconds of worker CPU per batch."""
+    before = cpu_seconds(pid)
+    for _ in range(batches):
+        server.send(data)
+        server.read()
+    return (cpu_seconds(pid) - before) * 1e6 / batches
+
+
+def main() -> None:
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else 32
+    batches = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+    for name, touch, content_type, count in CASES:
+        rounds = measure(touch, content_type, count * size, batches)
+        per = max(count * size, 1)
+        unit = "request" if count else "batch"
+        best, middle = min(rounds) / per, statistics.median(rounds) / per
+        case = f"{ROUNDS} x {batches} batches of {count * size}"
+        print(f"{name}: best {best:.2f}, median {middle:.2f} us of worker CPU per {unit} ({case})")
+
+
+if __name__ == "__main__":
+    main()

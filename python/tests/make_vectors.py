@@ -1,0 +1,163 @@
+"""Writes protocol/vectors.json: `python tests/make_vectors.py`. Deterministic; run it only to add vectors.
+
+The JSON file is the truth that Rust and Python test against. This script spells frames with
+`wire`, which shares no code with the worker's codec.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import wire
+
+LOAD_FIELDS = wire.load_spec(
+    "/models/cat", "handler.py:grüßen", gpu_id=1, model_yaml_config={"handler": {"layers": [1, 2]}}
+)
+
+
+def control(name, kind, decoded, frame_id=0):
+    return good(name, wire.control(kind, decoded, frame_id), kind, 0, frame_id, decoded)
+
+
+def good(name, data, kind, count, frame_id, decoded, **extra):
+    return {"name": name, "kind": kind, "count": count, "id": frame_id, "hex": data.hex(), "decoded": decoded, **extra}
+
+
+def batch(name, items, frame_id):
+    """Items are (request id, headers, params)."""
+    decoded = [
+        {"id": request_id, "headers": [list(pair) for pair in headers], "params": [
+            {"name": n, "content_type": t, "value_hex": v.hex()} for n, t, v in params]}
+        for request_id, headers, params in items
+    ]  # fmt: skip
+    data = wire.batch([wire.item(params, headers, request_id) for request_id, headers, params in items], frame_id)
+    return good(name, data, wire.BATCH, len(items), frame_id, {"items": decoded})
+
+
+def reply(name, items, frame_id):
+    """Items are (outcome, cause, status, phrase, headers, body)."""
+    pairs, decoded = [], []
+    for outcome, cause, status, phrase, headers, body in items:
+        meta = b""
+        if (outcome, status, phrase, headers) != (0, 200, "", []):
+            meta = struct.pack("<BBHHH", outcome, cause, status, len(phrase.encode()), len(headers)) + phrase.encode()
+            meta += b"".join(wire.field(n, v) for n, v in headers)
+        pairs.append((meta, body))
+        decoded.append({"outcome": outcome, "cause": cause, "status": status, "phrase": phrase,
+                        "headers": [list(pair) for pair in headers], "body_hex": body.hex()})  # fmt: skip
+    data = wire.frame(wire.REPLY, wire.table(pairs), len(items), frame_id)
+    return good(name, data, wire.REPLY, len(items), frame_id, {"items": decoded})
+
+
+def plain(body):
+    return 0, 0, 200, "", [], body
+
+
+def latin1_header():
+    meta = struct.pack("<BBHI", 1, 0, 0, 15) + b"r" + wire.field("x-old", b"caf\xe9")
+    decoded = {"items": [{"id": "r", "headers": [["x-old", "café"]], "params": []}]}
+    return good(
+        "batch header value that is not utf-8", wire.batch([(meta, b"")], 13), 5, 1, 13, decoded, decode_only=True
+    )
+
+
+GOOD = [
+    control("hello", 1, {"protocol": 1, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
+    control("load", 2, LOAD_FIELDS),
+    control("loaded", 3, {"seconds": 0.125}),
+    control("loaded with an empty payload", 3, {}),
+    control("load failed", 4, {"cause": "memory", "message": "MemoryError: no room für alle"}),
+    batch("batch of one", [("r1", [("Accept", "*/*")], [("body", "application/json", b'{"a": 1}')])], 1),
+    batch("batch of two with several headers, parameters and empty values", [
+        ("0f8fad5b-d9cb-469f-a165-70867728950e",
+         [("X-Op", "echo"), ("x-empty", ""), ("x-unicode", "grüße 世界"), ("explain", "False")],
+         [("data", "image/png", b"\x89PNG\x00\xff"), ("größe", "", b""), ("note", "text/plain", "né".encode())]),
+        ("", [], [("body", "", b"\x00" * 9)]),
+    ], 2**64 - 1),
+    batch("batch item with an empty body", [("r", [], [("body", "text/plain", b"")])], 7),
+    batch("batch item without parameters", [("r", [("a", "b")], [])], 8),
+    batch("batch with a repeated parameter name", [("r", [], [("d", "", b"one"), ("d", "", b"two")])], 9),
+    batch("batch of none", [], 10),
+    latin1_header(),
+    reply("reply with plain items", [plain(b"hello"), plain(b""), plain("世界".encode())], 1),
+    reply("reply with a status", [(0, 0, 404, "", [], b"no")], 2),
+    reply("reply with status, phrase and headers", [
+        (0, 0, 418, "ich bin ein Kännchen",
+         [("content-type", "text/html"), ("X-Größe", "ünï"), ("x-empty", "")], b"\x00\xff"),
+        plain(b"plain neighbour"),
+        (0, 0, 200, "OK", [], b""),
+        (0, 0, 200, "", [("X-One", "1")], b"b"),
+    ], 2**40),
+    reply("reply with failed items", [
+        plain(b"fine"),
+        (1, 6, 503, "", [], b"Unsupported model output data type."),
+        (1, 1, 503, "", [], b"Prediction failed"),
+    ], 3),
+    reply("reply of none", [], 10),
+    control("failed", 7, {"cause": "raised", "status": None, "message": "Prediction failed"}, 5),
+    control("failed with a status", 7, {"cause": "prediction", "status": 599, "message": "seltsames Wetter ☂"}, 6),
+    good("chunk, reserved", wire.frame(wire.CHUNK, b"", 0, 4), 8, 0, 4, {}),
+    control("stop", 9, {}),
+    good("metric, reserved", wire.frame(wire.METRIC), 10, 0, 0, {}),
+]  # fmt: skip
+
+META = struct.pack("<BBHI", 1, 1, 0, 0) + b"r" + struct.pack("<HHI", 4, 0, 3) + b"body"
+
+
+def bad(name, data, error):
+    return {"name": name, "hex": data.hex(), "error": error}
+
+
+def batch_of(payload, count=1):
+    return wire.frame(wire.BATCH, payload, count, 1)
+
+
+def sized(meta_len, body_len, data):
+    return batch_of(struct.pack("<II", meta_len, body_len) + data)
+
+
+BAD = [
+    bad("kind 0", wire.frame(0), "unknown-kind"),
+    bad("kind 11", wire.frame(11), "unknown-kind"),
+    bad("shared memory flag, reserved", wire.frame(wire.STOP, flags=1), "unknown-flags"),
+    bad("flag bit 7", wire.frame(wire.BATCH, flags=128), "unknown-flags"),
+    bad("length over the limit", struct.pack("<IBBHQ", (1 << 30) + 1, wire.BATCH, 0, 1, 1), "too-large"),
+    bad("largest length", struct.pack("<IBBHQ", 2**32 - 1, wire.REPLY, 0, 1, 1), "too-large"),
+    bad("end of stream in the header", wire.frame(wire.STOP)[:9], "truncated"),
+    bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 1})[:-1], "truncated"),
+    bad("control frame with a count", wire.frame(wire.STOP, count=1), "malformed"),
+    bad("control payload is no JSON", wire.frame(wire.LOAD, b"{nope"), "malformed"),
+    bad("control payload is no object", wire.frame(wire.LOAD, b"[1]"), "malformed"),
+    bad("control payload is not utf-8", wire.frame(wire.LOAD, b'{"a":"\xff"}'), "malformed"),
+    bad("batch without its table", batch_of(b""), "malformed"),
+    bad("batch with a truncated table", batch_of(b"\x00" * 15, 2), "malformed"),
+    bad("batch item past the payload", sized(len(META), 4, META + b"abc"), "malformed"),
+    bad("batch with bytes left over", sized(len(META), 3, META + b"abcd"), "malformed"),
+    bad("batch item meta too short", sized(7, 0, META[:7]), "malformed"),
+    bad("batch parameter past the meta", sized(len(META) - 1, 3, META[:-1] + b"abc"), "malformed"),
+    bad("batch parameter value longer than the body", sized(len(META), 2, META + b"ab"), "malformed"),
+    bad("batch parameter missing", sized(9, 3, META[:9] + b"abc"), "malformed"),
+    bad("batch body without a parameter", sized(9, 3, struct.pack("<BBHI", 1, 0, 0, 0) + b"rabc"), "malformed"),
+    bad("batch headers past the meta", sized(9, 0, struct.pack("<BBHI", 1, 0, 0, 50) + b"r"), "malformed"),
+    bad("batch header past its block",
+        sized(15, 0, struct.pack("<BBHI", 0, 0, 0, 7) + struct.pack("<HI", 1, 9) + b"x"), "malformed"),
+    bad("reply with a truncated table", wire.frame(wire.REPLY, b"\x00" * 4, 1, 1), "malformed"),
+    bad("reply item past the payload", wire.frame(wire.REPLY, struct.pack("<II", 0, 5) + b"abcd", 1, 1), "malformed"),
+    bad("reply with bytes left over", wire.frame(wire.REPLY, struct.pack("<II", 0, 1) + b"abcd", 1, 1), "malformed"),
+    bad("reply meta too short", wire.frame(wire.REPLY, struct.pack("<II", 4, 0) + b"\x00" * 4, 1, 1), "malformed"),
+    bad("reply with an unknown outcome",
+        wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 2, 0, 200, 0, 0), 1, 1), "malformed"),
+    bad("reply header past the meta",
+        wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 0, 0, 200, 0, 1), 1, 1), "malformed"),
+]  # fmt: skip
+
+
+def main() -> None:
+    with open(wire.VECTORS_PATH, "w", encoding="utf-8") as file:
+        json.dump({"protocol": 1, "good": GOOD, "bad": BAD}, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

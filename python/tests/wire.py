@@ -1,0 +1,146 @@
+"""The server's half of the protocol, for tests: writes batches, reads replies, starts workers.
+
+It is written from protocol/spec.md alone and shares no encoding code with the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from typing import Any
+
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC = range(1, 11)
+PYTHON_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VECTORS_PATH = os.path.join(os.path.dirname(PYTHON_DIR), "protocol", "vectors.json")
+
+
+def frame(kind: int, payload: bytes = b"", count: int = 0, frame_id: int = 0, flags: int = 0) -> bytes:
+    return struct.pack("<IBBHQ", len(payload), kind, flags, count, frame_id) + payload
+
+
+def control(kind: int, value: dict[str, Any] | None = None, frame_id: int = 0) -> bytes:
+    payload = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if value else b""
+    return frame(kind, payload, 0, frame_id)
+
+
+def field(name: str | bytes, value: str | bytes) -> bytes:
+    name = name.encode() if isinstance(name, str) else name
+    value = value.encode() if isinstance(value, str) else value
+    return struct.pack("<HI", len(name), len(value)) + name + value
+
+
+def item(params=(), headers=(), request_id="r") -> tuple[bytes, bytes]:
+    """Meta and body of an item; params are (name, content type, value) triples."""
+    block = b"".join(field(name, value) for name, value in headers)
+    meta = struct.pack("<BBHI", len(request_id), len(params), 0, len(block)) + request_id.encode() + block
+    for name, content_type, value in params:
+        names = name.encode(), content_type.encode()
+        meta += struct.pack("<HHI", len(names[0]), len(names[1]), len(value)) + names[0] + names[1]
+    return meta, b"".join(value for _, _, value in params)
+
+
+def table(items: list[tuple[bytes, bytes]]) -> bytes:
+    lengths = b"".join(struct.pack("<II", len(meta), len(body)) for meta, body in items)
+    return lengths + b"".join(meta + body for meta, body in items)
+
+
+def batch(items: list[tuple[bytes, bytes]], frame_id: int = 1) -> bytes:
+    return frame(BATCH, table(items), len(items), frame_id)
+
+
+def bodies(*values: bytes, content_type: str = "") -> list[tuple[bytes, bytes]]:
+    """Items with one parameter `body` each and ids r0, r1, ..."""
+    return [item([("body", content_type, value)], request_id=f"r{i}") for i, value in enumerate(values)]
+
+
+def decode_reply(payload: bytes, count: int) -> list[dict[str, Any]]:
+    """The items of a REPLY."""
+    items, at = [], 8 * count
+    for i in range(count):
+        meta_len, body_len = struct.unpack_from("<II", payload, 8 * i)
+        meta, body = payload[at : at + meta_len], payload[at + meta_len : at + meta_len + body_len]
+        at += meta_len + body_len
+        assert at <= len(payload)
+        items.append({**decode_reply_meta(meta), "body": body})
+    assert at == len(payload)
+    return items
+
+
+def decode_reply_meta(meta: bytes) -> dict[str, Any]:
+    if not meta:
+        return {"outcome": 0, "cause": 0, "status": 200, "phrase": "", "headers": []}
+    outcome, cause, status, phrase_len, header_count = struct.unpack_from("<BBHHH", meta)
+    assert outcome in (0, 1)
+    at = 8 + phrase_len
+    headers = []
+    for _ in range(header_count):
+        name_len, value_len = struct.unpack_from("<HI", meta, at)
+        at += 6
+        headers.append([meta[at : at + name_len].decode(), meta[at + name_len : at + name_len + value_len].decode()])
+        at += name_len + value_len
+    assert at == len(meta)
+    return {
+        "outcome": outcome, "cause": cause, "status": status,
+        "phrase": meta[8 : 8 + phrase_len].decode(), "headers": headers,
+    }  # fmt: skip
+
+
+class Server:
+    """The server's end of a connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        sock.settimeout(30)
+
+    def exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self.sock.recv(size - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+    def read(self) -> tuple[int, int, int, bytes]:
+        """Returns (kind, count, id, payload)."""
+        length, kind, flags, count, frame_id = struct.unpack("<IBBHQ", self.exactly(16))
+        assert flags == 0
+        return kind, count, frame_id, self.exactly(length)
+
+    def read_control(self, expected: int) -> dict[str, Any]:
+        kind, count, _, payload = self.read()
+        assert (kind, count) == (expected, 0), (kind, payload)
+        return json.loads(payload) if payload else {}
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def load(self, model_dir: str, handler: str, **fields: Any) -> None:
+        self.read_control(HELLO)
+        self.send(control(LOAD, load_spec(model_dir, handler, **fields)))
+
+    def ask(self, items: list[tuple[bytes, bytes]], frame_id: int = 1) -> Any:
+        """Sends a batch; returns the reply's items, or the FAILED object."""
+        self.send(batch(items, frame_id))
+        kind, count, reply_id, payload = self.read()
+        assert reply_id == frame_id
+        if kind == FAILED:
+            return json.loads(payload)
+        assert (kind, count) == (REPLY, len(items))
+        return decode_reply(payload, count)
+
+    def ended(self) -> bool:
+        """Whether the worker closes the connection now."""
+        return self.sock.recv(1) == b""
+
+
+def load_spec(model_dir: str, handler: str, **fields: Any) -> dict[str, Any]:
+    spec = {
+        "model_name": "m", "model_version": "1.0", "model_dir": str(model_dir), "handler": handler,
+        "batch_size": 4, "gpu_id": None, "envelope": None, "limit_max_image_pixels": True,
+        "decode_input": True, "manifest": {"model": {"handler": handler}}, "model_yaml_config": {},
+        "server_version": "0.12.0",
+    }  # fmt: skip
+    return {**spec, **fields}

@@ -1,0 +1,1 @@
+"""Functions handlers call while they work."""

@@ -1,0 +1,70 @@
+"""One measurement and its line on stdout.
+
+`[METRICS]name.unit:value|#dimensions|#type:TYPE|#hostname:host,epoch[,request ids]`
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ts.metrics.dimension import Dimension
+from ts.metrics.metric_type_enum import MetricTypes
+from ts.metrics.unit import full_unit
+
+LINE_PREFIX = "[METRICS]"
+
+
+class Metric:
+    """A named value with unit, dimensions and the requests it belongs to."""
+
+    def __init__(
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        dimensions: Sequence[Dimension] = (),
+        request_id: str | None = None,
+        metric_method: str | None = None,
+        metric_type: MetricTypes = MetricTypes.COUNTER,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.unit = full_unit(unit)
+        self.dimensions = list(dimensions)
+        self.request_id = request_id
+        self.metric_method = metric_method
+        self.metric_type = metric_type
+
+    def update(self, value: float) -> None:
+        """Takes a new value; counters add it to the old one."""
+        self.value = self.value + value if self.metric_method == "counter" else value
+
+    def __str__(self) -> str:
+        dimensions = ",".join(map(str, self.dimensions))
+        ids = f",{self.request_id}" if self.request_id else ""
+        return (
+            f"{self.name}.{self.unit}:{self.value}|#{dimensions}|#type:{self.metric_type.name}"
+            f"|#hostname:{socket.gethostname()},{int(time.time())}{ids}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The metric as a dictionary."""
+        return {
+            "MetricName": self.name,
+            "Value": self.value,
+            "Unit": self.unit,
+            "Dimensions": [dimension.to_dict() for dimension in self.dimensions],
+            "Type": self.metric_type.name,
+            "Timestamp": int(time.time()),
+            "HostName": socket.gethostname(),
+            "RequestId": self.request_id,
+        }
+
+
+def write_metric(metric: Metric) -> None:
+    """Writes the metric's line in one piece, past any logging a handler may have set up."""
+    sys.stdout.write(f"{LINE_PREFIX}{metric}\n")

@@ -1,0 +1,1 @@
+"""What is left of TorchServe's worker protocol for handlers that import from it."""

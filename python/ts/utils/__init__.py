@@ -1,0 +1,1 @@
+"""Helpers handlers import."""
