@@ -1,0 +1,78 @@
+//! The `batching` section of a model's YAML: what Jitney adds to TorchServe's settings.
+
+use std::time::Duration;
+
+use super::{fields::Fields, yaml::batch_delay};
+
+/// The keys of the section, for the warning about others.
+const KEYS: [&str; 7] = [
+    "policy",
+    "max_batch_size",
+    "max_latency_ms",
+    "max_batch_delay",
+    "cost",
+    "batch_dim",
+    "mix_origins",
+];
+
+/// How the model wants to be batched; `None` where it does not say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BatchingYaml {
+    /// When a batch departs.
+    pub policy: Option<PolicyYaml>,
+    /// The most items in a batch, at least 1.
+    pub max_batch_size: Option<u32>,
+    /// `max_latency_ms`: the objective.
+    pub max_latency: Option<Duration>,
+    /// `max_batch_delay` in milliseconds; 0 means that the model does not say.
+    pub max_batch_delay: Option<Duration>,
+    /// What an item weighs, by name.
+    pub cost: Option<String>,
+    /// The dimension along which tensors are joined; negative ones count from the end.
+    pub batch_dim: Option<i32>,
+    /// Whether requests from different doors may share a batch.
+    pub mix_origins: Option<bool>,
+}
+
+/// The policies that a model can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyYaml {
+    /// `adaptive`: waits only while waiting pays.
+    Adaptive,
+    /// `window`: TorchServe's documented rule.
+    Window,
+    /// `opportunistic`: a free worker takes what is there.
+    Opportunistic,
+}
+
+impl BatchingYaml {
+    /// Reads the section, which may be missing.
+    pub(super) fn from_fields(document: &Fields<'_>) -> Self {
+        let Some(fields) = document.section("batching", "batching.") else {
+            return Self::default();
+        };
+        for key in fields.keys().filter(|key| !KEYS.contains(key)) {
+            let known = KEYS.join(", ");
+            tracing::warn!(%known, "model config: batching.{key} is no setting, ignored");
+        }
+        let latency = fields.positive("max_latency_ms");
+        Self {
+            policy: policy(&fields),
+            max_batch_size: fields.raised("max_batch_size", 1),
+            max_latency: latency.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()),
+            max_batch_delay: batch_delay(&fields, "max_batch_delay"),
+            cost: fields.text("cost").map(str::to_owned),
+            batch_dim: fields.signed("batch_dim"),
+            mix_origins: fields.flag("mix_origins"),
+        }
+    }
+}
+
+fn policy(fields: &Fields<'_>) -> Option<PolicyYaml> {
+    let words = [
+        ("adaptive", PolicyYaml::Adaptive),
+        ("window", PolicyYaml::Window),
+        ("opportunistic", PolicyYaml::Opportunistic),
+    ];
+    fields.choice("policy", &words)
+}

@@ -1,0 +1,192 @@
+//! What can go wrong on the way from a url to a model's directory, as facts with fields.
+//!
+//! `Display` is the sentence that a client may read, in TorchServe's words where it has some;
+//! [`StoreError::detail`] is the rest of the story, for the log. Status codes belong to the doors.
+
+use std::{io, path::PathBuf};
+
+/// Why a model could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The url is a name to look up, and there is no store to look it up in.
+    #[error("Model store has not been configured.")]
+    NotConfigured,
+    /// The url is the empty string.
+    #[error("empty url")]
+    EmptyUrl,
+    /// The url has two dots in a row somewhere, plainly or percent-encoded.
+    #[error("Relative path is not allowed in url: {url}")]
+    RelativePath {
+        /// As the caller gave it.
+        url: String,
+    },
+    /// An `http(s)://` or `file://` url that the allow-list does not match.
+    #[error("Given URL {url} does not match any allowed URL(s)")]
+    NotAllowed {
+        /// As the caller gave it.
+        url: String,
+    },
+    /// Nothing is there.
+    #[error("Model not found at: {url}")]
+    NotFound {
+        /// As the caller gave it.
+        url: String,
+    },
+    /// A download would overwrite a file of the store.
+    #[error("Model file already exists {file}")]
+    AlreadyExists {
+        /// The file's name inside the store.
+        file: String,
+    },
+    /// A remote archive could not be fetched.
+    #[error("Failed to download archive from: {url}")]
+    DownloadFailed {
+        /// As the caller gave it.
+        url: String,
+        /// For the log.
+        why: String,
+    },
+    /// The archive tries something that an honest archive never does.
+    #[error("Failed to save model: {url}")]
+    Hostile {
+        /// As the caller gave it.
+        url: String,
+        /// What it tried.
+        breach: Breach,
+    },
+    /// The archive unpacks to more than the limits allow.
+    #[error("Failed to save model: {url}: {excess}")]
+    TooLarge {
+        /// As the caller gave it.
+        url: String,
+        /// The limit that it passed.
+        excess: Excess,
+    },
+    /// The archive cannot be read: not an archive, cut short, or damaged.
+    #[error("Model archive is corrupt: {url}: {why}")]
+    Corrupt {
+        /// As the caller gave it.
+        url: String,
+        /// What the reader said.
+        why: String,
+    },
+    /// `MAR-INF/MANIFEST.json` is not a manifest.
+    #[error("Invalid manifest: {why}")]
+    InvalidManifest {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The manifest, or the caller, asks for a runtime that nobody knows.
+    #[error("Invalid RuntimeType value: {runtime}")]
+    InvalidRuntime {
+        /// The unknown word.
+        runtime: String,
+    },
+    /// The model's YAML is missing or cannot be read.
+    #[error("Invalid model config: {why}")]
+    InvalidConfig {
+        /// What is wrong, with the line where there is one.
+        why: String,
+    },
+    /// The disk did not do what it was asked to.
+    #[error("Failed to save model: {url}")]
+    Io {
+        /// As the caller gave it.
+        url: String,
+        /// The file or directory at hand.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// What the log should say beyond the sentence for the client; `None` if that says it all.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Hostile { breach, .. } => Some(breach.to_string()),
+            Self::DownloadFailed { why, .. } => Some(why.clone()),
+            Self::Io { path, source, .. } => Some(format!("{}: {source}", path.display())),
+            Self::NotConfigured
+            | Self::EmptyUrl
+            | Self::RelativePath { .. }
+            | Self::NotAllowed { .. }
+            | Self::NotFound { .. }
+            | Self::AlreadyExists { .. }
+            | Self::TooLarge { .. }
+            | Self::Corrupt { .. }
+            | Self::InvalidManifest { .. }
+            | Self::InvalidRuntime { .. }
+            | Self::InvalidConfig { .. } => None,
+        }
+    }
+}
+
+/// How an archive tried to leave its directory, or to confuse whoever unpacks it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Breach {
+    /// A member with an absolute path.
+    #[error("member {name:?} has an absolute path")]
+    Absolute {
+        /// The member.
+        name: String,
+    },
+    /// A member whose path climbs with `..`.
+    #[error("member {name:?} points outside the archive")]
+    Escapes {
+        /// The member.
+        name: String,
+    },
+    /// An empty name, a NUL byte, a part too long for a file system, or too many parts.
+    #[error("member {name:?} has an unusable name")]
+    BadName {
+        /// The member.
+        name: String,
+    },
+    /// A device, a pipe, a socket, or a kind of member that nobody knows.
+    #[error("member {name:?} is not a file, a directory or a link")]
+    Special {
+        /// The member.
+        name: String,
+    },
+    /// A link that leads outside the archive, in a circle, or to nothing.
+    #[error("link {name:?} to {target:?} does not lead to a file of the archive")]
+    Link {
+        /// The link.
+        name: String,
+        /// Where it points.
+        target: String,
+    },
+    /// Two members of one name: which of them counts depends on who reads the archive.
+    #[error("two members have the same name")]
+    Repeated,
+    /// A member wants the place of an earlier one, as two files or as a file and a directory.
+    #[error("member {name:?} takes the place of another one")]
+    Collides {
+        /// The later member.
+        name: String,
+    },
+}
+
+/// The limit that an archive passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Excess {
+    /// More bytes than [`Limits::unpacked_bytes_max`](super::Limits::unpacked_bytes_max).
+    #[error("it unpacks to more than {max} bytes")]
+    Bytes {
+        /// The limit.
+        max: u64,
+    },
+    /// More entries than [`Limits::files_max`](super::Limits::files_max).
+    #[error("it has more than {max} files and directories")]
+    Files {
+        /// The limit.
+        max: u64,
+    },
+    /// More headers between two members, or padding behind the last, than honest archives have.
+    #[error("it has headers or padding of more than {max} bytes")]
+    Headers {
+        /// The limit.
+        max: u64,
+    },
+}

@@ -1,0 +1,191 @@
+//! From a url to a file or a directory on this machine, by TorchServe's rules.
+//!
+//! Only the last element of a path matters, and it is looked up in the store; the exceptions are
+//! `file://` urls that the allow-list matches, and directories, which may lie anywhere.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use super::{StoreConfig, error::StoreError};
+
+/// What a url names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A regular file: an archive of some kind.
+    Archive(PathBuf),
+    /// A directory to serve in place.
+    Directory(PathBuf),
+}
+
+/// Finds what `url` names.
+pub(super) fn resolve(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+    if url.is_empty() {
+        return Err(StoreError::EmptyUrl);
+    }
+    if url.contains("..") {
+        return Err(StoreError::RelativePath { url: url.to_owned() });
+    }
+    match Scheme::of(url) {
+        Scheme::Http | Scheme::File if !(config.url_allowed)(url) => {
+            Err(StoreError::NotAllowed { url: url.to_owned() })
+        }
+        Scheme::Http => remote(config, url),
+        Scheme::File => file(url),
+        Scheme::Other => local(config, url),
+    }
+}
+
+/// The schemes that TorchServe takes for urls; all else is a path.
+enum Scheme {
+    Http,
+    File,
+    Other,
+}
+
+impl Scheme {
+    fn of(url: &str) -> Self {
+        let Some((scheme, _)) = url.split_once("://") else { return Self::Other };
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" | "https" => Self::Http,
+            "file" => Self::File,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn remote(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+    let store = config.model_store.as_ref().ok_or(StoreError::NotConfigured)?;
+    let file = file_name(url);
+    if !file.is_empty() && store.join(file).exists() {
+        return Err(StoreError::AlreadyExists { file: file.to_owned() });
+    }
+    let why = "remote archives cannot be fetched by this version".to_owned();
+    Err(StoreError::DownloadFailed { url: url.to_owned(), why })
+}
+
+fn file(url: &str) -> Result<Found, StoreError> {
+    let not_found = || StoreError::NotFound { url: url.to_owned() };
+    let path = url_path(url).filter(|path| path.starts_with('/')).ok_or_else(not_found)?;
+    let decoded = percent_decoded(path);
+    // The allow-list saw the url as it was written.
+    if decoded.windows(2).any(|pair| pair == b"..") {
+        return Err(StoreError::RelativePath { url: url.to_owned() });
+    }
+    let path = PathBuf::from(OsString::from_vec(decoded));
+    archive(&path).or_else(|| directory(&path)).ok_or_else(not_found)
+}
+
+fn local(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+    let name = file_name(url);
+    let stored = config.model_store.as_ref().filter(|_| !name.is_empty());
+    let stored = stored.map(|store| store.join(name));
+    stored
+        .as_deref()
+        .and_then(archive)
+        .or_else(|| directory(Path::new(url)))
+        .or_else(|| stored.as_deref().and_then(directory))
+        .ok_or_else(|| match config.model_store {
+            Some(_) => StoreError::NotFound { url: url.to_owned() },
+            None => StoreError::NotConfigured,
+        })
+}
+
+fn archive(path: &Path) -> Option<Found> {
+    path.is_file().then(|| Found::Archive(path.to_owned()))
+}
+
+/// Workers run in other directories, so the path becomes absolute.
+fn directory(path: &Path) -> Option<Found> {
+    let is_named = !path.as_os_str().is_empty() && path.is_dir();
+    is_named.then(|| std::path::absolute(path).ok()).flatten().map(Found::Directory)
+}
+
+/// The last element of a url's path, or of a plain path; a slash at the end does not count.
+fn file_name(url: &str) -> &str {
+    let path = url_path(url).unwrap_or(url).trim_end_matches('/');
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// What stands between a url's host and its query, perhaps nothing; `None` if it is no url.
+fn url_path(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let address = rest.split(['?', '#']).next()?;
+    Some(address.find('/').map_or("", |slash| &address[slash..]))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'%').then(|| tail.first_chunk()).flatten().and_then(hex_pair);
+        decoded.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    decoded
+}
+
+fn hex_pair(pair: &[u8; 2]) -> Option<u8> {
+    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(high? * 16 + low?).ok()
+}
+
+/// The name of a model that neither its manifest nor the caller names: the file's stem (the whole
+/// name unless it has `.mar` or `.model` in it), with everything but letters, digits and
+/// underscores turned into underscores.
+pub fn default_model_name(url: &str) -> String {
+    let file = url.rsplit('/').next().unwrap_or(url);
+    let has_stem = file.contains(".model") || file.contains(".mar");
+    let stem = file.rsplit_once('.').filter(|_| has_stem).map_or(file, |(stem, _)| stem);
+    let word = |char: char| if char.is_ascii_alphanumeric() { char } else { '_' };
+    stem.chars().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_name_is_the_last_element_of_the_path() {
+        for (url, expected) in [
+            ("a.mar", "a.mar"),
+            ("/abs/dir/a.mar", "a.mar"),
+            ("http://host:80/x/a.mar?sig=a/b#c", "a.mar"),
+            ("s3://bucket/a.mar", "a.mar"),
+            ("http://host", ""),
+            ("http://host?a=/b.mar", ""),
+            ("dir/name/", "name"),
+            ("/", ""),
+            ("C:\\x\\a.mar", "a.mar"),
+        ] {
+            assert_eq!(file_name(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn default_names_are_stems_of_word_characters() {
+        for (url, expected) in [
+            ("resnet-18.mar", "resnet_18"),
+            ("/store/a b.mar", "a_b"),
+            ("x.v2.mar", "x_v2"),
+            ("m.model", "m"),
+            ("m.tar.gz", "m_tar_gz"),
+            ("_m", "_m"),
+            ("plain", "plain"),
+            ("ünï.mar", "_n_"),
+        ] {
+            assert_eq!(default_model_name(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn percent_escapes_are_decoded_and_broken_ones_kept() {
+        for (text, expected) in
+            [("/a%20b", "/a b"), ("/%C3%BC", "/ü"), ("/50%", "/50%"), ("/%zz%4", "/%zz%4")]
+        {
+            assert_eq!(percent_decoded(text), expected.as_bytes(), "{text}");
+        }
+    }
+}

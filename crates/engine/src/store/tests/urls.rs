@@ -1,0 +1,114 @@
+//! Which url leads where, and what is said when it leads nowhere.
+
+use std::fs;
+
+use super::{
+    super::{Limits, Store, StoreConfig},
+    Bench,
+    archives::{model, zip},
+};
+
+fn check(bench: &Bench, url: &str, expected: &str) {
+    let error = bench.open(url).expect_err(url);
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn unusable_urls_are_refused_with_their_reason() {
+    let bench = Bench::new();
+    bench.put("here.mar", "");
+    for (url, expected) in [
+        ("", "empty url"),
+        ("absent.mar", "Model not found at: absent.mar"),
+        ("a\0b", "Model not found at: a\0b"),
+        ("../up.mar", "Relative path is not allowed in url: ../up.mar"),
+        ("http://host/../a.mar", "Relative path is not allowed in url: http://host/../a.mar"),
+        ("ftp://127.0.0.1/a.mar", "Model not found at: ftp://127.0.0.1/a.mar"),
+        ("http://forbidden/a", "Given URL http://forbidden/a does not match any allowed URL(s)"),
+        ("FILE:///forbidden", "Given URL FILE:///forbidden does not match any allowed URL(s)"),
+        ("https://host/here.mar?x=1", "Model file already exists here.mar"),
+        ("http://host/far.mar", "Failed to download archive from: http://host/far.mar"),
+        ("http://", "Failed to download archive from: http://"),
+        ("file:///absent.mar", "Model not found at: file:///absent.mar"),
+        ("file://", "Model not found at: file://"),
+        ("file:///a/%2e%2E/b", "Relative path is not allowed in url: file:///a/%2e%2E/b"),
+    ] {
+        check(&bench, url, expected);
+    }
+    assert_eq!(bench.unpacked(), 0);
+}
+
+#[test]
+fn only_the_last_element_is_looked_up_in_the_store() {
+    let bench = Bench::new();
+    bench.put("m.mar", zip(&model("m", "")));
+    for url in ["m.mar", "/somewhere/else/m.mar", "s3://bucket/m.mar", "dir/m.mar"] {
+        assert_eq!(bench.open(url).unwrap().url, url);
+    }
+    fs::write(bench.path("outside/n.mar"), zip(&model("n", ""))).unwrap();
+    let url = bench.path("outside/n.mar").to_str().unwrap().to_owned();
+    check(&bench, &url, &format!("Model not found at: {url}"));
+}
+
+#[test]
+fn file_urls_lead_to_files_anywhere_with_their_escapes() {
+    let bench = Bench::new();
+    fs::write(bench.path("outside/my model.mar"), zip(&model("m", ""))).unwrap();
+    let outside = bench.path("outside");
+    for host in ["", "localhost"] {
+        let url = format!("file://{host}{}/my%20model.mar", outside.display());
+        assert_eq!(bench.open(&url).unwrap().manifest.model_name.as_deref(), Some("m"));
+    }
+    assert!(bench.path("outside/my model.mar").exists());
+}
+
+#[test]
+fn a_directory_may_lie_anywhere() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("outside/model")).unwrap();
+    for url in [bench.path("outside/model"), bench.path("outside/model/")] {
+        let package = bench.open(url.to_str().unwrap()).unwrap();
+        assert_eq!(package.dir.path(), bench.path("outside/model"));
+    }
+    let url = format!("file://{}", bench.path("outside/model").display());
+    assert_eq!(bench.open(&url).unwrap().dir.path(), bench.path("outside/model"));
+    assert!(bench.path("outside/model").exists());
+}
+
+#[test]
+fn an_archive_of_the_store_comes_before_a_directory_of_the_same_name_elsewhere() {
+    let bench = Bench::new();
+    bench.put("model", zip(&model("m", "")));
+    fs::create_dir(bench.path("outside/model")).unwrap();
+    let package = bench.open(bench.path("outside/model").to_str().unwrap()).unwrap();
+    assert_eq!(package.manifest.model_name.as_deref(), Some("m"));
+}
+
+#[test]
+fn without_a_store_only_directories_and_file_urls_are_found() {
+    let bench = Bench::new();
+    let store = Store::new(StoreConfig {
+        model_store: None,
+        scratch: bench.path("scratch"),
+        limits: Limits::default(),
+        url_allowed: Box::new(|_| true),
+    });
+    fs::write(bench.path("outside/m.mar"), zip(&model("m", ""))).unwrap();
+    for url in ["m.mar", "http://host/m.mar"] {
+        let error = store.open(url).unwrap_err();
+        assert_eq!(error.to_string(), "Model store has not been configured.");
+    }
+    assert!(store.open(bench.path("outside").to_str().unwrap()).is_ok());
+    assert!(store.open(&format!("file://{}/m.mar", bench.path("outside").display())).is_ok());
+    assert!(store.list().is_empty());
+}
+
+#[test]
+fn the_list_has_archives_and_directories_in_order() {
+    let bench = Bench::new();
+    for name in ["b.mar", "a.tar.gz", "c.tgz", "dir/handler.py", "notes.txt", ".hidden.mar"] {
+        bench.put(name, "");
+    }
+    bench.put(".git/config", "");
+    assert_eq!(bench.store.list(), ["a.tar.gz", "b.mar", "c.tgz", "dir"]);
+}
