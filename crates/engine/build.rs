@@ -24,7 +24,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "__pycache__") {
             collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "py" || extension == "typed")
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "py" || extension == "typed")
         {
             files.push(path);
         }

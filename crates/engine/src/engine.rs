@@ -2,7 +2,6 @@
 //! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -124,13 +123,13 @@ impl Engine {
         if self.draining() {
             return Err(RegisterError::Draining);
         }
-        if Path::new(&wishes.url).extension().is_some_and(|extension| extension == "onnx") {
-            let path = wishes.url.clone();
-            let model = blocking(move || OnnxModel::open(Path::new(&path))).await?;
+        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
+        if url.ends_with(".onnx") {
+            let path = store.locate(&url)?;
+            let model = blocking(move || OnnxModel::open(&path)).await?;
             let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
             return self.register_onnx(model, wishes).await;
         }
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
         let package = blocking(move || store.open(&url)).await??;
         self.register_package(package, &wishes)
     }
@@ -177,13 +176,20 @@ impl Engine {
         wishes: Wishes,
     ) -> Result<Registered, RegisterError> {
         let settings = resolve::onnx_settings(&model, &wishes, &self.defaults)?;
+        let name = wishes.model_name.unwrap_or_else(|| model.name().to_owned());
+        let version = wishes.version.unwrap_or_else(|| model.version().to_owned());
+        let options = SessionOptions {
+            name: Some(name.clone()),
+            version: Some(version.clone()),
+            ..SessionOptions::default()
+        };
         let draft = Draft {
-            name: wishes.model_name.unwrap_or_else(|| model.name().to_owned()),
-            version: wishes.version.unwrap_or_else(|| model.version().to_owned()),
+            name,
+            version,
             url: wishes.url,
             at_startup: wishes.at_startup,
             settings,
-            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), SessionOptions::default())),
+            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
             intake: Intake::Onnx(model),
             dir: None,
         };

@@ -49,8 +49,11 @@ impl Registry {
     /// The default version of every model, sorted by name.
     pub(crate) fn defaults(&self) -> Vec<Arc<Model>> {
         let table = self.table.load();
-        let mut models: Vec<_> =
-            table.values().filter_map(|entry| entry.versions.get(&entry.default)).cloned().collect();
+        let mut models: Vec<_> = table
+            .values()
+            .filter_map(|entry| entry.versions.get(&entry.default))
+            .cloned()
+            .collect();
         models.sort_by(|a, b| a.name().cmp(b.name()));
         models
     }

@@ -21,6 +21,9 @@ const RETRY_WINDOW: Duration = Duration::from_secs(300);
 /// The largest batch that one frame can carry.
 const BATCH_SIZE_MAX: u32 = u16::MAX as u32;
 
+/// Items in a batch of a model whose batch dimension is open, unless somebody says otherwise.
+const ONNX_BATCH_SIZE: u32 = 32;
+
 /// The caller's name wins over the archive's; without either there is no model.
 pub(crate) fn name_and_version(
     package: &Package,
@@ -81,7 +84,7 @@ pub(crate) fn onnx_settings(
 ) -> Result<Settings, RegisterError> {
     let yaml = ModelYaml::default();
     let limit = model.max_batch();
-    let asked = wishes.batch_size.or(limit).unwrap_or(1);
+    let asked = wishes.batch_size.or(limit).unwrap_or(ONNX_BATCH_SIZE);
     let wishes = Wishes {
         batch_size: Some(limit.map_or(asked, |limit| asked.min(limit))),
         ..wishes.clone()
@@ -229,9 +232,7 @@ fn workers(
 fn runtime(package: &Package, wishes: &Wishes) -> Result<String, RegisterError> {
     let runtime = match &wishes.runtime {
         None => package.manifest.runtime,
-        Some(word) => {
-            Runtime::parse(word).map_err(|_| RegisterError::BadRuntime(word.clone()))?
-        }
+        Some(word) => Runtime::parse(word).map_err(|_| RegisterError::BadRuntime(word.clone()))?,
     };
     match runtime {
         Runtime::Python | Runtime::Python3 => Ok(runtime.as_str().to_owned()),

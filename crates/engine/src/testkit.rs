@@ -113,7 +113,9 @@ impl Worker for ScriptedWorker {
 
 async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, Death> {
     match act {
-        Act::Echo => Ok(BatchOutcome::Items(bodies.into_iter().map(|body| Ok(echo(body))).collect())),
+        Act::Echo => {
+            Ok(BatchOutcome::Items(bodies.into_iter().map(|body| Ok(echo(body))).collect()))
+        }
         Act::Short => {
             let items = bodies.into_iter().skip(1).map(|body| Ok(echo(body))).collect();
             Ok(BatchOutcome::Items(items))
@@ -258,11 +260,8 @@ impl Kit {
 pub fn call(body: &str) -> Call {
     let value = Bytes::copy_from_slice(body.as_bytes());
     let parameter = Parameter { name: "body".into(), content_type: "".into(), value };
-    let input = Input {
-        id: body.to_owned(),
-        headers: HeaderBlock::default(),
-        parameters: vec![parameter],
-    };
+    let input =
+        Input { id: body.to_owned(), headers: HeaderBlock::default(), parameters: vec![parameter] };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
     Call { input, deadline: None, origin, priority: Priority::Interactive, alone: false }
 }

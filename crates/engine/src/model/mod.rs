@@ -22,8 +22,8 @@ use jitney_batcher::{Refusal, RequestId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-pub use self::board::{Counters, Status};
 pub(crate) use self::board::{Board, add};
+pub use self::board::{Counters, Status};
 pub(crate) use self::intake::Intake;
 pub(crate) use self::task::{State, Task};
 
@@ -73,10 +73,20 @@ impl Ticket {
 /// Wishes of the operator.
 #[derive(Debug)]
 pub(crate) enum Control {
-    Scale { min: u32, max: u32, reply: oneshot::Sender<Result<(), ScaleError>> },
-    Reconfigure { settings: Arc<Settings>, reply: oneshot::Sender<()> },
+    Scale {
+        min: u32,
+        max: u32,
+        reply: oneshot::Sender<Result<(), ScaleError>>,
+    },
+    Reconfigure {
+        settings: Arc<Settings>,
+        reply: oneshot::Sender<()>,
+    },
     /// Answer what was admitted, then end; by force when `grace` is over.
-    Close { grace: Duration, reply: oneshot::Sender<()> },
+    Close {
+        grace: Duration,
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// Changes to a live model; what is left out stays.

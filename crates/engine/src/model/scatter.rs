@@ -14,7 +14,10 @@ use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use crate::pool::Batch;
 
 /// One outcome per request, or the failure of the batch as a whole.
-pub(super) fn checked(outcome: BatchOutcome, count: usize) -> Result<Vec<ItemOutcome>, ModelFailure> {
+pub(super) fn checked(
+    outcome: BatchOutcome,
+    count: usize,
+) -> Result<Vec<ItemOutcome>, ModelFailure> {
     match outcome {
         BatchOutcome::Items(items) if items.len() == count => Ok(items),
         BatchOutcome::Items(_) => Err(ModelFailure {

@@ -223,9 +223,16 @@ impl Task {
         let (riders, attempt) = (batch.riders.len(), batch.attempt);
         match failure.cause {
             Cause::Prediction => tracing::debug!(
-                model = self.label, riders, attempt, message = failure.message, "prediction error"
+                model = self.label,
+                riders,
+                attempt,
+                message = failure.message,
+                "prediction error"
             ),
-            Cause::Raised | Cause::Memory | Cause::NotAList | Cause::WrongLength
+            Cause::Raised
+            | Cause::Memory
+            | Cause::NotAList
+            | Cause::WrongLength
             | Cause::UnsupportedOutput => tracing::warn!(
                 model = self.label, riders, attempt, cause = ?failure.cause, "batch failed"
             ),

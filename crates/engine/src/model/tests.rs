@@ -67,7 +67,9 @@ async fn a_bad_item_fails_alone() {
     let kit = Kit::serving(1, settings(), raise_on_bad).await;
     let answers = kit.call_all(&["a", "bad", "c", "d"]).await;
     assert_eq!(answers[0].as_ref().unwrap(), "a");
-    assert!(matches!(&answers[1], Err(CallError::Model(failure)) if failure.message == "Prediction failed"));
+    assert!(
+        matches!(&answers[1], Err(CallError::Model(failure)) if failure.message == "Prediction failed")
+    );
     assert_eq!(answers[2].as_ref().unwrap(), "c");
     assert_eq!(answers[3].as_ref().unwrap(), "d");
 }
@@ -82,8 +84,7 @@ async fn an_item_that_the_worker_marks_as_failed_costs_no_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn too_few_rows_never_reach_the_wrong_caller() {
-    let short_when_many =
-        |ride: &Ride| if ride.bodies.len() > 1 { Act::Short } else { Act::Echo };
+    let short_when_many = |ride: &Ride| if ride.bodies.len() > 1 { Act::Short } else { Act::Echo };
     let kit = Kit::serving(1, settings(), short_when_many).await;
     let answers = kit.call_all(&["a", "b", "c", "d"]).await;
     let answers: Vec<String> = answers.into_iter().map(Result::unwrap).collect();
@@ -212,7 +213,9 @@ async fn with_a_job_ticket_only_a_free_worker_admits() {
     let kit = Kit::serving(1, ticket, echo_after(100)).await;
     let answers = kit.call_all(&["1", "2", "3"]).await;
     assert!(answers[0].is_ok());
-    assert!(is_refused(&answers[1], Refusal::QueueFull) && is_refused(&answers[2], Refusal::QueueFull));
+    assert!(
+        is_refused(&answers[1], Refusal::QueueFull) && is_refused(&answers[2], Refusal::QueueFull)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,8 +16,8 @@ use std::time::SystemTime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-pub use self::worker::{BoxFuture, Launcher, Worker};
 pub(crate) use self::seat::{Batch, SeatPlan, WorkerEvent};
+pub use self::worker::{BoxFuture, Launcher, Worker};
 
 use crate::error::ScaleError;
 use crate::outcome::LaunchError;
@@ -229,8 +229,12 @@ impl Pool {
 
     /// A seat that gave up is replaced by a new one when somebody scales.
     fn dismiss_lost(&mut self) {
-        let lost: Vec<u32> =
-            self.seats.iter().filter(|(_, seat)| seat.state == State::Lost).map(|(id, _)| *id).collect();
+        let lost: Vec<u32> = self
+            .seats
+            .iter()
+            .filter(|(_, seat)| seat.state == State::Lost)
+            .map(|(id, _)| *id)
+            .collect();
         for worker in lost {
             self.retire(worker);
         }

@@ -48,15 +48,34 @@ pub(crate) struct Batch {
 pub(crate) enum WorkerEvent {
     /// Loaded, and ready for batches through `batches` until it dies. The channel belongs to this
     /// life of the worker: a batch sent too late is given back to the sender or comes with `Died`.
-    Up { worker: u32, pid: Option<u32>, batches: mpsc::Sender<Batch> },
-    Finished { batch: Batch, outcome: BatchOutcome, exec: Duration },
+    Up {
+        worker: u32,
+        pid: Option<u32>,
+        batches: mpsc::Sender<Batch>,
+    },
+    Finished {
+        batch: Batch,
+        outcome: BatchOutcome,
+        exec: Duration,
+    },
     /// Dead, with every batch that was handed to it and not finished.
-    Died { worker: u32, batches: Vec<Batch>, death: Death },
-    LaunchFailed { worker: u32, error: LaunchError },
+    Died {
+        worker: u32,
+        batches: Vec<Batch>,
+        death: Death,
+    },
+    LaunchFailed {
+        worker: u32,
+        error: LaunchError,
+    },
     /// Starting it again was given up.
-    Lost { worker: u32 },
+    Lost {
+        worker: u32,
+    },
     /// It left as it was asked to.
-    Ended { worker: u32 },
+    Ended {
+        worker: u32,
+    },
 }
 
 pub(crate) struct Seat {

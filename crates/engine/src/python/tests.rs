@@ -28,7 +28,10 @@ fn of_kind(kind: Kind) -> Vec<Value> {
 
 fn hex(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap();
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+        .collect()
 }
 
 fn text(value: &Value) -> String {
@@ -146,7 +149,9 @@ fn broken_frames_of_workers_are_errors() {
         let (header, payload) = split(&frame);
         let wrong = match header {
             Err(_) => true,
-            Ok(header) if header.kind == Kind::Reply => decode_reply(header.count, payload).is_err(),
+            Ok(header) if header.kind == Kind::Reply => {
+                decode_reply(header.count, payload).is_err()
+            }
             Ok(header) if header.kind == Kind::Failed => decode_failed(&payload).is_err(),
             Ok(_) => continue, // Frames that only workers read.
         };

@@ -85,6 +85,14 @@ impl Store {
         Package::read(url, dir)
     }
 
+    /// Finds a file that is a model by itself, by the same rules as an archive.
+    pub fn locate(&self, url: &str) -> Result<PathBuf, StoreError> {
+        match resolve(&self.config, url)? {
+            Found::Archive(path) => Ok(path),
+            Found::Directory(_) => Err(StoreError::NotFound { url: url.to_owned() }),
+        }
+    }
+
     /// The models of the store, by the names that [`Store::open`] takes, sorted: archives and
     /// directories, except hidden ones. This is what `load_models=all` loads.
     pub fn list(&self) -> Vec<String> {

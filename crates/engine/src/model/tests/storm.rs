@@ -45,9 +45,10 @@ fn fate(ride: &Ride, weather: &Weather, calm: &AtomicBool) -> Act {
     if calm.load(Ordering::Relaxed) {
         return pause(Act::Echo);
     }
-    let words = ride.bodies.concat().bytes().fold(u64::from(ride.life), |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
-    });
+    let words =
+        ride.bodies.concat().bytes().fold(u64::from(ride.life), |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+        });
     let roll = fastrand::Rng::with_seed(words).u32(0..100);
     let (death, raise) = (weather.death_percent, weather.raise_percent);
     match roll {
@@ -88,7 +89,11 @@ async fn play(seed: u64) -> String {
     for (number, call) in calls.into_iter().enumerate() {
         let end = match call.await {
             Ok(Ok(answer)) => {
-                assert_eq!(text(&answer), format!("request {number}"), "seed {seed}: another's row");
+                assert_eq!(
+                    text(&answer),
+                    format!("request {number}"),
+                    "seed {seed}: another's row"
+                );
                 format!("answered after {} tries", answer.receipt.attempt)
             }
             Ok(Err(error)) => error.to_string(),

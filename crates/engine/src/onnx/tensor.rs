@@ -1,0 +1,172 @@
+//! Tensors as requests bring them and answers carry them, in the words of the Open Inference
+//! Protocol. Kept apart from the engine's own tensors so that a change of engine changes one file.
+//! Nothing here copies data that could be shared, and no tensor exists whose shape and data differ.
+
+use std::fmt;
+use std::ops::Range;
+
+/// An element type, named as the Open Inference Protocol names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Datatype {
+    /// Truth values, held as 32-bit integers.
+    Bool,
+    /// Bytes.
+    Uint8,
+    /// Signed bytes.
+    Int8,
+    /// 32-bit integers.
+    Int32,
+    /// 64-bit integers, held as 32-bit ones: values beyond that are refused at the door.
+    Int64,
+    /// Half precision, held as single.
+    Fp16,
+    /// Single precision.
+    Fp32,
+    /// Double precision, held as single.
+    Fp64,
+}
+
+impl Datatype {
+    const ALL: [Self; 8] = [
+        Self::Bool,
+        Self::Uint8,
+        Self::Int8,
+        Self::Int32,
+        Self::Int64,
+        Self::Fp16,
+        Self::Fp32,
+        Self::Fp64,
+    ];
+
+    /// The protocol's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Uint8 => "UINT8",
+            Self::Int8 => "INT8",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::Fp16 => "FP16",
+            Self::Fp32 => "FP32",
+            Self::Fp64 => "FP64",
+        }
+    }
+
+    /// The type of this name, if it is one that can be served.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|datatype| datatype.as_str() == name)
+    }
+
+    /// Whether a client may send `sent` where the model declares `self`: the two may differ in
+    /// width where both are held in the same width anyway.
+    pub fn admits(self, sent: Self) -> bool {
+        let family = |datatype| match datatype {
+            Self::Bool => 0,
+            Self::Uint8 => 1,
+            Self::Int8 => 2,
+            Self::Int32 | Self::Int64 => 3,
+            Self::Fp16 | Self::Fp32 | Self::Fp64 => 4,
+        };
+        family(self) == family(sent)
+    }
+}
+
+impl fmt::Display for Datatype {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// Elements in row-major order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// For `FP16`, `FP32` and `FP64`.
+    F32(Vec<f32>),
+    /// For `INT32`, `INT64` and `BOOL`.
+    I32(Vec<i32>),
+    /// For `INT8`.
+    I8(Vec<i8>),
+    /// For `UINT8`.
+    U8(Vec<u8>),
+}
+
+impl Data {
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(data) => data.len(),
+            Self::I32(data) => data.len(),
+            Self::I8(data) => data.len(),
+            Self::U8(data) => data.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A copy of some of the elements.
+    pub(super) fn part(&self, range: Range<usize>) -> Self {
+        match self {
+            Self::F32(data) => Self::F32(data[range].to_vec()),
+            Self::I32(data) => Self::I32(data[range].to_vec()),
+            Self::I8(data) => Self::I8(data[range].to_vec()),
+            Self::U8(data) => Self::U8(data[range].to_vec()),
+        }
+    }
+
+    /// Adds the elements of another part; false when it is of another type.
+    #[must_use]
+    pub(super) fn append(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::F32(all), Self::F32(more)) => all.extend_from_slice(more),
+            (Self::I32(all), Self::I32(more)) => all.extend_from_slice(more),
+            (Self::I8(all), Self::I8(more)) => all.extend_from_slice(more),
+            (Self::U8(all), Self::U8(more)) => all.extend_from_slice(more),
+            (Self::F32(_) | Self::I32(_) | Self::I8(_) | Self::U8(_), _) => return false,
+        }
+        true
+    }
+
+    /// No elements yet, of the same type and with room for so many.
+    pub(super) fn empty_like(&self, capacity: usize) -> Self {
+        match self {
+            Self::F32(_) => Self::F32(Vec::with_capacity(capacity)),
+            Self::I32(_) => Self::I32(Vec::with_capacity(capacity)),
+            Self::I8(_) => Self::I8(Vec::with_capacity(capacity)),
+            Self::U8(_) => Self::U8(Vec::with_capacity(capacity)),
+        }
+    }
+}
+
+/// Elements with a shape; the product of the shape is the number of elements, always.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    datatype: Datatype,
+    shape: Vec<usize>,
+    data: Data,
+}
+
+impl Tensor {
+    /// A tensor, unless the data does not fill the shape.
+    pub fn new(datatype: Datatype, shape: Vec<usize>, data: Data) -> Option<Self> {
+        let elements = shape.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim))?;
+        (elements == data.len()).then_some(Self { datatype, shape, data })
+    }
+
+    /// The element type that the model declares.
+    pub fn datatype(&self) -> Datatype {
+        self.datatype
+    }
+
+    /// The size of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements.
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+}
