@@ -1,0 +1,191 @@
+//! The accept loop that every listener runs: takes connections, serves HTTP/1.1 on them, ends well.
+//!
+//! Apart from `listen`, which binds, and from `door`, which answers. Told to end, it stops accepting,
+//! lets requests under way finish within the grace, and drops the rest.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::JoinSet;
+
+use crate::connection::{Peer, Stage, Watched};
+use crate::door::Door;
+use crate::listen::Socketed;
+
+/// Largest head of a request, and hyper's read buffer with it.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+/// Pause after the system refused a connection, as it does when files run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the loop tells its connections.
+#[derive(Clone, Copy, Debug)]
+enum Beat {
+    /// Time to look whether the client sends.
+    Tick,
+    /// Finish what is under way.
+    End,
+}
+
+/// Serves until `shutdown` resolves and what was under way is answered or the grace is over.
+///
+/// # Errors
+/// The socket does not fit the runtime.
+pub(crate) async fn serve(
+    socket: Socketed,
+    door: Arc<Door>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let (beats, _) = watch::channel(Beat::Tick);
+    let mut connections = JoinSet::new();
+    let floor = Floor { door: &door, beats: &beats, connections: &mut connections };
+    let accepting = accept(Acceptor::new(socket)?, floor);
+    tokio::select! {
+        () = accepting => {}
+        () = shutdown => {}
+    }
+    beats.send_replace(Beat::End);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(door.house.config.shutdown_grace, ended).await.is_err() {
+        tracing::warn!(connections = connections.len(), "connections cut off at shutdown");
+    }
+    Ok(())
+}
+
+async fn accept(acceptor: Acceptor, mut floor: Floor<'_>) {
+    // Two ticks pass at least before a client is found too slow, hence the half.
+    let mut ticks = tokio::time::interval(floor.door.house.config.head_timeout / 2);
+    loop {
+        tokio::select! {
+            accepted = acceptor.accept(&mut floor) => {
+                if let Err(error) = accepted {
+                    pause(&error).await;
+                }
+            }
+            _ = ticks.tick() => { floor.beats.send_replace(Beat::Tick); }
+        }
+        while floor.connections.try_join_next().is_some() {}
+    }
+}
+
+/// A client that gave up while it waited is none of our business.
+async fn pause(error: &io::Error) {
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        tracing::warn!(%error, "cannot accept a connection");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// A listening socket inside a runtime.
+enum Acceptor {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    fn new(socket: Socketed) -> io::Result<Self> {
+        Ok(match socket {
+            Socketed::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
+            Socketed::Unix(listener) => Self::Unix(UnixListener::from_std(listener)?),
+        })
+    }
+
+    /// Takes one connection, once there is room for it. May be dropped while it waits.
+    async fn accept(&self, floor: &mut Floor<'_>) -> io::Result<()> {
+        let room = Arc::clone(&floor.door.connections);
+        let Ok(permit) = room.acquire_owned().await else { return Ok(()) };
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                // Fails only on a connection that is gone already, which hyper will notice.
+                let _ = stream.set_nodelay(true);
+                floor.open(stream, format!("/{address}"), permit);
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                floor.open(stream, "/unix".to_owned(), permit);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a listener's connections run.
+struct Floor<'a> {
+    door: &'a Arc<Door>,
+    beats: &'a watch::Sender<Beat>,
+    connections: &'a mut JoinSet<()>,
+}
+
+impl Floor<'_> {
+    fn open<S>(&mut self, stream: S, address: String, permit: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let number = self.door.house.peers.fetch_add(1, Relaxed);
+        let (peer, door) = (Arc::new(Peer::new(number, address)), Arc::clone(self.door));
+        let beats = self.beats.subscribe();
+        self.connections.spawn(async move {
+            serve_one(stream, &peer, &door, beats).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    peer: &Arc<Peer>,
+    door: &Door,
+    mut beats: watch::Receiver<Beat>,
+) {
+    let watched = Watched::new(TokioIo::new(stream), Arc::clone(peer));
+    let service = service_fn(|request: Request<Incoming>| answer(door, peer, request));
+    let connection = http1::Builder::new()
+        .title_case_headers(true)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(watched, service);
+    let mut connection = std::pin::pin!(connection);
+    let mut seen = None;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return note(peer, ended),
+            beat = beats.changed() => match (beat, *beats.borrow_and_update()) {
+                (Ok(()), Beat::Tick) if !peer.stalled(&mut seen) => {}
+                (Ok(()), Beat::Tick) => return tracing::debug!(peer = peer.address, "too slow"),
+                (Ok(()), Beat::End) | (Err(_), _) => break,
+            }
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    note(peer, connection.await);
+}
+
+/// The request's future lives inside hyper's connection: when the client goes away it is dropped,
+/// and the call to the model with it.
+async fn answer(
+    door: &Door,
+    peer: &Peer,
+    request: Request<Incoming>,
+) -> Result<crate::respond::Reply, std::convert::Infallible> {
+    peer.enter(Stage::Busy);
+    let reply = door.answer(peer, request).await;
+    peer.enter(Stage::Idle);
+    Ok(reply)
+}
+
+fn note(peer: &Peer, ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(peer = peer.address, %error, "connection ended");
+    }
+}

@@ -1,0 +1,71 @@
+//! Everything that can be set about the doors, as plain values. Only the cli fills them in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::access::AccessLog;
+use crate::listen::Bind;
+
+/// What the doors are made from.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where predictions are asked for.
+    pub inference: Bind,
+    /// Where models are managed; one listener serves both when it equals `inference`.
+    pub management: Bind,
+    /// Where Prometheus reads, if anywhere.
+    pub metrics: Option<Bind>,
+    /// Largest body of a request.
+    pub max_request_bytes: u64,
+    /// Connections at a time, for the data plane and for the admin plane each; one more for each of
+    /// their listeners may slip in. Further clients wait in the system's backlog.
+    pub max_connections: usize,
+    /// How long a request's head may take to arrive, and its body may stand still.
+    pub head_timeout: Duration,
+    /// How long requests under way may take once a listener is told to end.
+    pub shutdown_grace: Duration,
+    /// Whether models may be registered and unregistered over the network.
+    pub model_api: bool,
+    /// Whether the Open Inference Protocol's health and metadata endpoints exist.
+    pub oip: bool,
+    /// Headers for scripts of other origins.
+    pub cors: Cors,
+    /// Where one line per request goes, if anywhere.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// The version that the API description and `/v2` tell.
+    pub server_version: String,
+    /// The host's name in metrics.
+    pub hostname: String,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        let loopback = |port| Bind::Tcp(([127, 0, 0, 1], port).into());
+        Self {
+            inference: loopback(8080),
+            management: loopback(8081),
+            metrics: Some(loopback(8082)),
+            max_request_bytes: 6_553_500,
+            max_connections: 16_384,
+            head_timeout: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(30),
+            model_api: false,
+            oip: false,
+            cors: Cors::default(),
+            access_log: None,
+            server_version: "0.12.0".to_owned(),
+            hostname: "localhost".to_owned(),
+        }
+    }
+}
+
+/// Values of the `Access-Control-Allow-*` headers; none are sent by default.
+#[derive(Clone, Debug, Default)]
+pub struct Cors {
+    /// `Access-Control-Allow-Origin`.
+    pub origin: Option<String>,
+    /// `Access-Control-Allow-Methods`.
+    pub methods: Option<String>,
+    /// `Access-Control-Allow-Headers`.
+    pub headers: Option<String>,
+}

@@ -1,0 +1,159 @@
+//! One client's connection: its name, and a guard against clients that send too slowly.
+//!
+//! hyper's own timeout for heads costs a timer per request and ends idle connections, which load
+//! balancers keep on purpose. Here the accept loop's one slow tick looks at every connection: a head
+//! that is not complete, or a body that has not moved, since the tick before ends the connection.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// What a connection is at. Idle and busy ones may take as long as they like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// Between two requests.
+    Idle,
+    /// A head has begun to arrive.
+    Head,
+    /// The head is here, the body is on its way.
+    Body,
+    /// The request is complete and being answered.
+    Busy,
+}
+
+/// A connection as its requests see it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Its number, counted from the server's start.
+    pub(crate) number: u64,
+    /// Its address as the access log writes it.
+    pub(crate) address: String,
+    stage: AtomicU8,
+    /// Changes whenever a head begins or a body moves.
+    marks: AtomicU32,
+}
+
+impl Peer {
+    /// A connection that was just accepted; its first head is awaited at once.
+    pub(crate) fn new(number: u64, address: String) -> Self {
+        Self { number, address, stage: AtomicU8::new(Stage::Head as u8), marks: AtomicU32::new(0) }
+    }
+
+    /// Notes what the connection is at.
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.store(stage as u8, Relaxed);
+    }
+
+    fn at(&self, stage: Stage) -> bool {
+        self.stage.load(Relaxed) == stage as u8
+    }
+
+    fn bytes_came(&self) {
+        if self.at(Stage::Idle) {
+            self.enter(Stage::Head);
+        } else if !self.at(Stage::Body) {
+            return;
+        }
+        self.marks.store(self.marks.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Whether the client should have sent something since `seen` was taken; takes it anew.
+    pub(crate) fn stalled(&self, seen: &mut Option<u32>) -> bool {
+        let waiting = self.at(Stage::Head) || self.at(Stage::Body);
+        let now = waiting.then(|| self.marks.load(Relaxed));
+        let stalled = now.is_some() && now == *seen;
+        *seen = now;
+        stalled
+    }
+}
+
+/// A stream that tells its [`Peer`] when bytes arrive.
+pub(crate) struct Watched<S> {
+    stream: S,
+    peer: Arc<Peer>,
+}
+
+impl<S> Watched<S> {
+    pub(crate) fn new(stream: S, peer: Arc<Peer>) -> Self {
+        Self { stream, peer }
+    }
+}
+
+impl<S: Read + Unpin> Read for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if polled.is_ready() {
+            self.peer.bytes_came();
+        }
+        polled
+    }
+}
+
+impl<S: Write + Unpin> Write for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_head_or_a_body_that_stands_still_stalls() {
+        let peer = Peer::new(1, String::new());
+        let mut seen = None;
+        assert!(!peer.stalled(&mut seen), "the first tick only looks");
+        assert!(peer.stalled(&mut seen), "connected and said nothing");
+        peer.enter(Stage::Busy);
+        assert!(
+            !peer.stalled(&mut seen) && !peer.stalled(&mut seen),
+            "the model may take its time"
+        );
+        peer.enter(Stage::Idle);
+        assert!(!peer.stalled(&mut seen) && !peer.stalled(&mut seen), "a client may pause");
+        peer.bytes_came();
+        assert!(!peer.stalled(&mut seen));
+        peer.bytes_came();
+        assert!(peer.stalled(&mut seen), "a head that comes byte by byte is not complete either");
+        peer.enter(Stage::Body);
+        peer.bytes_came();
+        assert!(!peer.stalled(&mut seen));
+        peer.bytes_came();
+        assert!(!peer.stalled(&mut seen), "a slow body moves");
+        assert!(peer.stalled(&mut seen));
+    }
+}

@@ -1,0 +1,159 @@
+//! A listener's way from a request to its answer: find the endpoint, let it answer, stamp, note.
+//!
+//! Apart from `accept`, which moves bytes, and from `rest`, where each endpoint lives. All doors of a
+//! server share one [`House`].
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::request::Parts;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use jitney_engine::Engine;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::access::Line;
+use crate::body::Upload;
+use crate::config::ServerConfig;
+use crate::connection::{Peer, Stage};
+use crate::errors::Problem;
+use crate::query::Fields;
+use crate::request_id::RequestId;
+use crate::respond::{self, Cors, Reply};
+use crate::rest::{describe_api, health, inference, management, metrics};
+use crate::route::{self, Apis, Route};
+
+/// What all doors share.
+pub(crate) struct House {
+    pub(crate) config: ServerConfig,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) tally: Tally,
+    /// Connections so far.
+    pub(crate) peers: AtomicU64,
+    cors: Cors,
+}
+
+impl House {
+    pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
+        let cors = Cors::new(&config.cors);
+        Self { config, engine, tally: Tally::default(), peers: AtomicU64::new(1), cors }
+    }
+}
+
+/// Answers by class of status, for TorchServe's `Requests2XX` and its neighbours.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) good: AtomicU64,
+    pub(crate) client: AtomicU64,
+    pub(crate) other: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, status: StatusCode) {
+        let class = if status.is_success() {
+            &self.good
+        } else if status.is_client_error() {
+            &self.client
+        } else {
+            &self.other
+        };
+        class.fetch_add(1, Relaxed);
+    }
+}
+
+/// One listener's view of the house.
+pub(crate) struct Door {
+    pub(crate) house: Arc<House>,
+    pub(crate) apis: Apis,
+    /// Room for connections, shared by the listeners of a plane.
+    pub(crate) connections: Arc<Semaphore>,
+}
+
+impl Door {
+    /// Answers a request, whatever becomes of it.
+    pub(crate) async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let id = RequestId::fresh();
+        let body = Upload::new(body, parts.headers.contains_key(EXPECT));
+        let visit = Visit { house: &self.house, apis: self.apis, peer, parts: &parts, id, started };
+        let mut reply = match visit.dispatch(body).await {
+            Ok(reply) => reply,
+            Err(problem) => respond::problem(&problem),
+        };
+        respond::stamp(&mut reply, id.header(), &self.house.cors);
+        self.note(peer, &parts, reply.status(), started);
+        reply
+    }
+
+    fn note(&self, peer: &Peer, parts: &Parts, status: StatusCode, started: Instant) {
+        self.house.tally.count(status);
+        if let Some(log) = &self.house.config.access_log {
+            log.write(&Line {
+                address: &peer.address,
+                method: &parts.method,
+                uri: &parts.uri,
+                version: parts.version,
+                status: status.as_u16(),
+                took: started.elapsed(),
+            });
+        }
+    }
+}
+
+/// One request while it is being answered.
+pub(crate) struct Visit<'a> {
+    pub(crate) house: &'a House,
+    pub(crate) apis: Apis,
+    pub(crate) peer: &'a Peer,
+    pub(crate) parts: &'a Parts,
+    pub(crate) id: RequestId,
+    /// When its head had arrived.
+    pub(crate) started: Instant,
+}
+
+impl Visit<'_> {
+    /// Predictions stay in this future; what is rare and waits is boxed, so that it stays small.
+    async fn dispatch(&self, body: Upload) -> Result<Reply, Problem> {
+        let path: Cow<'_, str> = route::decode(self.parts.uri.path());
+        match route::route(self.apis, &self.parts.method, &path) {
+            Route::Predict(ride) => inference::predict(self, body, ride).await,
+            Route::Invocations => Box::pin(inference::invoke(self, body)).await,
+            Route::Ping => Ok(health::ping(&self.house.engine)),
+            Route::Description => Ok(describe_api::listener(self)),
+            Route::PredictDescription(target) => describe_api::predictions(self, target),
+            Route::ManageDescription(target) => describe_api::management(self, target),
+            Route::OipLive => Ok(health::oip_live()),
+            Route::OipReady => Ok(health::oip_ready(&self.house.engine)),
+            Route::OipServer => Ok(health::oip_server(&self.house.config.server_version)),
+            Route::OipVersions => Ok(health::oip_versions()),
+            Route::List => Ok(management::list(self)),
+            Route::Register => Box::pin(management::register(self, body)).await,
+            Route::Describe(target) => Box::pin(management::describe(self, target)).await,
+            Route::Scale(target) => Box::pin(management::scale(self, target)).await,
+            Route::Unregister(target) => Box::pin(management::unregister(self, target)).await,
+            Route::SetDefault { model, version } => management::set_default(self, model, version),
+            Route::ModelReady(model) => management::ready(self, model),
+            Route::Metrics => Ok(metrics::page(self)),
+            Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
+            Route::NotFound => Err(Problem::not_found()),
+        }
+    }
+
+    /// The whole body, within the limit and the client's pace.
+    pub(crate) async fn read(&self, body: Upload) -> Result<Bytes, Problem> {
+        self.peer.enter(Stage::Body);
+        let read = body.read(self.house.config.max_request_bytes).await;
+        self.peer.enter(Stage::Busy);
+        read
+    }
+
+    /// The fields of the query.
+    pub(crate) fn query(&self) -> Fields {
+        Fields::from_query(self.parts.uri.query())
+    }
+}

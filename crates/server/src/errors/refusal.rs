@@ -1,0 +1,91 @@
+//! The words of a refusal: an early no that says why and when to come again.
+//!
+//! Apart from the table because every reason has its own sentence. The reason's word stands in
+//! brackets at the end, for scripts; "no worker" keeps TorchServe's sentence, which clients know.
+
+use std::time::Duration;
+
+use jitney_engine::Refusal;
+
+use super::{Asked, ErrorCode, Problem};
+
+impl Asked<'_> {
+    /// How a refusal by the batcher or the engine is told.
+    pub(super) fn refusal(&self, reason: Refusal, retry_after: Option<Duration>) -> Problem {
+        let (code, message) = match reason {
+            Refusal::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
+            Refusal::QueueFull => (ErrorCode::Busy, self.queue_full()),
+            Refusal::Hopeless => {
+                (ErrorCode::Busy, self.says("cannot answer before the deadline", "hopeless"))
+            }
+            Refusal::Overload => {
+                (ErrorCode::Busy, self.says("has more work than it can do in time", "overload"))
+            }
+            Refusal::Quota => {
+                (ErrorCode::Quota, self.says("has used up this client's share", "quota"))
+            }
+            Refusal::Draining => (ErrorCode::Ending, self.says("is shutting down", "draining")),
+            Refusal::Expired => (
+                ErrorCode::Expired,
+                self.says("did not answer before the request's deadline", "expired"),
+            ),
+            Refusal::TooLarge => (
+                ErrorCode::TooLarge,
+                self.says("has no batch large enough for this request", "too_large"),
+            ),
+            Refusal::Cancelled => {
+                (ErrorCode::Cancelled, self.says("was left by its client", "cancelled"))
+            }
+        };
+        with_retry(code, message, retry_after)
+    }
+
+    /// A server-wide limit was met.
+    pub(super) fn crowded(&self, what: &str) -> Problem {
+        let message = format!(
+            "The server holds as many {what} as it may. Try again later. [reason: crowded]"
+        );
+        with_retry(ErrorCode::Busy, message, None)
+    }
+
+    /// The model was removed while the request was under way.
+    pub(super) fn gone(&self) -> Problem {
+        with_retry(ErrorCode::Ending, self.says("was unregistered", "gone"), None)
+    }
+
+    fn queue_full(&self) -> String {
+        let full = format!("has a full queue ({} waiting). Try again later", self.queue_max);
+        self.says(&full, "queue_full")
+    }
+
+    fn says(&self, what: &str, reason: &str) -> String {
+        format!("Model \"{}\" {what}. [reason: {reason}]", self.model)
+    }
+
+    /// TorchServe's own sentence, with its stray quote after the version.
+    fn no_worker(&self) -> String {
+        let Asked { model, purpose, .. } = self;
+        let version =
+            self.version.map(|version| format!(" Version {version}\"")).unwrap_or_default();
+        let advice = "Please use scale workers API to add workers.";
+        let more = match *purpose {
+            "inference" => {
+                " If this is a sequence inference, please check if it is closed, or expired; \
+                 or exceeds maxSequenceJobQueueSize"
+            }
+            _ => "",
+        };
+        format!(
+            "Model \"{model}\"{version} has no worker to serve {purpose} request. {advice}{more}"
+        )
+    }
+}
+
+/// Retry-After goes with everything that may succeed later: at least one second, in whole ones.
+fn with_retry(code: ErrorCode, message: String, retry_after: Option<Duration>) -> Problem {
+    let mut problem = Problem::new(code, message);
+    if code.row().retryable {
+        problem.retry_after = Some(retry_after.unwrap_or_default().max(Duration::from_secs(1)));
+    }
+    problem
+}

@@ -1,0 +1,238 @@
+//! Every failure as a client reads it: status, type, words and `Retry-After`.
+
+use http::header::RETRY_AFTER;
+use http_body_util::BodyExt;
+use jitney_engine::Refusal;
+use jitney_engine::store::StoreError;
+
+use super::*;
+
+const ASKED: Asked<'_> = Asked { model: "m", version: None, purpose: "inference", queue_max: 100 };
+
+fn told(problem: &Problem) -> (u16, &'static str, &str) {
+    (problem.status, problem.code.row().kind, &problem.message)
+}
+
+fn check_call(error: CallError, expected: (u16, &str, &str)) {
+    assert_eq!(told(&ASKED.problem(&error)), expected);
+}
+
+fn refused(reason: Refusal) -> CallError {
+    CallError::Refused { reason, retry_after: Some(Duration::from_millis(2500)) }
+}
+
+#[test]
+fn refusals_say_why() {
+    let unavailable = "ServiceUnavailableException";
+    for (reason, status, kind, message) in [
+        (
+            Refusal::QueueFull,
+            503,
+            unavailable,
+            "Model \"m\" has a full queue (100 waiting). Try again later. [reason: queue_full]",
+        ),
+        (
+            Refusal::NoWorker,
+            503,
+            unavailable,
+            "Model \"m\" has no worker to serve inference request. Please use scale workers API \
+             to add workers. If this is a sequence inference, please check if it is closed, or \
+             expired; or exceeds maxSequenceJobQueueSize",
+        ),
+        (
+            Refusal::Hopeless,
+            503,
+            unavailable,
+            "Model \"m\" cannot answer before the deadline. [reason: hopeless]",
+        ),
+        (
+            Refusal::Overload,
+            503,
+            unavailable,
+            "Model \"m\" has more work than it can do in time. [reason: overload]",
+        ),
+        (Refusal::Draining, 503, unavailable, "Model \"m\" is shutting down. [reason: draining]"),
+        (
+            Refusal::Quota,
+            429,
+            "TooManyRequestsException",
+            "Model \"m\" has used up this client's share. [reason: quota]",
+        ),
+        (
+            Refusal::Expired,
+            408,
+            "RequestTimeoutException",
+            "Model \"m\" did not answer before the request's deadline. [reason: expired]",
+        ),
+        (
+            Refusal::TooLarge,
+            413,
+            "RequestEntityTooLargeException",
+            "Model \"m\" has no batch large enough for this request. [reason: too_large]",
+        ),
+        (
+            Refusal::Cancelled,
+            499,
+            "RequestCancelledException",
+            "Model \"m\" was left by its client. [reason: cancelled]",
+        ),
+    ] {
+        check_call(refused(reason), (status, kind, message));
+    }
+}
+
+#[test]
+fn torchserves_stray_quote_is_kept() {
+    let asked = Asked { version: Some("2"), ..ASKED };
+    let problem = asked.problem(&refused(Refusal::NoWorker));
+    assert!(
+        problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
+    );
+    let asked = Asked { purpose: "describe", ..ASKED };
+    assert_eq!(
+        asked.problem(&refused(Refusal::NoWorker)).message,
+        "Model \"m\" has no worker to serve describe request. Please use scale workers API to add workers."
+    );
+}
+
+#[test]
+fn failures_of_the_model_keep_its_words() {
+    let failed = |cause, status, message: &str| {
+        CallError::Model(ModelFailure { cause, status, message: message.to_owned() })
+    };
+    let kind = "InternalServerException";
+    for (error, status, message) in [
+        (failed(Cause::Raised, None, "Prediction failed"), 503, "Prediction failed"),
+        (failed(Cause::Memory, None, "Out of resources"), 507, "Out of resources"),
+        (failed(Cause::Prediction, Some(599), "strange weather"), 599, "strange weather"),
+        (failed(Cause::Prediction, Some(413), "too big"), 507, "too big"),
+        (failed(Cause::Prediction, Some(42), "no such status"), 503, "no such status"),
+        (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
+        (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
+        (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
+        (CallError::WorkerDied { killed: false }, 500, "Worker died."),
+        (CallError::WorkerDied { killed: true }, 507, "Worker died."),
+    ] {
+        check_call(error, (status, kind, message));
+    }
+}
+
+#[test]
+fn other_failures_of_a_call() {
+    check_call(
+        CallError::BadInput("wants 4 numbers".to_owned()),
+        (400, "BadRequestException", "wants 4 numbers"),
+    );
+    check_call(
+        CallError::Crowded { what: "bytes" },
+        (
+            503,
+            "ServiceUnavailableException",
+            "The server holds as many bytes as it may. Try again later. [reason: crowded]",
+        ),
+    );
+    check_call(
+        CallError::Gone,
+        (503, "ServiceUnavailableException", "Model \"m\" was unregistered. [reason: gone]"),
+    );
+}
+
+#[test]
+fn unknown_names() {
+    let model = || "x".to_owned();
+    let unknown = LookupError::UnknownModel { model: model() };
+    let version = LookupError::UnknownVersion { model: model(), version: "9".to_owned() };
+    let not_found = (404, "ModelNotFoundException", "Model not found: x");
+    assert_eq!(told(&Problem::from(&unknown)), not_found);
+    assert_eq!(told(&Problem::set_default(&unknown)), not_found);
+    assert_eq!(told(&Problem::from(UnregisterError::Lookup(unknown.clone()))), not_found);
+    let kind = "ModelVersionNotFoundException";
+    let message = "Model version: 9 does not exist for model: x";
+    assert_eq!(told(&Problem::from(&version)), (404, kind, message));
+    let message = "Model version 9 does not exist for model x";
+    assert_eq!(told(&Problem::set_default(&version)), (404, kind, message));
+    let default = UnregisterError::DefaultVersion { model: model() };
+    assert_eq!(
+        told(&Problem::from(default)),
+        (403, "InvalidModelVersionException", "Cannot remove default version for model x")
+    );
+}
+
+#[test]
+fn failed_registrations() {
+    let url = || "a.mar".to_owned();
+    for (error, expected) in [
+        (RegisterError::Store(StoreError::EmptyUrl), (404, "ModelNotFoundException", "empty url")),
+        (
+            RegisterError::Store(StoreError::NotFound { url: url() }),
+            (404, "ModelNotFoundException", "Model not found at: a.mar"),
+        ),
+        (
+            RegisterError::Store(StoreError::RelativePath { url: url() }),
+            (404, "ModelNotFoundException", "Relative path is not allowed in url: a.mar"),
+        ),
+        (
+            RegisterError::Store(StoreError::DownloadFailed { url: url(), why: String::new() }),
+            (400, "DownloadArchiveException", "Failed to download archive from: a.mar"),
+        ),
+        (
+            RegisterError::Store(StoreError::AlreadyExists { file: url() }),
+            (500, "InternalServerException", "Model file already exists a.mar"),
+        ),
+        (
+            RegisterError::Store(StoreError::Corrupt { url: url(), why: "cut".to_owned() }),
+            (400, "InvalidModelException", "Model archive is corrupt: a.mar: cut"),
+        ),
+        (RegisterError::NoName, (400, "InvalidModelException", "Model name is not defined.")),
+        (
+            RegisterError::BadRuntime("ruby".to_owned()),
+            (400, "BadRequestException", "Invalid RuntimeType value: ruby"),
+        ),
+        (
+            RegisterError::Conflict { model: "m".to_owned(), version: "1.0".to_owned() },
+            (409, "ConflictStatusException", "Model version 1.0 is already registered for model m"),
+        ),
+        (
+            RegisterError::Draining,
+            (503, "ServiceUnavailableException", "the server is shutting down"),
+        ),
+    ] {
+        assert_eq!(told(&Problem::from(error)), expected);
+    }
+}
+
+#[test]
+fn workers_that_do_not_start() {
+    let kind = "InternalServerException";
+    let load = ScaleError::Launch(LaunchError::Load("boom".to_owned()));
+    let memory = ScaleError::Launch(LaunchError::Memory("full".to_owned()));
+    let message = "Failed to start workers for model m version: 1.0";
+    assert_eq!(told(&Problem::scale(&load, "m", Some("1.0"))), (500, kind, message));
+    assert_eq!(told(&Problem::scale(&memory, "m", Some("1.0"))), (507, kind, message));
+    let message = "Failed to start workers for model m version: null";
+    assert_eq!(told(&Problem::scale(&ScaleError::Gone, "m", None)), (500, kind, message));
+}
+
+#[test]
+fn only_what_may_succeed_later_says_when() {
+    let wait = |reason, after: Option<u64>| {
+        let retry_after = after.map(Duration::from_millis);
+        let problem = ASKED.problem(&CallError::Refused { reason, retry_after });
+        let reply = crate::respond::problem(&problem);
+        reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
+    };
+    assert_eq!(wait(Refusal::QueueFull, Some(2500)).as_deref(), Some("3"));
+    assert_eq!(wait(Refusal::QueueFull, Some(3)).as_deref(), Some("1"));
+    assert_eq!(wait(Refusal::NoWorker, None).as_deref(), Some("1"));
+    assert_eq!(wait(Refusal::TooLarge, Some(2500)), None);
+}
+
+#[tokio::test]
+async fn the_body_is_torchserves() {
+    let reply = crate::respond::problem(&Problem::not_found());
+    assert_eq!(reply.headers()["content-type"], "application/json");
+    let body = reply.into_body().collect().await.unwrap().to_bytes();
+    let expected = "{\n  \"code\": 404,\n  \"type\": \"ResourceNotFoundException\",\n  \
+        \"message\": \"Requested resource is not found, please refer to API document.\"\n}\n";
+    assert_eq!(body, expected);
+}

@@ -1,0 +1,213 @@
+//! The DOORS: HTTP in, calls to the engine out, and back.
+//!
+//! A request's way through this crate: [`listen`] binds, `accept` takes connections, `door` finds the
+//! endpoint with [`route`], `rest` answers, [`errors`] has the words for everything that goes wrong.
+//! The crate decides nothing about batches or workers and reads no file, flag or environment.
+
+mod accept;
+pub mod access;
+mod body;
+pub mod config;
+mod connection;
+mod door;
+pub mod errors;
+pub mod listen;
+pub mod query;
+mod request_id;
+mod respond;
+mod rest;
+pub mod route;
+
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jitney_engine::Engine;
+use tokio::sync::{Semaphore, watch};
+
+use crate::door::{Door, House};
+use crate::listen::Socketed;
+use crate::route::Apis;
+
+pub use crate::access::AccessLog;
+pub use crate::config::{Cors, ServerConfig};
+pub use crate::listen::Bind;
+
+/// Where the doors are, with the ports that were free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Predictions and health.
+    pub inference: Bind,
+    /// Models and workers.
+    pub management: Bind,
+    /// Prometheus text, if anywhere.
+    pub metrics: Option<Bind>,
+}
+
+/// Every listener of a server, bound and not yet served.
+///
+/// The data plane (whatever offers inference) runs on as many threads as it was bound for; the admin
+/// plane (everything else) on one, so that it answers while the data plane drowns.
+pub struct Doors {
+    addresses: Addresses,
+    data: Vec<Mutex<Vec<Bound>>>,
+    admin: Mutex<Vec<Bound>>,
+}
+
+/// A listener and what it offers.
+struct Bound {
+    socket: Socketed,
+    door: Arc<Door>,
+}
+
+impl Doors {
+    /// Binds every address, the inference one `data_threads` times (at least once).
+    ///
+    /// # Errors
+    /// An address is taken or not to be had; the text names it.
+    pub fn bind(
+        config: ServerConfig,
+        engine: Arc<Engine>,
+        data_threads: usize,
+    ) -> io::Result<Self> {
+        let plans = plans(&config);
+        let data_threads = data_threads.max(1);
+        let planes = [room(&config, data_threads), room(&config, plans.len())];
+        let mut addresses = Addresses {
+            inference: config.inference.clone(),
+            management: config.management.clone(),
+            metrics: config.metrics.clone(),
+        };
+        let house = Arc::new(House::new(config, engine));
+        let mut data: Vec<Vec<Bound>> = (0..data_threads).map(|_| Vec::new()).collect();
+        let mut admin = Vec::new();
+        for (bind, apis) in plans {
+            let count = if apis.inference { data.len() } else { 1 };
+            let (address, sockets) = listen::bind(&bind, count)?;
+            addresses.settle(apis, &address);
+            let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
+            let door = Arc::new(Door { house: Arc::clone(&house), apis, connections });
+            for (socket, thread) in sockets.into_iter().zip(&mut data) {
+                let bound = Bound { socket, door: Arc::clone(&door) };
+                if apis.inference { thread.push(bound) } else { admin.push(bound) }
+            }
+        }
+        let data = data.into_iter().map(Mutex::new).collect();
+        Ok(Self { addresses, data, admin: Mutex::new(admin) })
+    }
+
+    /// Where the doors are.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Serves the data plane's listeners of this thread until `shutdown` resolves and what is under
+    /// way has ended or the grace is over. Each index can be run once.
+    ///
+    /// # Errors
+    /// The sockets do not fit the runtime.
+    pub async fn run_data(
+        &self,
+        index: usize,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        match self.data.get(index) {
+            Some(listeners) => run(take(listeners), shutdown).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Serves management and metrics, unless they share the inference address; can be run once.
+    ///
+    /// # Errors
+    /// The sockets do not fit the runtime.
+    pub async fn run_admin(&self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        run(take(&self.admin), shutdown).await
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        let Addresses { inference, management, metrics } = &self.addresses;
+        for bind in [Some(inference), Some(management), metrics.as_ref()].into_iter().flatten() {
+            if let Bind::Unix(path) = bind {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+impl Addresses {
+    fn settle(&mut self, apis: Apis, address: &Bind) {
+        if apis.inference {
+            self.inference = address.clone();
+        }
+        if apis.management {
+            self.management = address.clone();
+        }
+        if let (true, Some(metrics)) = (apis.metrics, &mut self.metrics) {
+            *metrics = address.clone();
+        }
+    }
+}
+
+/// Room for a plane's connections. Each accept loop holds a place in its hand while it waits for the
+/// next client, hence as many more.
+fn room(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
+    let places = config.max_connections.saturating_add(loops);
+    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
+}
+
+/// Which listeners there are. APIs with one address share one; where inference and management do,
+/// metrics are offered too, as in TorchServe.
+fn plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
+    let oip = config.oip;
+    let combined = config.inference.is_same(&config.management);
+    let mut plans =
+        vec![(config.inference.clone(), Apis { inference: true, oip, ..Apis::default() })];
+    let management = Apis { management: true, ..Apis::default() };
+    if combined {
+        plans[0].1.management = true;
+    } else {
+        plans.push((config.management.clone(), management));
+    }
+    if let Some(metrics) = &config.metrics {
+        plans[0].1.metrics = combined;
+        match plans.iter_mut().find(|(bind, _)| bind.is_same(metrics)) {
+            Some((_, apis)) => apis.metrics = true,
+            None => plans.push((metrics.clone(), Apis { metrics: true, ..Apis::default() })),
+        }
+    }
+    plans
+}
+
+fn take(listeners: &Mutex<Vec<Bound>>) -> Vec<Bound> {
+    std::mem::take(&mut listeners.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+async fn run(listeners: Vec<Bound>, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let (end, ended) = watch::channel(false);
+    let mut serving = tokio::task::JoinSet::new();
+    for Bound { socket, door } in listeners {
+        let mut ended = ended.clone();
+        serving.spawn(accept::serve(socket, door, async move {
+            // An error means that the sender is gone, which also is the end.
+            let _ = ended.wait_for(|ended| *ended).await;
+        }));
+    }
+    let mut result = Ok(());
+    tokio::select! {
+        () = shutdown => {}
+        // A listener ends before it is told to only when it could not begin.
+        Some(served) = serving.join_next() => result = flat(served),
+    }
+    end.send_replace(true);
+    while let Some(served) = serving.join_next().await {
+        result = result.and(flat(served));
+    }
+    result
+}
+
+fn flat(served: Result<io::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
+    served.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+}

@@ -1,0 +1,55 @@
+//! The server's own name for a request: a random UUID (version 4), made without a system call.
+
+use http::HeaderValue;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// The text of a fresh UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestId([u8; 36]);
+
+impl RequestId {
+    /// Ids are names, not secrets: a fast generator seeded by the system is enough.
+    pub(crate) fn fresh() -> Self {
+        let mut bytes = fastrand::u128(..).to_be_bytes();
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let mut text = [b'-'; 36];
+        let mut at = 0;
+        for (index, byte) in bytes.into_iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                at += 1;
+            }
+            text[at] = HEX[usize::from(byte >> 4)];
+            text[at + 1] = HEX[usize::from(byte & 15)];
+            at += 2;
+        }
+        Self(text)
+    }
+
+    /// As the model sees it.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// As the client sees it.
+    pub(crate) fn header(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.0).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_version_4_uuid() {
+        let shape = regex::Regex::new(
+            "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+        );
+        let (shape, first, second) = (shape.unwrap(), RequestId::fresh(), RequestId::fresh());
+        assert!(shape.is_match(first.text()), "{}", first.text());
+        assert_eq!(first.header(), first.text());
+        assert_ne!(first, second);
+    }
+}

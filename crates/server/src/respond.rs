@@ -1,0 +1,125 @@
+//! How answers are written: JSON in TorchServe's dialect, and the headers that every answer carries.
+//!
+//! Apart from the endpoints, which only say what to answer, and from `errors`, which picks the words.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use hyper::ext::ReasonPhrase;
+use serde::Serialize;
+
+use crate::errors::{ErrorCode, Problem};
+
+/// An answer whose whole body is known.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
+const NO_STORE: HeaderValue =
+    HeaderValue::from_static("no-cache; no-store, must-revalidate, private");
+const LONG_AGO: HeaderValue = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 UTC");
+
+/// A body without a type of its own.
+pub(crate) fn plain(status: StatusCode, body: Bytes) -> Reply {
+    let mut reply = Response::new(Full::new(body));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// A value as two-space JSON with a final newline.
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
+    let mut body = serde_json::to_vec_pretty(value).unwrap_or_else(|error| {
+        tracing::error!(%error, "an answer cannot be written as JSON");
+        b"{}".to_vec()
+    });
+    body.push(b'\n');
+    let mut reply = plain(status, Bytes::from(body));
+    reply.headers_mut().insert(CONTENT_TYPE, JSON);
+    reply
+}
+
+/// `{"status": text}`, as management answers.
+pub(crate) fn status(status: StatusCode, text: &str) -> Reply {
+    json(status, &serde_json::json!({ "status": text }))
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: u16,
+    r#type: &'static str,
+    message: &'a str,
+}
+
+/// A failure as `{code, type, message}`, with `Retry-After` where that makes sense.
+pub(crate) fn problem(problem: &Problem) -> Reply {
+    let kind = problem.code.row().kind;
+    let body = ErrorBody { code: problem.status, r#type: kind, message: &problem.message };
+    let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, &body);
+    set_status(&mut reply, problem.status, "");
+    if let Some(wait) = problem.retry_after {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if problem.code == ErrorCode::TooLarge {
+        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    reply
+}
+
+/// Sets status and reason phrase. A code without a usual phrase gets an empty one.
+pub(crate) fn set_status(reply: &mut Reply, code: u16, phrase: &str) {
+    let Ok(status) = StatusCode::from_u16(code) else { return };
+    *reply.status_mut() = status;
+    if phrase.is_empty() && status.canonical_reason().is_some()
+        || status.canonical_reason() == Some(phrase)
+    {
+        return;
+    }
+    if let Ok(phrase) = ReasonPhrase::try_from(phrase.as_bytes()) {
+        reply.extensions_mut().insert(phrase);
+    }
+}
+
+/// The `Access-Control-Allow-*` headers that go with every answer, if any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cors {
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Cors {
+    /// Values that are no header values are left out with a warning.
+    pub(crate) fn new(config: &crate::config::Cors) -> Self {
+        use http::header::{
+            ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+        };
+        let wanted = [
+            (ACCESS_CONTROL_ALLOW_ORIGIN, &config.origin),
+            (ACCESS_CONTROL_ALLOW_METHODS, &config.methods),
+            (ACCESS_CONTROL_ALLOW_HEADERS, &config.headers),
+        ];
+        let mut headers = Vec::new();
+        for (name, value) in wanted {
+            let Some(value) = value.as_deref().filter(|value| !value.is_empty()) else { continue };
+            match HeaderValue::from_str(value) {
+                Ok(value) => headers.push((name, value)),
+                Err(_) => tracing::warn!(%name, value, "not a header value, left out"),
+            }
+        }
+        Self { headers }
+    }
+}
+
+/// Adds what every answer carries. These win over what a handler set, as they do in TorchServe;
+/// only the cross-origin headers give way.
+pub(crate) fn stamp(reply: &mut Reply, id: HeaderValue, cors: &Cors) {
+    let headers = reply.headers_mut();
+    headers.insert(X_REQUEST_ID, id);
+    headers.insert(PRAGMA, NO_CACHE);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    headers.insert(EXPIRES, LONG_AGO);
+    for (name, value) in &cors.headers {
+        headers.entry(name).or_insert_with(|| value.clone());
+    }
+}

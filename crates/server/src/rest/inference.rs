@@ -1,0 +1,174 @@
+//! Predictions: one request in, one call to a model, one answer out.
+//!
+//! The hot path of the server. What the request says becomes a [`Call`]; what the model says becomes
+//! the answer, with its receipt in `Server-Timing`. Nothing here waits for anything but the body and
+//! the call, and both are dropped with the connection.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, StatusCode};
+use jitney_engine::Model;
+use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority};
+use tokio::time::Instant;
+
+use super::{input, receipt};
+use crate::body::Upload;
+use crate::door::Visit;
+use crate::errors::{Asked, ErrorCode, Problem};
+use crate::respond::{self, Reply};
+use crate::route::{Ride, Target};
+
+/// How long the client finds an answer useful, in milliseconds from the arrival of the request's head.
+const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
+/// `interactive` (the default) or `bulk`.
+const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// A prediction by the model that the path names.
+pub(crate) async fn predict(
+    visit: &Visit<'_>,
+    body: Upload,
+    ride: Ride<'_>,
+) -> Result<Reply, Problem> {
+    let body = visit.read(body).await?;
+    let model = visit.house.engine.model(ride.target.model, ride.target.version)?;
+    run(visit, &model, ride, body).await
+}
+
+/// A prediction by the model that the query, the start-up or the body names, in this order.
+pub(crate) async fn invoke(visit: &Visit<'_>, body: Upload) -> Result<Reply, Problem> {
+    let body = visit.read(body).await?;
+    let query = visit.query();
+    let engine = &visit.house.engine;
+    let model = match (query.text("model_name"), engine.sole_startup_model()) {
+        (Some(name), _) => engine.model(name, None)?,
+        (None, Some(model)) => model,
+        (None, None) => {
+            let name = input::named_model(&visit.parts.headers, &body).await?;
+            let name =
+                name.ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?;
+            engine.model(&name, None)?
+        }
+    };
+    let target = Target { model: model.name(), version: None };
+    let ride =
+        Ride { target, explain: None, url_path: None, query_counts: true, open_inference: false };
+    run(visit, &model, ride, body).await
+}
+
+async fn run(
+    visit: &Visit<'_>,
+    model: &Model,
+    ride: Ride<'_>,
+    body: Bytes,
+) -> Result<Reply, Problem> {
+    let headers = &visit.parts.headers;
+    let call = Call {
+        deadline: deadline(headers, visit.started)?,
+        priority: priority(headers)?,
+        input: input::read(visit.parts, &visit.id, &ride, body).await?,
+        origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
+        alone: false,
+    };
+    match model.call(call).await {
+        Ok(answer) => reply(answer),
+        Err(error) => {
+            let Target { model: name, version } = ride.target;
+            let queue_max = model.settings().queue_max;
+            let asked = Asked { model: name, version, purpose: "inference", queue_max };
+            Err(asked.problem(&error))
+        }
+    }
+}
+
+fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {
+    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+    let millis: Option<u64> = value.to_str().ok().and_then(|text| text.parse().ok());
+    let millis = millis.ok_or_else(|| {
+        Problem::bad_request("Header x-jitney-timeout-ms must be a whole number of milliseconds.")
+    })?;
+    Ok(started.checked_add(Duration::from_millis(millis)))
+}
+
+fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
+    match headers.get(PRIORITY).map(HeaderValue::as_bytes) {
+        None | Some(b"interactive") => Ok(Priority::Interactive),
+        Some(b"bulk") => Ok(Priority::Bulk),
+        Some(_) => {
+            Err(Problem::bad_request("Header x-jitney-priority must be interactive or bulk."))
+        }
+    }
+}
+
+fn reply(answer: Answer) -> Result<Reply, Problem> {
+    let Output { status, headers, body } = answer.output;
+    let mut reply = respond::plain(StatusCode::OK, body);
+    match status {
+        None => {}
+        Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),
+        Some((code, _)) => {
+            let message = format!("The handler set status {code}, which ends no request.");
+            return Err(Problem::new(ErrorCode::Internal, message));
+        }
+    }
+    reply.headers_mut().reserve(headers.len() + 8);
+    for (name, value) in &headers {
+        add(reply.headers_mut(), name, value);
+    }
+    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&answer.receipt));
+    Ok(reply)
+}
+
+/// Adds a header that the handler set, unless it would break the answer.
+fn add(headers: &mut HeaderMap, name: &str, value: &str) {
+    let framing = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+    match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
+        (Ok(known), Ok(value)) if !framing.contains(&known) && known != "keep-alive" => {
+            headers.append(known, value);
+        }
+        _ => tracing::debug!(name, "header of the handler left out"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn framing_headers_of_a_handler_are_left_out() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("X-Exam-One", "1"),
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("Content-Length", "1"),
+            ("Transfer-Encoding", "chunked"),
+            ("connection", "close"),
+            ("Keep-Alive", "1"),
+            ("bad name", "1"),
+            ("x-bad-value", "a\r\nInjected: 1"),
+            ("x-text", "gr\u{fc}n"),
+        ] {
+            add(&mut headers, name, value);
+        }
+        let kept: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(kept, ["x-exam-one", "content-type", "x-text"]);
+    }
+
+    #[test]
+    fn the_clients_own_wishes_are_read_or_refused() {
+        let header = |name, value| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+        let now = Instant::now();
+        assert!(deadline(&HeaderMap::new(), now).unwrap().is_none());
+        let soon = Some(now + Duration::from_millis(250));
+        assert_eq!(deadline(&header(TIMEOUT, "250"), now).unwrap(), soon);
+        assert!(deadline(&header(TIMEOUT, "soon"), now).is_err());
+        assert!(deadline(&header(TIMEOUT, "-1"), now).is_err());
+        assert_eq!(priority(&HeaderMap::new()).unwrap(), Priority::Interactive);
+        assert_eq!(priority(&header(PRIORITY, "bulk")).unwrap(), Priority::Bulk);
+        assert!(priority(&header(PRIORITY, "urgent")).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! How a request becomes a model's input: every shape of body that TorchServe takes.
+//!
+//! Apart from `inference`, which only passes the result on. Values are not decoded here: that is the
+//! worker's business, by the content type that goes with each parameter.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http_body_util::{BodyDataStream, Full};
+use jitney_engine::call::{HeaderBlock, Input, Parameter};
+use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
+
+use crate::errors::Problem;
+use crate::query::{Fields, pairs};
+use crate::request_id::RequestId;
+use crate::route::Ride;
+
+/// What the request brings for the model.
+pub(crate) async fn read(
+    parts: &Parts,
+    id: &RequestId,
+    ride: &Ride<'_>,
+    body: Bytes,
+) -> Result<Input, Problem> {
+    let mut parameters = Vec::new();
+    if ride.query_counts {
+        parameters.extend(query_parameters(&Fields::from_query(parts.uri.query())));
+    }
+    body_parameters(&parts.headers, body, &mut parameters).await?;
+    let headers = headers(&parts.headers, ride);
+    Ok(Input { id: id.text().to_owned(), headers, parameters })
+}
+
+/// The field `model_name` of the body, for `/invocations`.
+pub(crate) async fn named_model(
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<Option<String>, Problem> {
+    let mut parameters = Vec::new();
+    body_parameters(headers, body.clone(), &mut parameters).await?;
+    let found = parameters.iter().find(|parameter| parameter.name == "model_name");
+    Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
+}
+
+/// The client's headers and those the route adds. Names come in lower case, since hyper keeps no
+/// other; the worker looks them up without regard to case.
+fn headers(sent: &HeaderMap, ride: &Ride<'_>) -> HeaderBlock {
+    let mut headers = HeaderBlock::new();
+    for (name, value) in sent {
+        headers.push(name.as_str(), value.as_bytes());
+    }
+    if let Some(url_path) = ride.url_path {
+        headers.push("url_path", url_path.as_bytes());
+    }
+    if let Some(explain) = ride.explain {
+        headers.push("explain", if explain { b"True" } else { b"False" });
+    }
+    if ride.open_inference {
+        headers.push(OPEN_INFERENCE_HEADER, b"True");
+    }
+    headers
+}
+
+/// The body's MIME type: the text before the first semicolon, empty when there is none.
+pub(crate) fn mime(headers: &HeaderMap) -> &str {
+    let text = content_type(headers);
+    text.split_once(';').map_or(text, |(mime, _)| mime)
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+fn query_parameters(query: &Fields) -> impl Iterator<Item = Parameter> {
+    query
+        .iter()
+        .map(|(name, value)| field(name.to_owned(), Bytes::copy_from_slice(value.as_bytes())))
+}
+
+async fn body_parameters(
+    headers: &HeaderMap,
+    body: Bytes,
+    parameters: &mut Vec<Parameter>,
+) -> Result<(), Problem> {
+    let mime = mime(headers);
+    if mime.eq_ignore_ascii_case("multipart/form-data") {
+        return Box::pin(multipart(content_type(headers), body, parameters)).await;
+    }
+    if mime.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        parameters.extend(form(&body));
+        return Ok(());
+    }
+    parameters.push(Parameter { name: "body".into(), content_type: known(mime), value: body });
+    Ok(())
+}
+
+/// The usual types cost no allocation.
+fn known(mime: &str) -> Cow<'static, str> {
+    const USUAL: [&str; 6] = [
+        "",
+        "application/octet-stream",
+        "application/json",
+        "text/plain",
+        "image/jpeg",
+        "image/png",
+    ];
+    let usual = USUAL.into_iter().find(|usual| *usual == mime);
+    usual.map_or_else(|| Cow::Owned(mime.to_owned()), Cow::Borrowed)
+}
+
+fn form(body: &[u8]) -> impl Iterator<Item = Parameter> {
+    pairs(body).map(|(name, value)| {
+        let value = Bytes::from(value.into_owned());
+        field(String::from_utf8_lossy(&name).into_owned(), value)
+    })
+}
+
+fn field(name: String, value: Bytes) -> Parameter {
+    Parameter { name: name.into(), content_type: "".into(), value }
+}
+
+/// One parameter per part. Only a file has a content type; one that names none is plain bytes.
+async fn multipart(
+    content_type: &str,
+    body: Bytes,
+    parameters: &mut Vec<Parameter>,
+) -> Result<(), Problem> {
+    let bad = |error: multer::Error| {
+        Problem::bad_request(format!("The multipart body cannot be read: {error}"))
+    };
+    let boundary = multer::parse_boundary(content_type).map_err(bad)?;
+    let stream = BodyDataStream::new(Full::new(body));
+    let mut parts = multer::Multipart::new(stream, boundary);
+    while let Some(part) = parts.next_field().await.map_err(bad)? {
+        let name = part.name().unwrap_or("").to_owned();
+        let mime = match (part.file_name(), part.content_type()) {
+            (Some(_), Some(mime)) => known(mime.essence_str()),
+            (Some(_), None) => known("application/octet-stream"),
+            (None, _) => known(""),
+        };
+        let value = part.bytes().await.map_err(bad)?;
+        parameters.push(Parameter { name: name.into(), content_type: mime, value });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

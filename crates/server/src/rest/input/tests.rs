@@ -1,0 +1,108 @@
+//! Every shape of request and the parameters it becomes.
+
+use http::Request;
+
+use super::*;
+use crate::route::Target;
+
+const RIDE: Ride<'_> = Ride {
+    target: Target { model: "m", version: None },
+    explain: Some(true),
+    url_path: Some("a/b"),
+    query_counts: false,
+    open_inference: false,
+};
+
+/// Parameters as `name|content type|value`, and the headers as `name=value`.
+fn shape(
+    uri: &str,
+    ride: Ride<'_>,
+    content_type: Option<&str>,
+    body: &str,
+) -> Result<(Vec<String>, Vec<String>), Problem> {
+    let mut request = Request::builder().uri(uri);
+    if let Some(value) = content_type {
+        request = request.header(CONTENT_TYPE, value);
+    }
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let id = RequestId::fresh();
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let input = runtime.block_on(read(&parts, &id, &ride, body))?;
+    assert_eq!(input.id, id.text());
+    let text = String::from_utf8_lossy;
+    let parameters = input.parameters.iter();
+    let headers = input.headers.iter();
+    Ok((
+        parameters.map(|p| format!("{}|{}|{}", p.name, p.content_type, text(&p.value))).collect(),
+        headers.map(|(name, value)| format!("{}={}", text(name), text(value))).collect(),
+    ))
+}
+
+fn check(content_type: Option<&str>, body: &str, expected: &[&str]) {
+    let (parameters, _) = shape("/predictions/m?color=red", RIDE, content_type, body).unwrap();
+    assert_eq!(parameters, expected, "{content_type:?} {body:?}");
+}
+
+#[test]
+fn a_plain_body_is_one_parameter_with_its_type() {
+    check(None, "x", &["body||x"]);
+    check(None, "", &["body||"]);
+    check(Some("text/plain; charset=utf-8"), "x", &["body|text/plain|x"]);
+    check(Some("application/json;"), "{}", &["body|application/json|{}"]);
+    check(Some("application/vnd.api+json"), "{}", &["body|application/vnd.api+json|{}"]);
+}
+
+#[test]
+fn a_form_is_one_parameter_per_field() {
+    let form = Some("application/x-www-form-urlencoded");
+    check(form, "a=1&b=two+words&c=%C3%BC", &["a||1", "b||two words", "c||\u{fc}"]);
+    check(form, "1", &["1||"]);
+    check(form, "", &[]);
+}
+
+#[test]
+fn a_multipart_body_is_one_parameter_per_part() {
+    let body = "--B\r\n\
+        Content-Disposition: form-data; name=\"first\"; filename=\"a.txt\"\r\n\
+        Content-Type: text/plain; charset=utf-8\r\n\r\nwords\r\n--B\r\n\
+        Content-Disposition: form-data; name=\"second\"\r\n\r\nplain\r\n--B\r\n\
+        Content-Disposition: form-data; name=\"third\"; filename=\"c.bin\"\r\n\r\n\r\n--B--\r\n";
+    check(
+        Some("multipart/form-data; boundary=B"),
+        body,
+        &["first|text/plain|words", "second||plain", "third|application/octet-stream|"],
+    );
+}
+
+#[test]
+fn a_broken_multipart_body_is_the_clients_fault() {
+    for (content_type, body) in [
+        ("multipart/form-data", "--B"),
+        ("multipart/form-data; boundary=B", "nothing of the sort"),
+        (
+            "multipart/form-data; boundary=B",
+            "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\ncut",
+        ),
+    ] {
+        let problem = shape("/", RIDE, Some(content_type), body).unwrap_err();
+        assert_eq!(problem.status, 400, "{body:?}");
+    }
+}
+
+#[test]
+fn the_query_counts_only_where_the_route_says_so() {
+    let ride = Ride { query_counts: true, explain: None, url_path: None, ..RIDE };
+    let (parameters, headers) = shape("/m/predict?a=1&a=2", ride, Some("x/y"), "b").unwrap();
+    assert_eq!(parameters, ["a||1", "a||2", "body|x/y|b"]);
+    assert_eq!(headers, ["content-type=x/y"]);
+}
+
+#[test]
+fn the_route_adds_its_headers() {
+    let (_, headers) = shape("/", RIDE, None, "").unwrap();
+    assert_eq!(headers, ["url_path=a/b", "explain=True"]);
+    let ride = Ride { url_path: None, explain: Some(false), open_inference: true, ..RIDE };
+    let (_, headers) = shape("/", ride, None, "").unwrap();
+    assert_eq!(headers, ["explain=False", "open_inference=True"]);
+}

@@ -1,0 +1,184 @@
+//! `GET /models/{m}`: everything that is set about a model and how its workers do.
+
+use http::StatusCode;
+use jitney_engine::call::{Call, HeaderBlock, Input, Origin, OriginKind, Priority};
+use jitney_engine::settings::Settings;
+use jitney_engine::{Model, Status, WorkerView};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::door::Visit;
+use crate::errors::{Asked, Problem};
+use crate::respond::{self, Reply};
+use crate::route::Target;
+
+/// Describes a version, the default one if none is named, or `all` of them.
+pub(crate) async fn describe(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
+    let engine = &visit.house.engine;
+    if target.version == Some("all") {
+        let versions = engine.versions(target.model)?;
+        let all: Vec<_> = versions.iter().map(|model| Description::new(model)).collect();
+        return Ok(respond::json(StatusCode::OK, &all));
+    }
+    let model = engine.model(target.model, target.version)?;
+    let mut description = Description::new(&model);
+    if visit.query().boolean("customized", false) {
+        description.customized_metadata = Some(ask(visit, &model, target).await?);
+    }
+    Ok(respond::json(StatusCode::OK, &[description]))
+}
+
+/// What the handler says about itself; something other than an object counts as nothing.
+async fn ask(
+    visit: &Visit<'_>,
+    model: &Model,
+    target: Target<'_>,
+) -> Result<Map<String, Value>, Problem> {
+    let mut headers = HeaderBlock::new();
+    headers.push("describe", b"True");
+    let call = Call {
+        input: Input { id: visit.id.text().to_owned(), headers, parameters: Vec::new() },
+        deadline: None,
+        origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
+        priority: Priority::Interactive,
+        alone: true,
+    };
+    let answer = model.call(call).await.map_err(|error| {
+        let Target { model: name, version } = target;
+        let queue_max = model.settings().queue_max;
+        Asked { model: name, version, purpose: "describe", queue_max }.problem(&error)
+    })?;
+    Ok(serde_json::from_slice(&answer.output.body).unwrap_or_default())
+}
+
+/// The fields in TorchServe's order.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Description {
+    model_name: String,
+    model_version: String,
+    model_url: String,
+    runtime: String,
+    min_workers: u32,
+    max_workers: u32,
+    batch_size: u32,
+    max_batch_delay: u64,
+    response_timeout: u64,
+    startup_timeout: u64,
+    max_retry_timeout_in_sec: u64,
+    client_timeout_in_mills: u64,
+    parallel_type: String,
+    parallel_level: u32,
+    device_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_ids: Option<Vec<i64>>,
+    continuous_batching: bool,
+    use_job_ticket: bool,
+    use_venv: bool,
+    stateful: bool,
+    #[serde(rename = "sequenceMaxIdleMSec")]
+    sequence_max_idle: u64,
+    #[serde(rename = "sequenceTimeoutMSec")]
+    sequence_timeout: u64,
+    max_num_sequence: u64,
+    max_sequence_job_queue_size: u64,
+    loaded_at_startup: bool,
+    workers: Vec<WorkerEntry>,
+    job_queue_status: QueueStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customized_metadata: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkerEntry {
+    id: String,
+    start_time: String,
+    status: &'static str,
+    memory_usage: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    gpu: bool,
+    gpu_usage: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QueueStatus {
+    remaining_capacity: u32,
+    pending_requests: u32,
+}
+
+/// Who is described, apart from settings and status, so that tests need no engine.
+struct Name<'a> {
+    model: &'a str,
+    version: &'a str,
+    url: &'a str,
+    at_startup: bool,
+}
+
+impl Description {
+    fn new(model: &Model) -> Self {
+        let name = Name {
+            model: model.name(),
+            version: model.version(),
+            url: model.url(),
+            at_startup: model.at_startup(),
+        };
+        Self::from_parts(&name, &model.settings(), &model.status())
+    }
+
+    fn from_parts(name: &Name<'_>, settings: &Settings, status: &Status) -> Self {
+        let declared = &settings.declared;
+        Self {
+            model_name: name.model.to_owned(),
+            model_version: name.version.to_owned(),
+            model_url: name.url.to_owned(),
+            runtime: settings.runtime.clone(),
+            min_workers: status.workers_min,
+            max_workers: status.workers_max,
+            batch_size: settings.batch_size,
+            max_batch_delay: settings.batch_delay.as_millis() as u64,
+            response_timeout: settings.response_timeout.as_secs(),
+            startup_timeout: settings.startup_timeout.as_secs(),
+            max_retry_timeout_in_sec: settings.retry_window.as_secs(),
+            client_timeout_in_mills: settings.client_timeout.as_millis() as u64,
+            parallel_type: declared.parallel_type.clone(),
+            parallel_level: declared.parallel_level,
+            device_type: "cpu",
+            device_ids: declared.device_ids.clone(),
+            continuous_batching: declared.continuous_batching,
+            use_job_ticket: settings.job_ticket,
+            use_venv: declared.use_venv,
+            stateful: declared.stateful,
+            sequence_max_idle: declared.sequence_max_idle_ms,
+            sequence_timeout: declared.sequence_timeout_ms,
+            max_num_sequence: declared.max_num_sequence,
+            max_sequence_job_queue_size: declared.max_sequence_job_queue_size,
+            loaded_at_startup: name.at_startup,
+            workers: status.workers.iter().map(WorkerEntry::new).collect(),
+            job_queue_status: QueueStatus {
+                remaining_capacity: status.queue_max.saturating_sub(status.waiting),
+                pending_requests: status.waiting,
+            },
+            customized_metadata: None,
+        }
+    }
+}
+
+impl WorkerEntry {
+    fn new(worker: &WorkerView) -> Self {
+        Self {
+            id: worker.id.to_string(),
+            start_time: humantime::format_rfc3339_millis(worker.started).to_string(),
+            status: if worker.ready { "READY" } else { "UNLOADING" },
+            memory_usage: worker.memory,
+            pid: worker.pid,
+            gpu: false,
+            gpu_usage: "N/A",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! A description, word by word.
+
+use std::time::{Duration, SystemTime};
+
+use jitney_engine::Counters;
+use jitney_engine::settings::{Declared, PolicyName};
+
+use super::*;
+
+fn settings() -> Settings {
+    Settings {
+        batch_size: 1,
+        batch_delay: Duration::from_millis(100),
+        policy: PolicyName::Opportunistic,
+        latency_max: None,
+        queue_max: 100,
+        mix_origins: false,
+        isolate: true,
+        job_ticket: false,
+        workers_min: 1,
+        workers_max: 1,
+        response_timeout: Duration::from_secs(120),
+        startup_timeout: Duration::from_secs(120),
+        retry_window: Duration::from_secs(300),
+        client_timeout: Duration::ZERO,
+        runtime: "python".to_owned(),
+        handler: "handler.py".to_owned(),
+        declared: Declared::default(),
+    }
+}
+
+fn status() -> Status {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_600);
+    let worker = WorkerView { id: 9000, started, ready: true, pid: Some(4242), memory: 0 };
+    let counters = Counters {
+        requests: 0,
+        answered: 0,
+        refused: 0,
+        failed: 0,
+        abandoned: 0,
+        retried: 0,
+        batches: 0,
+        items: 0,
+        queue_us: 0,
+        compute_us: 0,
+        latency_us: 0,
+        departures: [("", 0); 7],
+    };
+    Status {
+        workers: vec![worker],
+        workers_min: 1,
+        workers_max: 1,
+        waiting: 3,
+        queue_max: 100,
+        counters,
+    }
+}
+
+const NAME: Name<'_> = Name { model: "noop", version: "1.11", url: "noop.mar", at_startup: false };
+
+#[test]
+fn a_description_has_torchserves_fields_in_torchserves_order() {
+    let description = Description::from_parts(&NAME, &settings(), &status());
+    let expected = concat!(
+        r#"{"modelName":"noop","modelVersion":"1.11","modelUrl":"noop.mar","runtime":"python","#,
+        r#""minWorkers":1,"maxWorkers":1,"batchSize":1,"maxBatchDelay":100,"#,
+        r#""responseTimeout":120,"startupTimeout":120,"maxRetryTimeoutInSec":300,"#,
+        r#""clientTimeoutInMills":0,"parallelType":"","parallelLevel":0,"deviceType":"cpu","#,
+        r#""continuousBatching":false,"useJobTicket":false,"useVenv":false,"stateful":false,"#,
+        r#""sequenceMaxIdleMSec":0,"sequenceTimeoutMSec":0,"maxNumSequence":0,"#,
+        r#""maxSequenceJobQueueSize":0,"loadedAtStartup":false,"#,
+        r#""workers":[{"id":"9000","startTime":"2025-01-01T00:00:00.000Z","status":"READY","#,
+        r#""memoryUsage":0,"pid":4242,"gpu":false,"gpuUsage":"N/A"}],"#,
+        r#""jobQueueStatus":{"remainingCapacity":97,"pendingRequests":3}}"#,
+    );
+    assert_eq!(serde_json::to_string(&description).unwrap(), expected);
+}
+
+#[test]
+fn what_was_not_said_is_left_out_and_what_was_said_is_shown() {
+    let mut settings = settings();
+    settings.declared.device_ids = Some(vec![0, 2]);
+    let mut description = Description::from_parts(&NAME, &settings, &status());
+    description.customized_metadata = serde_json::from_str(r#"{"purpose": "exam"}"#).ok();
+    let json = serde_json::to_value(&description).unwrap();
+    assert_eq!(json["deviceIds"], serde_json::json!([0, 2]));
+    assert_eq!(json["customizedMetadata"]["purpose"], "exam");
+}

@@ -1,0 +1,73 @@
+//! `GET /models`: the default versions of all models, in pages.
+
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::door::Visit;
+use crate::query::Fields;
+use crate::respond::{self, Reply};
+
+const LIMIT: i32 = 100;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_page_token: Option<String>,
+    models: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    model_name: String,
+    model_url: String,
+}
+
+/// One page of models, sorted by name.
+pub(crate) fn list(visit: &Visit<'_>) -> Reply {
+    let models = visit.house.engine.models();
+    let entries = models.iter().map(|model| Entry {
+        model_name: model.name().to_owned(),
+        model_url: model.url().to_owned(),
+    });
+    respond::json(StatusCode::OK, &page(entries.collect(), &visit.query()))
+}
+
+/// A page that ends exactly at the last model still has a token, as in TorchServe: clients that
+/// follow it meet an empty page.
+fn page(all: Vec<Entry>, fields: &Fields) -> Page {
+    let limit = fields.integer("limit").filter(|limit| (0..=LIMIT).contains(limit));
+    let limit = limit.unwrap_or(LIMIT) as usize;
+    let start = fields.integer("next_page_token").unwrap_or(0).max(0) as usize;
+    let end = start + limit;
+    let next_page_token = (end <= all.len()).then(|| end.to_string());
+    let models = all.into_iter().skip(start).take(limit).collect();
+    Page { next_page_token, models }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str, names: &str, token: Option<&str>) {
+        let entry = |name: char| Entry { model_name: name.to_string(), model_url: String::new() };
+        let page = page("abcde".chars().map(entry).collect(), &Fields::from_query(Some(query)));
+        let found: String = page.models.into_iter().map(|entry| entry.model_name).collect();
+        assert_eq!((found.as_str(), page.next_page_token.as_deref()), (names, token), "{query}");
+    }
+
+    #[test]
+    fn models_are_listed_in_pages() {
+        check("", "abcde", None);
+        check("limit=2", "ab", Some("2"));
+        check("limit=2&next_page_token=2", "cd", Some("4"));
+        check("limit=2&next_page_token=4", "e", None);
+        check("limit=5", "abcde", Some("5"));
+        check("next_page_token=9", "", None);
+        check("limit=-3", "abcde", None);
+        check("limit=1000", "abcde", None);
+        check("limit=x&next_page_token=-1", "abcde", None);
+        check("next_page_token=2147483647", "", None);
+    }
+}

@@ -1,0 +1,151 @@
+//! `POST /models`: an archive becomes a model, with workers if they are wanted.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use jitney_engine::error::RegisterError;
+use jitney_engine::settings::Wishes;
+use jitney_engine::{Engine, Registered};
+
+use super::{finish, need_model_api, scale};
+use crate::body::Upload;
+use crate::door::Visit;
+use crate::errors::Problem;
+use crate::query::Fields;
+use crate::respond::{self, Reply};
+use crate::rest::input;
+
+/// Registers a model. `synchronous` (the default) waits until its workers are loaded.
+pub(crate) async fn register(visit: &Visit<'_>, body: Upload) -> Result<Reply, Problem> {
+    need_model_api(visit)?;
+    let fields = fields(visit, body).await?;
+    let wishes = wishes(&fields)?;
+    let engine = Arc::clone(&visit.house.engine);
+    let synchronous = fields.boolean("synchronous", true);
+    finish(run(engine, wishes, synchronous)).await
+}
+
+/// A JSON body replaces the query; any other body is ignored.
+async fn fields(visit: &Visit<'_>, body: Upload) -> Result<Fields, Problem> {
+    if input::mime(&visit.parts.headers) != "application/json" {
+        return Ok(visit.query());
+    }
+    Fields::from_json(&visit.read(body).await?).map_err(Problem::bad_request)
+}
+
+/// What the caller asks for; negative numbers are TorchServe's mark for "not set".
+fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
+    let text = |name| fields.text(name).map(str::to_owned);
+    let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
+    Ok(Wishes {
+        url,
+        model_name: text("model_name"),
+        handler: text("handler"),
+        runtime: text("runtime"),
+        batch_size: scale::positive(fields, "batch_size"),
+        max_batch_delay_ms: scale::not_negative(fields, "max_batch_delay"),
+        max_latency_ms: scale::positive(fields, "max_latency_ms").map(u64::from),
+        policy: scale::policy(fields)?,
+        initial_workers: scale::workers(fields, "initial_workers")?,
+        response_timeout_s: scale::not_negative(fields, "response_timeout"),
+        startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
+        ..Wishes::default()
+    })
+}
+
+async fn run(engine: Arc<Engine>, wishes: Wishes, synchronous: bool) -> Result<Reply, Problem> {
+    let registered = engine.register(wishes).await.inspect_err(note)?;
+    let Registered { model, workers_min, workers_max } = registered;
+    let (name, version) = (model.name(), model.version());
+    if workers_min == 0 {
+        let text = format!(
+            "Model \"{name}\" Version: {version} registered with 0 initial workers. \
+             Use scale workers API to add workers for the model."
+        );
+        return Ok(respond::status(StatusCode::OK, &text));
+    }
+    if !synchronous {
+        scale::in_background(model, workers_min, workers_max);
+        return Ok(respond::status(StatusCode::ACCEPTED, scale::IN_PROGRESS));
+    }
+    if let Err(error) = model.scale(workers_min, workers_max).await {
+        tracing::warn!(model = name, version, %error, "registration failed, the model is removed");
+        // It may be gone already; either way its name is free again.
+        let _ = engine.unregister(name, Some(version)).await;
+        return Err(Problem::scale(&error, name, Some(version)));
+    }
+    let text = format!(
+        "Model \"{name}\" Version: {version} registered with {workers_min} initial workers"
+    );
+    Ok(respond::status(StatusCode::OK, &text))
+}
+
+/// What the client is not told, the log is.
+fn note(error: &RegisterError) {
+    let detail = match error {
+        RegisterError::Store(error) => error.detail(),
+        RegisterError::NoName
+        | RegisterError::BadRuntime(_)
+        | RegisterError::BadSettings(_)
+        | RegisterError::Conflict { .. }
+        | RegisterError::Onnx(_)
+        | RegisterError::Draining => None,
+    };
+    tracing::warn!(%error, detail, "a model was not registered");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitney_engine::settings::PolicyName;
+
+    fn read(query: &str) -> Result<Wishes, Problem> {
+        wishes(&Fields::from_query(Some(query)))
+    }
+
+    #[test]
+    fn every_parameter_reaches_the_engine() {
+        let wishes = read(
+            "url=a.mar&model_name=m&handler=h:f&runtime=python3&batch_size=8&max_batch_delay=0\
+             &max_latency_ms=50&policy=adaptive&initial_workers=2&response_timeout=33&startup_timeout=0",
+        )
+        .unwrap();
+        assert_eq!((wishes.url.as_str(), wishes.model_name.as_deref()), ("a.mar", Some("m")));
+        assert_eq!(
+            (wishes.handler.as_deref(), wishes.runtime.as_deref()),
+            (Some("h:f"), Some("python3"))
+        );
+        assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (Some(8), Some(0)));
+        assert_eq!((wishes.max_latency_ms, wishes.policy), (Some(50), Some(PolicyName::Adaptive)));
+        assert_eq!(wishes.initial_workers, Some(2));
+        assert_eq!((wishes.response_timeout_s, wishes.startup_timeout_s), (Some(33), Some(0)));
+        assert!(!wishes.at_startup);
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_as_not_set() {
+        let wishes = read(
+            "url=&batch_size=many&max_batch_delay=-100&response_timeout=1.5&initial_workers=two",
+        )
+        .unwrap();
+        assert_eq!(wishes.url, "", "an empty url is the store's to refuse");
+        assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (None, None));
+        assert_eq!((wishes.response_timeout_s, wishes.initial_workers), (None, None));
+        assert_eq!(read("url=a&batch_size=-1").unwrap().batch_size, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (query, message) in [
+            ("", "Parameter url is required."),
+            ("url=a&initial_workers=-1", "initial_workers must not be negative."),
+            (
+                "url=a&policy=magic",
+                "unknown batching policy \"magic\"; known: adaptive, window, opportunistic",
+            ),
+        ] {
+            let problem = read(query).unwrap_err();
+            assert_eq!((problem.status, problem.message.as_str()), (400, message));
+        }
+    }
+}

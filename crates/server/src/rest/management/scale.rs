@@ -1,0 +1,132 @@
+//! `PUT /models/{m}`: another number of workers, other batching, on the live model.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use jitney_engine::settings::PolicyName;
+use jitney_engine::{Model, Reconfigure};
+
+use crate::door::Visit;
+use crate::errors::Problem;
+use crate::query::Fields;
+use crate::respond::{self, Reply};
+use crate::route::Target;
+
+/// What an asynchronous change answers.
+pub(super) const IN_PROGRESS: &str = "Processing worker updates...";
+
+/// Changes the batching that is asked for, then the workers. A request that names only batching
+/// leaves the workers alone; one that names nothing wants one worker, as in TorchServe.
+pub(crate) async fn scale(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
+    let fields = visit.query();
+    let version = target.version.or_else(|| fields.text("model_version"));
+    let model = visit.house.engine.model(target.model, version)?;
+    let change = reconfigure(&fields)?;
+    let (min, max) = range(&fields)?;
+    if let Some(change) = change {
+        model.reconfigure(change).await.map_err(Problem::bad_request)?;
+        if fields.text("min_worker").is_none() && fields.text("max_worker").is_none() {
+            let text = format!("Model \"{}\" updated", target.model);
+            return Ok(respond::status(StatusCode::OK, &text));
+        }
+    }
+    if !fields.boolean("synchronous", false) {
+        in_background(model, min, max);
+        return Ok(respond::status(StatusCode::ACCEPTED, IN_PROGRESS));
+    }
+    let scaled = model.scale(min, max).await;
+    scaled.map_err(|error| Problem::scale(&error, target.model, version))?;
+    let mut text = format!("Workers scaled to {min} for model: {}", target.model);
+    if let Some(version) = version {
+        text += &format!(", version: {version}");
+    }
+    Ok(respond::status(StatusCode::OK, &text))
+}
+
+/// Starts the change and leaves it to the log to tell how it ended.
+pub(super) fn in_background(model: Arc<Model>, min: u32, max: u32) {
+    tokio::spawn(async move {
+        if let Err(error) = model.scale(min, max).await {
+            let (name, version) = (model.name(), model.version());
+            tracing::warn!(model = name, version, %error, "workers did not start");
+        }
+    });
+}
+
+fn range(fields: &Fields) -> Result<(u32, u32), Problem> {
+    let min = workers(fields, "min_worker")?.unwrap_or(1);
+    let max = workers(fields, "max_worker")?.unwrap_or(min);
+    if max < min {
+        return Err(Problem::bad_request("max_worker cannot be less than min_worker."));
+    }
+    Ok((min, max))
+}
+
+fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
+    let change = Reconfigure {
+        batch_size: positive(fields, "batch_size"),
+        max_batch_delay_ms: not_negative(fields, "max_batch_delay"),
+        max_latency_ms: positive(fields, "max_latency_ms").map(u64::from),
+        policy: policy(fields)?,
+    };
+    let Reconfigure { batch_size, max_batch_delay_ms, max_latency_ms, policy } = &change;
+    let nothing = batch_size.is_none()
+        && max_batch_delay_ms.is_none()
+        && max_latency_ms.is_none()
+        && policy.is_none();
+    Ok(if nothing { None } else { Some(change) })
+}
+
+/// A number of workers; a negative one is the caller's mistake.
+pub(super) fn workers(fields: &Fields, name: &str) -> Result<Option<u32>, Problem> {
+    let negative = |_| Problem::bad_request(format!("{name} must not be negative."));
+    fields.integer(name).map(|count| u32::try_from(count).map_err(negative)).transpose()
+}
+
+/// The policy, which unlike a number must be one that exists.
+pub(super) fn policy(fields: &Fields) -> Result<Option<PolicyName>, Problem> {
+    fields.text("policy").map(|name| name.parse().map_err(Problem::bad_request)).transpose()
+}
+
+/// A number above zero; anything else counts as not set.
+pub(super) fn positive(fields: &Fields, name: &str) -> Option<u32> {
+    fields.integer(name).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+/// A number of at least zero; anything else counts as not set.
+pub(super) fn not_negative(fields: &Fields, name: &str) -> Option<u64> {
+    fields.integer(name).and_then(|number| u64::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(query: &str) -> Fields {
+        Fields::from_query(Some(query))
+    }
+
+    #[test]
+    fn a_range_is_read_by_torchserves_rules() {
+        for (query, expected) in [
+            ("", Ok((1, 1))),
+            ("min_worker=3", Ok((3, 3))),
+            ("min_worker=0&max_worker=0", Ok((0, 0))),
+            ("min_worker=two", Ok((1, 1))),
+            ("max_worker=4", Ok((1, 4))),
+            ("min_worker=2&max_worker=1", Err("max_worker cannot be less than min_worker.")),
+            ("min_worker=-1", Err("min_worker must not be negative.")),
+        ] {
+            let range = range(&fields(query)).map_err(|problem| problem.message);
+            assert_eq!(range, expected.map_err(str::to_owned), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_names_no_batching_changes_none() {
+        assert!(reconfigure(&fields("min_worker=2&batch_size=-1")).unwrap().is_none());
+        let change = reconfigure(&fields("max_batch_delay=0")).unwrap().unwrap();
+        assert_eq!((change.batch_size, change.max_batch_delay_ms), (None, Some(0)));
+        assert!(reconfigure(&fields("policy=")).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! An answer's receipt as a `Server-Timing` header, which browsers and proxies already understand.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use http::HeaderValue;
+use jitney_engine::call::Receipt;
+
+/// For example `queue;dur=1.804, compute;dur=5.210, batch;desc="8 of 32, idle"`: waited 1.8 ms,
+/// ran 5.2 ms, in a batch of 8 items of at most 32 that left because a worker was idle.
+pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
+    let mut text = String::with_capacity(96);
+    text.push_str("queue;dur=");
+    push_millis(&mut text, receipt.queue);
+    text.push_str(", compute;dur=");
+    push_millis(&mut text, receipt.compute);
+    let Receipt { batch_items, batch_items_max, reason, attempt, .. } = receipt;
+    let _ = write!(text, ", batch;desc=\"{batch_items} of {batch_items_max}, {}", reason.as_str());
+    if *attempt > 1 {
+        let _ = write!(text, ", attempt {attempt}");
+    }
+    text.push('"');
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Milliseconds with microseconds behind the point.
+fn push_millis(text: &mut String, duration: Duration) {
+    let micros = duration.as_micros();
+    let _ = write!(text, "{}.{:03}", micros / 1000, micros % 1000);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitney_engine::Departure;
+
+    #[test]
+    fn a_receipt_fits_into_one_header() {
+        let mut receipt = Receipt {
+            queue: Duration::from_micros(1804),
+            compute: Duration::from_micros(5_210),
+            batch_items: 8,
+            batch_items_max: 32,
+            position: 3,
+            reason: Departure::Idle,
+            attempt: 1,
+        };
+        let expected = "queue;dur=1.804, compute;dur=5.210, batch;desc=\"8 of 32, idle\"";
+        assert_eq!(header(&receipt), expected);
+        receipt.attempt = 2;
+        receipt.reason = Departure::Retry;
+        receipt.compute = Duration::from_nanos(999);
+        let expected =
+            "queue;dur=1.804, compute;dur=0.000, batch;desc=\"8 of 32, retry, attempt 2\"";
+        assert_eq!(header(&receipt), expected);
+    }
+}

@@ -1,0 +1,165 @@
+//! The dispatch rules as a table.
+
+use super::*;
+
+const I: Apis = Apis { inference: true, management: false, metrics: false, oip: false };
+const OIP: Apis = Apis { oip: true, ..I };
+const M: Apis = Apis { inference: false, management: true, metrics: false, oip: false };
+const X: Apis = Apis { inference: false, management: false, metrics: true, oip: false };
+const ALL: Apis = Apis { inference: true, management: true, metrics: true, oip: false };
+
+fn to<'a>(model: &'a str, version: Option<&'a str>) -> Target<'a> {
+    Target { model, version }
+}
+
+fn plain<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
+    ride(to(model, version), Some(false), Some(rest), false)
+}
+
+fn check(apis: Apis, cases: &[(&str, &str, Route<'_>)]) {
+    for (method, path, expected) in cases {
+        let decoded = decode(path);
+        let method: Method = method.parse().unwrap();
+        assert_eq!(route(apis, &method, &decoded), *expected, "{method} {path}");
+    }
+}
+
+#[test]
+fn the_inference_listener() {
+    check(
+        I,
+        &[
+            ("OPTIONS", "/", Route::Description),
+            ("GET", "/", Route::MethodNotAllowed),
+            ("POST", "//", Route::MethodNotAllowed),
+            ("DELETE", "/api-description/", Route::Description),
+            ("GET", "/ping", Route::Ping),
+            ("DELETE", "/ping/", Route::Ping),
+            ("GET", "/%70ing", Route::Ping),
+            ("POST", "/predictions/m", plain("m", None, "")),
+            ("PUT", "/predictions/m/", plain("m", None, "")),
+            ("GET", "/predictions/m/1.0", plain("m", Some("1.0"), "")),
+            ("POST", "/predictions/m/1.0/a/", plain("m", Some("1.0"), "a")),
+            ("POST", "/predictions/m/1.0/v1/chat/x", plain("m", Some("1.0"), "v1/chat/x")),
+            ("POST", "/predictions/m%2F1.0", plain("m", Some("1.0"), "")),
+            ("POST", "/predictions/a%20b", plain("a b", None, "")),
+            ("OPTIONS", "/predictions/m", Route::PredictDescription(to("m", None))),
+            ("OPTIONS", "/predictions/m/2", Route::PredictDescription(to("m", Some("2")))),
+            ("POST", "/explanations/m", ride(to("m", None), Some(true), Some(""), false)),
+            ("POST", "/explanations/m/1/x", ride(to("m", Some("1")), Some(true), Some("x"), false)),
+            ("POST", "/v1/models/m:predict", kserve("m", false)),
+            ("POST", "/v1/models/m:explain", kserve("m", true)),
+            ("POST", "/v1/models/m%3Apredict", kserve("m", false)),
+            ("POST", "/v2/models/m/infer", kserve_v2("m")),
+            ("POST", "/v2/models/m/explain", kserve("m", true)),
+            ("POST", "/invocations", Route::Invocations),
+            ("POST", "/models/m/invoke", sagemaker("m", None)),
+            ("POST", "/m/predict", sagemaker("m", None)),
+            ("POST", "/m/1.0/predict", sagemaker("m", Some("1.0"))),
+        ],
+    );
+}
+
+#[test]
+fn what_the_inference_listener_does_not_know() {
+    let unknown = [
+        "/nothing",
+        "/predictions",
+        "/predictions/",
+        "/explanations",
+        "/models",
+        "/models/x",
+        "/models/x/y",
+        "/models/m/predict",
+        "/v1/models/m",
+        "/v1/models/m:fly",
+        "/v2/models/m",
+        "/v2",
+        "/v2/health/live",
+        "/metrics",
+        "//ping",
+        "/wfpredict/w",
+        "*",
+    ];
+    for path in unknown {
+        check(I, &[("GET", path, Route::NotFound)]);
+    }
+}
+
+#[test]
+fn the_open_inference_protocol_is_a_switch() {
+    check(
+        OIP,
+        &[
+            ("GET", "/v2", Route::OipServer),
+            ("GET", "/v2/health/live", Route::OipLive),
+            ("GET", "/v2/health/ready/", Route::OipReady),
+            ("POST", "/v2/models/m/versions/1.0/infer", Route::OipVersions),
+            ("POST", "/v2/models/m/infer", kserve_v2("m")),
+            ("GET", "/v2/health", Route::NotFound),
+            ("GET", "/v2/models/m/ready", Route::NotFound),
+        ],
+    );
+}
+
+#[test]
+fn the_management_listener() {
+    check(
+        M,
+        &[
+            ("OPTIONS", "/", Route::Description),
+            ("GET", "/", Route::MethodNotAllowed),
+            ("GET", "/models", Route::List),
+            ("GET", "/models/", Route::List),
+            ("POST", "/models", Route::Register),
+            ("PUT", "/models", Route::MethodNotAllowed),
+            ("PATCH", "/models", Route::MethodNotAllowed),
+            ("GET", "/models/m", Route::Describe(to("m", None))),
+            ("GET", "/models/m/all", Route::Describe(to("m", Some("all")))),
+            ("PUT", "/models/m", Route::Scale(to("m", None))),
+            ("PUT", "/models/m/2", Route::Scale(to("m", Some("2")))),
+            ("DELETE", "/models/m/2/", Route::Unregister(to("m", Some("2")))),
+            ("OPTIONS", "/models/m", Route::ManageDescription(to("m", None))),
+            ("POST", "/models/m", Route::MethodNotAllowed),
+            ("PUT", "/models/m/2/set-default", Route::SetDefault { model: "m", version: "2" }),
+            ("GET", "/models/m/2/set-default", Route::MethodNotAllowed),
+            ("GET", "/models/a/b/c", Route::NotFound),
+            ("GET", "/models/a/b/c/d", Route::NotFound),
+            ("GET", "/v1/models/m", Route::ModelReady("m")),
+            ("POST", "/v1/models/m", Route::MethodNotAllowed),
+            ("POST", "/predictions/m", Route::NotFound),
+            ("GET", "/ping", Route::NotFound),
+            ("GET", "/metrics", Route::NotFound),
+        ],
+    );
+}
+
+#[test]
+fn the_metrics_listener() {
+    check(
+        X,
+        &[
+            ("OPTIONS", "/", Route::Description),
+            ("GET", "/metrics", Route::Metrics),
+            ("POST", "/metrics/anything", Route::Metrics),
+            ("GET", "/nothing", Route::NotFound),
+            ("GET", "/models", Route::NotFound),
+        ],
+    );
+}
+
+#[test]
+fn one_address_for_everything() {
+    check(
+        ALL,
+        &[
+            ("GET", "/ping", Route::Ping),
+            ("GET", "/models", Route::List),
+            ("POST", "/models/m/invoke", sagemaker("m", None)),
+            ("GET", "/models/m/2", Route::Describe(to("m", Some("2")))),
+            ("GET", "/v1/models/m", Route::ModelReady("m")),
+            ("POST", "/v1/models/m:predict", kserve("m", false)),
+            ("GET", "/metrics", Route::Metrics),
+        ],
+    );
+}

@@ -1,0 +1,11 @@
+//! The doors over real sockets, against the real engine.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bodies;
+mod ending;
+mod fixture;
+mod malformed;
+mod management;
+mod predictions;
+mod routing;
