@@ -1,0 +1,130 @@
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|killing ...]`.
+
+Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
+request is the figure to compare. Each figure is the median of three runs.
+"""
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+
+from handlers import NOOP, SLEEPY
+from harness.load import run_load
+from server import Server
+
+ROUNDS = 3
+SECONDS = 8
+IDEAL = 32 / (0.005 + 0.0002 * 32)
+JSON_BODY = '{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
+
+
+def overhead() -> None:
+    """CPU and latency of a no-op handler: wrk with a 100-byte JSON body."""
+    print("\n## Overhead: no-op Python handler, 100-byte JSON body, one worker\n")
+    print("| batch | connections | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for batch, connections in ((1, 1), (32, 1), (32, 32), (32, 256)):
+        flags = ["--batch-size", str(batch), "--queue", "1000", "--policy", "opportunistic"]
+        with Server(NOOP, *flags) as server:
+            wrk(server, connections, 2)
+            rows = [wrk(server, connections, SECONDS) for _ in range(ROUNDS)]
+        rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*rows))
+        print(f"| {batch} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |")
+
+
+def wrk(server: Server, connections: int, seconds: int) -> tuple[float, ...]:
+    script = pathlib.Path(server.folder.name, "post.lua")
+    script.write_text(f"wrk.method = 'POST'\nwrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n")
+    url = f"http://127.0.0.1:{server.port()}/predictions/bench"
+    before = server.cpu_seconds()
+    out = subprocess.run(
+        ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), url],
+        check=True, capture_output=True, text=True).stdout
+    after = server.cpu_seconds()
+    requests = int(re.search(r"(\d+) requests in", out)[1])
+    errors = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+    front, back = ((b - a) * 1e6 / requests for a, b in zip(before, after))
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
+    return rate, quantile(out, 50), quantile(out, 99), front + back, front, back, float(errors[1]) if errors else 0.0
+
+
+def quantile(out: str, percent: int) -> float:
+    number, unit = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s)", out, re.M).groups()
+    return float(number) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
+
+
+def batching() -> None:
+    """Closed loop of 64 connections on a handler that sleeps 5 ms + 0.2 ms per item."""
+    print(f"\n## Batching: 5 ms + 0.2 ms per item, at most 32, 64 connections; ideal {IDEAL:.0f} requests/s\n")
+    print("| policy | requests/s | of ideal | p50 ms | p99 ms | CPU µs/request | wrong or lost |")
+    print("|---|---|---|---|---|---|---|")
+    for policy, flags in (("window 10 ms", ["--max-batch-delay-ms", "10"]), ("opportunistic", ["--policy", "opportunistic"])):
+        rows = []
+        for _ in range(ROUNDS):
+            with Server(SLEEPY, "--batch-size", "32", *flags) as server:
+                before = sum(server.cpu_seconds())
+                result = closed_loop(server, requests=35_000)
+                cpu = (sum(server.cpu_seconds()) - before) * 1e6 / result.answered
+            rows.append((result.rate, result.quantile(0.5) * 1e3, result.quantile(0.99) * 1e3, cpu, result.wrong + result.lost))
+        rate, p50, p99, cpu, bad = (statistics.median(column) for column in zip(*rows))
+        bad = sum(row[-1] for row in rows)
+        print(f"| {policy} | {rate:.0f} | **{rate / IDEAL:.1%}** | {p50:.1f} | {p99:.1f} | {cpu:.1f} | {bad} of {ROUNDS * 35_000} |")
+
+
+def killing() -> None:
+    """The same load on two workers, one of which is killed every second for half a minute."""
+    print("\n## Killing: the same load, 2 workers, kill -9 of one of them every second for 30 s\n")
+    print("| answered | wrong | lost | kills | retried requests | requests/s |")
+    print("|---|---|---|---|---|---|")
+    with Server(SLEEPY, "--batch-size", "32", "--max-batch-delay-ms", "10", "--workers", "2") as server:
+        kills: list[int] = []
+        result = asyncio.run(load_while_killing(server, kills, seconds=30))
+    print(f"| {result.answered} | {result.wrong} | {result.lost} | {len(kills)} | {result.retried} | {result.rate:.0f} |")
+
+
+def closed_loop(server: Server, **how_much: int):
+    return asyncio.run(echo_load(server, **how_much))
+
+
+async def echo_load(server: Server, **how_much: int):
+    return await run_load("127.0.0.1", server.port(), "/predictions/bench", 64, body_of, is_own, **how_much)
+
+
+async def load_while_killing(server: Server, kills: list[int], seconds: int):
+    killer = asyncio.create_task(kill_every_second(server, kills))
+    result = await echo_load(server, seconds=seconds)
+    killer.cancel()
+    return result
+
+
+async def kill_every_second(server: Server, kills: list[int]) -> None:
+    while True:
+        await asyncio.sleep(1)
+        if workers := server.workers():
+            victim = workers[len(kills) % len(workers)]
+            os.kill(victim, signal.SIGKILL)
+            kills.append(victim)
+
+
+def body_of(number: int) -> bytes:
+    return b"request %d" % number
+
+
+def is_own(number: int, status: int, body: bytes) -> bool:
+    return status == 200 and body == body_of(number)
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    for name in sys.argv[1:] or ["overhead", "batching", "killing"]:
+        {"overhead": overhead, "batching": batching, "killing": killing}[name]()
+    print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)

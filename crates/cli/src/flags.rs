@@ -1,0 +1,139 @@
+//! The command line: every command, every flag, and the help a newcomer reads first. What the flags
+//! mean is decided elsewhere; this room only names them.
+
+pub mod torchserve;
+
+use std::ffi::OsString;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::failure;
+use crate::serve::options::{Network, Options};
+use torchserve::TorchserveFlags;
+
+/// Serves models over HTTP, in batches that leave when they should.
+#[derive(Debug, Parser)]
+#[command(name = "jitney", version, propagate_version = false, max_term_width = 100)]
+#[command(after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  jitney demo                               a real model, nothing to download
+  jitney serve resnet.mar                   a TorchServe archive
+  jitney serve model.onnx --port 9000       an ONNX model, no Python needed
+  jitney torchserve --start --model-store models --models resnet.mar
+
+Each command has its own --help.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve models: TorchServe archives, directories, ONNX files
+    Serve(ServeFlags),
+    /// Serve the model inside this program: it tells the type of a file from its bytes
+    Demo(DemoFlags),
+    /// Understand TorchServe's command line and config.properties
+    Torchserve(TorchserveFlags),
+}
+
+/// `jitney serve`
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub struct ServeFlags {
+    /// What to serve: a .mar or .tar.gz archive, a model directory or an .onnx file; NAME=PATH gives
+    /// it another name
+    #[arg(value_name = "MODEL")]
+    pub models: Vec<String>,
+    /// Read settings and models from this file (yaml). Flags and JITNEY_* variables win over it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<std::path::PathBuf>,
+    /// Everything that can also stand in the file or the environment.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  jitney serve resnet.mar
+  jitney serve cat=models/cat.mar dog=models/dog.onnx --workers 2
+  jitney serve bert.mar --batch-size 16 --max-latency-ms 50
+  jitney serve --config jitney.yaml
+
+Every option is also a variable (JITNEY_MAX_LATENCY_MS=50) and a key of the file:
+  port: 8080
+  batching: {policy: adaptive, max_batch_size: 16, max_latency_ms: 50}
+  models:
+    - path: models/bert.mar
+      workers: 2
+      batching: {max_batch_size: 32}
+The order is: flag, variable, the model's entry, the file, what the archive says, the default.
+
+Models can be registered and unregistered on the management port while the server runs. Nobody is
+asked for a token, so the ports listen on this machine only unless --host says otherwise.";
+
+/// `jitney demo`
+#[derive(Debug, Args)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub struct DemoFlags {
+    /// Where to listen.
+    #[command(flatten)]
+    pub network: Network,
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  jitney demo
+  curl -T Cargo.toml http://127.0.0.1:8080/predictions/magika";
+
+/// Reads the command line; help, version and complaints come back as the text and the exit code.
+pub fn parse(args: &[OsString]) -> Result<Cli, (clap::Error, u8)> {
+    Cli::try_parse_from(args).map_err(|error| {
+        let code = match (error.use_stderr(), is_torchserve(args)) {
+            (false, _) => 0,
+            (true, true) => failure::USAGE_TORCHSERVE,
+            (true, false) => failure::USAGE,
+        };
+        (error, code)
+    })
+}
+
+fn is_torchserve(args: &[OsString]) -> bool {
+    args.get(1).is_some_and(|command| command == "torchserve")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(line: &str) -> Option<u8> {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        parse(&args).err().map(|(_, code)| code)
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn exit_codes_follow_the_command() {
+        for (line, expected) in [
+            ("jitney serve --frobnicate", Some(64)),
+            ("jitney torchserve --frobnicate", Some(2)),
+            ("jitney torchserve --start --stop", Some(2)),
+            ("jitney --help", Some(0)),
+            ("jitney serve --help", Some(0)),
+            ("jitney", Some(64)),
+            ("jitney serve a.mar --batch-size 8", None),
+            ("jitney serve a.mar --batch-size many", Some(64)),
+        ] {
+            assert_eq!(code(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What the machine offers: processors for threads and workers, accelerators for TorchServe's default
+//! number of workers.
+
+/// Processors this process may use.
+pub fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
+}
+
+/// NVIDIA devices the driver shows; zero where there is no driver.
+pub fn gpus() -> u32 {
+    std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, |entries| entries.count() as u32)
+}
+
+/// Data-plane threads: a quarter of the processors, since one thread feeds many workers.
+pub fn io_threads() -> usize {
+    (cpus() as usize / 4).max(1)
+}
+
+/// The host's name, for metrics.
+pub fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}

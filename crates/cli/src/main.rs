@@ -1,0 +1,62 @@
+//! The binary `jitney`: the only place that reads flags, files and the environment, and that knows
+//! every concrete part. Commands become a plan, a plan becomes a running server.
+//!
+//! Exit codes: 0 fine, 1 failed, 2 wrong flags of `torchserve`, 64 any other wrong use, 130 told twice
+//! to end.
+
+mod address;
+mod env;
+mod failure;
+mod flags;
+mod logs;
+mod machine;
+mod nearest;
+mod plan;
+mod python;
+mod run;
+mod serve;
+mod startup;
+mod talk;
+mod torchserve;
+mod units;
+mod url_rule;
+mod worker_env;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use env::Env;
+use failure::Failure;
+use flags::Command;
+use plan::Plan;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let env = Env::capture();
+    ExitCode::from(match flags::parse(&args) {
+        Ok(cli) => dispatch(cli.command, &args, &env),
+        Err((error, code)) => {
+            // Help and complaints choose their own stream; one that is closed is nobody's error.
+            let _ = error.print();
+            code
+        }
+    })
+}
+
+fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
+    match command {
+        Command::Serve(flags) => carry_out(serve::plan(flags, env), env),
+        Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
+        Command::Torchserve(flags) => torchserve::main(&flags, args, env),
+    }
+}
+
+fn carry_out(plan: Result<Plan, Failure>, env: &Env) -> u8 {
+    plan.and_then(|plan| run::run(plan, env)).unwrap_or_else(|failure| {
+        talk::err(format!("error: {failure}"));
+        failure.code
+    })
+}

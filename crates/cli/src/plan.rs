@@ -1,0 +1,89 @@
+//! What is about to run, every source already resolved: `serve`, `demo` and `torchserve` each make a
+//! [`Plan`], and [`crate::run`] carries any of them out. Past this line nobody asks where a value came
+//! from.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jitney_engine::settings::Defaults;
+use jitney_server::ServerConfig;
+
+use crate::logs::LogPlan;
+use crate::startup::Startup;
+use crate::url_rule::UrlRule;
+use crate::worker_env::Hidden;
+
+/// A server to be.
+pub struct Plan {
+    /// Which face it shows at start-up.
+    pub face: Face,
+    /// The doors; the access log is added when the log runs.
+    pub server: ServerConfig,
+    /// Whether every request leaves a line.
+    pub access_log: bool,
+    /// What the engine is made from.
+    pub engine: EnginePlan,
+    /// Models to load before the doors open.
+    pub models: Vec<Startup>,
+    /// Threads of the data plane.
+    pub io_threads: usize,
+    /// How the server ends.
+    pub drain: Drain,
+    /// The log.
+    pub logs: LogPlan,
+    /// Sentences about the configuration, for the log.
+    pub remarks: Vec<String>,
+    /// Where the private scratch directory is made.
+    pub temp_dir: PathBuf,
+}
+
+/// How the server introduces itself.
+pub enum Face {
+    /// Addresses and a line to paste.
+    Jitney,
+    /// The same, and it brings its own model.
+    Demo,
+    /// TorchServe's banner, whose text was prepared beside the configuration.
+    TorchServe {
+        /// The banner.
+        banner: String,
+    },
+}
+
+/// What the engine is made from, as far as flags and files decide it.
+pub struct EnginePlan {
+    /// What applies to every model.
+    pub defaults: Defaults,
+    /// Where archives are found by name.
+    pub model_store: Option<PathBuf>,
+    /// Which URLs may be opened.
+    pub urls: Arc<UrlRule>,
+    /// The interpreter of Python workers.
+    pub python: PathBuf,
+    /// Variables that workers do not see.
+    pub hidden: Hidden,
+    /// Whether bodies are decoded for handlers.
+    pub decode_input: bool,
+    /// Whether PIL's limit on image sizes holds.
+    pub limit_max_image_pixels: bool,
+    /// A request envelope for every model.
+    pub envelope: Option<String>,
+    /// The id of the first worker.
+    pub first_worker_id: u32,
+}
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// How long it keeps answering while readiness already says no.
+    pub delay: Duration,
+    /// How long admitted requests may take.
+    pub timeout: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, timeout: Duration::from_secs(30) }
+    }
+}

@@ -1,0 +1,98 @@
+//! Which Python runs the workers. It is looked for once, and not finding one matters only when a
+//! Python model is loaded.
+
+use std::path::{Path, PathBuf};
+
+use crate::env::Env;
+
+/// The interpreter, and a remark for the log if there is none.
+pub struct Python {
+    /// Absolute where it was found.
+    pub interpreter: PathBuf,
+    /// Why Python models will not start.
+    pub remark: Option<String>,
+}
+
+/// Finds the interpreter: the one asked for, the one beside this program in a virtual environment,
+/// the active virtual environment's, `python3` on the path.
+pub fn find(asked: Option<&Path>, env: &Env) -> Python {
+    let found = match asked {
+        Some(asked) => resolve(asked, env),
+        None => beside(std::env::current_exe().ok().as_deref())
+            .or_else(|| active(env))
+            .or_else(|| on_path(Path::new("python3"), env)),
+    };
+    let wanted = asked.unwrap_or(Path::new("python3"));
+    let remark = found.is_none().then(|| {
+        format!("no Python at {}; Python models cannot be loaded (see --python)", wanted.display())
+    });
+    Python { interpreter: found.unwrap_or_else(|| wanted.to_owned()), remark }
+}
+
+/// A name is looked up on the path, anything with a slash is a file.
+fn resolve(asked: &Path, env: &Env) -> Option<PathBuf> {
+    if asked.components().count() == 1 && asked.is_relative() {
+        return on_path(asked, env);
+    }
+    asked.is_file().then(|| std::path::absolute(asked).ok()).flatten()
+}
+
+/// A wheel puts this program beside the interpreter it was installed for.
+fn beside(program: Option<&Path>) -> Option<PathBuf> {
+    let bin = program?.parent()?;
+    let python = bin.join("python3");
+    (bin.parent()?.join("pyvenv.cfg").is_file() && python.is_file()).then_some(python)
+}
+
+fn active(env: &Env) -> Option<PathBuf> {
+    let python = env.path("VIRTUAL_ENV")?.join("bin/python");
+    python.is_file().then_some(python)
+}
+
+fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
+    let path = env.path("PATH")?;
+    let found =
+        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())?;
+    std::path::absolute(found).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(path: &Path) {
+        std::fs::create_dir_all(path.parent().expect("parent")).expect("directory");
+        std::fs::write(path, "").expect("file");
+    }
+
+    #[test]
+    fn the_active_environment_wins_over_the_path_and_a_wish_over_both() {
+        let dir = tempfile::tempdir().expect("directory");
+        let at = |name: &str| dir.path().join(name);
+        [at("venv/bin/python"), at("path/python3"), at("mine")].iter().for_each(|file| touch(file));
+        let (venv, path) = (at("venv"), at("path"));
+        let venv = venv.to_str().expect("text");
+        let path = path.to_str().expect("text");
+        let both = Env::from([("VIRTUAL_ENV", venv), ("PATH", path)]);
+        assert_eq!(find(None, &both).interpreter, at("venv/bin/python"));
+        assert_eq!(find(None, &Env::from([("PATH", path)])).interpreter, at("path/python3"));
+        assert_eq!(find(Some(&at("mine")), &both).interpreter, at("mine"));
+        assert_eq!(find(Some(Path::new("python3")), &both).interpreter, at("path/python3"));
+    }
+
+    #[test]
+    fn a_program_in_a_virtual_environment_uses_its_neighbour() {
+        let dir = tempfile::tempdir().expect("directory");
+        let bin = dir.path().join("bin");
+        touch(&bin.join("python3"));
+        assert_eq!(beside(Some(&bin.join("jitney"))), None);
+        touch(&dir.path().join("pyvenv.cfg"));
+        assert_eq!(beside(Some(&bin.join("jitney"))), Some(bin.join("python3")));
+    }
+
+    #[test]
+    fn a_missing_interpreter_is_a_remark_not_an_error() {
+        let python = find(Some(Path::new("/no/such/python")), &Env::default());
+        assert!(python.remark.is_some_and(|remark| remark.contains("/no/such/python")));
+    }
+}

@@ -1,0 +1,136 @@
+//! Carries a [`Plan`] out: threads, engine, doors, models, the greeting, the wait for a signal, the
+//! drain. Everything concrete meets here and nowhere else.
+//!
+//! The data plane has threads of its own, each with a runtime of its own; the main thread is the
+//! admin plane, so that management and metrics answer while the data plane drowns.
+
+mod data_plane;
+mod greeting;
+mod loading;
+mod scratch;
+mod signals;
+
+use std::sync::Arc;
+
+use jitney_engine::admission::Limits;
+use jitney_engine::python::PythonConfig;
+use jitney_engine::store::StoreConfig;
+use jitney_engine::{Engine, EngineConfig};
+use jitney_server::{AccessLog, Doors};
+
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::logs::{self, Logs};
+use crate::plan::{Drain, EnginePlan, Plan};
+use data_plane::DataPlane;
+use scratch::Scratch;
+use signals::Signals;
+
+/// Runs the server until it is told to end, and returns the exit code. What goes wrong before the log
+/// runs comes back as a failure; later failures are in the log.
+pub fn run(plan: Plan, env: &Env) -> Result<u8, Failure> {
+    let logs = Logs::start(&plan.logs)?;
+    let ended = serve(plan, env, &logs);
+    let code = ended.map_or_else(report, |()| 0);
+    logs.finish();
+    Ok(code)
+}
+
+fn report(failure: Failure) -> u8 {
+    tracing::error!("{failure}");
+    failure.code
+}
+
+fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
+    plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    let scratch = Scratch::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
+    let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
+    let config = engine_config(&plan.engine, &scratch, env);
+    let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
+    let admin = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot("start the admin plane"))?;
+    let ended = admin.block_on(live(&plan, &engine, &data, &scratch, logs));
+    data.end();
+    drop(engine);
+    ended
+}
+
+/// Bind, load, open, wait, drain.
+async fn live(
+    plan: &Plan,
+    engine: &Arc<Engine>,
+    data: &DataPlane,
+    scratch: &Scratch,
+    logs: &Logs,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
+    let mut server = plan.server.clone();
+    server.access_log = access_log(plan);
+    let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let doors = Arc::new(doors);
+    greeting::banner(plan);
+    tokio::select! {
+        loaded = loading::load(plan, engine) => loaded?,
+        () = signals.first() => return Ok(()),
+    }
+    data.open(&doors);
+    let admin = doors.run_admin(data.closing());
+    greeting::ready(plan, &doors, engine, logs);
+    let ended = async {
+        signals.first().await;
+        drain(plan.drain, engine, data).await;
+        Ok(())
+    };
+    let (ended, admin) = tokio::join!(ended, admin);
+    admin.map_err(cannot("serve the admin plane"))?;
+    ended
+}
+
+/// A log that cannot be opened costs a warning, not the start.
+fn access_log(plan: &Plan) -> Option<Arc<AccessLog>> {
+    let sink = plan.access_log.then(|| logs::access_sink(&plan.logs.style))?;
+    let opened = sink.and_then(AccessLog::new);
+    opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "no access log")).ok()
+}
+
+/// Readiness falls first, then the ports close, then everything admitted is answered.
+async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
+    tracing::info!(timeout_s = drain.timeout.as_secs(), "draining");
+    engine.begin_drain();
+    tokio::time::sleep(drain.delay).await;
+    data.close();
+    if engine.drain(drain.timeout).await {
+        tracing::info!("drained");
+    } else {
+        tracing::warn!("some requests were not answered in time");
+    }
+}
+
+fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env) -> EngineConfig {
+    let urls = Arc::clone(&plan.urls);
+    EngineConfig {
+        defaults: plan.defaults.clone(),
+        limits: Limits::default(),
+        store: StoreConfig {
+            model_store: plan.model_store.clone(),
+            scratch: scratch.path().to_owned(),
+            limits: jitney_engine::store::Limits::default(),
+            url_allowed: Box::new(move |url| urls.allows(url)),
+        },
+        python: PythonConfig {
+            interpreter: plan.python.clone(),
+            env: plan.hidden.filter(env),
+            decode_input: plan.decode_input,
+            limit_max_image_pixels: plan.limit_max_image_pixels,
+            envelope: plan.envelope.clone(),
+        },
+        first_worker_id: plan.first_worker_id,
+    }
+}
+
+fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::failed(format!("cannot {what}: {error}"))
+}

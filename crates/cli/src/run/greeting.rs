@@ -1,0 +1,89 @@
+//! What the server says once it is up: where it listens and a line to paste. TorchServe's users get
+//! its banner and its last words, which scripts wait for.
+
+use jitney_engine::Engine;
+use jitney_server::{Addresses, Bind, Doors};
+
+use crate::logs::{Logs, Sink};
+use crate::plan::{Face, Plan};
+use crate::talk;
+
+/// The words scripts wait for.
+const STARTED: &str = "Model server started.";
+
+/// Before models are loaded.
+pub fn banner(plan: &Plan) {
+    if let Face::TorchServe { banner } = &plan.face {
+        tracing::info!("{banner}");
+    }
+}
+
+/// After the doors have opened.
+pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
+    let addresses = doors.addresses();
+    let example = example(&plan.face, addresses, engine);
+    match plan.face {
+        Face::TorchServe { .. } => {
+            for (name, address) in named(addresses) {
+                tracing::info!("{name} API bind to: {address}");
+            }
+            tracing::info!("try: {example}");
+            logs.lines().send(Sink::Console, STARTED.to_owned());
+        }
+        Face::Jitney | Face::Demo => {
+            for (name, address) in named(addresses) {
+                talk::out(format!("{:<11} {address}", name));
+            }
+            talk::out(format!("\nTry: {example}"));
+        }
+    }
+}
+
+fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
+    let mut named = vec![
+        ("Inference", addresses.inference.to_string()),
+        ("Management", addresses.management.to_string()),
+    ];
+    named.extend(addresses.metrics.as_ref().map(|metrics| ("Metrics", metrics.to_string())));
+    named
+}
+
+/// A line that works when pasted, as far as that is known here.
+fn example(face: &Face, addresses: &Addresses, engine: &Engine) -> String {
+    let (socket, base) = reach(&addresses.inference);
+    match (face, engine.models().first()) {
+        (Face::Demo, _) => format!("curl {socket}-T Cargo.toml {base}/predictions/magika"),
+        (_, Some(model)) => format!("curl {socket}-T FILE {base}/predictions/{}", model.name()),
+        (_, None) => format!("curl {socket}{base}/ping"),
+    }
+}
+
+/// How curl on this machine gets to an address: an option, if it needs one, and the URL.
+fn reach(bind: &Bind) -> (String, String) {
+    match bind {
+        Bind::Unix(path) => {
+            (format!("--unix-socket {} ", path.display()), "http://localhost".to_owned())
+        }
+        Bind::Tcp(address) if address.ip().is_unspecified() => {
+            (String::new(), format!("http://127.0.0.1:{}", address.port()))
+        }
+        Bind::Tcp(_) => (String::new(), bind.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_paste_reaches_every_kind_of_address() {
+        for (bind, socket, url) in [
+            ("http://127.0.0.1:8080", "", "http://127.0.0.1:8080"),
+            ("http://0.0.0.0:8080", "", "http://127.0.0.1:8080"),
+            ("unix:/tmp/x.sock", "--unix-socket /tmp/x.sock ", "http://localhost"),
+        ] {
+            let bind: Bind = bind.parse().expect("an address");
+            assert_eq!(reach(&bind), (socket.to_owned(), url.to_owned()), "{bind}");
+        }
+    }
+}

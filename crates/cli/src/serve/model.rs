@@ -1,0 +1,91 @@
+//! A model on the command line of `jitney serve`: `PATH` or `NAME=PATH`, checked before a port is
+//! bound and turned into what the store understands.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::file::Entry;
+use crate::failure::Failure;
+use crate::startup::Startup;
+
+/// Reads `PATH` or `NAME=PATH`. A path that exists as it stands may have a `=` in it.
+pub fn parse(text: &str) -> Result<Startup, Failure> {
+    match text.split_once('=').filter(|_| !Path::new(text).exists()) {
+        Some((name, path)) => Ok(Startup { name: Some(name.to_owned()), ..from_path(path)? }),
+        None => from_path(text),
+    }
+}
+
+/// Reads an entry of the file's list.
+pub fn from_entry(entry: Entry) -> Result<Startup, Failure> {
+    Ok(Startup {
+        name: entry.name,
+        version: entry.version,
+        handler: entry.handler,
+        per_model: entry.per_model,
+        ..from_path(&entry.path)?
+    })
+}
+
+fn from_path(text: &str) -> Result<Startup, Failure> {
+    if text.contains("://") {
+        return Err(Failure::usage(format!("{text}: remote models cannot be fetched yet"))
+            .hint("download it and name the file"));
+    }
+    let path = Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error))?;
+    Ok(Startup::unnamed(&url(&path)))
+}
+
+fn no_such_file(text: &str, error: &std::io::Error) -> Failure {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return Failure::usage(format!("cannot read {text}: {error}"));
+    }
+    Failure::usage(format!("no such file: {text}"))
+        .hint("a model is an archive, a directory or an .onnx file; NAME=PATH names it")
+}
+
+/// Directories and ONNX files are opened by path, archives through a `file://` URL, since a bare
+/// path to an archive would be looked up in the store.
+fn url(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if path.is_dir() || text.ends_with(".onnx") {
+        return text.into_owned();
+    }
+    let mut url = "file://".to_owned();
+    for byte in text.bytes() {
+        let plain = byte.is_ascii_alphanumeric() || b"/._-~+@,".contains(&byte);
+        let _ = if plain { write!(url, "{}", byte as char) } else { write!(url, "%{byte:02X}") };
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_what_the_store_understands() {
+        let dir = tempfile::tempdir().expect("directory");
+        let root = dir.path().canonicalize().expect("path");
+        for file in ["a b.mar", "m.onnx", "x=y.mar"] {
+            std::fs::write(root.join(file), "").expect("file");
+        }
+        let at = |name: &str| format!("{}/{name}", root.display());
+        for (text, name, url) in [
+            (at("a b.mar"), None, format!("file://{}", at("a%20b.mar"))),
+            (format!("n={}", at("m.onnx")), Some("n"), at("m.onnx")),
+            (at("x=y.mar"), None, format!("file://{}", at("x%3Dy.mar"))),
+            (at(""), None, root.display().to_string()),
+        ] {
+            let startup = parse(&text).expect("reads");
+            assert_eq!((startup.name.as_deref(), startup.url), (name, url), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_usage_error() {
+        for text in ["no/such.mar", "n=no/such.mar", "https://x/y.mar"] {
+            assert_eq!(parse(text).err().map(|failure| failure.code), Some(64), "{text}");
+        }
+    }
+}

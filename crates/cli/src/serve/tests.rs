@@ -1,0 +1,72 @@
+//! Precedence and refusals of `jitney serve`, from the words on the command line to the plan.
+
+use std::ffi::OsString;
+
+use super::*;
+use crate::flags::{Command, parse};
+
+fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
+    let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+    let cli = parse(&args).map_err(|(error, _)| Failure::usage(error.to_string()))?;
+    match cli.command {
+        Command::Serve(flags) => plan(flags, env),
+        Command::Demo(flags) => plan_demo(flags, env),
+        Command::Torchserve(_) => Err(Failure::usage("not here")),
+    }
+}
+
+fn workspace(yaml: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("directory");
+    std::fs::write(dir.path().join("a.mar"), "").expect("file");
+    std::fs::write(dir.path().join("b.onnx"), "").expect("file");
+    std::fs::write(dir.path().join("jitney.yaml"), yaml).expect("file");
+    dir
+}
+
+#[test]
+fn flags_win_over_variables_over_the_entry_over_the_file() {
+    let dir = workspace(
+        "workers: 1\nqueue: 11\nresponse_timeout: 1\nstartup_timeout: 1s\n\
+         models: [{path: a.mar, workers: 2, queue: 22, response_timeout: 2}]\n",
+    );
+    let env = Env::from([("JITNEY_WORKERS", "3"), ("JITNEY_QUEUE", "33")]);
+    let line = format!("jitney serve --config {}/jitney.yaml --workers 4", dir.path().display());
+    let plan = plan_of(&line, &env).expect("plans");
+    let wishes = plan.models[0].wishes();
+    assert_eq!(wishes.initial_workers, Some(4), "the flag");
+    assert_eq!(wishes.queue_max, Some(33), "the variable");
+    assert_eq!(wishes.response_timeout_s, Some(2), "the entry");
+    assert_eq!(wishes.startup_timeout_s, Some(1), "the file");
+}
+
+#[test]
+fn the_command_lines_models_come_before_the_files() {
+    let dir = workspace("models: [{path: b.onnx, name: bee}]\n");
+    let at = dir.path().display();
+    let line = format!("jitney serve ay={at}/a.mar --config {at}/jitney.yaml");
+    let plan = plan_of(&line, &Env::default()).expect("plans");
+    let names: Vec<_> = plan.models.iter().map(|model| model.name.as_deref()).collect();
+    assert_eq!(names, [Some("ay"), Some("bee")]);
+    assert!(plan.engine.urls.allows(&plan.models[0].url));
+    assert!(!plan.engine.urls.allows("file:///etc/passwd"));
+}
+
+#[test]
+fn mistakes_are_usage_errors_with_a_hint_where_there_is_one() {
+    for (line, message) in [
+        ("jitney serve", "no model to serve"),
+        ("jitney serve no/such.mar", "no such file: no/such.mar"),
+        ("jitney serve --config no/such.yaml", "cannot read no/such.yaml"),
+    ] {
+        let failure = plan_of(line, &Env::default()).err().expect(line);
+        assert!(failure.message.starts_with(message), "{line}: {failure}");
+        assert_eq!(failure.code, 64, "{line}");
+    }
+}
+
+#[test]
+fn only_an_address_others_can_reach_is_remarked_on() {
+    let remarks = |line: &str| plan_of(line, &Env::default()).expect("plans").remarks;
+    assert!(remarks("jitney demo --port 0").is_empty());
+    assert!(remarks("jitney demo --host 0.0.0.0")[0].contains("without a token"));
+}

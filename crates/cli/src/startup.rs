@@ -1,0 +1,53 @@
+//! A model to load at start-up, before anybody knows what is inside it.
+
+use jitney_engine::settings::Wishes;
+
+use crate::serve::options::PerModel;
+
+/// What to load and what the operator said about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Startup {
+    /// The name to serve it under; without one the archive's own.
+    pub name: Option<String>,
+    /// File of the store, path or URL.
+    pub url: String,
+    /// The version to serve it as.
+    pub version: Option<String>,
+    /// The handler, if not the archive's own.
+    pub handler: Option<String>,
+    /// Settings given from outside the archive.
+    pub per_model: PerModel,
+}
+
+impl Startup {
+    /// A model under the archive's name.
+    pub fn unnamed(url: &str) -> Self {
+        Self { url: url.to_owned(), ..Self::default() }
+    }
+
+    /// A model under a name of its own.
+    pub fn named(name: &str, url: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..Self::unnamed(url) }
+    }
+
+    /// The same in the engine's words.
+    pub fn wishes(&self) -> Wishes {
+        let batching = &self.per_model.batching;
+        Wishes {
+            url: self.url.clone(),
+            model_name: self.name.clone(),
+            version: self.version.clone(),
+            handler: self.handler.clone(),
+            batch_size: batching.max_batch_size,
+            max_batch_delay_ms: batching.max_batch_delay.map(|time| time.whole()),
+            max_latency_ms: batching.max_latency_ms.map(|time| time.whole()),
+            policy: batching.policy.map(|policy| policy.0),
+            initial_workers: self.per_model.workers,
+            response_timeout_s: self.per_model.response_timeout.map(|time| time.whole()),
+            startup_timeout_s: self.per_model.startup_timeout.map(|time| time.whole()),
+            queue_max: self.per_model.queue,
+            at_startup: true,
+            ..Wishes::default()
+        }
+    }
+}

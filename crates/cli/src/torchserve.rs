@@ -1,0 +1,82 @@
+//! `jitney torchserve`: TorchServe's launcher, word for word where scripts listen. It talks on stdout,
+//! as the original does.
+
+mod banner;
+mod config;
+mod keys;
+mod launch;
+mod models;
+pub mod pid;
+mod properties;
+mod stop;
+mod values;
+
+use std::ffi::OsString;
+
+use crate::env::Env;
+use crate::failure::{FAILED, Failure};
+use crate::flags::torchserve::TorchserveFlags;
+use crate::{run, talk};
+use pid::PidFile;
+
+/// The version this program stands in for.
+pub const VERSION: &str = "0.12.0";
+
+const ALREADY_RUNNING: &str =
+    "TorchServe is already running, please use torchserve --stop to stop TorchServe.";
+
+/// Carries the command out and returns the exit code.
+pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
+    let done = if flags.version {
+        talk::out(format!("TorchServe Version is {VERSION}"));
+        Ok(0)
+    } else if flags.stop {
+        stop::stop(&PidFile::of(env), flags.foreground);
+        Ok(0)
+    } else {
+        start(flags, args, env)
+    };
+    done.unwrap_or_else(|failure| {
+        talk::out(failure.to_string());
+        failure.code
+    })
+}
+
+/// Configuration is read, and complained about, before anything is left running.
+fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Failure> {
+    let pid_file = PidFile::of(env);
+    if !flags.detached {
+        refuse_second(&pid_file)?;
+    }
+    let plan = config::plan(flags, env)?;
+    if flags.foreground || flags.detached {
+        if flags.detached {
+            launch::leave_terminal();
+        }
+        return serve(plan, env, &pid_file);
+    }
+    launch::in_background(args, &pid_file).map(|()| 0)
+}
+
+fn serve(plan: crate::plan::Plan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
+    if let Err(error) = pid_file.write(std::process::id()) {
+        talk::out(format!("cannot write the pid file: {error}"));
+    }
+    let ended = run::run(plan, env);
+    pid_file.remove_own();
+    ended
+}
+
+fn refuse_second(pid_file: &PidFile) -> Result<(), Failure> {
+    match pid_file.recorded() {
+        None => Ok(()),
+        Some(recorded) if recorded.runs() => {
+            Err(Failure { code: FAILED, message: ALREADY_RUNNING.to_owned(), hint: None })
+        }
+        Some(_) => {
+            talk::out("Removing orphan pid file.");
+            pid_file.remove();
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Every key of TorchServe 0.12's configuration and what becomes of it here. The table is the one
+//! place to look up whether a key is acted on, and the list that a typo is compared with.
+
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It does what TorchServe documents.
+    Acts,
+    /// It tunes the Java server; there is nothing here to tune.
+    Java,
+    /// It belongs to something that comes with a later version.
+    Later,
+    /// TorchServe writes or ignores it itself.
+    Silent,
+}
+
+use Effect::{Acts, Java, Later, Silent};
+
+/// Whether the environment may set a key, given `enable_envvars_config=true`.
+const ENV: bool = true;
+/// The environment never sets this key.
+const NO_ENV: bool = false;
+
+/// The keys: name, effect, whether `TS_<NAME>` may set it.
+const KEYS: &[(&str, Effect, bool)] = &[
+    ("inference_address", Acts, ENV),
+    ("management_address", Acts, ENV),
+    ("metrics_address", Acts, ENV),
+    ("model_store", Acts, ENV),
+    ("load_models", Acts, ENV),
+    ("models", Acts, NO_ENV),
+    ("default_workers_per_model", Acts, ENV),
+    ("default_response_timeout", Acts, ENV),
+    ("default_startup_timeout", Acts, ENV),
+    ("unregister_model_timeout", Acts, ENV),
+    ("job_queue_size", Acts, ENV),
+    ("number_of_gpu", Acts, ENV),
+    ("cors_allowed_origin", Acts, ENV),
+    ("cors_allowed_methods", Acts, ENV),
+    ("cors_allowed_headers", Acts, ENV),
+    ("max_request_size", Acts, ENV),
+    ("limit_max_image_pixels", Acts, ENV),
+    ("decode_input_request", Acts, ENV),
+    ("default_service_handler", Acts, ENV),
+    ("service_envelope", Acts, ENV),
+    ("allowed_urls", Acts, ENV),
+    ("use_env_allowed_urls", Acts, NO_ENV),
+    ("blacklist_env_vars", Acts, ENV),
+    ("enable_metrics_api", Acts, ENV),
+    ("enable_envvars_config", Acts, NO_ENV),
+    ("initial_worker_port", Acts, ENV),
+    ("ts_open_inference_protocol", Acts, ENV),
+    ("disable_token_authorization", Acts, ENV),
+    ("enable_model_api", Acts, ENV),
+    ("python", Acts, NO_ENV),
+    // Ours.
+    ("batching_policy", Acts, ENV),
+    ("io_threads", Acts, ENV),
+    ("drain_delay", Acts, ENV),
+    ("drain_timeout", Acts, ENV),
+    // Later.
+    ("grpc_inference_address", Later, ENV),
+    ("grpc_management_address", Later, ENV),
+    ("grpc_inference_port", Later, ENV),
+    ("grpc_management_port", Later, ENV),
+    ("grpc_inference_max_connection_age_ms", Later, ENV),
+    ("grpc_inference_max_connection_age_grace_ms", Later, ENV),
+    ("grpc_management_max_connection_age_ms", Later, ENV),
+    ("grpc_management_max_connection_age_grace_ms", Later, ENV),
+    ("enable_grpc_ssl", Later, ENV),
+    ("workflow_store", Later, ENV),
+    ("model_snapshot", Later, NO_ENV),
+    ("keystore", Later, ENV),
+    ("keystore_pass", Later, ENV),
+    ("keystore_type", Later, ENV),
+    ("private_key_file", Later, ENV),
+    ("certificate_file", Later, ENV),
+    ("max_response_size", Later, ENV),
+    ("install_py_dep_per_model", Later, ENV),
+    ("metrics_config", Later, ENV),
+    ("metrics_mode", Later, ENV),
+    ("model_metrics_auto_detect", Later, ENV),
+    ("disable_system_metrics", Later, ENV),
+    ("system_metrics_cmd", Later, NO_ENV),
+    ("metric_time_interval", Later, NO_ENV),
+    ("initial_distribution_port", Later, ENV),
+    ("debug", Later, ENV),
+    ("ipex_enable", Later, ENV),
+    ("ipex_gpu_enable", Later, ENV),
+    ("cpu_launcher_enable", Later, ENV),
+    ("cpu_launcher_args", Later, ENV),
+    ("token_expiration_min", Later, ENV),
+    ("ts_header_key_sequence_id", Later, ENV),
+    ("ts_header_key_sequence_start", Later, ENV),
+    ("ts_header_key_sequence_end", Later, ENV),
+    // Of the Java server.
+    ("number_of_netty_threads", Java, ENV),
+    ("netty_client_threads", Java, ENV),
+    ("async_logging", Java, ENV),
+    ("prefer_direct_buffer", Java, ENV),
+    ("use_native_io", Java, NO_ENV),
+    ("io_ratio", Java, NO_ENV),
+    ("vmargs", Java, NO_ENV),
+    ("plugins_path", Java, NO_ENV),
+    ("cpp_log_config", Java, ENV),
+    ("model_server_home", Java, ENV),
+    // Written by snapshots, or seen in files of the wild that TorchServe ignores.
+    ("tsConfigFile", Silent, NO_ENV),
+    ("version", Silent, NO_ENV),
+    ("NUM_WORKERS", Silent, NO_ENV),
+    ("metrics_format", Silent, NO_ENV),
+];
+
+/// What becomes of a key; nothing for a key that does not exist.
+pub fn effect(key: &str) -> Option<Effect> {
+    KEYS.iter().find(|(name, ..)| *name == key).map(|(_, effect, _)| *effect)
+}
+
+/// Every name.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|(name, ..)| *name)
+}
+
+/// Every key the environment may set, with its variable.
+pub fn variables() -> impl Iterator<Item = (&'static str, String)> {
+    KEYS.iter().filter(|(_, _, env)| *env).map(|(name, ..)| (*name, variable(name)))
+}
+
+fn variable(name: &str) -> String {
+    match name {
+        "token_expiration_min" => "TS_TOKEN_EXPIRATION_TIME_MIN".to_owned(),
+        name => format!("TS_{}", name.trim_start_matches("ts_").to_uppercase()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_follow_torchserves_naming_and_its_exceptions() {
+        for (key, expected) in [
+            ("job_queue_size", "TS_JOB_QUEUE_SIZE"),
+            ("token_expiration_min", "TS_TOKEN_EXPIRATION_TIME_MIN"),
+            ("ts_open_inference_protocol", "TS_OPEN_INFERENCE_PROTOCOL"),
+            ("ts_header_key_sequence_id", "TS_HEADER_KEY_SEQUENCE_ID"),
+        ] {
+            assert!(
+                variables().any(|(name, variable)| name == key && variable == expected),
+                "{key}"
+            );
+        }
+        assert!(variables().all(|(name, _)| name != "models"));
+    }
+
+    #[test]
+    fn no_key_stands_twice_in_the_table() {
+        let mut all: Vec<_> = names().collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), names().count());
+    }
+}

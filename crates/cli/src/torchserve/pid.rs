@@ -1,0 +1,125 @@
+//! The pid file: how `--stop` finds the server that `--start` left behind. It lies in the temporary
+//! directory, so servers with different ones do not see each other.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::env::Env;
+
+/// The file, which may or may not exist.
+#[derive(Clone, Debug)]
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// The file of this environment.
+    pub fn of(env: &Env) -> Self {
+        Self(env.temp_dir().join(".model_server.pid"))
+    }
+
+    /// The recorded process, whether or not it still runs; nothing if there is no file.
+    pub fn recorded(&self) -> Option<Recorded> {
+        let text = std::fs::read_to_string(&self.0).ok()?;
+        Some(Recorded(
+            text.lines().next().and_then(|line| line.trim().parse().ok()).and_then(Pid::from_raw),
+        ))
+    }
+
+    /// Records a process.
+    pub fn write(&self, pid: u32) -> io::Result<()> {
+        std::fs::write(&self.0, pid.to_string())
+    }
+
+    /// Removes the file; one that is already gone is fine.
+    pub fn remove(&self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+
+    /// Removes the file if it still names this process.
+    pub fn remove_own(&self) {
+        let own = rustix::process::getpid();
+        if self.recorded().is_some_and(|recorded| recorded.0 == Some(own)) {
+            self.remove();
+        }
+    }
+}
+
+/// What the file says; no number if it is damaged.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded(Option<Pid>);
+
+impl Recorded {
+    /// Whether the process runs and is a server of ours: numbers are reused, and nobody wants a
+    /// stranger stopped.
+    pub fn runs(self) -> bool {
+        self.0.is_some_and(|pid| test_kill_process(pid).is_ok() && is_ours(pid))
+    }
+
+    /// Asks the process to end.
+    pub fn terminate(self) -> bool {
+        self.0.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
+    }
+
+    /// Waits until the process is gone; false if it outlives `patience`.
+    pub fn wait(self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while self.runs() {
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
+/// Compares program names where /proc shows them. A process that only waits to be reaped is gone.
+fn is_ours(pid: Pid) -> bool {
+    let Some((ours, _)) = name_and_state("self") else { return true };
+    let theirs = name_and_state(&pid.as_raw_nonzero().to_string());
+    theirs.is_some_and(|(name, state)| name == ours && !matches!(state, 'Z' | 'X'))
+}
+
+/// Reads `pid (name) state …`; the name may hold brackets and spaces.
+fn name_and_state(pid: &str) -> Option<(String, char)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = stat.rsplit_once(") ")?;
+    let (_, name) = head.split_once(" (")?;
+    Some((name.to_owned(), tail.chars().next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, PidFile) {
+        let dir = tempfile::tempdir().expect("directory");
+        let env = Env::from([("TMPDIR", dir.path().to_str().expect("text"))]);
+        let file = PidFile::of(&env);
+        (dir, file)
+    }
+
+    #[test]
+    fn a_file_without_a_living_server_does_not_count_as_running() {
+        let (_dir, file) = file();
+        assert!(file.recorded().is_none());
+        file.write(1).expect("writes");
+        assert!(file.recorded().is_some_and(|recorded| !recorded.runs()));
+        std::fs::write(&file.0, "not a number").expect("writes");
+        assert!(file.recorded().is_some_and(|recorded| !recorded.runs()));
+    }
+
+    #[test]
+    fn only_the_own_file_is_removed_at_exit() {
+        let (_dir, file) = file();
+        file.write(1).expect("writes");
+        file.remove_own();
+        assert!(file.recorded().is_some());
+        file.write(std::process::id()).expect("writes");
+        assert!(file.recorded().is_some_and(Recorded::runs));
+        file.remove_own();
+        assert!(file.recorded().is_none());
+    }
+}

@@ -1,0 +1,22 @@
+//! The help texts as they are printed. `UPDATE_GOLDEN=1` rewrites the files.
+
+use crate::box_::Box_;
+
+fn check(name: &str, args: &[&str]) {
+    let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let ran = Box_::new().run(args);
+    assert_eq!(ran.code, Some(0));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &ran.stdout).expect("writes");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(ran.stdout == expected, "{path} differs; UPDATE_GOLDEN=1 rewrites it:\n{}", ran.stdout);
+}
+
+#[test]
+fn help_is_as_recorded() {
+    check("help", &["--help"]);
+    check("help-serve", &["serve", "--help"]);
+    check("help-demo", &["demo", "--help"]);
+    check("help-torchserve", &["torchserve", "--help"]);
+}

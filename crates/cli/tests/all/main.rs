@@ -1,0 +1,7 @@
+//! The real binary, from the outside: what it prints, what it exits with, what it leaves behind.
+
+mod background;
+mod box_;
+mod demo;
+mod golden;
+mod refusals;
