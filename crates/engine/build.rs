@@ -1,5 +1,7 @@
 //! Lists the Python packages that travel inside the binary, for `engine::python::runtime`.
 
+#![expect(clippy::disallowed_methods, reason = "cargo speaks to build scripts by environment")]
+
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 

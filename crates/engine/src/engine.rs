@@ -108,11 +108,6 @@ impl Engine {
         }
     }
 
-    /// Where archives come from.
-    pub fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
     /// Whether every model has the workers it wants, or is getting them.
     pub fn healthy(&self) -> bool {
         self.models().iter().all(|model| model.healthy())

@@ -52,10 +52,18 @@ fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
 fn example(face: &Face, addresses: &Addresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
     match (face, engine.models().first()) {
-        (Face::Demo, _) => format!("curl {socket}-T Cargo.toml {base}/predictions/magika"),
-        (_, Some(model)) => format!("curl {socket}-T FILE {base}/predictions/{}", model.name()),
+        (Face::Demo, _) => format!("curl {socket}-T {} {base}/predictions/magika", any_file()),
+        (_, Some(model)) => {
+            format!("curl {socket}--data-binary hello {base}/predictions/{}", model.name())
+        }
         (_, None) => format!("curl {socket}{base}/ping"),
     }
+}
+
+/// A file that exists, so that the line works wherever it is pasted.
+fn any_file() -> &'static str {
+    let files = ["Cargo.toml", "README.md"];
+    files.into_iter().find(|file| std::path::Path::new(file).exists()).unwrap_or("/etc/passwd")
 }
 
 /// How curl on this machine gets to an address: an option, if it needs one, and the URL.

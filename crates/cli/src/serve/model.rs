@@ -44,11 +44,11 @@ fn no_such_file(text: &str, error: &std::io::Error) -> Failure {
         .hint("a model is an archive, a directory or an .onnx file; NAME=PATH names it")
 }
 
-/// Directories and ONNX files are opened by path, archives through a `file://` URL, since a bare
-/// path to an archive would be looked up in the store.
+/// Directories are opened by path, files through a `file://` URL, since a bare path to a file would
+/// be looked up in the store.
 fn url(path: &Path) -> String {
     let text = path.to_string_lossy();
-    if path.is_dir() || text.ends_with(".onnx") {
+    if path.is_dir() {
         return text.into_owned();
     }
     let mut url = "file://".to_owned();
@@ -73,7 +73,7 @@ mod tests {
         let at = |name: &str| format!("{}/{name}", root.display());
         for (text, name, url) in [
             (at("a b.mar"), None, format!("file://{}", at("a%20b.mar"))),
-            (format!("n={}", at("m.onnx")), Some("n"), at("m.onnx")),
+            (format!("n={}", at("m.onnx")), Some("n"), format!("file://{}", at("m.onnx"))),
             (at("x=y.mar"), None, format!("file://{}", at("x%3Dy.mar"))),
             (at(""), None, root.display().to_string()),
         ] {

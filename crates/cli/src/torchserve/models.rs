@@ -2,25 +2,18 @@
 
 use std::path::Path;
 
+use jitney_engine::store::models_in;
+
 use crate::startup::Startup;
 
-/// Reads `--models` or `load_models`; `all` looks into the store. ONNX files are named by their path
-/// in the store, since the engine opens them by path.
+/// Reads `--models` or `load_models`; `all` looks into the store.
 pub fn parse(text: &str, store: &Path) -> Vec<Startup> {
-    let mut models = entries(text, store);
-    for model in models.iter_mut().filter(|model| model.url.ends_with(".onnx")) {
-        model.url = store.join(&model.url).to_string_lossy().into_owned();
-    }
-    models
-}
-
-fn entries(text: &str, store: &Path) -> Vec<Startup> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("none") {
         return Vec::new();
     }
     if text.eq_ignore_ascii_case("all") {
-        return everything(store);
+        return models_in(store).iter().map(|name| Startup::unnamed(name)).collect();
     }
     text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(one).collect()
 }
@@ -33,23 +26,6 @@ fn one(text: &str) -> Startup {
         }
         _ => Startup::unnamed(text),
     }
-}
-
-/// Archives and directories of the store, in order of their names.
-fn everything(store: &Path) -> Vec<Startup> {
-    let Ok(entries) = std::fs::read_dir(store) else { return Vec::new() };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path().is_dir())))
-        .filter(|(name, is_dir)| !name.starts_with('.') && (*is_dir || is_archive(name)))
-        .map(|(name, _)| name)
-        .collect();
-    names.sort();
-    names.iter().map(|name| Startup::unnamed(name)).collect()
-}
-
-fn is_archive(name: &str) -> bool {
-    [".mar", ".model", ".tar.gz", ".tgz", ".onnx"].iter().any(|ending| name.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -80,7 +56,6 @@ mod tests {
         std::fs::create_dir(store.path().join("d")).expect("directory");
         let found = parse("ALL", store.path());
         let names: Vec<_> = found.iter().map(|m| m.url.as_str()).collect();
-        let onnx = store.path().join("c.onnx");
-        assert_eq!(names, ["a.tar.gz", "b.mar", onnx.to_str().expect("text"), "d"]);
+        assert_eq!(names, ["a.tar.gz", "b.mar", "c.onnx", "d"]);
     }
 }

@@ -1,7 +1,5 @@
 //! The engine's promises, each on a virtual clock with workers that misbehave on purpose.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

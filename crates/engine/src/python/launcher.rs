@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use super::dialin::{DialIn, Expectation};
-use super::frame::{Kind, decode_control};
+use super::frame::{FrameError, Kind, decode_control};
 use super::link::Link;
 use super::output::{Speaker, follow};
 use super::worker::PythonWorker;
@@ -137,10 +137,12 @@ async fn load(
         _ = child.wait() => Err(LinkError::Closed),
     };
     let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
-    match header.kind {
-        Kind::Loaded => Ok(link),
-        Kind::LoadFailed => Err(load_failed(&payload)),
-        unexpected => Err(LaunchError::Load(format!("unexpected {unexpected:?} frame"))),
+    if header.kind == Kind::Loaded {
+        Ok(link)
+    } else if header.kind == Kind::LoadFailed {
+        Err(load_failed(&payload))
+    } else {
+        Err(LaunchError::Load(FrameError::Unexpected(header.kind).to_string()))
     }
 }
 

@@ -1,7 +1,5 @@
 //! The byte vectors of `protocol/vectors.json`, which the Python side tests too, and raw noise.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use serde_json::Value;

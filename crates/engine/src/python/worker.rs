@@ -34,13 +34,12 @@ impl PythonWorker {
         assert_eq!(inputs.len(), riders.len(), "a Python model is given raw inputs only");
         self.link.send_batch(BatchFrame::new(batch, inputs)).await?;
         let (header, payload) = self.receive().await?;
-        if header.id != batch {
-            return Err(FrameError::Unexpected(header.kind).into());
-        }
-        match header.kind {
-            Kind::Reply => Ok(BatchOutcome::Items(decode_reply(header.count, payload)?)),
-            Kind::Failed => Ok(BatchOutcome::Failed(decode_failed(&payload)?)),
-            unexpected => Err(FrameError::Unexpected(unexpected).into()),
+        if header.id == batch && header.kind == Kind::Reply {
+            Ok(BatchOutcome::Items(decode_reply(header.count, payload)?))
+        } else if header.id == batch && header.kind == Kind::Failed {
+            Ok(BatchOutcome::Failed(decode_failed(&payload)?))
+        } else {
+            Err(FrameError::Unexpected(header.kind).into())
         }
     }
 

@@ -93,18 +93,6 @@ impl Store {
         }
     }
 
-    /// The models of the store, by the names that [`Store::open`] takes, sorted: archives and
-    /// directories, except hidden ones. This is what `load_models=all` loads.
-    pub fn list(&self) -> Vec<String> {
-        let Some(store) = &self.config.model_store else { return Vec::new() };
-        let mut names = names_of_models(store).unwrap_or_else(|error| {
-            tracing::warn!(store = %store.display(), %error, "cannot list the model store");
-            Vec::new()
-        });
-        names.sort();
-        names
-    }
-
     fn unpack(&self, url: &str, archive: &Path) -> Result<ModelDir, StoreError> {
         let models = self.config.scratch.join("models");
         unpack(archive, &models, self.config.limits).map_err(|error| error.at(url))
@@ -117,6 +105,17 @@ fn in_place(url: &str, path: PathBuf) -> Result<ModelDir, StoreError> {
         Ok(lone) => Ok(ModelDir::in_place(lone.unwrap_or(path))),
         Err(source) => Err(StoreError::Io { url: url.to_owned(), path, source }),
     }
+}
+
+/// The models of a store, by the names that [`Store::open`] takes, sorted: archives, ONNX files and
+/// directories, except hidden ones. This is what `load_models=all` loads.
+pub fn models_in(store: &Path) -> Vec<String> {
+    let mut names = names_of_models(store).unwrap_or_else(|error| {
+        tracing::warn!(store = %store.display(), %error, "cannot list the model store");
+        Vec::new()
+    });
+    names.sort();
+    names
 }
 
 fn names_of_models(store: &Path) -> std::io::Result<Vec<String>> {
@@ -132,6 +131,7 @@ fn names_of_models(store: &Path) -> std::io::Result<Vec<String>> {
 }
 
 fn is_model(name: &str, path: &Path) -> bool {
-    let is_archive = [".mar", ".tar.gz", ".tgz"].iter().any(|ending| name.ends_with(ending));
-    if is_archive { path.exists() } else { path.is_dir() }
+    let is_file =
+        [".mar", ".model", ".tar.gz", ".tgz", ".onnx"].iter().any(|ending| name.ends_with(ending));
+    if is_file { path.exists() } else { path.is_dir() }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::onnx::session::Session;
 use crate::outcome::Death;
-use crate::pool::worker::{Launcher, Worker};
+use crate::pool::{Launcher, Worker};
 
 const DEAD: Death = Death::Crashed { killed: false };
 
