@@ -185,9 +185,11 @@ impl Task {
                 for rider in &batch.ids {
                     self.state.roster.end(*rider);
                 }
+                // The worker gets its next batch before the answers are given out: everything that
+                // an answer wakes would otherwise run first, and the worker would stand idle.
+                self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
                 let batch_items_max = self.state.batcher.config().max_items;
                 scatter::answer(batch, items, exec, batch_items_max, &self.board);
-                self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
             }
             Err(failure) => {
                 self.log_failure(&batch, &failure);
