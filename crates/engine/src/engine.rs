@@ -18,7 +18,7 @@ use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime};
 use crate::registry::Registry;
 use crate::resolve;
-use crate::settings::{Defaults, Settings, Wishes};
+use crate::settings::{Defaults, PolicyName, Settings, Wishes};
 use crate::store::{ModelDir, Package, Store, StoreConfig};
 
 /// Messages that may be on their way from the doors to one model's task.
@@ -205,6 +205,7 @@ impl Engine {
             batch_size = model.settings().batch_size,
             "model registered"
         );
+        remark_on(&model.settings());
         Ok(Registered { model, workers_min, workers_max })
     }
 
@@ -249,6 +250,21 @@ impl Engine {
             drop(task.await);
         }
         started.elapsed() < grace
+    }
+}
+
+/// Says what a setting costs that was written for another server.
+fn remark_on(settings: &Settings) {
+    let delay_ms = settings.batch_delay.as_millis() as u64;
+    match settings.policy {
+        PolicyName::Window if settings.batch_size > 1 => tracing::info!(
+            delay_ms,
+            "a lone request waits out the whole delay although a worker is idle; policy=adaptive saves that"
+        ),
+        PolicyName::Adaptive if settings.batch_size > 1 => {
+            tracing::info!("policy adaptive runs as opportunistic in this version");
+        }
+        PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
     }
 }
 
