@@ -52,6 +52,9 @@ pub struct Registered {
 pub struct Engine {
     registry: Registry,
     admission: Arc<Admission>,
+    /// Readiness has fallen; requests are still served.
+    leaving: AtomicBool,
+    /// New requests are refused.
     draining: Arc<AtomicBool>,
     defaults: Defaults,
     store: Arc<Store>,
@@ -72,6 +75,7 @@ impl Engine {
         Ok(Arc::new(Self {
             registry: Registry::default(),
             admission: Admission::new(config.limits),
+            leaving: AtomicBool::new(false),
             draining: Arc::default(),
             defaults: config.defaults,
             dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
@@ -229,17 +233,20 @@ impl Engine {
 
     /// Whether the engine is on its way out.
     pub fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.leaving.load(Ordering::Relaxed)
     }
 
-    /// From now on new requests are refused; admitted ones go on.
+    /// Readiness falls; requests are still served until [`Engine::drain`], so that load balancers
+    /// have time to notice.
     pub fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Answers everything that was admitted and ends all workers; true if that took no force.
+    /// Refuses new requests, answers everything that was admitted and ends all workers; true if
+    /// that took no force.
     pub async fn drain(&self, grace: Duration) -> bool {
         self.begin_drain();
+        self.draining.store(true, Ordering::Relaxed);
         let models = self.registry.all();
         let started = tokio::time::Instant::now();
         let closing: Vec<_> = models
