@@ -142,3 +142,20 @@ def test_a_handlers_metric_carries_the_ids_of_its_batch(worker, capsys):
     ends = [line.partition("#hostname:")[2].split(",")[2:] for line in lines]
     assert ends == [[], ["first", "second"], ["third"]]
     assert all("|#ModelName:m,Level:Model|" in line for line in lines)
+
+
+def test_metrics_that_the_server_declares_can_be_had_by_name(worker, capsys):
+    declared = {"gauge": [{"name": "G", "unit": "ms", "dimensions": ["Level", "ModelName"]}]}
+    source = """
+        from ts.metrics.metric_type_enum import MetricTypes
+        def handle(data, context):
+            context.metrics.get_metric("G", MetricTypes.GAUGE).add_or_update(1, ["Model", "m"])
+            context.metrics.add_time("G", 2)
+            return ["" for _ in data or ()]
+    """
+    worker(source, model_metrics=declared)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("|#type")[0] for line in lines] == [
+        "[METRICS]G.Milliseconds:1|#Level:Model,ModelName:m",
+        "[METRICS]G.Milliseconds:2|#ModelName:m,Level:Model",
+    ]

@@ -227,4 +227,6 @@ class Server:
         for line in page.splitlines():
             if line.startswith(name + "{") and all(label in line for label in wanted):
                 return float(line.rpartition(" ")[2])
+        if f"# TYPE {name} " in page:
+            return 0.0  # Declared, and nothing recorded yet.
         raise AssertionError(f"no {name} of {model} on the metrics page:\n{page}")

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jitney_server::metrics::Sinks as MetricSinks;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -87,6 +88,13 @@ pub fn access_sink(style: &Style) -> io::Result<Box<dyn Write + Send>> {
     })
 }
 
+/// Where lines of metrics go; a style without files has no place for them.
+pub fn metric_sinks(style: &Style) -> io::Result<Option<MetricSinks>> {
+    let Style::TorchServe { metrics, .. } = style else { return Ok(None) };
+    let open = |name| RollingFile::open(metrics.join(name)).map(Box::new);
+    Ok(Some(MetricSinks { server: open("ts_metrics.log")?, model: open("model_metrics.log")? }))
+}
+
 fn filter(text: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::builder()
         .parse(format!("{text},{WORKER_OUTPUT}=info"))
@@ -110,7 +118,7 @@ fn sinks(style: &Style) -> (Sinks, Vec<String>) {
     };
     sinks.set(Sink::Server, open(logs.join("ts_log.log")));
     sinks.set(Sink::Model, open(logs.join("model_log.log")));
-    // Metrics in the log come later; the files exist so that whoever follows them finds them.
+    // Opened again by whoever writes metrics; they exist in every mode, for those who follow them.
     open(metrics.join("ts_metrics.log"));
     open(metrics.join("model_metrics.log"));
     (sinks, remarks)

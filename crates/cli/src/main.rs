@@ -10,6 +10,7 @@ mod failure;
 mod flags;
 mod logs;
 mod machine;
+mod metrics;
 mod nearest;
 mod plan;
 mod python;

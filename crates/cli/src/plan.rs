@@ -10,6 +10,7 @@ use jitney_engine::settings::Defaults;
 use jitney_server::ServerConfig;
 
 use crate::logs::LogPlan;
+use crate::metrics::MetricsPlan;
 use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
@@ -18,7 +19,7 @@ use crate::worker_env::Hidden;
 pub struct Plan {
     /// Which face it shows at start-up.
     pub face: Face,
-    /// The doors; the access log is added when the log runs.
+    /// The doors; the access log and the meter are added when the log runs.
     pub server: ServerConfig,
     /// Whether every request leaves a line.
     pub access_log: bool,
@@ -32,6 +33,8 @@ pub struct Plan {
     pub drain: Drain,
     /// The log.
     pub logs: LogPlan,
+    /// The metrics.
+    pub metrics: MetricsPlan,
     /// Sentences about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.

@@ -9,6 +9,7 @@ mod greeting;
 mod loading;
 mod scratch;
 mod signals;
+mod system;
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use jitney_engine::admission::Limits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
-use jitney_server::{AccessLog, Doors};
+use jitney_server::metrics::MeterPlan;
+use jitney_server::{AccessLog, Doors, Meter};
 
 use crate::env::Env;
 use crate::failure::Failure;
@@ -25,6 +27,7 @@ use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
 use scratch::Scratch;
 use signals::Signals;
+use system::Cpu;
 
 /// Runs the server until it is told to end, and returns the exit code. What goes wrong before the log
 /// runs comes back as a failure; later failures are in the log.
@@ -46,14 +49,19 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     let scratch = Scratch::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
     let config = engine_config(&plan.engine, &scratch, env);
-    let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
+    let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
+    let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
+        .map_err(cannot("start the engine"))?;
     let admin = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(cannot("start the admin plane"))?;
-    let ended = admin.block_on(live(&plan, &engine, &data, &scratch, logs));
+    let ended = admin.block_on(live(&plan, &engine, &meter, &data, &scratch, logs));
     data.end();
+    // Whoever still watches the engine goes first.
+    drop(admin);
     drop(engine);
+    meter.finish();
     ended
 }
 
@@ -61,6 +69,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
 async fn live(
     plan: &Plan,
     engine: &Arc<Engine>,
+    meter: &Arc<Meter>,
     data: &DataPlane,
     scratch: &Scratch,
     logs: &Logs,
@@ -68,16 +77,22 @@ async fn live(
     let mut signals = Signals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
     let mut server = plan.server.clone();
     server.access_log = access_log(plan);
+    server.meter = Arc::clone(meter);
     let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let doors = Arc::new(doors);
     greeting::banner(plan);
+    let cpu = Cpu::new();
     tokio::select! {
         loaded = loading::load(plan, engine) => loaded?,
         () = signals.first() => return Ok(()),
     }
     data.open(&doors);
     let admin = doors.run_admin(data.closing());
+    if let Some(every) = plan.metrics.look_every {
+        // Ends with the runtime.
+        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu));
+    }
     greeting::ready(plan, &doors, engine, logs);
     let ended = async {
         signals.first().await;
@@ -87,6 +102,20 @@ async fn live(
     let (ended, admin) = tokio::join!(ended, admin);
     admin.map_err(cannot("serve the admin plane"))?;
     ended
+}
+
+/// Files that cannot be opened cost a warning, not the start.
+fn meter(plan: &Plan) -> std::io::Result<Meter> {
+    let metrics = &plan.metrics;
+    let sinks = logs::metric_sinks(&plan.logs.style);
+    let sinks = sinks.inspect_err(|error| tracing::warn!(%error, "metrics are not logged"));
+    Meter::new(MeterPlan {
+        mode: metrics.mode,
+        declared: metrics.declared.clone(),
+        auto_detect: metrics.auto_detect,
+        hostname: metrics.hostname.clone(),
+        sinks: sinks.ok().flatten(),
+    })
 }
 
 /// A log that cannot be opened costs a warning, not the start.

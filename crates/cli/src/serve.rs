@@ -17,6 +17,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
+use crate::metrics::MetricsPlan;
 use crate::plan::{Drain, EnginePlan, Face, Plan};
 use crate::startup::Startup;
 use crate::url_rule::UrlRule;
@@ -88,6 +89,7 @@ fn assemble(
         io_threads: options.io_threads.unwrap_or_else(machine::io_threads).max(1),
         drain: drain(&options),
         logs: logs(options.log_level, env),
+        metrics: MetricsPlan::default(),
         remarks,
         temp_dir: env.temp_dir(),
     })
@@ -113,7 +115,6 @@ fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, 
         shutdown_grace: drain(options).timeout,
         model_api: true,
         oip: true,
-        hostname: machine::hostname(),
         ..defaults
     })
 }

@@ -5,6 +5,7 @@ mod banner;
 mod config;
 mod keys;
 mod launch;
+mod metrics;
 mod models;
 pub mod pid;
 mod properties;

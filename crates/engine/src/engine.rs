@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::admission::{Admission, Limits};
 use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::{Board, Intake, Model, State, Task};
+use crate::observer::{ModelTag, Observer};
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime};
@@ -62,6 +63,7 @@ pub struct Engine {
     dial_in: Arc<DialIn>,
     runtime_dir: std::path::PathBuf,
     worker_ids: Arc<AtomicU32>,
+    observer: Arc<dyn Observer>,
     data: Vec<Handle>,
     next_data: AtomicUsize,
 }
@@ -69,6 +71,15 @@ pub struct Engine {
 impl Engine {
     /// Makes an engine whose model tasks run on the given runtimes of the data plane.
     pub fn start(config: EngineConfig, data: Vec<Handle>) -> io::Result<Arc<Self>> {
+        Self::start_observed(config, data, Arc::new(()))
+    }
+
+    /// Like [`Engine::start`], with somebody who keeps books.
+    pub fn start_observed(
+        config: EngineConfig,
+        data: Vec<Handle>,
+        observer: Arc<dyn Observer>,
+    ) -> io::Result<Arc<Self>> {
         let scratch = config.store.scratch.clone();
         std::fs::create_dir_all(&scratch)?;
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
@@ -83,6 +94,7 @@ impl Engine {
             store: Arc::new(Store::new(config.store)),
             python: Arc::new(config.python),
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
+            observer,
             data,
             next_data: AtomicUsize::new(0),
         }))
@@ -143,17 +155,20 @@ impl Engine {
             return Err(RegisterError::Conflict { model: name, version });
         }
         let settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
+        let mut message = resolve::load_message(&name, &version, &package, &settings, &self.python);
+        message["model_metrics"] = self.observer.model_metrics();
         let order = LoadOrder {
             model: name.clone(),
             version: version.clone(),
             dir: package.dir.path().to_owned(),
-            message: resolve::load_message(&name, &version, &package, &settings, &self.python),
+            message,
         };
         let launcher = Arc::new(PythonLauncher {
             config: Arc::clone(&self.python),
             dial_in: Arc::clone(&self.dial_in),
             runtime: self.runtime_dir.clone(),
             order,
+            observer: Arc::clone(&self.observer),
         });
         let draft = Draft {
             name,
@@ -163,6 +178,7 @@ impl Engine {
             settings,
             intake: Intake::Python,
             launcher,
+            observer: Arc::clone(&self.observer),
             dir: Some(package.dir),
         };
         self.install(draft)
@@ -190,6 +206,7 @@ impl Engine {
             settings,
             launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
             intake: Intake::Onnx(model),
+            observer: Arc::clone(&self.observer),
             dir: None,
         };
         self.install(draft)
@@ -293,6 +310,7 @@ pub(crate) struct Draft {
     pub(crate) settings: Settings,
     pub(crate) intake: Intake,
     pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) observer: Arc<dyn Observer>,
     pub(crate) dir: Option<ModelDir>,
 }
 
@@ -308,6 +326,11 @@ impl Draft {
         let (control, orders) = mpsc::channel(64);
         let (events, workers) = mpsc::channel(1024);
         let board = Arc::new(Board::default());
+        let tag = Arc::new(ModelTag {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            python: matches!(self.intake, Intake::Python),
+        });
         let plan = SeatPlan {
             startup_timeout: self.settings.startup_timeout,
             response_timeout: self.settings.response_timeout,
@@ -320,6 +343,8 @@ impl Draft {
             control: orders,
             workers,
             board: Arc::clone(&board),
+            tag: Arc::clone(&tag),
+            observer: self.observer,
             state: State::new(&self.settings, pool),
         };
         let model = Arc::new(Model {
@@ -334,6 +359,8 @@ impl Draft {
             inbox,
             control,
             board,
+            tag,
+            traffic: Default::default(),
             _dir: self.dir,
         });
         (model, task)

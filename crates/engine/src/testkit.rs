@@ -209,6 +209,7 @@ impl Kit {
             settings,
             intake: Intake::Python,
             launcher: Arc::new(launcher),
+            observer: Arc::new(()),
             dir: None,
         };
         let admission = Admission::new(Limits::default());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::access::AccessLog;
 use crate::listen::Bind;
+use crate::metrics::Meter;
 
 /// What the doors are made from.
 #[derive(Clone, Debug)]
@@ -34,8 +35,8 @@ pub struct ServerConfig {
     pub access_log: Option<Arc<AccessLog>>,
     /// The version that the API description and `/v2` tell.
     pub server_version: String,
-    /// The host's name in metrics.
-    pub hostname: String,
+    /// What is measured, shared with the engine.
+    pub meter: Arc<Meter>,
 }
 
 impl Default for ServerConfig {
@@ -54,7 +55,7 @@ impl Default for ServerConfig {
             cors: Cors::default(),
             access_log: None,
             server_version: "0.12.0".to_owned(),
-            hostname: "localhost".to_owned(),
+            meter: Arc::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::header::EXPECT;
@@ -31,7 +31,6 @@ use crate::route::{self, Apis, Route};
 pub(crate) struct House {
     pub(crate) config: ServerConfig,
     pub(crate) engine: Arc<Engine>,
-    pub(crate) tally: Tally,
     /// Connections so far.
     pub(crate) peers: AtomicU64,
     cors: Cors,
@@ -40,28 +39,7 @@ pub(crate) struct House {
 impl House {
     pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
         let cors = Cors::new(&config.cors);
-        Self { config, engine, tally: Tally::default(), peers: AtomicU64::new(1), cors }
-    }
-}
-
-/// Answers by class of status, for TorchServe's `Requests2XX` and its neighbours.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) good: AtomicU64,
-    pub(crate) client: AtomicU64,
-    pub(crate) other: AtomicU64,
-}
-
-impl Tally {
-    fn count(&self, status: StatusCode) {
-        let class = if status.is_success() {
-            &self.good
-        } else if status.is_client_error() {
-            &self.client
-        } else {
-            &self.other
-        };
-        class.fetch_add(1, Relaxed);
+        Self { config, engine, peers: AtomicU64::new(1), cors }
     }
 }
 
@@ -91,7 +69,7 @@ impl Door {
     }
 
     fn note(&self, peer: &Peer, parts: &Parts, status: StatusCode, started: Instant) {
-        self.house.tally.count(status);
+        self.house.config.meter.responded(status);
         if let Some(log) = &self.house.config.access_log {
             log.write(&Line {
                 address: &peer.address,

@@ -13,6 +13,7 @@ mod door;
 pub mod errors;
 pub mod listen;
 mod malformed;
+pub mod metrics;
 pub mod query;
 mod request_id;
 mod respond;
@@ -33,6 +34,7 @@ use crate::route::Apis;
 pub use crate::access::AccessLog;
 pub use crate::config::{Cors, ServerConfig};
 pub use crate::listen::Bind;
+pub use crate::metrics::Meter;
 
 /// Where the doors are, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]

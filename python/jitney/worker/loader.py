@@ -57,6 +57,7 @@ def make_context(spec: dict[str, Any]) -> WorkerContext:
     )
     metrics.set_request_ids(lambda: context.request_ids)
     metrics.set_model_name(context.model_name)
+    metrics.declare(spec.get("model_metrics") or {})
     return context
 
 

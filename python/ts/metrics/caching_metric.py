@@ -40,7 +40,7 @@ class CachingMetric:
     def update(self, value: float, request_id: str = "", dimensions: Sequence[Dimension] = ()) -> None:
         """Reports a value with ready-made dimensions."""
         names = [dimension.name for dimension in dimensions]
-        if names != self.dimension_names:
+        if sorted(names) != sorted(self.dimension_names):
             logger.error("metric %s: dimensions %s do not match %s", self.metric_name, names, self.dimension_names)
             return
         self._write(value, request_id, dimensions)

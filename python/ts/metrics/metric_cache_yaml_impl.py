@@ -61,7 +61,11 @@ class MetricsCacheYamlImpl:
             raise MetricsCacheKeyError("'model_metrics' is missing in the metrics file")
         if not config["model_metrics"]:
             raise MetricsCacheValueError("'model_metrics' is empty in the metrics file")
-        for kind, metrics in config["model_metrics"].items():
+        self.declare(config["model_metrics"])
+
+    def declare(self, model_metrics: dict[str, list[dict[str, Any]]]) -> None:
+        """Declares metrics by type, in the form of a metrics file's `model_metrics`."""
+        for kind, metrics in model_metrics.items():
             self._declare_all(kind, metrics)
 
     def _declare_all(self, kind: str, metrics: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ use jitney_engine::settings::{Defaults, PolicyName};
 use jitney_server::{Cors, ServerConfig};
 
 use super::values::Values;
-use super::{banner, models, properties};
+use super::{banner, metrics, models, properties};
 use crate::address::Address;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -34,6 +34,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     remarks.extend(tokens(&values, &addresses)?);
     let python = interpreter(&values, env);
     remarks.extend(python.remark);
+    let metrics = metrics::plan(&values, &mut remarks)?;
     let logs = logs(env);
     let banner = banner::text(&banner::Facts {
         values: &values,
@@ -54,6 +55,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         io_threads: values.number("io_threads", machine::io_threads())?.max(1),
         drain,
         logs,
+        metrics,
         remarks,
         temp_dir: env.temp_dir(),
     })
@@ -176,7 +178,6 @@ fn server(values: &Values, addresses: &Addresses, drain: Drain) -> Result<Server
             headers: text("cors_allowed_headers"),
         },
         server_version: super::VERSION.to_owned(),
-        hostname: machine::hostname(),
         ..defaults
     })
 }

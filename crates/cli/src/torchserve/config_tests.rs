@@ -106,3 +106,34 @@ fn the_variable_names_the_file_before_the_flag_does() {
     let plan = plan_with("job_queue_size=5\n", TorchserveFlags::default(), &named).expect("plans");
     assert_eq!(plan.engine.defaults.queue_max, 9);
 }
+
+#[test]
+fn metrics_are_logged_unless_a_known_mode_says_otherwise() {
+    use jitney_server::metrics::Mode;
+    for (text, mode) in [
+        ("", Mode::Log),
+        ("metrics_mode=prometheus\n", Mode::Prometheus),
+        ("metrics_mode=LEGACY\n", Mode::Legacy),
+        ("metrics_mode=statsd\n", Mode::Log),
+    ] {
+        assert_eq!(plan_of(text).metrics.mode, mode, "{text}");
+    }
+}
+
+#[test]
+fn the_machine_is_looked_at_every_minute_unless_said_otherwise() {
+    let every = |text| plan_of(text).metrics.look_every.map(|every| every.as_secs());
+    assert_eq!(every(""), Some(60));
+    assert_eq!(every("metric_time_interval=5\n"), Some(5));
+    assert_eq!(every("metric_time_interval=0\n"), Some(1));
+    assert_eq!(every("disable_system_metrics=true\n"), None);
+}
+
+#[test]
+fn a_command_for_system_metrics_and_a_missing_metrics_file_are_remarked_on() {
+    let plan = plan_of("system_metrics_cmd=python x.py\nmetrics_config=/nowhere/metrics.yaml\n");
+    for word in ["system_metrics_cmd", "/nowhere/metrics.yaml"] {
+        assert!(plan.remarks.iter().any(|remark| remark.contains(word)), "{:?}", plan.remarks);
+    }
+    assert!(plan.metrics.declared.server.is_empty());
+}

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use jitney_batcher::Departure;
 
+use super::measures::Meters;
 use crate::pool::WorkerView;
 
 /// The reasons for which batches leave, in the order of [`Counters::departures`].
@@ -43,7 +44,7 @@ pub struct Counters {
     pub items: u64,
     /// Microseconds that answered requests waited.
     pub queue_us: u64,
-    /// Microseconds that their batches ran.
+    /// Microseconds that answered batches ran.
     pub compute_us: u64,
     /// Microseconds from admission to answer.
     pub latency_us: u64,
@@ -85,9 +86,7 @@ pub(crate) struct Board {
     pub(crate) retried: AtomicU64,
     pub(crate) batches: AtomicU64,
     pub(crate) items: AtomicU64,
-    pub(crate) queue_us: AtomicU64,
-    pub(crate) compute_us: AtomicU64,
-    pub(crate) latency_us: AtomicU64,
+    pub(crate) meters: Meters,
     pub(crate) departures: [AtomicU64; 7],
 }
 
@@ -129,9 +128,9 @@ impl Board {
             retried: read(&self.retried),
             batches: read(&self.batches),
             items: read(&self.items),
-            queue_us: read(&self.queue_us),
-            compute_us: read(&self.compute_us),
-            latency_us: read(&self.latency_us),
+            queue_us: self.meters.queue_us.sum(),
+            compute_us: self.meters.compute_us.sum(),
+            latency_us: self.meters.latency_us.sum(),
             departures: std::array::from_fn(|index| {
                 (DEPARTURES[index].as_str(), read(&self.departures[index]))
             }),

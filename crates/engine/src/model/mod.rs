@@ -6,6 +6,7 @@
 
 mod board;
 mod intake;
+mod measures;
 mod roster;
 mod scatter;
 mod task;
@@ -25,11 +26,13 @@ use tokio::time::Instant;
 pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
 pub(crate) use self::intake::Intake;
+pub use self::measures::{Measures, REFUSALS, Traffic};
 pub(crate) use self::task::{State, Task};
 
 use crate::admission::Admission;
 use crate::call::{Answer, Call, Rider};
 use crate::error::{CallError, ScaleError};
+use crate::observer::ModelTag;
 use crate::settings::{PolicyName, Settings};
 use crate::store::ModelDir;
 
@@ -115,6 +118,9 @@ pub struct Model {
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) control: mpsc::Sender<Control>,
     pub(crate) board: Arc<Board>,
+    pub(crate) tag: Arc<ModelTag>,
+    /// Calls that named no version, and calls that named this one.
+    pub(crate) traffic: [Traffic; 2],
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
 }
@@ -150,6 +156,21 @@ impl Model {
         self.board.status(self.settings.load().queue_max)
     }
 
+    /// What was measured about its rides.
+    pub fn measures(&self) -> Measures {
+        self.board.meters.read()
+    }
+
+    /// Its name in the books.
+    pub fn tag(&self) -> &Arc<ModelTag> {
+        &self.tag
+    }
+
+    /// Where the doors count calls, apart by whether the caller named the version.
+    pub fn traffic(&self, version_named: bool) -> &Traffic {
+        &self.traffic[usize::from(version_named)]
+    }
+
     /// TorchServe's health of this version.
     pub fn healthy(&self) -> bool {
         !self.board.unhealthy.load(Ordering::Relaxed)
@@ -162,6 +183,7 @@ impl Model {
             Ok(admitted) => admitted,
             Err(refused) => {
                 add(&self.board.refused, 1);
+                self.board.meters.refused(&refused);
                 return Err(refused);
             }
         };

@@ -38,6 +38,7 @@ pub(super) fn answer(
     board: &Board,
 ) {
     let now = Instant::now();
+    board.meters.computed(compute);
     for (position, (rider, item)) in batch.riders.into_iter().zip(items).enumerate() {
         let receipt = Receipt {
             queue: batch.departed.duration_since(rider.admitted),
@@ -48,7 +49,7 @@ pub(super) fn answer(
             reason: batch.reason,
             attempt: batch.attempt,
         };
-        count_times(board, &receipt, now.duration_since(rider.admitted));
+        board.meters.answered(receipt.queue, now.duration_since(rider.admitted));
         match item {
             Ok(output) => end(rider, Ok(Answer { output, receipt }), board),
             Err(failure) => end(rider, Err(CallError::Model(failure)), board),
@@ -67,13 +68,10 @@ pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board
         Err(CallError::Model(_) | CallError::WorkerDied { .. } | CallError::Gone) => &board.failed,
     };
     add(counter, 1);
+    if let (Err(error), false) = (&answer, rider.reply.is_closed()) {
+        board.meters.refused(error);
+    }
     drop(rider.permit);
     // A caller that left in this very moment is counted and otherwise nobody's loss.
     drop(rider.reply.send(answer));
-}
-
-fn count_times(board: &Board, receipt: &Receipt, latency: Duration) {
-    add(&board.queue_us, receipt.queue.as_micros() as u64);
-    add(&board.compute_us, receipt.compute.as_micros() as u64);
-    add(&board.latency_us, latency.as_micros() as u64);
 }

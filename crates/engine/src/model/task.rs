@@ -19,6 +19,7 @@ use super::board::{Board, add};
 use super::roster::Roster;
 use super::{Arrival, Control, Message, scatter};
 use crate::error::CallError;
+use crate::observer::{BatchFinished, ModelTag, Observer};
 use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
 use crate::pool::{Batch, Pool, WorkerEvent};
 use crate::settings::Settings;
@@ -33,6 +34,8 @@ pub(crate) struct Task {
     pub(crate) control: mpsc::Receiver<Control>,
     pub(crate) workers: mpsc::Receiver<WorkerEvent>,
     pub(crate) board: Arc<Board>,
+    pub(crate) tag: Arc<ModelTag>,
+    pub(crate) observer: Arc<dyn Observer>,
     pub(crate) state: State,
 }
 
@@ -150,8 +153,9 @@ impl Task {
 
     fn on_worker(&mut self, event: WorkerEvent) {
         match event {
-            WorkerEvent::Up { worker, pid, batches } => {
+            WorkerEvent::Up { worker, pid, batches, took } => {
                 tracing::info!(model = self.label, worker, "worker is ready");
+                self.observer.worker_loaded(&self.tag, worker, took);
                 self.state.pool.up(worker, pid, batches);
                 self.step(Event::WorkerUp { worker: WorkerId(worker), slots: 1 });
                 self.pool_changed();
@@ -188,6 +192,12 @@ impl Task {
                 // The worker gets its next batch before the answers are given out: everything that
                 // an answer wakes would otherwise run first, and the worker would stand idle.
                 self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
+                self.observer.batch_finished(&BatchFinished {
+                    model: &self.tag,
+                    compute: exec,
+                    handling: batch.departed.elapsed().saturating_sub(exec),
+                    riders: &batch.riders,
+                });
                 let batch_items_max = self.state.batcher.config().max_items;
                 scatter::answer(batch, items, exec, batch_items_max, &self.board);
             }
@@ -343,6 +353,7 @@ impl Task {
         };
         let (ids, riders) = self.gather(members, actions);
         self.board.departed(*reason);
+        self.board.meters.departed(*items, self.state.batcher.config().max_items);
         add(&self.board.batches, 1);
         add(&self.board.items, u64::from(*items));
         if *attempt > 1 {

@@ -14,6 +14,7 @@ use crate::outcome::LaunchError;
 use crate::settings::{PolicyName, Settings};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};
 
+mod measured;
 mod storm;
 
 fn millis(ms: u64) -> Duration {

@@ -52,6 +52,8 @@ pub(crate) enum WorkerEvent {
         worker: u32,
         pid: Option<u32>,
         batches: mpsc::Sender<Batch>,
+        /// How long it took to load.
+        took: Duration,
     },
     Finished {
         batch: Batch,
@@ -109,6 +111,7 @@ impl Seat {
 
     /// From start to death. Breaks when the worker was asked to leave.
     async fn one_life(&mut self) -> ControlFlow<()> {
+        let began = Instant::now();
         let worker = match self.launch().await? {
             Ok(worker) => worker,
             Err(error) => {
@@ -118,7 +121,8 @@ impl Seat {
         };
         let (batches, mut inbox) = mpsc::channel(1);
         let pid = worker.pid();
-        self.tell(WorkerEvent::Up { worker: self.worker, pid, batches }).await;
+        let took = began.elapsed();
+        self.tell(WorkerEvent::Up { worker: self.worker, pid, batches, took }).await;
         self.serve(worker, &mut inbox).await
     }
 

@@ -14,6 +14,7 @@ use super::link::Link;
 use super::output::{Speaker, follow};
 use super::worker::PythonWorker;
 use super::{LinkError, PythonConfig};
+use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
 
@@ -34,6 +35,8 @@ pub(crate) struct PythonLauncher {
     /// Where our own Python packages lie.
     pub(crate) runtime: PathBuf,
     pub(crate) order: LoadOrder,
+    /// Hears of the metrics that workers print.
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 impl Launcher for PythonLauncher {
@@ -61,6 +64,7 @@ impl PythonLauncher {
             model: self.order.model.clone(),
             version: self.order.version.clone(),
             worker,
+            observer: Arc::clone(&self.observer),
         });
         if let Some(stdout) = child.stdout.take() {
             let pipe = std::fs::File::from(stdout.into_owned_fd()?);

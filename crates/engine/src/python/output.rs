@@ -1,21 +1,27 @@
-//! What a worker prints: every line goes to the log under the model's name.
+//! What a worker prints: every line goes to the log under the model's name, but for the metrics
+//! among them, which go to the observer.
 //!
 //! Reading happens on a thread of its own, because a handler that prints megabytes must neither
 //! block on a full pipe nor take time from the data plane. Lines are bounded: a longer one is
-//! logged in pieces.
+//! logged in pieces, and of a longer metric only the first piece is read.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
+use crate::observer::Observer;
+
 /// Bytes of a line that are logged at once.
 const LINE_MAX: u64 = 8 * 1024;
 
+/// How a metric begins (`protocol/spec.md`).
+const METRIC: &[u8] = b"[METRICS]";
+
 /// Whose output it is.
-#[derive(Debug)]
 pub(crate) struct Speaker {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) worker: u32,
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 /// Logs everything that comes out of `pipe` until it ends.
@@ -27,28 +33,82 @@ pub(crate) fn follow(
     std::thread::Builder::new()
         .name(format!("W-{}-{stream}", speaker.worker))
         .stack_size(128 * 1024)
-        .spawn(move || log_lines(BufReader::new(pipe), &speaker, stream))?;
+        .spawn(move || read_lines(BufReader::new(pipe), &speaker, stream))?;
     Ok(())
 }
 
-fn log_lines(mut pipe: impl BufRead, speaker: &Speaker, stream: &'static str) {
+fn read_lines(mut pipe: impl BufRead, speaker: &Speaker, stream: &'static str) {
     let mut line = Vec::new();
+    // Whether the piece at hand begins a line, and whether its line is a metric.
+    let (mut begins, mut metric) = (true, false);
     loop {
         line.clear();
         match pipe.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
-            Ok(_) => log_line(&line, speaker, stream),
+            Ok(_) => {}
         }
+        if begins {
+            metric = stream == "stdout" && line.starts_with(METRIC);
+        }
+        match (metric, begins) {
+            (true, true) => speaker.observer.metric_printed(&text(&line[METRIC.len()..])),
+            (true, false) => {}
+            (false, _) => log_line(&text(&line), speaker, stream),
+        }
+        begins = line.ends_with(b"\n");
     }
 }
 
-fn log_line(line: &[u8], speaker: &Speaker, stream: &'static str) {
-    let text = String::from_utf8_lossy(line);
-    let text = text.trim_end_matches(['\n', '\r']);
-    let Speaker { model, version, worker } = speaker;
+fn text(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_owned()
+}
+
+fn log_line(text: &str, speaker: &Speaker, stream: &'static str) {
+    let Speaker { model, version, worker, .. } = speaker;
     if stream == "stderr" {
         tracing::warn!(target: "jitney::worker_output", model, version, worker, stream, "{text}");
     } else {
         tracing::info!(target: "jitney::worker_output", model, version, worker, stream, "{text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Observer for Heard {
+        fn metric_printed(&self, line: &str) {
+            self.0.lock().expect("lock").push(line.to_owned());
+        }
+    }
+
+    fn heard(output: &str, stream: &'static str) -> Vec<String> {
+        let heard = Arc::new(Heard::default());
+        let observer: Arc<dyn Observer> = Arc::clone(&heard) as _;
+        let (model, version) = ("m".to_owned(), "1".to_owned());
+        let speaker = Speaker { model, version, worker: 9000, observer };
+        read_lines(output.as_bytes(), &speaker, stream);
+        std::mem::take(&mut *heard.0.lock().expect("lock"))
+    }
+
+    #[test]
+    fn metrics_are_told_apart_from_output_at_the_beginning_of_a_line() {
+        let output = "hello\n[METRICS]a\r\nsee [METRICS]b\n [METRICS]c\n[METRICS]d";
+        assert_eq!(heard(output, "stdout"), ["a", "d"]);
+        assert!(heard(output, "stderr").is_empty());
+    }
+
+    #[test]
+    fn of_an_endless_metric_only_the_first_piece_is_read() {
+        let endless = "x".repeat(3 * LINE_MAX as usize);
+        let output = format!("[METRICS]{endless}\n[METRICS]next\n{endless}[METRICS]no\n");
+        let lines = heard(&output, "stdout");
+        assert_eq!((lines.len(), lines[1].as_str()), (2, "next"));
+        assert!(lines[0].len() < LINE_MAX as usize);
     }
 }

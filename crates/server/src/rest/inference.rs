@@ -74,8 +74,14 @@ async fn run(
         origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
         alone: false,
     };
+    let (meter, version_named) = (&visit.house.config.meter, ride.target.version.is_some());
+    meter.asked(model, version_named);
     match model.call(call).await {
-        Ok(answer) => reply(answer),
+        Ok(answer) => {
+            let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+            meter.answered(model, version_named, queue, queue + compute);
+            reply(answer)
+        }
         Err(error) => {
             let Target { model: name, version } = ride.target;
             let queue_max = model.settings().queue_max;

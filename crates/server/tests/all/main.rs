@@ -7,5 +7,6 @@ mod ending;
 mod fixture;
 mod malformed;
 mod management;
+mod metrics;
 mod predictions;
 mod routing;

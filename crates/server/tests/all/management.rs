@@ -160,12 +160,15 @@ async fn the_metrics_page_counts_requests_by_how_they_ended() {
     let server = Server::start().await.with_magika().await;
     send(server.inference(), "POST", "/predictions/magika", &[], b"print('hi')").await;
     let page = ask(server.metrics(), "GET", "/metrics").await.body;
-    let labels = "{model_name=\"magika\",model_version=\"default\",hostname=\"localhost\",}";
+    let labels = |version: &str| {
+        format!("{{model_name=\"magika\",model_version=\"{version}\",hostname=\"localhost\",}}")
+    };
+    let own = labels(server.engine.models()[0].version());
     for line in [
-        format!("ts_inference_requests_total{labels} 1.0"),
-        format!("jitney_requests_answered_total{labels} 1.0"),
-        format!("jitney_requests_refused_total{labels} 0.0"),
-        format!("jitney_workers_ready{labels} 1.0"),
+        format!("ts_inference_requests_total{} 1.0", labels("default")),
+        format!("jitney_requests_answered_total{own} 1.0"),
+        format!("jitney_requests_refused_total{own} 0.0"),
+        format!("jitney_workers_ready{own} 1.0"),
         "# TYPE jitney_departures_total counter".to_owned(),
     ] {
         assert!(page.lines().any(|known| known == line), "{line} is not in\n{page}");

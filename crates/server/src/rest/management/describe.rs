@@ -9,19 +9,20 @@ use serde_json::{Map, Value};
 
 use crate::door::Visit;
 use crate::errors::{Asked, Problem};
+use crate::metrics::Meter;
 use crate::respond::{self, Reply};
 use crate::route::Target;
 
 /// Describes a version, the default one if none is named, or `all` of them.
 pub(crate) async fn describe(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let engine = &visit.house.engine;
+    let (engine, meter) = (&visit.house.engine, &visit.house.config.meter);
     if target.version == Some("all") {
         let versions = engine.versions(target.model)?;
-        let all: Vec<_> = versions.iter().map(|model| Description::new(model)).collect();
+        let all: Vec<_> = versions.iter().map(|model| Description::new(model, meter)).collect();
         return Ok(respond::json(StatusCode::OK, &all));
     }
     let model = engine.model(target.model, target.version)?;
-    let mut description = Description::new(&model);
+    let mut description = Description::new(&model, meter);
     if visit.query().boolean("customized", false) {
         description.customized_metadata = Some(ask(visit, &model, target).await?);
     }
@@ -118,14 +119,18 @@ struct Name<'a> {
 }
 
 impl Description {
-    fn new(model: &Model) -> Self {
+    fn new(model: &Model, meter: &Meter) -> Self {
         let name = Name {
             model: model.name(),
             version: model.version(),
             url: model.url(),
             at_startup: model.at_startup(),
         };
-        Self::from_parts(&name, &model.settings(), &model.status())
+        let mut status = model.status();
+        for worker in &mut status.workers {
+            worker.memory = worker.pid.and_then(|pid| meter.memory(pid)).unwrap_or(worker.memory);
+        }
+        Self::from_parts(&name, &model.settings(), &status)
     }
 
     fn from_parts(name: &Name<'_>, settings: &Settings, status: &Status) -> Self {

@@ -1,0 +1,127 @@
+//! Looks at the machine now and then, for the metrics of the system and the memory of workers.
+//!
+//! Everything comes from `/proc` and the root file system, read on the admin plane: a few dozen
+//! microseconds each time. Accelerators are not looked at.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jitney_engine::Engine;
+use jitney_server::Meter;
+use jitney_server::metrics::SystemSample;
+
+/// Looks at once and then every so often, for ever.
+pub async fn watch(every: Duration, meter: Arc<Meter>, engine: Arc<Engine>, mut cpu: Cpu) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        meter.system(look(&mut cpu, &engine));
+    }
+}
+
+fn look(cpu: &mut Cpu, engine: &Engine) -> SystemSample {
+    SystemSample {
+        cpu_percent: cpu.percent(),
+        memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
+        disk: disk(),
+        workers: workers(engine),
+    }
+}
+
+/// How busy the processors were between two looks.
+pub struct Cpu {
+    last: Option<Ticks>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+impl Cpu {
+    /// The first look; the next one tells what was between.
+    pub fn new() -> Self {
+        Self { last: Ticks::now() }
+    }
+
+    fn percent(&mut self) -> Option<f64> {
+        let now = Ticks::now()?;
+        let last = self.last.replace(now)?;
+        let all = now.all.checked_sub(last.all).filter(|all| *all > 0)?;
+        Some(100.0 * now.busy.saturating_sub(last.busy) as f64 / all as f64)
+    }
+}
+
+impl Ticks {
+    fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// `cpu user nice system idle iowait irq softirq steal …`; guests are part of user.
+    fn parse(stat: &str) -> Option<Self> {
+        let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
+        let all: u64 = ticks.iter().sum();
+        let idle = ticks.get(3)? + ticks.get(4).copied().unwrap_or(0);
+        Some(Self { busy: all - idle, all })
+    }
+}
+
+/// All and available bytes.
+fn memory(meminfo: &str) -> Option<(u64, u64)> {
+    Some((kibibytes(meminfo, "MemTotal:")?, kibibytes(meminfo, "MemAvailable:")?))
+}
+
+/// The bytes of a line such as `VmRSS:   1234 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let number: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(number * 1024)
+}
+
+/// Used and free bytes of the root file system.
+fn disk() -> Option<(u64, u64)> {
+    let root = rustix::fs::statvfs("/").ok()?;
+    let used = root.f_blocks.saturating_sub(root.f_bfree);
+    Some((used * root.f_frsize, root.f_bavail * root.f_frsize))
+}
+
+/// Resident bytes of every worker that is a process.
+fn workers(engine: &Engine) -> HashMap<u32, u64> {
+    let versions = engine
+        .models()
+        .into_iter()
+        .flat_map(|model| engine.versions(model.name()).unwrap_or_default());
+    let pids = versions.flat_map(|model| model.status().workers).filter_map(|worker| worker.pid);
+    let resident = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some((pid, kibibytes(&status, "VmRSS:")?))
+    };
+    pids.filter_map(resident).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let stat = "cpu  10 1 5 80 4 0 0 0 3 0\ncpu0 10 1 5 80 4 0 0 0 3 0\n";
+        assert_eq!(Ticks::parse(stat), Some(Ticks { busy: 16, all: 100 }));
+        assert_eq!(Ticks::parse("intr 1"), None);
+        assert_eq!(Ticks::parse("cpu  1 2"), None);
+        let meminfo = "MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n";
+        assert_eq!(memory(meminfo), Some((2 << 20, 1 << 20)));
+        assert_eq!(memory("MemTotal: x kB"), None);
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let (used, free) = disk().expect("a root file system");
+        assert!(used > 0 && free > 0);
+        assert!(Ticks::now().is_some_and(|ticks| ticks.all > ticks.busy));
+    }
+}

@@ -1,0 +1,173 @@
+//! TorchServe's settings about metrics, and its `metrics.yaml`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jitney_server::metrics::{Declaration, Declared, Kind, Mode};
+use serde::Deserialize;
+
+use super::values::Values;
+use crate::failure::Failure;
+use crate::metrics::MetricsPlan;
+
+/// What the values say. A file that makes no sense costs TorchServe's metrics and a remark, not the
+/// start, as upstream.
+pub fn plan(values: &Values, remarks: &mut Vec<String>) -> Result<MetricsPlan, Failure> {
+    if values.text("system_metrics_cmd").is_some() {
+        let why = "accepted without effect, the server looks at the machine itself";
+        remarks.push(format!("{why}: system_metrics_cmd"));
+    }
+    let seconds: u64 = values.number("metric_time_interval", 60)?;
+    let system = !values.truth("disable_system_metrics", false);
+    Ok(MetricsPlan {
+        mode: mode(values),
+        declared: declared(values, remarks),
+        auto_detect: values.truth("model_metrics_auto_detect", false),
+        look_every: system.then(|| Duration::from_secs(seconds.max(1))),
+        ..MetricsPlan::default()
+    })
+}
+
+/// Anything that is no mode means the log, as upstream.
+fn mode(values: &Values) -> Mode {
+    match values.text("metrics_mode").map(str::to_ascii_lowercase).as_deref() {
+        Some("prometheus") => Mode::Prometheus,
+        Some("legacy") => Mode::Legacy,
+        _ => Mode::Log,
+    }
+}
+
+fn declared(values: &Values, remarks: &mut Vec<String>) -> Declared {
+    let Some(path) = values.text("metrics_config") else { return Declared::default() };
+    read(Path::new(path)).unwrap_or_else(|why| {
+        remarks.push(format!("metrics_config={path}: {why}; there are no metrics of its kind"));
+        Declared::nothing()
+    })
+}
+
+fn read(path: &Path) -> Result<Declared, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    parse(&text)
+}
+
+/// The sections of the file; `dimensions` only holds what others refer to.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct File {
+    ts_metrics: Option<Section>,
+    model_metrics: Option<Section>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Section {
+    counter: Option<Vec<Entry>>,
+    gauge: Option<Vec<Entry>>,
+    histogram: Option<Vec<Entry>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Entry {
+    name: Option<String>,
+    unit: Option<String>,
+    dimensions: Option<Vec<String>>,
+}
+
+fn parse(text: &str) -> Result<Declared, String> {
+    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    Ok(Declared { server: section(file.ts_metrics)?, model: section(file.model_metrics)? })
+}
+
+fn section(section: Option<Section>) -> Result<Vec<Declaration>, String> {
+    let Section { counter, gauge, histogram } = section.unwrap_or_default();
+    let kinds = [(Kind::Counter, counter), (Kind::Gauge, gauge), (Kind::Histogram, histogram)];
+    let mut all: Vec<Declaration> = Vec::new();
+    for (kind, entries) in kinds {
+        for entry in entries.unwrap_or_default() {
+            let metric = declaration(kind, entry)?;
+            if all.iter().any(|known| known.name == metric.name) {
+                return Err(format!("{} is declared twice", metric.name));
+            }
+            all.push(metric);
+        }
+    }
+    Ok(all)
+}
+
+fn declaration(kind: Kind, entry: Entry) -> Result<Declaration, String> {
+    let Entry { name, unit, dimensions } = entry;
+    let (Some(name), Some(unit)) = (name, unit) else {
+        return Err(format!("a {} lacks its name or its unit", kind.as_str()));
+    };
+    let dimensions = dimensions.unwrap_or_default();
+    if let Some(odd) = dimensions.iter().chain([&name]).find(|word| !is_name(word)) {
+        return Err(format!("{odd:?} of metric {name:?} is no name"));
+    }
+    Ok(Declaration { name, unit, kind, dimensions })
+}
+
+/// What Prometheus allows as a name.
+fn is_name(text: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.chars().all(word) && text.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+dimensions:
+  - &model_name "ModelName"
+  - &level "Level"
+  - &host "Hostname"
+ts_metrics:
+  counter:
+    - name: Requests2XX
+      unit: Count
+      dimensions: [*level, *host]
+model_metrics:
+  histogram:
+    - name: PredictionTime
+      unit: ms
+      dimensions: [*model_name, *level]
+  gauge:
+"#;
+
+    #[test]
+    fn a_file_with_anchors_declares_its_metrics() {
+        let declared = parse(FILE).expect("reads");
+        let expected = Declared {
+            server: vec![Declaration::new(
+                Kind::Counter,
+                "Requests2XX",
+                "Count",
+                &["Level", "Hostname"],
+            )],
+            model: vec![Declaration::new(
+                Kind::Histogram,
+                "PredictionTime",
+                "ms",
+                &["ModelName", "Level"],
+            )],
+        };
+        assert_eq!(declared, expected);
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_rejected_as_a_whole() {
+        for (text, why) in [
+            ("ts_metrics: {counter: [{name: A}]}", "lacks"),
+            ("ts_metrics: {counter: [{unit: ms}]}", "lacks"),
+            ("model_metrics: {gauge: [{name: A, unit: ms}, {name: A, unit: s}]}", "twice"),
+            ("model_metrics: {gauge: [{name: 'a b', unit: ms}]}", "no name"),
+            ("model_metrics: {gauge: [{name: A, unit: ms, dimensions: ['x\"']}]}", "no name"),
+            ("ts_metrics: [", ""),
+            ("ts_metrics: 5", ""),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        assert_eq!(parse("{}"), Ok(Declared::nothing()));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a model's task measures about its rides, and what the doors count about calls to it.
+//!
+//! Beside the board, because these are distributions and not totals. Every record is a few relaxed
+//! atomic adds; nobody ever waits for a reader.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use jitney_batcher::Refusal;
+
+use super::board::add;
+use crate::error::CallError;
+use crate::histogram::{Distribution, FILL_PERMILLE, Histogram, ITEMS, TIME_US};
+
+/// Why requests are refused, in the words of the error messages and the metrics.
+pub const REFUSALS: [&str; 10] = [
+    "queue_full",
+    "too_large",
+    "expired",
+    "draining",
+    "hopeless",
+    "overload",
+    "quota",
+    "no_worker",
+    "crowded",
+    "bad_input",
+];
+
+/// What was measured about a model version's rides so far.
+#[derive(Clone, Debug)]
+pub struct Measures {
+    /// Microseconds that answered requests waited.
+    pub queue_us: Distribution,
+    /// Microseconds that answered batches ran.
+    pub compute_us: Distribution,
+    /// Microseconds from admission to answer.
+    pub latency_us: Distribution,
+    /// Items of departed batches.
+    pub batch_items: Distribution,
+    /// Thousandths of a full batch that they were.
+    pub fill_permille: Distribution,
+    /// Refused requests, in the order of [`REFUSALS`].
+    pub refusals: [(&'static str, u64); REFUSALS.len()],
+    /// Microseconds that the last answered batch ran, if there was one.
+    pub compute_last_us: Option<u64>,
+}
+
+/// Calls to a model version, counted by the doors.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Requests for a prediction.
+    pub requests: AtomicU64,
+    /// Microseconds that answered ones waited in the queue.
+    pub queue_us: AtomicU64,
+    /// Microseconds that answered ones took.
+    pub latency_us: AtomicU64,
+}
+
+impl Traffic {
+    /// A prediction was asked for.
+    pub fn asked(&self) {
+        add(&self.requests, 1);
+    }
+
+    /// It was answered.
+    pub fn answered(&self, queue: Duration, latency: Duration) {
+        add(&self.queue_us, queue.as_micros() as u64);
+        add(&self.latency_us, latency.as_micros() as u64);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Meters {
+    pub(crate) queue_us: Histogram,
+    pub(crate) compute_us: Histogram,
+    pub(crate) latency_us: Histogram,
+    batch_items: Histogram,
+    fill_permille: Histogram,
+    refusals: [AtomicU64; REFUSALS.len()],
+    /// One more than the microseconds, so that 0 means never.
+    compute_last_us: AtomicU64,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self {
+            queue_us: Histogram::new(TIME_US),
+            compute_us: Histogram::new(TIME_US),
+            latency_us: Histogram::new(TIME_US),
+            batch_items: Histogram::new(ITEMS),
+            fill_permille: Histogram::new(FILL_PERMILLE),
+            refusals: Default::default(),
+            compute_last_us: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Meters {
+    /// A batch left.
+    pub(super) fn departed(&self, items: u32, items_max: u32) {
+        self.batch_items.record(items.into());
+        self.fill_permille.record(u64::from(items) * 1000 / u64::from(items_max.max(1)));
+    }
+
+    /// A batch was answered.
+    pub(super) fn computed(&self, compute: Duration) {
+        let compute_us = compute.as_micros() as u64;
+        self.compute_us.record(compute_us);
+        self.compute_last_us.store(compute_us + 1, Relaxed);
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&self, queue: Duration, latency: Duration) {
+        self.queue_us.record(queue.as_micros() as u64);
+        self.latency_us.record(latency.as_micros() as u64);
+    }
+
+    /// A request ended so; counted if that is a refusal.
+    pub(super) fn refused(&self, error: &CallError) {
+        if let Some(index) = refusal(error) {
+            add(&self.refusals[index], 1);
+        }
+    }
+
+    pub(super) fn read(&self) -> Measures {
+        let count = |index: usize| (REFUSALS[index], self.refusals[index].load(Relaxed));
+        Measures {
+            queue_us: self.queue_us.read(),
+            compute_us: self.compute_us.read(),
+            latency_us: self.latency_us.read(),
+            batch_items: self.batch_items.read(),
+            fill_permille: self.fill_permille.read(),
+            refusals: std::array::from_fn(count),
+            compute_last_us: self.compute_last_us.load(Relaxed).checked_sub(1),
+        }
+    }
+}
+
+/// The place in [`REFUSALS`].
+fn refusal(error: &CallError) -> Option<usize> {
+    match error {
+        CallError::Refused { reason, .. } => match reason {
+            Refusal::QueueFull => Some(0),
+            Refusal::TooLarge => Some(1),
+            Refusal::Expired => Some(2),
+            Refusal::Draining => Some(3),
+            Refusal::Hopeless => Some(4),
+            Refusal::Overload => Some(5),
+            Refusal::Quota => Some(6),
+            Refusal::NoWorker => Some(7),
+            // Its client went away: abandoned, not refused.
+            Refusal::Cancelled => None,
+        },
+        CallError::Crowded { .. } => Some(8),
+        CallError::BadInput(_) => Some(9),
+        CallError::Model(_) | CallError::WorkerDied { .. } | CallError::Gone => None,
+    }
+}

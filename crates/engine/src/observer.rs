@@ -1,0 +1,64 @@
+//! What the engine tells whoever keeps its books: typed facts, one call each, from where they arise.
+//!
+//! An observer is passed in and is called on the threads of the data plane and of the workers'
+//! output, so it must not block. Running totals need no observer: they stand on a model's
+//! [`Status`](crate::Status) and [`Measures`](crate::Measures) and are read when somebody asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::call::{Payload, Rider};
+
+/// A model version's name in the books.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ModelTag {
+    /// The model.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether its handler is Python code.
+    pub python: bool,
+}
+
+/// A batch that a worker has answered.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchFinished<'a> {
+    /// Whose batch.
+    pub model: &'a Arc<ModelTag>,
+    /// How long the worker took.
+    pub compute: Duration,
+    /// How long the batch was under way between the model's task and its worker.
+    pub handling: Duration,
+    pub(crate) riders: &'a [Rider],
+}
+
+impl BatchFinished<'_> {
+    /// The ids of its requests, where the worker was given them.
+    pub fn request_ids(&self) -> impl Iterator<Item = &str> {
+        self.riders.iter().filter_map(|rider| match &rider.payload {
+            Payload::Raw(input) => Some(input.id.as_str()),
+            Payload::Tensors(_) => None,
+        })
+    }
+}
+
+/// Somebody who keeps books; everything is ignored unless said otherwise.
+pub trait Observer: Send + Sync + 'static {
+    /// A worker has loaded its model and took so long for it.
+    fn worker_loaded(&self, _model: &Arc<ModelTag>, _worker: u32, _took: Duration) {}
+
+    /// A batch was answered.
+    fn batch_finished(&self, _batch: &BatchFinished<'_>) {}
+
+    /// The metrics that handlers can have by name, as workers are told at their start: lists of
+    /// `{name, unit, dimensions}` by type, or nothing.
+    fn model_metrics(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
+    /// A worker printed a metric: a line of its stdout, without the `[METRICS]` at its beginning.
+    fn metric_printed(&self, _line: &str) {}
+}
+
+/// Nobody keeps books.
+impl Observer for () {}

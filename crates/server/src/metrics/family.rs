@@ -1,0 +1,140 @@
+//! One metric of TorchServe's kind with all its series.
+//!
+//! The series of the host itself is recorded without a lock, for the hot path; all others lie behind
+//! one and are recorded off it. Their number is bounded: labels come from handlers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::declared::{Declaration, Kind};
+
+/// The library's default bounds of a histogram.
+pub(crate) const BOUNDS: [f64; 14] =
+    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+/// Series of one metric at most.
+const SERIES_MAX: usize = 4096;
+
+/// One series: a total, a level or a histogram.
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
+    /// The bits of the total, the level or the sum.
+    value: AtomicU64,
+    touched: AtomicBool,
+    /// One per bound and one for the rest; only used by histograms.
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+}
+
+impl Cell {
+    fn record(&self, kind: Kind, value: f64) {
+        match kind {
+            Kind::Gauge => self.value.store(value.to_bits(), Relaxed),
+            Kind::Counter => self.add(value),
+            Kind::Histogram => {
+                let bucket = BOUNDS.partition_point(|bound| *bound < value);
+                self.buckets[bucket].fetch_add(1, Relaxed);
+                self.add(value);
+            }
+        }
+        self.touched.store(true, Relaxed);
+    }
+
+    fn add(&self, value: f64) {
+        let sum = |bits| Some((f64::from_bits(bits) + value).to_bits());
+        // The function always gives a new value, so this cannot fail.
+        let _ = self.value.fetch_update(Relaxed, Relaxed, sum);
+    }
+
+    /// The total, the level or the sum.
+    pub(crate) fn value(&self) -> f64 {
+        f64::from_bits(self.value.load(Relaxed))
+    }
+
+    /// How many fell into each bucket of a histogram.
+    pub(crate) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
+        std::array::from_fn(|index| self.buckets[index].load(Relaxed))
+    }
+}
+
+/// A metric and its series.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) declaration: Declaration,
+    host: Cell,
+    /// By the values of the labels but the host's name.
+    series: Mutex<BTreeMap<Vec<String>, Cell>>,
+}
+
+impl Family {
+    pub(crate) fn new(declaration: Declaration) -> Self {
+        Self { declaration, host: Cell::default(), series: Mutex::default() }
+    }
+
+    /// Records a value of the host's own series.
+    pub(crate) fn record_host(&self, value: f64) {
+        self.host.record(self.declaration.kind, value);
+    }
+
+    /// Records a value of the series with these labels; one too many is ignored.
+    pub(crate) fn record(&self, labels: &[&str], value: f64) {
+        let mut series = self.lock();
+        let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        if series.len() < SERIES_MAX || series.contains_key(&key) {
+            series.entry(key).or_default().record(self.declaration.kind, value);
+        }
+    }
+
+    /// Shows every series that was recorded: the values of its labels and the series.
+    pub(crate) fn each(&self, mut show: impl FnMut(&[&str], &Cell)) {
+        if self.host.touched.load(Relaxed) {
+            show(&["Host"], &self.host);
+        }
+        for (labels, cell) in self.lock().iter() {
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            show(&labels, cell);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Cell>> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(kind: Kind, values: &[f64]) -> (f64, Vec<u64>) {
+        let family = Family::new(Declaration::new(kind, "X", "ms", &["Level"]));
+        values.iter().for_each(|value| family.record(&["a"], *value));
+        let mut shown = (0.0, Vec::new());
+        family.each(|_, cell| shown = (cell.value(), cell.counts().to_vec()));
+        shown
+    }
+
+    #[test]
+    fn counters_add_gauges_forget_and_histograms_count() {
+        assert_eq!(shown(Kind::Counter, &[2.0, 3.5]).0, 5.5);
+        assert_eq!(shown(Kind::Gauge, &[2.0, 3.5]).0, 3.5);
+        let (sum, counts) = shown(Kind::Histogram, &[0.005, 0.006, 99.0]);
+        assert!((sum - 99.011).abs() < 1e-9);
+        assert_eq!((counts[0], counts[1], counts[14]), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_series_exists_once_it_is_recorded_and_their_number_is_bounded() {
+        let family = Family::new(Declaration::new(Kind::Counter, "X", "ms", &["Level"]));
+        let count = || {
+            let mut count = 0;
+            family.each(|_, _| count += 1);
+            count
+        };
+        assert_eq!(count(), 0);
+        family.record_host(1.0);
+        for number in 0..SERIES_MAX + 10 {
+            family.record(&[&number.to_string()], 1.0);
+        }
+        assert_eq!(count(), SERIES_MAX + 1);
+    }
+}

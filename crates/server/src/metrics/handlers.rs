@@ -1,0 +1,69 @@
+//! Metrics that handlers report: whether they are wanted, and under which labels.
+//!
+//! Called on the threads that read the workers' output, never on a request's way, so it may lock. A
+//! handler can fill its own metrics and nobody else's, and only so many of them.
+
+use std::sync::{Arc, PoisonError};
+
+use super::declared::Declaration;
+use super::family::Family;
+use super::journal::Entry;
+use super::line::Line;
+use super::{Meter, Mode, written};
+
+/// Metrics of handlers, declared and detected.
+const METRICS_MAX: usize = 256;
+
+impl Meter {
+    /// Records a line that a worker printed, if it is a metric that somebody wants.
+    pub(super) fn printed(&self, line: &str) {
+        let Some(line) = Line::parse(line) else {
+            tracing::debug!(line, "not a metric");
+            return;
+        };
+        let Some(family) = self.family(&line) else { return };
+        let value = |name: &String| line.dimensions.iter().find(|(known, _)| known == name);
+        let found = family.declaration.dimensions.iter().map(|name| value(name).map(|(_, v)| *v));
+        match found.collect::<Option<Vec<&str>>>() {
+            Some(labels) => self.report(&family, &labels, &line),
+            None => tracing::debug!(metric = line.name, "metric without its dimensions"),
+        }
+    }
+
+    /// The family that a handler's metric belongs to.
+    fn family(&self, line: &Line<'_>) -> Option<Arc<Family>> {
+        let find = |families: &[Arc<Family>]| {
+            families.iter().find(|known| known.declaration.name == line.name).cloned()
+        };
+        let found = find(&self.model.read().unwrap_or_else(PoisonError::into_inner));
+        if found.is_some() || !self.auto_detect || self.is_taken(line.name) {
+            return found;
+        }
+        let mut families = self.model.write().unwrap_or_else(PoisonError::into_inner);
+        // Another worker may have been first.
+        let found = find(&families);
+        if found.is_some() || families.len() >= METRICS_MAX {
+            return found;
+        }
+        let names: Vec<&str> = line.dimensions.iter().map(|(name, _)| *name).collect();
+        let declaration = Declaration::new(line.kind, line.name, line.unit, &names);
+        families.push(Arc::new(Family::new(declaration)));
+        families.last().cloned()
+    }
+
+    /// Names of the server's own, which a handler cannot take.
+    fn is_taken(&self, name: &str) -> bool {
+        name.starts_with("jitney_")
+            || self.server.iter().any(|known| known.declaration.name == name)
+    }
+
+    fn report(&self, family: &Family, labels: &[&str], line: &Line<'_>) {
+        if self.mode == Mode::Prometheus {
+            return family.record(labels, line.value);
+        }
+        let text = written::text(&family.declaration, labels, false, line.value);
+        if let (Some(journal), Some(text)) = (&self.journal, text) {
+            journal.push(Entry::Model { text, requests: line.requests.to_owned() });
+        }
+    }
+}

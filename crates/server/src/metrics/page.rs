@@ -1,0 +1,132 @@
+//! Prometheus text in the dialect of TorchServe's library: a comma after the last label, Java's
+//! numbers, and a histogram's count before its sum.
+//!
+//! It only writes; what stands on the page is decided by whoever writes to it.
+
+use std::fmt::Write;
+
+use super::declared::Kind;
+use super::number::JavaDouble;
+
+/// A page while it is written.
+pub(crate) struct Page<'a> {
+    text: String,
+    /// Names to be shown; everything if there are none.
+    wanted: Vec<&'a str>,
+    /// The metric at hand.
+    name: String,
+}
+
+impl<'a> Page<'a> {
+    /// An empty page for these metrics, or for all if none is named.
+    pub(crate) fn new(wanted: Vec<&'a str>) -> Self {
+        Self { text: String::with_capacity(16 * 1024), wanted, name: String::new() }
+    }
+
+    /// Begins a metric; false if nobody wants it.
+    pub(crate) fn begin(&mut self, name: &str, kind: Kind, help: &str) -> bool {
+        if !self.wanted.is_empty() && !self.wanted.contains(&name) {
+            return false;
+        }
+        name.clone_into(&mut self.name);
+        let _ = writeln!(self.text, "# HELP {name} {help}");
+        let _ = writeln!(self.text, "# TYPE {name} {}", kind.as_str());
+        true
+    }
+
+    /// One number of the metric at hand.
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
+        self.line("", labels, None, value);
+    }
+
+    /// One histogram of the metric at hand: bounds, counts of their buckets and of the rest, sum.
+    pub(crate) fn histogram(
+        &mut self,
+        labels: &[(&str, &str)],
+        bounds: impl Iterator<Item = f64>,
+        counts: &[u64],
+        sum: f64,
+    ) {
+        let mut total = 0;
+        for (bound, count) in bounds.chain([f64::INFINITY]).zip(counts) {
+            total += count;
+            self.line("_bucket", labels, Some(bound), total as f64);
+        }
+        self.line("_count", labels, None, total as f64);
+        self.line("_sum", labels, None, sum);
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<f64>, value: f64) {
+        let Self { text, name, .. } = self;
+        let _ = write!(text, "{name}{suffix}");
+        if !labels.is_empty() || le.is_some() {
+            text.push('{');
+            for (label, value) in labels {
+                let _ = write!(text, "{label}=\"");
+                escape(text, value);
+                text.push_str("\",");
+            }
+            if let Some(bound) = le {
+                let _ = write!(text, "le=\"{}\",", JavaDouble(bound));
+            }
+            text.push('}');
+        }
+        let _ = writeln!(text, " {}", JavaDouble(value));
+    }
+
+    /// The whole page.
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+}
+
+fn escape(text: &mut String, value: &str) {
+    for character in value.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dialect_is_the_librarys() {
+        let mut page = Page::new(Vec::new());
+        assert!(page.begin("Requests2XX", Kind::Counter, "help"));
+        page.sample(&[("Level", "Host"), ("Hostname", "a\"b\\c\nd")], 1.0);
+        assert!(page.begin("H", Kind::Histogram, "help"));
+        page.histogram(&[("a", "b")], [0.005, 1.0].into_iter(), &[1, 2, 3], 12_345_678.0);
+        assert!(page.begin("Bare", Kind::Gauge, "help"));
+        page.sample(&[], 0.5);
+        let expected = "\
+# HELP Requests2XX help
+# TYPE Requests2XX counter
+Requests2XX{Level=\"Host\",Hostname=\"a\\\"b\\\\c\\nd\",} 1.0
+# HELP H help
+# TYPE H histogram
+H_bucket{a=\"b\",le=\"0.005\",} 1.0
+H_bucket{a=\"b\",le=\"1.0\",} 3.0
+H_bucket{a=\"b\",le=\"+Inf\",} 6.0
+H_count{a=\"b\",} 6.0
+H_sum{a=\"b\",} 1.2345678E7
+# HELP Bare help
+# TYPE Bare gauge
+Bare 0.5
+";
+        assert_eq!(page.finish(), expected);
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_shown() {
+        let mut page = Page::new(vec!["b"]);
+        assert!(!page.begin("a", Kind::Gauge, ""));
+        assert!(page.begin("b", Kind::Gauge, ""));
+        assert!(page.finish().starts_with("# HELP b"));
+    }
+}

@@ -1,0 +1,152 @@
+//! What a meter makes of what it is told, without a server around it.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::StatusCode;
+use jitney_engine::{ModelTag, Observer};
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    /// The lines without what changes from run to run.
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let shorten = |line: &str| {
+            let (_, rest) = line.split_once(" - ").unwrap();
+            rest.rsplit_once(",timestamp:").unwrap().0.to_owned()
+        };
+        text.lines().map(shorten).collect()
+    }
+}
+
+fn declared() -> Declared {
+    let mut declared = Declared::default();
+    let listed = Declaration::new(Kind::Counter, "Listed", "count", &["ModelName", "Level"]);
+    declared.model.push(listed);
+    declared
+}
+
+fn meter(mode: Mode, auto_detect: bool) -> (Meter, Sink, Sink) {
+    let (server, model) = (Sink::default(), Sink::default());
+    let sinks = Sinks { server: Box::new(server.clone()), model: Box::new(model.clone()) };
+    let hostname = "h".to_owned();
+    let plan = MeterPlan { mode, declared: declared(), auto_detect, hostname, sinks: Some(sinks) };
+    (Meter::new(plan).unwrap(), server, model)
+}
+
+fn print(meter: &Meter, name: &str, value: &str) {
+    let labels = "ModelName:m,Level:Model";
+    let kind = "|#type:COUNTER|#hostname:other,1735689600,id-a,id-b";
+    meter.metric_printed(&format!("{name}.Count:{value}|#{labels}{kind}"));
+}
+
+/// Every series of the handlers' metrics, as `name=value`.
+fn reported(meter: &Meter) -> Vec<String> {
+    let mut reported = Vec::new();
+    for family in meter.model.read().unwrap().iter() {
+        family.each(|labels, cell| {
+            let (name, labels) = (&family.declaration.name, labels.join(","));
+            reported.push(format!("{name}({labels})={}", cell.value()));
+        });
+    }
+    reported
+}
+
+#[test]
+fn a_handlers_declared_metric_adds_up_and_another_is_dropped() {
+    let (meter, ..) = meter(Mode::Prometheus, false);
+    for (name, value) in [("Listed", "2"), ("Listed", "3"), ("Unlisted", "1"), ("Listed", "x")] {
+        print(&meter, name, value);
+    }
+    meter.metric_printed("Listed.Count:1|#ModelName:m|#type:COUNTER|#hostname:h,1");
+    assert_eq!(reported(&meter), ["Listed(m,Model)=5"]);
+}
+
+#[test]
+fn detection_takes_metrics_as_they_come_but_no_names_of_ours_and_not_without_end() {
+    let (meter, ..) = meter(Mode::Prometheus, true);
+    for name in ["Fresh", "Requests2XX", "jitney_waiting", "Fresh"] {
+        print(&meter, name, "1");
+    }
+    assert_eq!(reported(&meter), ["Fresh(m,Model)=2"]);
+    (0..1000).for_each(|number| print(&meter, &format!("Flood{number}"), "1"));
+    assert!(reported(&meter).len() <= 256);
+}
+
+#[test]
+fn in_log_mode_everything_becomes_lines() {
+    let (meter, server, model) = meter(Mode::Log, false);
+    let tag = Arc::new(ModelTag { name: "m".into(), version: "1".into(), python: true });
+    meter.responded(StatusCode::OK);
+    meter.responded(StatusCode::NOT_FOUND);
+    meter.responded(StatusCode::FOUND);
+    meter.worker_loaded(&tag, 9000, Duration::from_micros(1500));
+    meter.system(SystemSample { cpu_percent: Some(5.0), ..SystemSample::default() });
+    print(&meter, "Listed", "2");
+    print(&meter, "Unlisted", "2");
+    meter.finish();
+    let expected = [
+        "Requests2XX.Count:1.0|#Level:Host|#hostname:h",
+        "Requests4XX.Count:1.0|#Level:Host|#hostname:h",
+        "Requests5XX.Count:1.0|#Level:Host|#hostname:h",
+        "WorkerLoadTime.Milliseconds:1.5|#WorkerName:W-9000-m_1,Level:Host|#hostname:h",
+        "CPUUtilization.Percent:5.0|#Level:Host|#hostname:h",
+    ];
+    assert_eq!(server.lines(), expected);
+    let line = "Listed.count:2.0|#ModelName:m,Level:Model|#hostname:h,requestID:id-a,id-b";
+    assert_eq!(model.lines(), [line]);
+}
+
+#[test]
+fn in_prometheus_mode_nothing_is_logged() {
+    let (meter, server, model) = meter(Mode::Prometheus, false);
+    meter.responded(StatusCode::OK);
+    print(&meter, "Listed", "2");
+    meter.finish();
+    assert!(server.lines().is_empty() && model.lines().is_empty());
+}
+
+#[test]
+fn workers_are_told_the_declared_metrics_by_type() {
+    let (meter, ..) = meter(Mode::Log, false);
+    let told = meter.model_metrics();
+    assert_eq!(told["gauge"][1]["name"], "PredictionTime");
+    let listed = serde_json::json!([
+        {"name": "Listed", "unit": "count", "dimensions": ["ModelName", "Level"]}
+    ]);
+    assert_eq!(told["counter"], listed);
+}
+
+#[test]
+fn what_is_not_declared_is_not_recorded() {
+    let declared = Declared::nothing();
+    let meter = Meter::new(MeterPlan { declared, ..MeterPlan::default() }).unwrap();
+    meter.responded(StatusCode::OK);
+    meter.system(SystemSample { cpu_percent: Some(5.0), ..SystemSample::default() });
+    print(&meter, "Listed", "2");
+    assert!(reported(&meter).is_empty());
+}
+
+#[test]
+fn the_memory_of_workers_is_that_of_the_last_look() {
+    let (meter, ..) = meter(Mode::Prometheus, false);
+    let look = |pid| SystemSample { workers: [(pid, 7)].into(), ..SystemSample::default() };
+    meter.system(look(1));
+    meter.system(look(2));
+    assert_eq!((meter.memory(1), meter.memory(2)), (None, Some(7)));
+}

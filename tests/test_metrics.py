@@ -1,0 +1,130 @@
+"""Metrics as operators meet them: a page that a real Prometheus parser reads, and lines in TorchServe's logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import requests
+from harness.archives import Store
+from harness.server import FREE_ADDRESSES, Server
+from harness.wait import until
+from prometheus_client.parser import text_string_to_metric_families
+
+DECLARED = """
+dimensions:
+  - &model "ModelName"
+  - &level "Level"
+ts_metrics:
+  counter:
+    - {name: Requests2XX, unit: Count, dimensions: [*level, "Hostname"]}
+model_metrics:
+  counter:
+    - {name: Rows, unit: count, dimensions: [*model, *level]}
+  histogram:
+    - {name: Stage, unit: ms, dimensions: ["StageName", *model, *level]}
+"""
+
+HOSTILE_NAME = 'a"} 1\\nx{b="'
+
+HOSTILE = [
+    "[METRICS]Rows.Count:NaN|#ModelName:metrics,Level:Model|#type:COUNTER|#hostname:h,1",
+    "[METRICS]Rows.Count:-5|#ModelName:metrics,Level:Model|#type:COUNTER|#hostname:h,1",
+    f"[METRICS]Rows.Count:1|#ModelName:{HOSTILE_NAME},Level:Model|#type:COUNTER|#hostname:h,1",
+    "[METRICS]" + "x" * 100_000,
+    "[METRICS]",
+]
+
+
+@pytest.fixture
+def torchserve(start: Callable[..., Server], store: Store, tmp_path: Path) -> Callable[..., Server]:
+    """Starts `jitney torchserve` with the reporting model and these properties."""
+
+    def torchserve(properties: str) -> Server:
+        store.mar("metrics")
+        config = tmp_path / "config.properties"
+        config.write_text(
+            f"{FREE_ADDRESSES}default_workers_per_model=1\ndisable_token_authorization=true\n{properties}"
+        )
+        arguments = ["torchserve", "--foreground", "--ts-config", config, "--models", "metrics.mar"]
+        return start(*arguments, "--model-store", store.path)
+
+    return torchserve
+
+
+def families(server: Server) -> dict[str, list]:
+    """The samples of the page by the name of their family, as Prometheus itself reads them."""
+    page = requests.get(server.url("/metrics", "metrics"), timeout=10).text
+    return {family.name: family.samples for family in text_string_to_metric_families(page)}
+
+
+def value(server: Server, family: str, sample: str, **labels: str) -> float:
+    """The sum of the samples with this name and these labels."""
+    samples = families(server).get(family, [])
+    return sum(s.value for s in samples if s.name == sample and labels.items() <= s.labels.items())
+
+
+def test_a_prometheus_parser_reads_the_page(shared: Server) -> None:
+    assert shared.predict("echo", b"x").status_code == 200
+    page = families(shared)
+    assert {"Requests2XX", "QueueTime", "jitney_queue_seconds", "jitney_waiting"} <= page.keys()
+    buckets = [s for s in page["jitney_compute_seconds"] if s.name.endswith("_bucket") and s.labels["model_name"] == "echo"]
+    counts = [sample.value for sample in buckets]
+    assert counts == sorted(counts) and buckets[-1].labels["le"] == "+Inf"
+    assert counts[-1] == value(shared, "jitney_compute_seconds", "jitney_compute_seconds_count", model_name="echo") >= 1
+
+
+def test_a_handlers_metrics_are_added_up_as_declared(torchserve: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "metrics.yaml").write_text(DECLARED)
+    server = torchserve(f"metrics_mode=prometheus\nmetrics_config={tmp_path / 'metrics.yaml'}\n")
+    server.predict("metrics", [["add_counter", "Rows", 2], ["add_counter", "Unlisted", 1]])
+    server.predict("metrics", [*(["print", line] for line in HOSTILE), ["add_counter", "Rows", 3]])
+    until(lambda: value(server, "Rows", "Rows_total", ModelName="metrics") == 5, "the rows are counted")
+    page = families(server)
+    assert "Requests2XX" in page and "Requests4XX" not in page and "Unlisted" not in page
+    assert {frozenset(sample.labels) for sample in page["Rows"]} == {frozenset(("ModelName", "Level", "Hostname"))}
+    assert {sample.labels["ModelName"] for sample in page["Rows"]} == {"metrics", HOSTILE_NAME}, "one value, escaped"
+    assert "[METRICS]Rows" not in server.log, "metrics are no output"
+
+
+def test_undeclared_metrics_are_detected_when_asked_for(torchserve: Callable[..., Server]) -> None:
+    server = torchserve("metrics_mode=prometheus\nmodel_metrics_auto_detect=true\n")
+    server.predict("metrics", [["add_time", "Step", 7.5], ["add_percent", "Share", 50]])
+    until(lambda: value(server, "Share", "Share", Level="Model") == 50, "the share is shown")
+    assert value(server, "Step", "Step", ModelName="metrics") == 7.5
+    assert value(server, "PredictionTime", "PredictionTime", ModelName="metrics") > 0
+
+
+def test_in_log_mode_there_are_lines_and_the_page_is_empty(torchserve: Callable[..., Server]) -> None:
+    server = torchserve("")
+    reply = server.predict("metrics", [])
+    server.predict("ghost", b"")
+    logs = server.cwd / "logs"
+    request, host = reply.headers["x-request-id"], r"\|#hostname:[^,]+"
+    for file, pattern in [
+        ("ts_metrics.log", rf"Requests2XX\.Count:1\.0\|#Level:Host{host},timestamp:\d{{10}}$"),
+        ("ts_metrics.log", rf"Requests4XX\.Count:1\.0\|#Level:Host{host},timestamp:\d{{10}}$"),
+        ("ts_metrics.log", rf"ts_inference_requests_total\.Count:1\.0\|#model_name:metrics,model_version:default{host}"),
+        ("ts_metrics.log", rf"CPUUtilization\.Percent:\d+\.\d\|#Level:Host{host}"),
+        ("model_metrics.log", rf"PredictionTime\.ms:\d+\.\d+\|#ModelName:metrics,Level:Model{host},requestID:{request}"),
+    ]:
+        line = re.compile(rf"^\S+,\d{{3}} - {pattern}", re.MULTILINE)
+        until(lambda: line.search((logs / file).read_text()), f"{file} has {pattern}")
+    assert requests.get(server.url("/metrics", "metrics"), timeout=10).text == ""
+
+
+def test_the_memory_of_workers_is_measured(torchserve: Callable[..., Server]) -> None:
+    server = torchserve("metric_time_interval=1\n")
+    until(lambda: server.describe("metrics")["workers"][0]["memoryUsage"] > 1_000_000, "the memory is measured")
+
+
+def test_a_broken_metrics_file_costs_its_metrics_and_not_the_start(
+    torchserve: Callable[..., Server], tmp_path: Path
+) -> None:
+    (tmp_path / "metrics.yaml").write_text("ts_metrics: {counter: [{name: Requests2XX}]}")
+    server = torchserve(f"metrics_mode=prometheus\nmetrics_config={tmp_path / 'metrics.yaml'}\n")
+    server.logged("lacks its name or its unit")
+    page = families(server)
+    assert "Requests2XX" not in page and "jitney_waiting" in page
