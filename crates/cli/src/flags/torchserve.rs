@@ -87,10 +87,8 @@ mod tests {
 
     fn flags(line: &str) -> Option<TorchserveFlags> {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        match parse(&args).ok()?.command {
-            Command::Torchserve(flags) => Some(flags),
-            Command::Serve(_) | Command::Demo(_) => None,
-        }
+        let Command::Torchserve(flags) = parse(&args).ok()?.command else { return None };
+        Some(flags)
     }
 
     #[test]

@@ -19,4 +19,6 @@ fn help_is_as_recorded() {
     check("help-serve", &["serve", "--help"]);
     check("help-demo", &["demo", "--help"]);
     check("help-torchserve", &["torchserve", "--help"]);
+    check("help-archive", &["archive", "--help"]);
+    check("help-archive-workflow", &["archive-workflow", "--help"]);
 }

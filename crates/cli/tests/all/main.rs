@@ -1,5 +1,6 @@
 //! The real binary, from the outside: what it prints, what it exits with, what it leaves behind.
 
+mod archive;
 mod background;
 mod box_;
 mod demo;
