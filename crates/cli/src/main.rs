@@ -12,6 +12,7 @@ mod flags;
 mod logs;
 mod machine;
 mod nearest;
+mod origin;
 mod plan;
 mod python;
 mod run;

@@ -11,6 +11,7 @@ use jitney_server::ServerConfig;
 
 use crate::logs::LogPlan;
 use crate::startup::Startup;
+use crate::torchserve::snapshot::Snapshots;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
 
@@ -32,6 +33,8 @@ pub struct Plan {
     pub drain: Drain,
     /// The log.
     pub logs: LogPlan,
+    /// Snapshots of the configuration, if they are kept.
+    pub snapshots: Option<Snapshots>,
     /// Sentences about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.

@@ -7,6 +7,7 @@
 mod data_plane;
 mod greeting;
 mod loading;
+mod recorder;
 mod scratch;
 mod signals;
 
@@ -23,6 +24,7 @@ use crate::failure::Failure;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
+use recorder::Recorder;
 use scratch::Scratch;
 use signals::Signals;
 
@@ -76,11 +78,13 @@ async fn live(
         loaded = loading::load(plan, engine) => loaded?,
         () = signals.first() => return Ok(()),
     }
+    let mut recorder = Recorder::start(plan.snapshots.as_ref(), engine);
     data.open(&doors);
     let admin = doors.run_admin(data.closing());
     greeting::ready(plan, &doors, engine, logs);
     let ended = async {
-        signals.first().await;
+        recorder.keep(signals.first()).await;
+        recorder.finish();
         drain(plan.drain, engine, data).await;
         Ok(())
     };

@@ -88,6 +88,7 @@ fn assemble(
         io_threads: options.io_threads.unwrap_or_else(machine::io_threads).max(1),
         drain: drain(&options),
         logs: logs(options.log_level, env),
+        snapshots: None,
         remarks,
         temp_dir: env.temp_dir(),
     })

@@ -8,6 +8,7 @@ mod launch;
 mod models;
 pub mod pid;
 mod properties;
+pub mod snapshot;
 mod stop;
 mod values;
 

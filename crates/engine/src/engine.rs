@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::admission::{Admission, Limits};
+use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Board, Intake, Model, State, Task};
+use crate::model::{Board, Intake, Model, State, Task, Wanted};
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime};
@@ -51,6 +52,7 @@ pub struct Registered {
 /// Everything that runs models.
 pub struct Engine {
     registry: Registry,
+    changes: Changes,
     admission: Arc<Admission>,
     draining: Arc<AtomicBool>,
     defaults: Defaults,
@@ -71,6 +73,7 @@ impl Engine {
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
         Ok(Arc::new(Self {
             registry: Registry::default(),
+            changes: Changes::default(),
             admission: Admission::new(config.limits),
             draining: Arc::default(),
             defaults: config.defaults,
@@ -194,8 +197,10 @@ impl Engine {
     /// Brings a model to life: its task, then its entry in the registry.
     fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
-        let (model, task) = draft.build(&self.admission, &self.draining, &self.worker_ids);
+        let (model, task) =
+            draft.build(&self.admission, &self.draining, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
+        self.changes.note();
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
         self.data[turn].spawn(task.run());
         tracing::info!(
@@ -210,7 +215,9 @@ impl Engine {
 
     /// Lets another version of a model answer by default.
     pub fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
-        self.registry.set_default(name, version)
+        self.registry.set_default(name, version)?;
+        self.changes.note();
+        Ok(())
     }
 
     /// Removes a version (the default one if none is named): new requests do not find it, admitted
@@ -221,9 +228,15 @@ impl Engine {
         version: Option<&str>,
     ) -> Result<(), UnregisterError> {
         let model = self.registry.remove(name, version)?;
+        self.changes.note();
         model.close(self.defaults.unregister_timeout).await;
         tracing::info!(model = model.name(), version = model.version(), "model unregistered");
         Ok(())
+    }
+
+    /// A counter that moves after every change of models, workers or batching.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.watch()
     }
 
     /// Whether the engine is on its way out.
@@ -280,6 +293,7 @@ impl Draft {
         admission: &Arc<Admission>,
         draining: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
+        changes: &Changes,
     ) -> (Arc<Model>, Task) {
         let (inbox, arrivals) = mpsc::channel(INBOX);
         let (control, orders) = mpsc::channel(64);
@@ -304,6 +318,7 @@ impl Draft {
             version: self.version,
             url: self.url,
             at_startup: self.at_startup,
+            wanted: Wanted::of(&self.settings),
             settings: ArcSwap::from_pointee(self.settings),
             intake: self.intake,
             admission: Arc::clone(admission),
@@ -311,6 +326,7 @@ impl Draft {
             inbox,
             control,
             board,
+            changes: changes.clone(),
             _dir: self.dir,
         });
         (model, task)

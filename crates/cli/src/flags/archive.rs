@@ -30,15 +30,15 @@ pub struct ArchiveFlags {
     /// contents
     #[arg(long, value_name = "LIST")]
     pub extra_files: Option<String>,
-    /// Language of the handler; LSP is C++
-    #[arg(long, value_enum, default_value_t, value_name = "RUNTIME")]
+    /// Language of the handler: python, python3 or LSP (C++)
+    #[arg(long, value_enum, default_value_t, value_name = "RUNTIME", hide_possible_values = true)]
     pub runtime: Runtime,
     /// Directory to write to; it is made if it does not exist [default: the current one]
     #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
     pub export_path: PathBuf,
     /// What to write: NAME.mar compressed (default) or not (zip-store), NAME.tar.gz (tgz) or a
     /// directory (no-archive)
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
     pub archive_format: Format,
     /// Replace what is there
     #[arg(short = 'f', long)]
