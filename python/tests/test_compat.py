@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -18,7 +19,9 @@ JITNEY = "#!/bin/sh\necho jitney \"$@\"\nexit 7\n"
 def bin_dir(tmp_path_factory):
     home = tmp_path_factory.mktemp("venv")
     venv.create(home, with_pip=True)
-    command = [home / "bin/python", "-m", "pip", "install", "--quiet", str(PROJECT)]
+    # A copy: pip leaves its build beside the source.
+    source = shutil.copytree(PROJECT, home / "source")
+    command = [home / "bin/python", "-m", "pip", "install", "--quiet", str(source)]
     installed = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=home)
     if installed.returncode != 0:
         pytest.skip(f"pip cannot install here: {installed.stderr[-300:]}")

@@ -2,6 +2,7 @@
 //! mean is decided elsewhere; this room only names them.
 
 pub mod archive;
+pub mod config;
 pub mod torchserve;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::failure;
 use crate::serve::options::{Network, Options};
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
+use config::ConfigFlags;
 use torchserve::TorchserveFlags;
 
 /// Serves models over HTTP, in batches that leave when they should.
@@ -46,10 +48,12 @@ pub enum Command {
     Archive(ArchiveFlags),
     /// Pack a workflow into an archive, as torch-workflow-archiver does
     ArchiveWorkflow(ArchiveWorkflowFlags),
+    /// Print every effective value of serve or torchserve and where it comes from
+    Config(ConfigFlags),
 }
 
 /// `jitney serve`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeFlags {
     /// What to serve: a .mar or .tar.gz archive, a model directory or an .onnx file; NAME=PATH gives

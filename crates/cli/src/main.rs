@@ -6,6 +6,7 @@
 
 mod address;
 mod archive;
+mod config;
 mod env;
 mod failure;
 mod flags;
@@ -55,6 +56,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Torchserve(flags) => torchserve::main(&flags, args, env),
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
+        Command::Config(flags) => config::main(flags, env),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod banner;
 mod config;
+mod explain;
 mod keys;
 mod launch;
 mod models;
@@ -18,6 +19,7 @@ use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::torchserve::TorchserveFlags;
 use crate::{run, talk};
+pub use explain::explain;
 use pid::PidFile;
 
 /// The version this program stands in for.

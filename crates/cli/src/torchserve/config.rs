@@ -65,7 +65,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
 }
 
 /// `TS_CONFIG_FILE`, `--ts-config`, the newest snapshot, `./config.properties`, in this order.
-fn config_file(flags: &TorchserveFlags, env: &Env) -> Result<Option<PathBuf>, Failure> {
+pub fn config_file(flags: &TorchserveFlags, env: &Env) -> Result<Option<PathBuf>, Failure> {
     if let Some(named) = flags.ts_config.as_ref().filter(|file| !file.is_file()) {
         return Err(Failure::failed(format!("--ts-config file not found: {}", named.display())));
     }
@@ -107,7 +107,7 @@ fn snapshots(
 }
 
 /// The models of a snapshot if there is one, else those that `load_models` names.
-fn startups(
+pub fn startups(
     values: &Values,
     store: &Path,
     remarks: &mut Vec<String>,
@@ -251,7 +251,7 @@ fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, 
 
 /// Without a number, start-up models get a worker per GPU, or per processor where there is none;
 /// models registered later get none.
-fn defaults(values: &Values) -> Result<Defaults, Failure> {
+pub fn defaults(values: &Values) -> Result<Defaults, Failure> {
     let ours = Defaults::default();
     let workers: Option<u32> = values.read("default_workers_per_model")?;
     let gpus = machine::gpus().min(values.number("number_of_gpu", u32::MAX)?);

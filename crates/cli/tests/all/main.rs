@@ -3,6 +3,8 @@
 mod archive;
 mod background;
 mod box_;
+mod config;
 mod demo;
 mod golden;
 mod refusals;
+mod snapshots;
