@@ -1,6 +1,8 @@
 //! The command line: every command, every flag, and the help a newcomer reads first. What the flags
 //! mean is decided elsewhere; this room only names them.
 
+pub mod archive;
+pub mod config;
 pub mod torchserve;
 
 use std::ffi::OsString;
@@ -9,6 +11,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::failure;
 use crate::serve::options::{Network, Options};
+use archive::{ArchiveFlags, ArchiveWorkflowFlags};
+use config::ConfigFlags;
 use torchserve::TorchserveFlags;
 
 /// Serves models over HTTP, in batches that leave when they should.
@@ -27,6 +31,7 @@ Examples:
   jitney serve resnet.mar                   a TorchServe archive
   jitney serve model.onnx --port 9000       an ONNX model, no Python needed
   jitney torchserve --start --model-store models --models resnet.mar
+  jitney archive --model-name m --version 1.0 --handler handler.py
 
 Each command has its own --help.";
 
@@ -39,10 +44,16 @@ pub enum Command {
     Demo(DemoFlags),
     /// Understand TorchServe's command line and config.properties
     Torchserve(TorchserveFlags),
+    /// Pack a model into an archive, as torch-model-archiver does
+    Archive(ArchiveFlags),
+    /// Pack a workflow into an archive, as torch-workflow-archiver does
+    ArchiveWorkflow(ArchiveWorkflowFlags),
+    /// Print every effective value of serve or torchserve and where it comes from
+    Config(ConfigFlags),
 }
 
 /// `jitney serve`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeFlags {
     /// What to serve: a .mar or .tar.gz archive, a model directory or an .onnx file; NAME=PATH gives
@@ -93,7 +104,7 @@ Examples:
 /// Reads the command line; help, version and complaints come back as the text and the exit code.
 pub fn parse(args: &[OsString]) -> Result<Cli, (clap::Error, u8)> {
     Cli::try_parse_from(args).map_err(|error| {
-        let code = match (error.use_stderr(), is_torchserve(args)) {
+        let code = match (error.use_stderr(), is_argparse(args)) {
             (false, _) => 0,
             (true, true) => failure::USAGE_TORCHSERVE,
             (true, false) => failure::USAGE,
@@ -102,8 +113,10 @@ pub fn parse(args: &[OsString]) -> Result<Cli, (clap::Error, u8)> {
     })
 }
 
-fn is_torchserve(args: &[OsString]) -> bool {
-    args.get(1).is_some_and(|command| command == "torchserve")
+/// Commands that stand in for a Python program and fail as it does.
+fn is_argparse(args: &[OsString]) -> bool {
+    let command = args.get(1).and_then(|command| command.to_str());
+    matches!(command, Some("torchserve" | "archive" | "archive-workflow"))
 }
 
 #[cfg(test)]
@@ -127,6 +140,10 @@ mod tests {
             ("jitney serve --frobnicate", Some(64)),
             ("jitney torchserve --frobnicate", Some(2)),
             ("jitney torchserve --start --stop", Some(2)),
+            ("jitney archive --model-name m", Some(2)),
+            ("jitney archive-workflow --workflow-name w", Some(2)),
+            ("jitney archive --help", Some(0)),
+            ("jitney archive --model-n m -v 1 --hand h.py --arch tgz --runtime LSP", None),
             ("jitney --help", Some(0)),
             ("jitney serve --help", Some(0)),
             ("jitney", Some(64)),

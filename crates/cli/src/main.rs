@@ -1,10 +1,12 @@
 //! The binary `jitney`: the only place that reads flags, files and the environment, and that knows
 //! every concrete part. Commands become a plan, a plan becomes a running server.
 //!
-//! Exit codes: 0 fine, 1 failed, 2 wrong flags of `torchserve`, 64 any other wrong use, 130 told twice
-//! to end.
+//! Exit codes: 0 fine, 1 failed, 2 wrong flags of `torchserve` or `archive`, 64 any other wrong use,
+//! 130 told twice to end.
 
 mod address;
+mod archive;
+mod config;
 mod env;
 mod failure;
 mod flags;
@@ -12,6 +14,7 @@ mod logs;
 mod machine;
 mod metrics;
 mod nearest;
+mod origin;
 mod plan;
 mod python;
 mod run;
@@ -52,6 +55,9 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Serve(flags) => carry_out(serve::plan(flags, env), env),
         Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
         Command::Torchserve(flags) => torchserve::main(&flags, args, env),
+        Command::Archive(flags) => archive::model(&flags),
+        Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
+        Command::Config(flags) => config::main(flags, env),
     }
 }
 

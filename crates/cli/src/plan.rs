@@ -12,6 +12,7 @@ use jitney_server::ServerConfig;
 use crate::logs::LogPlan;
 use crate::metrics::MetricsPlan;
 use crate::startup::Startup;
+use crate::torchserve::snapshot::Snapshots;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
 
@@ -35,6 +36,8 @@ pub struct Plan {
     pub logs: LogPlan,
     /// The metrics.
     pub metrics: MetricsPlan,
+    /// Snapshots of the configuration, if they are kept.
+    pub snapshots: Option<Snapshots>,
     /// Sentences about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.

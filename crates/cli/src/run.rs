@@ -7,6 +7,7 @@
 mod data_plane;
 mod greeting;
 mod loading;
+mod recorder;
 mod scratch;
 mod signals;
 mod system;
@@ -25,6 +26,7 @@ use crate::failure::Failure;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
+use recorder::Recorder;
 use scratch::Scratch;
 use signals::Signals;
 use system::Cpu;
@@ -87,6 +89,7 @@ async fn live(
         loaded = loading::load(plan, engine) => loaded?,
         () = signals.first() => return Ok(()),
     }
+    let mut recorder = Recorder::start(plan.snapshots.as_ref(), engine);
     data.open(&doors);
     let admin = doors.run_admin(data.closing());
     if let Some(every) = plan.metrics.look_every {
@@ -95,7 +98,8 @@ async fn live(
     }
     greeting::ready(plan, &doors, engine, logs);
     let ended = async {
-        signals.first().await;
+        recorder.keep(signals.first()).await;
+        recorder.finish();
         drain(plan.drain, engine, data).await;
         Ok(())
     };

@@ -1,5 +1,6 @@
 //! `jitney serve` and `jitney demo`: from flags, variables and `jitney.yaml` to a [`Plan`].
 
+mod explain;
 mod file;
 pub mod model;
 pub mod options;
@@ -23,6 +24,7 @@ use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
 use crate::{machine, python};
+pub use explain::explain;
 use options::{Network, Options, PerModel};
 
 /// Plans `jitney serve`.
@@ -90,6 +92,7 @@ fn assemble(
         drain: drain(&options),
         logs: logs(options.log_level, env),
         metrics: MetricsPlan::default(),
+        snapshots: None,
         remarks,
         temp_dir: env.temp_dir(),
     })

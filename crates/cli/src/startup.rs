@@ -15,8 +15,14 @@ pub struct Startup {
     pub version: Option<String>,
     /// The handler, if not the archive's own.
     pub handler: Option<String>,
+    /// The runtime, if not the archive's own.
+    pub runtime: Option<String>,
     /// Settings given from outside the archive.
     pub per_model: PerModel,
+    /// The fewest and the most workers, whatever the archive says.
+    pub workers: Option<(u32, u32)>,
+    /// Whether this version answers when none is named; else the first one loaded does.
+    pub default: bool,
 }
 
 impl Startup {
@@ -38,6 +44,7 @@ impl Startup {
             model_name: self.name.clone(),
             version: self.version.clone(),
             handler: self.handler.clone(),
+            runtime: self.runtime.clone(),
             batch_size: batching.max_batch_size,
             max_batch_delay_ms: batching.max_batch_delay.map(|time| time.whole()),
             max_latency_ms: batching.max_latency_ms.map(|time| time.whole()),

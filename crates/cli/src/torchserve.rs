@@ -3,12 +3,14 @@
 
 mod banner;
 mod config;
+mod explain;
 mod keys;
 mod launch;
 mod metrics;
 mod models;
 pub mod pid;
 mod properties;
+pub mod snapshot;
 mod stop;
 mod values;
 
@@ -18,6 +20,7 @@ use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::torchserve::TorchserveFlags;
 use crate::{run, talk};
+pub use explain::explain;
 use pid::PidFile;
 
 /// The version this program stands in for.

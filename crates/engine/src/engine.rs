@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::admission::{Admission, Limits};
+use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Board, Intake, Model, State, Task};
+use crate::model::{Board, Intake, Model, State, Task, Wanted};
 use crate::observer::{ModelTag, Observer};
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::pool::{Launcher, Pool, SeatPlan};
@@ -52,6 +53,7 @@ pub struct Registered {
 /// Everything that runs models.
 pub struct Engine {
     registry: Registry,
+    changes: Changes,
     admission: Arc<Admission>,
     /// Readiness has fallen; requests are still served.
     leaving: AtomicBool,
@@ -85,6 +87,7 @@ impl Engine {
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
         Ok(Arc::new(Self {
             registry: Registry::default(),
+            changes: Changes::default(),
             admission: Admission::new(config.limits),
             leaving: AtomicBool::new(false),
             draining: Arc::default(),
@@ -215,8 +218,10 @@ impl Engine {
     /// Brings a model to life: its task, then its entry in the registry.
     fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
-        let (model, task) = draft.build(&self.admission, &self.draining, &self.worker_ids);
+        let (model, task) =
+            draft.build(&self.admission, &self.draining, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
+        self.changes.note();
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
         self.data[turn].spawn(task.run());
         tracing::info!(
@@ -232,7 +237,9 @@ impl Engine {
 
     /// Lets another version of a model answer by default.
     pub fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
-        self.registry.set_default(name, version)
+        self.registry.set_default(name, version)?;
+        self.changes.note();
+        Ok(())
     }
 
     /// Removes a version (the default one if none is named): new requests do not find it, admitted
@@ -243,9 +250,15 @@ impl Engine {
         version: Option<&str>,
     ) -> Result<(), UnregisterError> {
         let model = self.registry.remove(name, version)?;
+        self.changes.note();
         model.close(self.defaults.unregister_timeout).await;
         tracing::info!(model = model.name(), version = model.version(), "model unregistered");
         Ok(())
+    }
+
+    /// A counter that moves after every change of models, workers or batching.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.watch()
     }
 
     /// Whether the engine is on its way out.
@@ -321,6 +334,7 @@ impl Draft {
         admission: &Arc<Admission>,
         draining: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
+        changes: &Changes,
     ) -> (Arc<Model>, Task) {
         let (inbox, arrivals) = mpsc::channel(INBOX);
         let (control, orders) = mpsc::channel(64);
@@ -352,6 +366,7 @@ impl Draft {
             version: self.version,
             url: self.url,
             at_startup: self.at_startup,
+            wanted: Wanted::of(&self.settings),
             settings: ArcSwap::from_pointee(self.settings),
             intake: self.intake,
             admission: Arc::clone(admission),
@@ -361,6 +376,7 @@ impl Draft {
             board,
             tag,
             traffic: Default::default(),
+            changes: changes.clone(),
             _dir: self.dir,
         });
         (model, task)

@@ -9,6 +9,7 @@
 
 pub mod admission;
 pub mod call;
+mod changes;
 mod engine;
 pub mod error;
 mod histogram;

@@ -14,6 +14,7 @@ use crate::call::{
     Answer, Call, HeaderBlock, Input, Origin, OriginKind, Output, Parameter, Payload, Priority,
     Rider,
 };
+use crate::changes::Changes;
 use crate::engine::Draft;
 use crate::error::CallError;
 use crate::model::{Intake, Model};
@@ -214,7 +215,8 @@ impl Kit {
         };
         let admission = Admission::new(Limits::default());
         let draining = Arc::new(AtomicBool::new(false));
-        let (model, task) = draft.build(&admission, &draining, &Arc::new(AtomicU32::new(9000)));
+        let ids = Arc::new(AtomicU32::new(9000));
+        let (model, task) = draft.build(&admission, &draining, &ids, &Changes::default());
         tokio::spawn(task.run());
         Self { model, admission, rides }
     }

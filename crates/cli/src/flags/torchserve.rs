@@ -21,7 +21,8 @@ pub struct TorchserveFlags {
     /// Stay in the foreground; with --stop: wait up to 60 s until the server is gone
     #[arg(long)]
     pub foreground: bool,
-    /// Read this config.properties; without it TS_CONFIG_FILE or ./config.properties is read
+    /// Read this config.properties; without it TS_CONFIG_FILE, the newest snapshot
+    /// or ./config.properties is read
     #[arg(long, value_name = "FILE")]
     pub ts_config: Option<PathBuf>,
     /// Directory with the model archives; needed here or in the file
@@ -34,7 +35,7 @@ pub struct TorchserveFlags {
     /// whole store
     #[arg(long, value_name = "MODEL", num_args = 1..)]
     pub models: Vec<String>,
-    /// Do not write or read snapshots of the configuration; this version never does
+    /// Do not write snapshots of the configuration, nor go on from the newest one
     #[arg(long = "no-config-snapshots", visible_alias = "ncs")]
     pub no_config_snapshots: bool,
     /// Let anyone who reaches the ports use them; needed for an address other machines can reach
@@ -87,10 +88,8 @@ mod tests {
 
     fn flags(line: &str) -> Option<TorchserveFlags> {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        match parse(&args).ok()?.command {
-            Command::Torchserve(flags) => Some(flags),
-            Command::Serve(_) | Command::Demo(_) => None,
-        }
+        let Command::Torchserve(flags) = parse(&args).ok()?.command else { return None };
+        Some(flags)
     }
 
     #[test]

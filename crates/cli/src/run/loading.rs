@@ -18,7 +18,7 @@ pub async fn load(plan: &Plan, engine: &Arc<Engine>) -> Result<(), Failure> {
     }
     for startup in &plan.models {
         match register(engine, startup).await {
-            Ok(registered) => staff(registered),
+            Ok(registered) => settle(engine, startup, registered),
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
             }
@@ -44,6 +44,21 @@ async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
         .register_onnx(model, wishes)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
+}
+
+/// What a snapshot remembers beyond the archive's own word: the default version and the workers.
+fn settle(engine: &Engine, startup: &Startup, mut registered: Registered) {
+    let model = &registered.model;
+    if startup.default
+        && let Err(error) = engine.set_default(model.name(), model.version())
+    {
+        tracing::warn!(model = model.name(), %error, "the default version was not set");
+    }
+    if let Some((min, max)) = startup.workers {
+        model.want(min, max);
+        (registered.workers_min, registered.workers_max) = (min, max);
+    }
+    staff(registered);
 }
 
 /// Gives the model its workers, in the background.

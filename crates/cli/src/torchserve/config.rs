@@ -8,6 +8,7 @@ use std::time::Duration;
 use jitney_engine::settings::{Defaults, PolicyName};
 use jitney_server::{Cors, ServerConfig};
 
+use super::snapshot::{self, Snapshots};
 use super::values::Values;
 use super::{banner, metrics, models, properties};
 use crate::address::Address;
@@ -15,7 +16,9 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
+use crate::origin::Origin;
 use crate::plan::{Drain, EnginePlan, Face, Plan};
+use crate::startup::Startup;
 use crate::units::Seconds;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
@@ -36,6 +39,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     remarks.extend(python.remark);
     let metrics = metrics::plan(&values, &mut remarks)?;
     let logs = logs(env);
+    let snapshots = snapshots(flags, &values, file.as_deref(), &store, &addresses, env);
     let banner = banner::text(&banner::Facts {
         values: &values,
         file: file.as_deref(),
@@ -51,24 +55,73 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         server: server(&values, &addresses, drain)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter)?,
-        models: models::parse(values.text("load_models").unwrap_or("none"), &store),
+        models: startups(&values, &store, &mut remarks)?,
         io_threads: values.number("io_threads", machine::io_threads())?.max(1),
         drain,
         logs,
         metrics,
+        snapshots,
         remarks,
         temp_dir: env.temp_dir(),
     })
 }
 
-/// `TS_CONFIG_FILE`, `--ts-config`, `./config.properties`, in this order.
-fn config_file(flags: &TorchserveFlags, env: &Env) -> Result<Option<PathBuf>, Failure> {
+/// `TS_CONFIG_FILE`, `--ts-config`, the newest snapshot, `./config.properties`, in this order.
+pub fn config_file(flags: &TorchserveFlags, env: &Env) -> Result<Option<PathBuf>, Failure> {
     if let Some(named) = flags.ts_config.as_ref().filter(|file| !file.is_file()) {
         return Err(Failure::failed(format!("--ts-config file not found: {}", named.display())));
     }
     let here = PathBuf::from("config.properties");
     let named = env.path("TS_CONFIG_FILE").or_else(|| flags.ts_config.clone());
+    let named = named.or_else(|| newest_snapshot(flags, env));
     Ok(named.or_else(|| here.is_file().then_some(here)))
+}
+
+fn newest_snapshot(flags: &TorchserveFlags, env: &Env) -> Option<PathBuf> {
+    if flags.no_config_snapshots { None } else { snapshot::newest(&log_location(env)) }
+}
+
+fn log_location(env: &Env) -> PathBuf {
+    env.path("LOG_LOCATION").unwrap_or_else(|| PathBuf::from("logs"))
+}
+
+/// What is the same in every snapshot of this server. The addresses are always written, since they
+/// are what clients depend on.
+fn snapshots(
+    flags: &TorchserveFlags,
+    values: &Values,
+    file: Option<&Path>,
+    store: &Path,
+    addresses: &Addresses,
+    env: &Env,
+) -> Option<Snapshots> {
+    if flags.no_config_snapshots {
+        return None;
+    }
+    let mut more = vec![
+        ("inference_address", addresses.inference.to_string()),
+        ("management_address", addresses.management.to_string()),
+        ("metrics_address", addresses.metrics.to_string()),
+        ("model_store", store.display().to_string()),
+    ];
+    more.extend(file.map(|file| ("tsConfigFile", file.display().to_string())));
+    Some(Snapshots::new(&log_location(env), store, values, &more))
+}
+
+/// The models of a snapshot if there is one, else those that `load_models` names.
+pub fn startups(
+    values: &Values,
+    store: &Path,
+    remarks: &mut Vec<String>,
+) -> Result<Vec<Startup>, Failure> {
+    let Some(text) = values.text(snapshot::KEY) else {
+        return Ok(models::parse(values.text("load_models").unwrap_or("none"), store));
+    };
+    if let Some(Origin::Flag(flag)) = values.origin("load_models") {
+        let file = values.origin(snapshot::KEY).map(Origin::place).unwrap_or_default();
+        remarks.push(format!("{flag} has no effect: the models are those of the snapshot {file}"));
+    }
+    snapshot::startups(text, store)
 }
 
 /// The model store; both directories must exist if they are named.
@@ -141,11 +194,10 @@ fn interpreter(values: &Values, env: &Env) -> python::Python {
 }
 
 fn logs(env: &Env) -> LogPlan {
-    let place = |name| env.path(name).unwrap_or_else(|| PathBuf::from("logs"));
     LogPlan {
         style: Style::TorchServe {
-            logs: place("LOG_LOCATION"),
-            metrics: place("METRICS_LOCATION"),
+            logs: log_location(env),
+            metrics: env.path("METRICS_LOCATION").unwrap_or_else(|| PathBuf::from("logs")),
         },
         filter: env.text("JITNEY_LOG").unwrap_or("info").to_owned(),
     }
@@ -200,7 +252,7 @@ fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, 
 
 /// Without a number, start-up models get a worker per GPU, or per processor where there is none;
 /// models registered later get none.
-fn defaults(values: &Values) -> Result<Defaults, Failure> {
+pub fn defaults(values: &Values) -> Result<Defaults, Failure> {
     let ours = Defaults::default();
     let workers: Option<u32> = values.read("default_workers_per_model")?;
     let gpus = machine::gpus().min(values.number("number_of_gpu", u32::MAX)?);

@@ -2,6 +2,7 @@
 //! exist is not known here.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use java_properties::{LineContent, PropertiesIter};
 
@@ -17,27 +18,32 @@ pub struct Property {
     pub value: String,
     /// Where it stands, for complaints.
     pub line: usize,
+    /// The file it stands in.
+    pub file: Arc<Path>,
 }
 
 /// Reads the file.
 pub fn read(path: &Path, env: &Env) -> Result<Vec<Property>, Failure> {
     let bytes = std::fs::read(path)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
-    parse(&bytes, env).map_err(|failure| Failure {
+    let properties = parse(&bytes, env).map_err(|failure| Failure {
         message: format!("{}: {}", path.display(), failure.message),
         ..failure
-    })
+    })?;
+    let file: Arc<Path> = path.into();
+    Ok(properties.into_iter().map(|one| Property { file: Arc::clone(&file), ..one }).collect())
 }
 
 /// Reads the file's bytes.
 pub fn parse(bytes: &[u8], env: &Env) -> Result<Vec<Property>, Failure> {
     let mut properties = Vec::new();
+    let file: Arc<Path> = Path::new("").into();
     for line in PropertiesIter::new(bytes) {
         let line = line.map_err(|error| Failure::failed(error.to_string()))?;
         let number = line.line_number();
         if let LineContent::KVPair(key, value) = line.consume_content() {
             let value = substitute(value.trim(), env)?;
-            properties.push(Property { key, value, line: number });
+            properties.push(Property { key, value, line: number, file: Arc::clone(&file) });
         }
     }
     Ok(properties)

@@ -10,10 +10,18 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::nearest::did_you_mean;
+use crate::origin::Origin;
 
 /// Key and value, resolved.
 #[derive(Clone, Debug, Default)]
-pub struct Values(BTreeMap<String, String>);
+pub struct Values(BTreeMap<String, Given>);
+
+/// A value and who gave it.
+#[derive(Clone, Debug)]
+struct Given {
+    text: String,
+    origin: Origin,
+}
 
 impl Values {
     /// Lays the sources over each other.
@@ -38,34 +46,38 @@ impl Values {
                 Failure::failed(message).maybe_hint(did_you_mean(&property.key, keys::names()))
             );
         }
-        self.0.insert(property.key, property.value);
+        let origin = Origin::File { path: property.file, line: Some(property.line) };
+        self.set(&property.key, property.value, origin);
         Ok(())
     }
 
     /// The command line can switch the two permissions on, never off.
     fn add_flags(&mut self, flags: &TorchserveFlags) {
-        let stores =
-            [("model_store", &flags.model_store), ("workflow_store", &flags.workflow_store)];
-        for (key, path) in stores {
+        let stores = [
+            ("model_store", &flags.model_store, "--model-store"),
+            ("workflow_store", &flags.workflow_store, "--workflow-store"),
+        ];
+        for (key, path, flag) in stores {
             if let Some(path) = path {
-                self.set(key, path.to_string_lossy());
+                self.set(key, path.to_string_lossy(), Origin::Flag(flag.to_owned()));
             }
         }
         if !flags.models.is_empty() {
-            self.set("load_models", flags.models.join(","));
+            self.set("load_models", flags.models.join(","), Origin::Flag("--models".to_owned()));
         }
         let switches = [
-            ("disable_token_authorization", flags.disable_token_auth),
-            ("enable_model_api", flags.enable_model_api),
+            ("disable_token_authorization", flags.disable_token_auth, "--disable-token-auth"),
+            ("enable_model_api", flags.enable_model_api, "--enable-model-api"),
         ];
-        for (key, _) in switches.into_iter().filter(|(_, on)| *on) {
-            self.set(key, "true");
+        for (key, _, flag) in switches.into_iter().filter(|(_, on, _)| *on) {
+            self.set(key, "true", Origin::Flag(flag.to_owned()));
         }
     }
 
     fn add_environment(&mut self, env: &Env) {
         if let Some(value) = env.text("TS_OPEN_INFERENCE_PROTOCOL") {
-            self.set("ts_open_inference_protocol", value);
+            let origin = Origin::Variable("TS_OPEN_INFERENCE_PROTOCOL".to_owned());
+            self.set("ts_open_inference_protocol", value, origin);
         }
         if !self.truth("enable_envvars_config", false) {
             return;
@@ -75,19 +87,29 @@ impl Values {
             keys::variables().filter(|(key, _)| urls_allowed || *key != "allowed_urls")
         {
             if let Some(value) = env.text(&variable) {
-                self.set(key, value);
+                self.set(key, value, Origin::Variable(variable));
             }
         }
     }
 
-    fn set(&mut self, key: &str, value: impl Into<String>) {
-        self.0.insert(key.to_owned(), value.into());
+    fn set(&mut self, key: &str, text: impl Into<String>, origin: Origin) {
+        self.0.insert(key.to_owned(), Given { text: text.into(), origin });
+    }
+
+    /// Everything that was given, with who gave it, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &Origin)> {
+        self.0.iter().map(|(key, given)| (key.as_str(), given.text.as_str(), &given.origin))
+    }
+
+    /// Who gave a value.
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.0.get(key).map(|given| &given.origin)
     }
 
     /// A value that is not empty.
     pub fn text(&self, key: &str) -> Option<&str> {
         debug_assert!(keys::effect(key).is_some(), "{key} is not in the table");
-        self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
+        self.0.get(key).map(|given| given.text.as_str()).filter(|value| !value.is_empty())
     }
 
     /// Java's truth: the word `true` in any case, nothing else.

@@ -20,4 +20,7 @@ fn help_is_as_recorded() {
     check("help-serve", &["serve", "--help"]);
     check("help-demo", &["demo", "--help"]);
     check("help-torchserve", &["torchserve", "--help"]);
+    check("help-config", &["config", "--help"]);
+    check("help-archive", &["archive", "--help"]);
+    check("help-archive-workflow", &["archive-workflow", "--help"]);
 }

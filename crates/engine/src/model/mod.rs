@@ -10,6 +10,7 @@ mod measures;
 mod roster;
 mod scatter;
 mod task;
+mod wanted;
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +29,11 @@ pub use self::board::{Counters, Status};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
 pub(crate) use self::task::{State, Task};
+pub(crate) use self::wanted::Wanted;
 
 use crate::admission::Admission;
 use crate::call::{Answer, Call, Rider};
+use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
 use crate::observer::ModelTag;
 use crate::settings::{PolicyName, Settings};
@@ -121,6 +124,8 @@ pub struct Model {
     pub(crate) tag: Arc<ModelTag>,
     /// Calls that named no version, and calls that named this one.
     pub(crate) traffic: [Traffic; 2],
+    pub(crate) wanted: Wanted,
+    pub(crate) changes: Changes,
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
 }
@@ -227,7 +232,21 @@ impl Model {
     /// Changes the number of workers; resolves when `min` are ready or one failed to start. The
     /// change itself goes on when the future is dropped.
     pub async fn scale(&self, min: u32, max: u32) -> Result<(), ScaleError> {
-        self.ask(|reply| Control::Scale { min, max, reply }).await.unwrap_or(Err(ScaleError::Gone))
+        self.want(min, max);
+        let scaled = self.ask(|reply| Control::Scale { min, max, reply }).await;
+        scaled.unwrap_or(Err(ScaleError::Gone))?;
+        self.changes.note();
+        Ok(())
+    }
+
+    /// The fewest and the most workers that were asked for last, whether or not they run yet.
+    pub fn wanted(&self) -> (u32, u32) {
+        self.wanted.get()
+    }
+
+    /// Says how many workers [`Model::scale`] is about to be asked for.
+    pub fn want(&self, min: u32, max: u32) {
+        self.wanted.set(min, max);
     }
 
     /// Changes how batches leave, at once.
@@ -236,7 +255,9 @@ impl Model {
         self.settings.store(Arc::clone(&settings));
         self.ask(|reply| Control::Reconfigure { settings, reply })
             .await
-            .ok_or_else(|| "the model was removed".to_owned())
+            .ok_or_else(|| "the model was removed".to_owned())?;
+        self.changes.note();
+        Ok(())
     }
 
     /// Answers what was admitted and ends the workers; by force when `grace` is over.

@@ -327,3 +327,20 @@ async fn a_live_model_can_be_reconfigured() {
     let refused = Reconfigure { batch_size: Some(0), ..Reconfigure::default() };
     assert!(kit.model.reconfigure(refused).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_took_effect_is_told_and_what_was_asked_for_is_remembered() {
+    let kit = Kit::idle(settings(), echo_after(5));
+    let mut changes = kit.model.changes.watch();
+    assert_eq!(kit.model.wanted(), (1, 1), "what it was registered with");
+    kit.model.scale(2, 3).await.unwrap();
+    assert_eq!(kit.model.wanted(), (2, 3));
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    let change = Reconfigure { batch_size: Some(2), ..Reconfigure::default() };
+    kit.model.reconfigure(change).await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    assert!(kit.call("a").await.is_ok());
+    assert!(!changes.has_changed().unwrap(), "a request changes nothing");
+}

@@ -1,0 +1,207 @@
+//! What the archiver writes, the store reads.
+
+use std::path::PathBuf;
+
+use jitney_engine::store::{Limits, Package, Store, StoreConfig};
+
+use super::*;
+use crate::flags::archive::Runtime;
+
+/// A directory with the pieces of a model.
+struct Yard(tempfile::TempDir);
+
+impl Yard {
+    fn new() -> Self {
+        let yard = Self(tempfile::tempdir().expect("directory"));
+        for (name, text) in [
+            ("handler.py", "def handle(data, context): ...\n"),
+            ("sub/net.py", "class Net: ...\n"),
+            ("weights.pt", "weights"),
+            ("reqs.txt", "requests\n"),
+            ("conf.yaml", "batchSize: 4\n"),
+            ("extra/top.txt", "t"),
+            ("extra/deep/low.txt", "l"),
+            ("extra/__pycache__/x.pyc", ""),
+            ("extra/.git/config", ""),
+            ("one.json", "1"),
+            ("two.json", "2"),
+        ] {
+            let path = yard.at(name);
+            std::fs::create_dir_all(path.parent().expect("parent")).expect("directory");
+            std::fs::write(path, text).expect("file");
+        }
+        yard
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.at(name).display().to_string()
+    }
+
+    fn flags(&self) -> ArchiveFlags {
+        ArchiveFlags {
+            model_name: "mod".to_owned(),
+            version: "1.5".to_owned(),
+            handler: self.text("handler.py"),
+            serialized_file: None,
+            model_file: None,
+            extra_files: None,
+            runtime: Runtime::Python,
+            export_path: self.at("out/new"),
+            archive_format: Format::Default,
+            force: false,
+            requirements_file: None,
+            config_file: None,
+        }
+    }
+
+    /// Archives and reads back.
+    fn round(&self, flags: &ArchiveFlags, file: &str) -> Package {
+        archive_model(flags, SystemTime::now()).expect("archives");
+        let store = Store::new(StoreConfig {
+            model_store: Some(self.at("out/new")),
+            scratch: self.at("scratch"),
+            limits: Limits::default(),
+            url_allowed: Box::new(|_| false),
+        });
+        store.open(file).expect("opens")
+    }
+
+    fn refused(&self, flags: &ArchiveFlags) -> String {
+        let failure = archive_model(flags, SystemTime::now()).expect_err("refused");
+        assert_eq!(failure.code, 1);
+        assert!(!self.at("out/new/mod.mar").exists());
+        failure.message
+    }
+}
+
+fn files(package: &Package) -> Vec<String> {
+    fn walk(dir: &Path, prefix: &str, names: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).expect("reads") {
+            let path = entry.expect("entry").path();
+            let name = format!("{prefix}{}", path.file_name().expect("name").display());
+            if path.is_dir() { walk(&path, &format!("{name}/"), names) } else { names.push(name) }
+        }
+    }
+    let mut names = Vec::new();
+    walk(package.dir.path(), "", &mut names);
+    names.sort();
+    names
+}
+
+#[test]
+fn every_format_holds_the_same_files_and_manifest() {
+    for (format, file) in [
+        (Format::Default, "mod.mar"),
+        (Format::ZipStore, "mod.mar"),
+        (Format::Tgz, "mod.tar.gz"),
+        (Format::NoArchive, "mod"),
+    ] {
+        let yard = Yard::new();
+        let flags = ArchiveFlags {
+            archive_format: format,
+            model_file: Some(yard.at("sub/net.py")),
+            serialized_file: Some(yard.at("weights.pt")),
+            requirements_file: Some(yard.at("reqs.txt")),
+            config_file: Some(yard.at("conf.yaml")),
+            extra_files: Some(format!("{}, {}", yard.text("extra"), yard.text("*.json"))),
+            ..yard.flags()
+        };
+        let package = yard.round(&flags, file);
+        let expected = [
+            "MAR-INF/MANIFEST.json",
+            "conf.yaml",
+            "deep/low.txt",
+            "handler.py",
+            "net.py",
+            "one.json",
+            "reqs.txt",
+            "top.txt",
+            "two.json",
+            "weights.pt",
+        ];
+        assert_eq!(files(&package), expected, "{format:?}");
+        let manifest = &package.manifest;
+        assert_eq!(manifest.model_name.as_deref(), Some("mod"));
+        assert_eq!((manifest.version(), manifest.handler.as_deref()), ("1.5", Some("handler.py")));
+        assert_eq!(manifest.config_file.as_deref(), Some("conf.yaml"));
+        assert_eq!(package.yaml.batch_size, Some(4));
+        assert_eq!(package.manifest_json["model"]["serializedFile"], "weights.pt");
+        assert_eq!(package.manifest_json["archiverVersion"], "0.12.0");
+    }
+}
+
+#[test]
+fn a_stock_handler_is_named_and_not_copied() {
+    let yard = Yard::new();
+    let flags = ArchiveFlags { handler: "image_classifier".to_owned(), ..yard.flags() };
+    let package = yard.round(&flags, "mod.mar");
+    assert_eq!(files(&package), ["MAR-INF/MANIFEST.json"]);
+    assert_eq!(package.manifest.handler.as_deref(), Some("image_classifier"));
+}
+
+#[test]
+fn an_output_that_exists_is_replaced_only_by_force() {
+    for format in [Format::Default, Format::Tgz, Format::NoArchive] {
+        let yard = Yard::new();
+        let flags = ArchiveFlags { archive_format: format, ..yard.flags() };
+        archive_model(&flags, SystemTime::now()).expect("archives");
+        let failure = archive_model(&flags, SystemTime::now()).expect_err("refused");
+        assert!(failure.message.contains("already exists.\nPlease specify --force/-f"));
+        archive_model(&ArchiveFlags { force: true, ..flags }, SystemTime::now()).expect("replaces");
+        let left = std::fs::read_dir(yard.at("out/new")).expect("reads").count();
+        assert_eq!(left, 1, "{format:?}: nothing temporary is left");
+    }
+}
+
+#[test]
+fn names_outside_the_rule_are_refused() {
+    let yard = Yard::new();
+    for name in ["has space", "-dash", "a/b", "ünï", "", ".dot", "line\n"] {
+        let message = yard.refused(&ArchiveFlags { model_name: name.to_owned(), ..yard.flags() });
+        assert!(message.contains("model name"), "{message}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named_with_its_flag() {
+    let yard = Yard::new();
+    let missing = || Some(PathBuf::from("no.pt"));
+    for (flags, expected) in [
+        (ArchiveFlags { serialized_file: missing(), ..yard.flags() }, "--serialized-file"),
+        (ArchiveFlags { model_file: missing(), ..yard.flags() }, "--model-file"),
+        (ArchiveFlags { requirements_file: missing(), ..yard.flags() }, "--requirements-file"),
+        (ArchiveFlags { config_file: missing(), ..yard.flags() }, "--config-file"),
+        (ArchiveFlags { extra_files: Some("no.pt".into()), ..yard.flags() }, "--extra-files"),
+        (ArchiveFlags { handler: "no.pt".into(), ..yard.flags() }, "--handler"),
+    ] {
+        let message = yard.refused(&flags);
+        assert!(message.contains(&format!("{expected} file not found: no.pt")), "{message}");
+    }
+}
+
+#[test]
+fn a_workflow_needs_a_place_to_go() {
+    let yard = Yard::new();
+    let flags = ArchiveWorkflowFlags {
+        workflow_name: "flow".to_owned(),
+        spec_file: yard.at("conf.yaml"),
+        handler: Some(yard.text("handler.py")),
+        extra_files: Some(yard.text("extra")),
+        export_path: yard.at("nowhere"),
+        force: false,
+    };
+    let failure = archive_workflow(&flags, SystemTime::now()).expect_err("refused");
+    assert!(failure.message.contains("--export-path is not a directory"), "{failure}");
+    let flags = ArchiveWorkflowFlags { export_path: yard.at(""), ..flags };
+    archive_workflow(&flags, SystemTime::now()).expect("archives");
+    let file = std::fs::File::open(yard.at("flow.war")).expect("written");
+    let zip = zip::ZipArchive::new(file).expect("a zip");
+    let names: Vec<_> = zip.file_names().filter_map(Result::ok).collect();
+    for name in ["WAR-INF/MANIFEST.json", "conf.yaml", "handler.py", "top.txt", "deep/low.txt"] {
+        assert!(names.iter().any(|there| there == name), "{name}: {names:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Snapshots: after the start, after every change and at the end the whole configuration is written
+//! to a file of its own, and the newest one is what a start without a configuration goes on from.
+//!
+//! Here are the files and their names; [`document`] is the part about models, [`escape`] Java's way
+//! of writing properties, [`restore`] the way back.
+
+mod document;
+mod escape;
+mod restore;
+
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::VERSION;
+use super::values::Values;
+use crate::origin::Origin;
+use document::Document;
+pub use document::{Models, models};
+pub use restore::startups;
+
+/// The key that holds the models.
+pub const KEY: &str = "model_snapshot";
+
+/// Permissions that only the person at the command line gives, each time anew.
+const PERMISSIONS: [&str; 2] = ["disable_token_authorization", "enable_model_api"];
+
+/// When a snapshot is taken; part of its file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The server is about to open its doors.
+    Startup,
+    /// Something about the models changed.
+    Change,
+    /// The server was told to end.
+    Shutdown,
+}
+
+impl Moment {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Change => "snapshot",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// What is the same in every snapshot of a server.
+#[derive(Clone, Debug)]
+pub struct Snapshots {
+    directory: PathBuf,
+    /// Where archives are found by name.
+    pub store: PathBuf,
+    properties: Vec<(String, String)>,
+}
+
+impl Snapshots {
+    /// Snapshots of a server with these values, below its log directory.
+    pub fn new(logs: &Path, store: &Path, values: &Values, more: &[(&str, String)]) -> Self {
+        let mut properties: Vec<_> = values
+            .iter()
+            .filter(|(key, _, origin)| *key != KEY && may_be_kept(key, origin))
+            .map(|(key, text, _)| (key.to_owned(), text.to_owned()))
+            .filter(|(key, _)| more.iter().all(|(other, _)| other != key))
+            .collect();
+        properties.extend(more.iter().map(|(key, text)| ((*key).to_owned(), text.clone())));
+        properties.push(("version".to_owned(), VERSION.to_owned()));
+        properties.sort();
+        properties.dedup_by(|a, b| a.0 == b.0);
+        Self { directory: directory(logs), store: store.to_owned(), properties }
+    }
+
+    /// Writes one; the file appears under its name only when it is complete.
+    pub fn write(&self, models: &Models, moment: Moment, now: SystemTime) -> io::Result<PathBuf> {
+        let name = file_name(moment, now);
+        let created = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let document = Document::new(&name, created, models);
+        let mut text = format!("#Saving snapshot\n#{}\n", humantime::format_rfc3339_seconds(now));
+        for (key, value) in &self.properties {
+            escape::line(&mut text, key, value);
+        }
+        escape::line(&mut text, KEY, &document.text());
+        std::fs::create_dir_all(&self.directory)?;
+        let mut file = tempfile::Builder::new()
+            .prefix(".snapshot.")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(&self.directory)?;
+        file.write_all(text.as_bytes())?;
+        let path = self.directory.join(name);
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(path)
+    }
+}
+
+/// A password from the environment stays there.
+fn may_be_kept(key: &str, origin: &Origin) -> bool {
+    match origin {
+        Origin::Flag(_) => !PERMISSIONS.contains(&key),
+        Origin::Variable(_) => key != "keystore_pass",
+        Origin::File { .. } | Origin::Archive(_) | Origin::Default => true,
+    }
+}
+
+/// The newest snapshot, by the time it was written and then by its name.
+pub fn newest(logs: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory(logs)).ok()?.flatten();
+    let snapshots = entries.filter_map(|entry| {
+        let path = entry.path();
+        let visible = !entry.file_name().to_string_lossy().starts_with('.');
+        let is_one = visible && path.extension().is_some_and(|ending| ending == "cfg");
+        let modified = entry.metadata().ok().filter(|found| found.is_file())?.modified().ok()?;
+        is_one.then_some((modified, path))
+    });
+    snapshots.max().map(|(_, path)| path)
+}
+
+fn directory(logs: &Path) -> PathBuf {
+    logs.join("config")
+}
+
+/// `yyyyMMddHHmmssSSS-startup.cfg`, in UTC.
+fn file_name(moment: Moment, now: SystemTime) -> String {
+    let time = humantime::format_rfc3339_millis(now).to_string();
+    let digits: String = time.chars().filter(char::is_ascii_digit).collect();
+    format!("{digits}-{}.cfg", moment.as_str())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Snapshots out and back in.
+
+use std::time::Duration;
+
+use super::document::Version;
+use super::*;
+use crate::env::Env;
+use crate::flags::torchserve::TorchserveFlags;
+use crate::torchserve::properties;
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(1_735_689_600_123)
+}
+
+fn values(text: &str) -> Values {
+    let flags = TorchserveFlags { disable_token_auth: true, ..Default::default() };
+    let read = properties::parse(text.as_bytes(), &Env::default()).expect("reads");
+    Values::resolve(read, &flags, &Env::default()).expect("resolves")
+}
+
+fn kept() -> Models {
+    let version = Version {
+        default_version: true,
+        mar_name: "kept.mar".to_owned(),
+        min_workers: 2,
+        max_workers: 4,
+        batch_size: 3,
+        max_batch_delay: 70,
+        response_timeout: 55,
+        startup_timeout: 66,
+        runtime_type: "python".to_owned(),
+        policy: Some("adaptive".to_owned()),
+        max_latency_ms: Some(40),
+        ..Version::default()
+    };
+    Models::from([("kept".to_owned(), [("1.0".to_owned(), version)].into())])
+}
+
+#[test]
+fn a_snapshot_is_read_back_as_it_was_written() {
+    let dir = tempfile::tempdir().expect("directory");
+    std::fs::write(dir.path().join("kept.mar"), "").expect("file");
+    let values = values("job_queue_size=7\ncors_allowed_origin=https\\://x\n");
+    let more = [("inference_address", "http://127.0.0.1:8080".to_owned())];
+    let snapshots = Snapshots::new(dir.path(), dir.path(), &values, &more);
+    let path = snapshots.write(&kept(), Moment::Change, now()).expect("writes");
+    assert!(path.ends_with("config/20250101000000123-snapshot.cfg"), "{}", path.display());
+
+    let text = std::fs::read_to_string(&path).expect("text");
+    assert!(text.contains("\ncors_allowed_origin=https\\://x\n"), "{text}");
+    assert!(text.contains("\\n  \"modelCount\"\\: 1,\\n"), "{text}");
+    let read = properties::read(&path, &Env::default()).expect("reads");
+    let value = |key: &str| read.iter().find(|one| one.key == key).map(|one| one.value.as_str());
+    assert_eq!(value("inference_address"), Some("http://127.0.0.1:8080"));
+    assert_eq!((value("job_queue_size"), value("version")), (Some("7"), Some("0.12.0")));
+    assert_eq!(value("disable_token_authorization"), None, "a flag is given each time anew");
+
+    let found = startups(value(KEY).expect("models"), dir.path()).expect("restores");
+    let [model] = &found[..] else { panic!("{found:?}") };
+    let wishes = model.wishes();
+    assert_eq!((wishes.url.as_str(), wishes.model_name.as_deref()), ("kept.mar", Some("kept")));
+    assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (Some(3), Some(70)));
+    assert_eq!((wishes.response_timeout_s, wishes.startup_timeout_s), (Some(55), Some(66)));
+    assert_eq!(wishes.max_latency_ms, Some(40));
+    assert_eq!((model.workers, model.default), (Some((2, 4)), true));
+    assert_eq!(wishes.runtime.as_deref(), Some("python"));
+}
+
+#[test]
+fn files_of_torchserve_and_of_older_versions_are_understood() {
+    let store = tempfile::tempdir().expect("directory");
+    std::fs::write(store.path().join("m.mar"), "").expect("file");
+    let text = r#"{"name":"x.cfg","modelCount":1,"created":1,"models":{"m":{"2.0":
+        {"defaultVersion":false,"marName":"m.mar","minWorkers":1,"batchSize":-1,"added":"later"}}}}"#;
+    let found = startups(text, store.path()).expect("restores");
+    let wishes = found[0].wishes();
+    assert_eq!((wishes.version.as_deref(), wishes.batch_size), (Some("2.0"), None));
+    assert_eq!((wishes.response_timeout_s, wishes.policy), (None, None));
+    assert_eq!((found[0].workers, found[0].default), (Some((1, 1)), false));
+}
+
+#[test]
+fn an_archive_that_is_gone_stops_the_start() {
+    let store = tempfile::tempdir().expect("directory");
+    let text = r#"{"models":{"m":{"1.0":{"marName":"m.mar"}}}}"#;
+    let failure = startups(text, store.path()).expect_err("refused");
+    assert!(failure.message.contains("m.mar of model m is not in the model store"), "{failure}");
+    assert!(startups("{\"models\": 7}", store.path()).is_err());
+}
+
+#[test]
+fn the_newest_file_counts_and_others_are_left_alone() {
+    let logs = tempfile::tempdir().expect("directory");
+    assert_eq!(newest(logs.path()), None);
+    let config = logs.path().join("config");
+    std::fs::create_dir(&config).expect("directory");
+    for (name, age) in [("b.cfg", 20), ("a.cfg", 10), ("c.txt", 0), (".d.cfg", 0)] {
+        let file = std::fs::File::create(config.join(name)).expect("file");
+        file.set_modified(now() - Duration::from_secs(age)).expect("time");
+    }
+    assert_eq!(newest(logs.path()), Some(config.join("a.cfg")));
+}

@@ -1,0 +1,110 @@
+"""The steps of archiving a model, one method each."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Optional
+
+from model_archiver.manifest_components.manifest import Manifest, RuntimeType
+from model_archiver.model_archiver_config import ModelArchiverConfig
+from model_archiver.model_archiver_error import ModelArchiverError
+from model_archiver.packing import FORMATS, NAME, Members, write
+
+STOCK = {
+    "base_handler",
+    "text_classifier",
+    "image_classifier",
+    "object_detector",
+    "image_segmenter",
+    "dali_image_classifier",
+    "vllm_handler",
+    "trt_llm_handler",
+}
+STOCK_LSP = {"BaseHandler", "TorchScriptHandler"}
+
+
+class ModelExportUtils:
+    """The steps, for those who take them one by one."""
+
+    @staticmethod
+    def check_model_name_regex_or_exit(model_name: str) -> None:
+        """Refuses names outside the rule."""
+        if not NAME.fullmatch(model_name):
+            raise ModelArchiverError(f"{model_name!r} cannot be a model name; it must match ^{NAME.pattern}$")
+
+    @staticmethod
+    def validate_inputs(model_name: str, export_path: str) -> None:
+        """Refuses a wrong name, and a place to write to that is no directory."""
+        ModelExportUtils.check_model_name_regex_or_exit(model_name)
+        if os.path.exists(export_path) and not os.path.isdir(export_path):
+            raise ModelArchiverError(f"--export-path is not a directory: {export_path}")
+
+    @staticmethod
+    def get_archive_export_path(export_path: str, model_name: str, archive_format: str = "default") -> str:
+        """Where the archive will be."""
+        return os.path.join(export_path, model_name + FORMATS[archive_format])
+
+    @staticmethod
+    def check_mar_already_exists(
+        model_name: str, export_path: Optional[str], overwrite: bool, archive_format: str = "default"
+    ) -> str:
+        """The place to write to; refuses to replace an archive unless that is asked for."""
+        export_path = export_path or os.getcwd()
+        path = ModelExportUtils.get_archive_export_path(export_path, model_name, archive_format)
+        if os.path.exists(path):
+            if not overwrite:
+                raise ModelArchiverError(
+                    f"{path} already exists.\n"
+                    "Please specify --force/-f option to overwrite the model archive output file.\n"
+                    "See -h/--help for more details."
+                )
+            logging.warning("Overwriting %s ...", path)
+        return export_path
+
+    @staticmethod
+    def handler_file(handler: str, runtime: str) -> Optional[str]:
+        """The file a handler names; none for a stock one."""
+        lsp = runtime == RuntimeType.LSP.value
+        path = handler.split(":")[0]
+        if path in (STOCK_LSP if lsp else STOCK):
+            return None
+        endings = (".so", ".dylib") if lsp else (".py",)
+        if path.endswith(endings):
+            return path
+        found = [path + ending for ending in endings if os.path.isfile(path + ending)]
+        return (found or [path + endings[0]])[0]
+
+    @staticmethod
+    def gather(config: ModelArchiverConfig) -> Members:
+        """Every file of the archive, the manifest included."""
+        members = Members()
+        model = {
+            "modelName": config.model_name,
+            "serializedFile": members.add(config.serialized_file, "--serialized-file"),
+            "handler": os.path.basename(config.handler),
+            "modelFile": members.add(config.model_file, "--model-file"),
+            "modelVersion": config.version,
+            "requirementsFile": members.add(config.requirements_file, "--requirements-file"),
+            "configFile": members.add(config.config_file, "--config-file"),
+        }
+        members.add(ModelExportUtils.handler_file(config.handler, config.runtime), "--handler")
+        members.add_list(config.extra_files)
+        members.files["MAR-INF/MANIFEST.json"] = str(Manifest(config.runtime, model)).encode()
+        return members
+
+    @staticmethod
+    def archive(config: ModelArchiverConfig) -> str:
+        """Checks, gathers, writes; returns where the archive is."""
+        export_path = config.export_path or os.getcwd()
+        if config.archive_format not in FORMATS:
+            raise ModelArchiverError(f"unknown archive format {config.archive_format!r}; known: {', '.join(FORMATS)}")
+        ModelExportUtils.validate_inputs(config.model_name, export_path)
+        ModelExportUtils.check_mar_already_exists(
+            config.model_name, export_path, config.force, config.archive_format
+        )
+        members = ModelExportUtils.gather(config)
+        os.makedirs(export_path, exist_ok=True)
+        path = ModelExportUtils.get_archive_export_path(export_path, config.model_name, config.archive_format)
+        write(members, path, config.model_name, config.archive_format)
+        return path

@@ -1,0 +1,109 @@
+"""Gathering files and writing them in one of the archive formats; models and workflows share this.
+
+An archive appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from typing import Optional, Union
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_\-.]*")
+FORMATS = {"default": ".mar", "zip-store": ".mar", "tgz": ".tar.gz", "no-archive": ""}
+UNWANTED = {"__pycache__", "__MACOSX"}
+
+
+class Members:
+    """The files of an archive by their names inside it: a path for a file, bytes for what we wrote."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Union[str, bytes]] = {}
+
+    def add(self, path: Optional[str], flag: str) -> Optional[str]:
+        """Adds the file of a flag, if it was given; returns its name inside the archive."""
+        if not path:
+            return None
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"{flag} file not found: {path}")
+        name = os.path.basename(path)
+        self.files[name] = path
+        return name
+
+    def add_list(self, text: Optional[str]) -> None:
+        """Adds a comma list; a directory gives its contents."""
+        for one in filter(None, map(str.strip, (text or "").split(","))):
+            if os.path.exists(one):
+                found = [one]
+            elif glob.has_magic(one):
+                found = sorted(glob.glob(one))
+            else:
+                raise FileNotFoundError(f"--extra-files file not found: {one}")
+            for path in found:
+                self._add_extra(path)
+
+    def _add_extra(self, path: str) -> None:
+        if not os.path.isdir(path):
+            self.files[os.path.basename(path)] = path
+            return
+        for root, directories, names in os.walk(path, followlinks=True):
+            directories[:] = [name for name in directories if not name.startswith(".") and name not in UNWANTED]
+            for name in names:
+                inside = os.path.relpath(os.path.join(root, name), path)
+                self.files[inside.replace(os.sep, "/")] = os.path.join(root, name)
+
+
+def write(members: Members, path: str, name: str, archive_format: str) -> None:
+    """Writes the archive to ``path``, replacing what is there."""
+    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=os.path.dirname(path) or ".") as scratch:
+        made = os.path.join(scratch, name)
+        if archive_format == "tgz":
+            _write_tgz(members, made, name)
+        elif archive_format == "no-archive":
+            _write_directory(members, made)
+        else:
+            stored = archive_format == "zip-store"
+            _write_zip(members, made, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        os.replace(made, path)
+
+
+def _write_zip(members: Members, path: str, method: int) -> None:
+    with zipfile.ZipFile(path, "w", method, strict_timestamps=False) as archive:
+        for name, source in sorted(members.files.items()):
+            if isinstance(source, bytes):
+                archive.writestr(name, source)
+            else:
+                archive.write(source, name)
+
+
+def _write_tgz(members: Members, path: str, top: str) -> None:
+    with tempfile.TemporaryDirectory() as scratch, tarfile.open(path, "w:gz", dereference=True) as archive:
+        root = os.path.join(scratch, top)
+        for name, source in sorted(members.files.items()):
+            if isinstance(source, bytes):
+                source = _text_file(os.path.join(root, name), source)
+            archive.add(source, f"{top}/{name}", recursive=False)
+
+
+def _write_directory(members: Members, root: str) -> None:
+    for name, source in sorted(members.files.items()):
+        path = os.path.join(root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if isinstance(source, bytes):
+            _text_file(path, source)
+        else:
+            shutil.copy2(source, path)
+
+
+def _text_file(path: str, text: bytes) -> str:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(text)
+    return path
