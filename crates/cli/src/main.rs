@@ -7,6 +7,7 @@
 mod address;
 mod env;
 mod failure;
+mod fetch;
 mod flags;
 mod logs;
 mod machine;

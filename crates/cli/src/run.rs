@@ -17,9 +17,11 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
 use jitney_server::{AccessLog, Doors};
+use tokio::runtime::Handle;
 
 use crate::env::Env;
 use crate::failure::Failure;
+use crate::fetch::Web;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
@@ -45,12 +47,12 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let scratch = Scratch::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
-    let config = engine_config(&plan.engine, &scratch, env);
-    let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
     let admin = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(cannot("start the admin plane"))?;
+    let config = engine_config(&plan.engine, &scratch, env, admin.handle());
+    let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
     let ended = admin.block_on(live(&plan, &engine, &data, &scratch, logs));
     data.end();
     drop(engine);
@@ -109,7 +111,12 @@ async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
     }
 }
 
-fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env) -> EngineConfig {
+fn engine_config(
+    plan: &EnginePlan,
+    scratch: &Scratch,
+    env: &Env,
+    admin: &Handle,
+) -> EngineConfig {
     let urls = Arc::clone(&plan.urls);
     EngineConfig {
         defaults: plan.defaults.clone(),
@@ -119,6 +126,7 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env) -> EngineConfi
             scratch: scratch.path().to_owned(),
             limits: jitney_engine::store::Limits::default(),
             url_allowed: Box::new(move |url| urls.allows(url)),
+            remote: Some(Arc::new(Web::new(Arc::clone(&plan.urls), admin.clone()))),
         },
         python: PythonConfig {
             interpreter: plan.python.clone(),

@@ -125,6 +125,12 @@ fn engine(options: &Options, models: &[Startup], python: PathBuf) -> Result<Engi
             store.display()
         )));
     }
+    if let Some(model) =
+        models.iter().find(|model| options.model_store.is_none() && model.is_remote())
+    {
+        return Err(Failure::usage(format!("{}: nowhere to keep it", model.url))
+            .hint("name a directory for downloads with --model-store"));
+    }
     let named = models.iter().map(|model| model.url.clone()).collect();
     Ok(EnginePlan {
         defaults: defaults(&options.per_model),

@@ -210,6 +210,7 @@ impl Kit {
             intake: Intake::Python,
             launcher: Arc::new(launcher),
             dir: None,
+            fetched: None,
         };
         let admission = Admission::new(Limits::default());
         let draining = Arc::new(AtomicBool::new(false));

@@ -57,6 +57,8 @@ fn mistakes_are_usage_errors_with_a_hint_where_there_is_one() {
         ("jitney serve", "no model to serve"),
         ("jitney serve no/such.mar", "no such file: no/such.mar"),
         ("jitney serve --config no/such.yaml", "cannot read no/such.yaml"),
+        ("jitney serve https://host/m.mar", "https://host/m.mar: nowhere to keep it"),
+        ("jitney serve ftp://host/m.mar", "ftp://host/m.mar: models come from http"),
     ] {
         let failure = plan_of(line, &Env::default()).err().expect(line);
         assert!(failure.message.starts_with(message), "{line}: {failure}");

@@ -31,7 +31,7 @@ use crate::admission::Admission;
 use crate::call::{Answer, Call, Rider};
 use crate::error::{CallError, ScaleError};
 use crate::settings::{PolicyName, Settings};
-use crate::store::ModelDir;
+use crate::store::{Fetched, ModelDir};
 
 /// Messages from the doors, in the order in which they came.
 #[derive(Debug)]
@@ -117,6 +117,8 @@ pub struct Model {
     pub(crate) board: Arc<Board>,
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
+    /// What was downloaded for it, removed when it is unregistered.
+    pub(crate) fetched: Option<Fetched>,
 }
 
 impl Model {

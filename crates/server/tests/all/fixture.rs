@@ -145,6 +145,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         scratch,
         limits: Default::default(),
         url_allowed: Box::new(|_| false),
+        remote: None,
     };
     let python = python::PythonConfig {
         interpreter: "python3".into(),
