@@ -9,6 +9,7 @@ mod env;
 mod failure;
 mod fetch;
 mod flags;
+mod key_file;
 mod logs;
 mod machine;
 mod nearest;
@@ -18,6 +19,7 @@ mod run;
 mod serve;
 mod startup;
 mod talk;
+mod tls;
 mod torchserve;
 mod units;
 mod url_rule;
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     match command {
-        Command::Serve(flags) => carry_out(serve::plan(flags, env), env),
+        Command::Serve(flags) => carry_out(serve::plan(*flags, env), env),
         Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
         Command::Torchserve(flags) => torchserve::main(&flags, args, env),
     }

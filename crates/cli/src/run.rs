@@ -11,17 +11,20 @@ mod scratch;
 mod signals;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use jitney_engine::admission::Limits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
+use jitney_server::auth::Tokens;
 use jitney_server::{AccessLog, Doors};
 use tokio::runtime::Handle;
 
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::fetch::Web;
+use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
@@ -70,6 +73,8 @@ async fn live(
     let mut signals = Signals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
     let mut server = plan.server.clone();
     server.access_log = access_log(plan);
+    let tokens = tokens(plan)?;
+    server.tokens.clone_from(&tokens);
     let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let doors = Arc::new(doors);
@@ -77,6 +82,10 @@ async fn live(
     tokio::select! {
         loaded = loading::load(plan, engine) => loaded?,
         () = signals.first() => return Ok(()),
+    }
+    // Only now: a start that fails must not replace the keys of a server that runs.
+    if let Some(tokens) = tokens {
+        tokens.issue().map_err(cannot("write the key file"))?;
     }
     data.open(&doors);
     let admin = doors.run_admin(data.closing());
@@ -98,6 +107,13 @@ fn access_log(plan: &Plan) -> Option<Arc<AccessLog>> {
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "no access log")).ok()
 }
 
+fn tokens(plan: &Plan) -> Result<Option<Arc<Tokens>>, Failure> {
+    let Some(lifetime) = plan.tokens else { return Ok(None) };
+    let here = KeyFile::here().map_err(cannot("find the current directory"))?;
+    let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));
+    tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
+}
+
 /// Readiness falls first, then the ports close, then everything admitted is answered.
 async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
     tracing::info!(timeout_s = drain.timeout.as_secs(), "draining");
@@ -111,12 +127,7 @@ async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
     }
 }
 
-fn engine_config(
-    plan: &EnginePlan,
-    scratch: &Scratch,
-    env: &Env,
-    admin: &Handle,
-) -> EngineConfig {
+fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle) -> EngineConfig {
     let urls = Arc::clone(&plan.urls);
     EngineConfig {
         defaults: plan.defaults.clone(),

@@ -8,6 +8,7 @@ mod launch;
 mod models;
 pub mod pid;
 mod properties;
+mod security;
 mod stop;
 mod values;
 

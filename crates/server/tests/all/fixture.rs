@@ -166,7 +166,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
 
 fn tcp(bind: &Bind) -> SocketAddr {
     match bind {
-        Bind::Tcp(address) => *address,
+        Bind::Tcp(address) | Bind::Tls(address) => *address,
         Bind::Unix(path) => panic!("{} is no TCP address", path.display()),
     }
 }

@@ -9,3 +9,5 @@ mod malformed;
 mod management;
 mod predictions;
 mod routing;
+mod tls;
+mod tokens;
