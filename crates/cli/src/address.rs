@@ -8,6 +8,15 @@ use jitney_server::Bind;
 
 use crate::failure::Failure;
 
+/// The ports that an address without one means.
+#[derive(Clone, Copy, Debug)]
+pub struct Omitted {
+    /// After `http://`.
+    pub http: u16,
+    /// After `https://`.
+    pub https: u16,
+}
+
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -17,6 +26,8 @@ pub enum Address {
         host: String,
         /// Zero lets the system choose.
         port: u16,
+        /// Whether it speaks TLS.
+        tls: bool,
     },
     /// A Unix socket.
     Unix(PathBuf),
@@ -25,30 +36,50 @@ pub enum Address {
 impl Address {
     /// An address of `jitney serve`: host and port are already apart.
     pub fn tcp(host: &str, port: u16) -> Self {
-        Self::Tcp { host: host.trim_matches(['[', ']']).to_owned(), port }
+        Self::Tcp { host: host.trim_matches(['[', ']']).to_owned(), port, tls: false }
     }
 
-    /// Reads the value of `key`; `port_omitted` is what an address without a port means there.
-    pub fn parse(key: &str, text: &str, port_omitted: u16) -> Result<Self, Failure> {
+    /// The same address, speaking TLS if asked to; a Unix socket never does.
+    pub fn secured(self, secure: bool) -> Self {
+        match self {
+            Self::Tcp { host, port, .. } => Self::Tcp { host, port, tls: secure },
+            Self::Unix(path) => Self::Unix(path),
+        }
+    }
+
+    /// Reads the value of `key`; `omitted` is what an address without a port means there.
+    pub fn parse(key: &str, text: &str, omitted: Omitted) -> Result<Self, Failure> {
         let text = text.trim();
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(PathBuf::from(path)));
         }
-        if text.to_ascii_lowercase().starts_with("https://") {
-            return Err(no_tls_yet(key, text));
-        }
-        let rest = strip_scheme(text).ok_or_else(|| invalid(key, text))?;
+        let (tls, rest) = strip_scheme(text).ok_or_else(|| invalid(key, text))?;
         let (host, port) =
             split_port(rest.trim_end_matches('/')).ok_or_else(|| invalid(key, text))?;
-        Ok(Self::tcp(host, port.unwrap_or(port_omitted)))
+        let omitted = if tls { omitted.https } else { omitted.http };
+        Ok(Self::tcp(host, port.unwrap_or(omitted)).secured(tls))
     }
 
     /// What the server listens on; a name is looked up here.
     pub fn bind(&self) -> Result<Bind, Failure> {
         match self {
             Self::Unix(path) => Ok(Bind::Unix(path.clone())),
-            Self::Tcp { host, port } => look_up(host, *port).map(Bind::Tcp),
+            Self::Tcp { host, port, tls: false } => look_up(host, *port).map(Bind::Tcp),
+            Self::Tcp { host, port, tls: true } => look_up(host, *port).map(Bind::Tls),
         }
+    }
+
+    /// The host, unless it is a Unix socket.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Tcp { host, .. } => Some(host),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, Self::Tcp { tls: true, .. })
     }
 
     /// Whether only this machine can reach it. A name that is not `localhost` counts as reachable.
@@ -66,8 +97,11 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "http://{host}:{port}"),
+            Self::Tcp { host, port, tls } => {
+                let scheme = if *tls { "https" } else { "http" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}")
+            }
         }
     }
 }
@@ -79,9 +113,14 @@ fn look_up(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| Failure::failed(format!("{host} has no address")))
 }
 
-fn strip_scheme(text: &str) -> Option<&str> {
-    let scheme = text.get(..7)?;
-    scheme.eq_ignore_ascii_case("http://").then(|| &text[7..])
+/// Whether the scheme is `https`, and what follows it.
+fn strip_scheme(text: &str) -> Option<(bool, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" => Some((false, rest)),
+        "https" => Some((true, rest)),
+        _ => None,
+    }
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
@@ -99,12 +138,7 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
 
 fn invalid(key: &str, text: &str) -> Failure {
     Failure::failed(format!("Invalid binding address {text} for {key}"))
-        .hint("write it like http://127.0.0.1:8080 or unix:/tmp/jitney.sock")
-}
-
-fn no_tls_yet(key: &str, text: &str) -> Failure {
-    Failure::failed(format!("{key}={text}: TLS comes with a later version of Jitney"))
-        .hint("use an http:// address behind a proxy that ends TLS")
+        .hint("write it like http://127.0.0.1:8080, https://0.0.0.0:8443 or unix:/tmp/jitney.sock")
 }
 
 #[cfg(test)]
@@ -112,7 +146,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Address, Failure> {
-        Address::parse("inference_address", text, 80)
+        Address::parse("inference_address", text, Omitted { http: 80, https: 443 })
     }
 
     #[test]
@@ -126,11 +160,18 @@ mod tests {
         ] {
             assert_eq!(parse(text).ok(), Some(Address::tcp(host, port)), "{text}");
         }
+        for (text, shown) in [
+            ("https://127.0.0.1:8443", "https://127.0.0.1:8443"),
+            ("HTTPS://[::1]", "https://[::1]:443"),
+        ] {
+            let address = parse(text).ok().filter(Address::is_secure);
+            assert_eq!(address.map(|address| address.to_string()).as_deref(), Some(shown));
+        }
         assert_eq!(parse("unix:/tmp/x.sock").ok(), Some(Address::Unix("/tmp/x.sock".into())));
     }
 
     #[test]
-    fn nonsense_and_tls_are_refused_with_a_sentence() {
+    fn nonsense_is_refused() {
         for text in [
             "",
             "8080",
@@ -142,8 +183,6 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        let message = parse("https://127.0.0.1:8443").map_err(|failure| failure.message);
-        assert!(message.is_err_and(|message| message.contains("TLS comes with")));
     }
 
     #[test]

@@ -39,7 +39,7 @@ Each command has its own --help.";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve models: TorchServe archives, directories, ONNX files
-    Serve(ServeFlags),
+    Serve(Box<ServeFlags>),
     /// Serve the model inside this program: it tells the type of a file from its bytes
     Demo(DemoFlags),
     /// Understand TorchServe's command line and config.properties
@@ -84,8 +84,8 @@ Every option is also a variable (JITNEY_MAX_LATENCY_MS=50) and a key of the file
       batching: {max_batch_size: 32}
 The order is: flag, variable, the model's entry, the file, what the archive says, the default.
 
-Models can be registered and unregistered on the management port while the server runs. Nobody is
-asked for a token, so the ports listen on this machine only unless --host says otherwise.";
+Models can be registered and unregistered on the management port while the server runs. The ports
+listen on this machine only unless --host says otherwise; --token-auth asks clients for a token.";
 
 /// `jitney demo`
 #[derive(Debug, Args)]

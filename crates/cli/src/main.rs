@@ -9,7 +9,9 @@ mod archive;
 mod config;
 mod env;
 mod failure;
+mod fetch;
 mod flags;
+mod key_file;
 mod logs;
 mod machine;
 mod metrics;
@@ -21,6 +23,7 @@ mod run;
 mod serve;
 mod startup;
 mod talk;
+mod tls;
 mod torchserve;
 mod units;
 mod url_rule;
@@ -52,7 +55,7 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     match command {
-        Command::Serve(flags) => carry_out(serve::plan(flags, env), env),
+        Command::Serve(flags) => carry_out(serve::plan(*flags, env), env),
         Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
         Command::Torchserve(flags) => torchserve::main(&flags, args, env),
         Command::Archive(flags) => archive::model(&flags),

@@ -22,6 +22,8 @@ pub struct Plan {
     pub face: Face,
     /// The doors; the access log and the meter are added when the log runs.
     pub server: ServerConfig,
+    /// How long tokens live; without tokens anyone may come in.
+    pub tokens: Option<Duration>,
     /// Whether every request leaves a line.
     pub access_log: bool,
     /// What the engine is made from.

@@ -13,16 +13,21 @@ mod signals;
 mod system;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use jitney_engine::admission::Limits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
+use jitney_server::auth::Tokens;
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Doors, Meter};
+use tokio::runtime::Handle;
 
 use crate::env::Env;
 use crate::failure::Failure;
+use crate::fetch::Web;
+use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
@@ -50,14 +55,14 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let scratch = Scratch::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
-    let config = engine_config(&plan.engine, &scratch, env);
-    let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
-    let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
-        .map_err(cannot("start the engine"))?;
     let admin = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(cannot("start the admin plane"))?;
+    let config = engine_config(&plan.engine, &scratch, env, admin.handle());
+    let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
+    let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
+        .map_err(cannot("start the engine"))?;
     let ended = admin.block_on(live(&plan, &engine, &meter, &data, &scratch, logs));
     data.end();
     // Whoever still watches the engine goes first.
@@ -80,6 +85,8 @@ async fn live(
     let mut server = plan.server.clone();
     server.access_log = access_log(plan);
     server.meter = Arc::clone(meter);
+    let tokens = tokens(plan)?;
+    server.tokens.clone_from(&tokens);
     let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let doors = Arc::new(doors);
@@ -90,6 +97,10 @@ async fn live(
         () = signals.first() => return Ok(()),
     }
     let mut recorder = Recorder::start(plan.snapshots.as_ref(), engine);
+    // Only now: a start that fails must not replace the keys of a server that runs.
+    if let Some(tokens) = tokens {
+        tokens.issue().map_err(cannot("write the key file"))?;
+    }
     data.open(&doors);
     let admin = doors.run_admin(data.closing());
     if let Some(every) = plan.metrics.look_every {
@@ -129,6 +140,13 @@ fn access_log(plan: &Plan) -> Option<Arc<AccessLog>> {
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "no access log")).ok()
 }
 
+fn tokens(plan: &Plan) -> Result<Option<Arc<Tokens>>, Failure> {
+    let Some(lifetime) = plan.tokens else { return Ok(None) };
+    let here = KeyFile::here().map_err(cannot("find the current directory"))?;
+    let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));
+    tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
+}
+
 /// Readiness falls first, then the ports close, then everything admitted is answered.
 async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
     tracing::info!(timeout_s = drain.timeout.as_secs(), "draining");
@@ -142,7 +160,7 @@ async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
     }
 }
 
-fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env) -> EngineConfig {
+fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle) -> EngineConfig {
     let urls = Arc::clone(&plan.urls);
     EngineConfig {
         defaults: plan.defaults.clone(),
@@ -152,6 +170,7 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env) -> EngineConfi
             scratch: scratch.path().to_owned(),
             limits: jitney_engine::store::Limits::default(),
             url_allowed: Box::new(move |url| urls.allows(url)),
+            remote: Some(Arc::new(Web::new(Arc::clone(&plan.urls), admin.clone()))),
         },
         python: PythonConfig {
             interpreter: plan.python.clone(),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jitney_engine::settings::Defaults;
-use jitney_server::ServerConfig;
+use jitney_server::{ServerConfig, Tls};
 
 use crate::address::Address;
 use crate::env::Env;
@@ -23,9 +23,9 @@ use crate::plan::{Drain, EnginePlan, Face, Plan};
 use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
-use crate::{machine, python};
+use crate::{key_file, machine, python, tls};
 pub use explain::explain;
-use options::{Network, Options, PerModel};
+use options::{Network, Options, PerModel, Security};
 
 /// Plans `jitney serve`.
 pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
@@ -85,6 +85,7 @@ fn assemble(
     Ok(Plan {
         face,
         server: server(&options, &mut remarks)?,
+        tokens: options.security.token_auth.unwrap_or(false).then_some(key_file::LIFETIME),
         access_log: options.access_log.unwrap_or(false),
         engine: engine(&options, &models, python.interpreter)?,
         models,
@@ -103,15 +104,20 @@ fn assemble(
 fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
     let Network { host, port, management_port, metrics_port } = options.network.clone();
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-    if !Address::tcp(&host, 0).is_local() {
+    let Security { token_auth, tls_cert, tls_key } = options.security.clone();
+    let tls = certificate(tls_cert, tls_key)?;
+    if !Address::tcp(&host, 0).is_local() && token_auth != Some(true) {
         remarks.push(format!("listening on {host} without a token: whoever reaches it may use it"));
     }
-    let bind = |port: Option<u16>, default| Address::tcp(&host, port.unwrap_or(default)).bind();
+    let bind = |port: Option<u16>, default| {
+        Address::tcp(&host, port.unwrap_or(default)).secured(tls.is_some()).bind()
+    };
     let defaults = ServerConfig::default();
     Ok(ServerConfig {
         inference: bind(port, 8080)?,
         management: bind(management_port, 8081)?,
         metrics: Some(bind(metrics_port, 8082)?),
+        tls,
         max_request_bytes: options
             .max_request_size
             .map_or(defaults.max_request_bytes, |size| size.0),
@@ -122,12 +128,27 @@ fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, 
     })
 }
 
+fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Failure> {
+    match (cert, key) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => tls::read(&cert, &key).map(Some),
+        (Some(_), None) => Err(Failure::usage("--tls-cert needs --tls-key")),
+        (None, Some(_)) => Err(Failure::usage("--tls-key needs --tls-cert")),
+    }
+}
+
 fn engine(options: &Options, models: &[Startup], python: PathBuf) -> Result<EnginePlan, Failure> {
     if let Some(store) = options.model_store.as_ref().filter(|store| !store.is_dir()) {
         return Err(Failure::usage(format!(
             "--model-store directory not found: {}",
             store.display()
         )));
+    }
+    if let Some(model) =
+        models.iter().find(|model| options.model_store.is_none() && model.is_remote())
+    {
+        return Err(Failure::usage(format!("{}: nowhere to keep it", model.url))
+            .hint("name a directory for downloads with --model-store"));
     }
     let named = models.iter().map(|model| model.url.clone()).collect();
     Ok(EnginePlan {

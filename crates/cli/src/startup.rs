@@ -36,6 +36,11 @@ impl Startup {
         Self { name: Some(name.to_owned()), ..Self::unnamed(url) }
     }
 
+    /// Whether it has to be fetched from another machine.
+    pub fn is_remote(&self) -> bool {
+        ["http://", "https://"].iter().any(|scheme| self.url.starts_with(scheme))
+    }
+
     /// The same in the engine's words.
     pub fn wishes(&self) -> Wishes {
         let batching = &self.per_model.batching;

@@ -10,6 +10,7 @@ mod metrics;
 mod models;
 pub mod pid;
 mod properties;
+mod security;
 pub mod snapshot;
 mod stop;
 mod values;

@@ -23,6 +23,15 @@ impl UrlRule {
         patterns.collect::<Result<_, _>>().map(Self::Patterns)
     }
 
+    /// Whether an allowed URL may redirect to this one. Who named the URL on the command line trusts
+    /// where it leads; a pattern holds for every step.
+    pub fn allows_redirect(&self, url: &str) -> bool {
+        match self {
+            Self::Patterns(_) => self.allows(url),
+            Self::Named(_) => true,
+        }
+    }
+
     /// Whether a URL may be opened.
     pub fn allows(&self, url: &str) -> bool {
         match self {

@@ -2,6 +2,7 @@
 //! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runt
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{Defaults, PolicyName, Settings, Wishes};
-use crate::store::{ModelDir, Package, Store, StoreConfig};
+use crate::store::{Fetched, Found, ModelDir, Package, Store, StoreConfig, StoreError};
 
 /// Messages that may be on their way from the doors to one model's task.
 const INBOX: usize = 4096;
@@ -138,14 +139,34 @@ impl Engine {
             return Err(RegisterError::Draining);
         }
         let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        if url.ends_with(".onnx") {
-            let path = store.locate(&url)?;
-            let model = blocking(move || OnnxModel::open(&path)).await?;
-            let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
-            return self.register_onnx(model, wishes).await;
+        let found = self.find(&url, wishes.at_startup).await?;
+        if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
+            return self.register_onnx_file(found, wishes).await;
         }
-        let package = blocking(move || store.open(&url)).await??;
+        if url.ends_with(".onnx") {
+            return Err(StoreError::NotFound { url }.into());
+        }
+        let package = blocking(move || store.open(&url, found)).await??;
         self.register_package(package, &wishes)
+    }
+
+    /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
+    /// download, and nothing is left of it.
+    async fn find(&self, url: &str, at_startup: bool) -> Result<Found, RegisterError> {
+        let (store, theirs) = (Arc::clone(&self.store), url.to_owned());
+        let found = blocking(move || store.find(&theirs, at_startup)).await??;
+        Ok(self.store.fetch(url, found).await?)
+    }
+
+    async fn register_onnx_file(
+        &self,
+        found: Found,
+        wishes: Wishes,
+    ) -> Result<Registered, RegisterError> {
+        let path = found.file().unwrap_or(Path::new("")).to_owned();
+        let model = blocking(move || OnnxModel::open(&path)).await?;
+        let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
+        self.install(self.onnx_draft(model, wishes, found.fetched())?)
     }
 
     fn register_package(
@@ -183,6 +204,7 @@ impl Engine {
             launcher,
             observer: Arc::clone(&self.observer),
             dir: Some(package.dir),
+            fetched: package.downloaded,
         };
         self.install(draft)
     }
@@ -193,6 +215,15 @@ impl Engine {
         model: Arc<OnnxModel>,
         wishes: Wishes,
     ) -> Result<Registered, RegisterError> {
+        self.install(self.onnx_draft(model, wishes, None)?)
+    }
+
+    fn onnx_draft(
+        &self,
+        model: Arc<OnnxModel>,
+        wishes: Wishes,
+        fetched: Option<Fetched>,
+    ) -> Result<Draft, RegisterError> {
         let settings = resolve::onnx_settings(&model, &wishes, &self.defaults)?;
         let name = wishes.model_name.unwrap_or_else(|| model.name().to_owned());
         let version = wishes.version.unwrap_or_else(|| model.version().to_owned());
@@ -201,7 +232,7 @@ impl Engine {
             version: Some(version.clone()),
             ..SessionOptions::default()
         };
-        let draft = Draft {
+        Ok(Draft {
             name,
             version,
             url: wishes.url,
@@ -211,8 +242,8 @@ impl Engine {
             intake: Intake::Onnx(model),
             observer: Arc::clone(&self.observer),
             dir: None,
-        };
-        self.install(draft)
+            fetched,
+        })
     }
 
     /// Brings a model to life: its task, then its entry in the registry.
@@ -222,6 +253,7 @@ impl Engine {
             draft.build(&self.admission, &self.draining, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
         self.changes.note();
+        model.fetched.iter().for_each(Fetched::settle);
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
         self.data[turn].spawn(task.run());
         tracing::info!(
@@ -252,6 +284,7 @@ impl Engine {
         let model = self.registry.remove(name, version)?;
         self.changes.note();
         model.close(self.defaults.unregister_timeout).await;
+        remove_fetched(&model).await;
         tracing::info!(model = model.name(), version = model.version(), "model unregistered");
         Ok(())
     }
@@ -305,6 +338,15 @@ fn remark_on(settings: &Settings) {
     }
 }
 
+/// What was downloaded for a model leaves the store with it.
+async fn remove_fetched(model: &Arc<Model>) {
+    if model.fetched.is_some() {
+        let model = Arc::clone(model);
+        // It cannot panic, and nobody waits for more than its end.
+        let _ = blocking(move || model.fetched.iter().for_each(Fetched::remove)).await;
+    }
+}
+
 /// Runs blocking work off the caller's runtime.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -325,6 +367,7 @@ pub(crate) struct Draft {
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) dir: Option<ModelDir>,
+    pub(crate) fetched: Option<Fetched>,
 }
 
 impl Draft {
@@ -378,6 +421,7 @@ impl Draft {
             traffic: Default::default(),
             changes: changes.clone(),
             _dir: self.dir,
+            fetched: self.fetched,
         });
         (model, task)
     }

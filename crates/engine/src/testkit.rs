@@ -212,6 +212,7 @@ impl Kit {
             launcher: Arc::new(launcher),
             observer: Arc::new(()),
             dir: None,
+            fetched: None,
         };
         let admission = Admission::new(Limits::default());
         let draining = Arc::new(AtomicBool::new(false));

@@ -15,13 +15,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 
 use crate::connection::{Peer, Stage, Watched};
 use crate::door::Door;
+use crate::handshake;
 use crate::listen::Socketed;
+use crate::tls::Tls;
 
 /// Largest head of a request, and hyper's read buffer with it.
 const HEAD_BYTES_MAX: usize = 128 << 10;
@@ -49,7 +51,7 @@ pub(crate) async fn serve(
     let (beats, _) = watch::channel(Beat::Tick);
     let mut connections = JoinSet::new();
     let floor = Floor { door: &door, beats: &beats, connections: &mut connections };
-    let accepting = accept(Acceptor::new(socket)?, floor);
+    let accepting = accept(Acceptor::new(socket, &door)?, floor);
     tokio::select! {
         () = accepting => {}
         () = shutdown => {}
@@ -89,12 +91,18 @@ async fn pause(error: &io::Error) {
 /// A listening socket inside a runtime.
 enum Acceptor {
     Tcp(TcpListener),
+    Tls(TcpListener, Tls),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    fn new(socket: Socketed) -> io::Result<Self> {
+    fn new(socket: Socketed, door: &Door) -> io::Result<Self> {
+        let no_certificate = || io::Error::other("no certificate");
         Ok(match socket {
+            Socketed::Tls(listener) => Self::Tls(
+                TcpListener::from_std(listener)?,
+                door.house.config.tls.clone().ok_or_else(no_certificate)?,
+            ),
             Socketed::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
             Socketed::Unix(listener) => Self::Unix(UnixListener::from_std(listener)?),
         })
@@ -110,6 +118,11 @@ impl Acceptor {
                 // Fails only on a connection that is gone already, which hyper will notice.
                 let _ = stream.set_nodelay(true);
                 floor.open(stream, format!("/{address}"), permit);
+            }
+            Self::Tls(listener, tls) => {
+                let (stream, address) = listener.accept().await?;
+                let _ = stream.set_nodelay(true);
+                floor.open_tls(stream, tls, format!("/{address}"), permit);
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -132,13 +145,43 @@ impl Floor<'_> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let number = self.door.house.peers.fetch_add(1, Relaxed);
-        let (peer, door) = (Arc::new(Peer::new(number, address)), Arc::clone(self.door));
-        let beats = self.beats.subscribe();
+        let (peer, door, beats) = self.welcome(address);
         self.connections.spawn(async move {
             serve_one(stream, &peer, &door, beats).await;
             drop(permit);
         });
+    }
+
+    /// The handshake is the connection's own business: the loop goes on to the next client.
+    fn open_tls(
+        &mut self,
+        stream: TcpStream,
+        tls: &Tls,
+        address: String,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let (peer, door, beats) = self.welcome(address);
+        let (tls, mut ends) = (tls.clone(), beats.clone());
+        self.connections.spawn(async move {
+            let patience = door.house.config.head_timeout;
+            let shaken = tokio::select! {
+                shaken = handshake::shake(stream, &tls, patience) => shaken,
+                // Whoever has not even been greeted does not hold up the end.
+                _ = ends.wait_for(|beat| matches!(beat, Beat::End)) => Ok(None),
+            };
+            match shaken {
+                Ok(Some(stream)) => serve_one(stream, &peer, &door, beats).await,
+                Ok(None) => {}
+                Err(error) => tracing::debug!(peer = peer.address, %error, "no TLS"),
+            }
+            drop(permit);
+        });
+    }
+
+    fn welcome(&self, address: String) -> (Arc<Peer>, Arc<Door>, watch::Receiver<Beat>) {
+        let number = self.door.house.peers.fetch_add(1, Relaxed);
+        let peer = Arc::new(Peer::new(number, address));
+        (peer, Arc::clone(self.door), self.beats.subscribe())
     }
 }
 

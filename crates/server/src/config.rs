@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::AccessLog;
+use crate::auth::Tokens;
 use crate::listen::Bind;
 use crate::metrics::Meter;
+use crate::tls::Tls;
 
 /// What the doors are made from.
 #[derive(Clone, Debug)]
@@ -31,6 +33,10 @@ pub struct ServerConfig {
     pub oip: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
+    /// The tokens that requests must bring; without them anyone may come in.
+    pub tokens: Option<Arc<Tokens>>,
+    /// The certificate of the listeners that speak HTTPS.
+    pub tls: Option<Tls>,
     /// Where one line per request goes, if anywhere.
     pub access_log: Option<Arc<AccessLog>>,
     /// The version that the API description and `/v2` tell.
@@ -53,6 +59,8 @@ impl Default for ServerConfig {
             model_api: false,
             oip: false,
             cors: Cors::default(),
+            tokens: None,
+            tls: None,
             access_log: None,
             server_version: "0.12.0".to_owned(),
             meter: Arc::default(),

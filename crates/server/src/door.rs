@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use http::header::EXPECT;
+use http::header::{AUTHORIZATION, EXPECT};
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use jitney_engine::Engine;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::access::Line;
+use crate::auth::Gate;
 use crate::body::Upload;
 use crate::config::ServerConfig;
 use crate::connection::{Peer, Stage};
@@ -24,7 +25,7 @@ use crate::errors::Problem;
 use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
-use crate::rest::{describe_api, health, inference, management, metrics};
+use crate::rest::{describe_api, health, inference, management, metrics, token};
 use crate::route::{self, Apis, Route};
 
 /// What all doors share.
@@ -98,7 +99,9 @@ impl Visit<'_> {
     /// Predictions stay in this future; what is rare and waits is boxed, so that it stays small.
     async fn dispatch(&self, body: Upload) -> Result<Reply, Problem> {
         let path: Cow<'_, str> = route::decode(self.parts.uri.path());
-        match route::route(self.apis, &self.parts.method, &path) {
+        let route = route::route(self.apis, &self.parts.method, &path);
+        self.pass(&route)?;
+        match route {
             Route::Predict(ride) => inference::predict(self, body, ride).await,
             Route::Invocations => Box::pin(inference::invoke(self, body)).await,
             Route::Ping => Ok(health::ping(&self.house.engine)),
@@ -116,10 +119,18 @@ impl Visit<'_> {
             Route::Unregister(target) => Box::pin(management::unregister(self, target)).await,
             Route::SetDefault { model, version } => management::set_default(self, model, version),
             Route::ModelReady(model) => management::ready(self, model),
+            Route::RenewToken => token::renew(self),
             Route::Metrics => Ok(metrics::page(self)),
             Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
             Route::NotFound => Err(Problem::not_found()),
         }
+    }
+
+    /// Whether the request's token opens this route; no body has been read yet.
+    fn pass(&self, route: &Route<'_>) -> Result<(), Problem> {
+        let Some(tokens) = &self.house.config.tokens else { return Ok(()) };
+        let authorization = self.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        tokens.admit(Gate::of(self.apis, route), authorization)
     }
 
     /// The whole body, within the limit and the client's pace.

@@ -32,6 +32,8 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// The request contradicts itself or the model.
     BadRequest,
+    /// The token is missing, wrong, expired or meant for something else.
+    InvalidKey,
     /// The body is larger than the server or any batch takes.
     TooLarge,
     /// No model of this name, or no archive at this place.
@@ -99,6 +101,7 @@ impl ErrorCode {
             Self::ResourceNotFound => row(404, 12, "ResourceNotFoundException",       false, Client),
             Self::MethodNotAllowed => row(405,  7, "MethodNotAllowedException",       false, Client),
             Self::BadRequest       => row(400,  3, "BadRequestException",             false, Client),
+            Self::InvalidKey       => row(400,  7, "InvalidKeyException",             false, Client),
             Self::TooLarge         => row(413, 11, "RequestEntityTooLargeException",  false, Client),
             Self::ModelNotFound    => row(404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(404,  5, "ModelVersionNotFoundException",   false, Client),

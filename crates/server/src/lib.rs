@@ -6,11 +6,13 @@
 
 mod accept;
 pub mod access;
+pub mod auth;
 mod body;
 pub mod config;
 mod connection;
 mod door;
 pub mod errors;
+mod handshake;
 pub mod listen;
 mod malformed;
 pub mod metrics;
@@ -19,6 +21,7 @@ mod request_id;
 mod respond;
 mod rest;
 pub mod route;
+pub mod tls;
 
 use std::future::Future;
 use std::io;
@@ -35,6 +38,7 @@ pub use crate::access::AccessLog;
 pub use crate::config::{Cors, ServerConfig};
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
+pub use crate::tls::Tls;
 
 /// Where the doors are, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +78,7 @@ impl Doors {
         data_threads: usize,
     ) -> io::Result<Self> {
         let plans = plans(&config);
+        can_greet(&config, &plans)?;
         let data_threads = data_threads.max(1);
         let planes = [room(&config, data_threads), room(&config, plans.len())];
         let mut addresses = Addresses {
@@ -182,6 +187,16 @@ fn plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
         }
     }
     plans
+}
+
+/// An HTTPS listener without a certificate would have nothing to say.
+fn can_greet(config: &ServerConfig, plans: &[(Bind, Apis)]) -> io::Result<()> {
+    match plans.iter().find(|(bind, _)| matches!(bind, Bind::Tls(_))) {
+        Some((bind, _)) if config.tls.is_none() => {
+            Err(io::Error::other(format!("{bind} needs a certificate and a key")))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn take(listeners: &Mutex<Vec<Bound>>) -> Vec<Bound> {

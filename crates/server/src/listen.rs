@@ -14,11 +14,14 @@ use socket2::{Domain, Socket, Type};
 
 const BACKLOG: i32 = 1024;
 
-/// Where to listen. Written as `host:port`, `http://host:port` or `unix:/path`.
+/// Where to listen. Written as `host:port`, `http://host:port`, `https://host:port` or
+/// `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
     /// A TCP address; port 0 takes a free one.
     Tcp(SocketAddr),
+    /// A TCP address that speaks TLS.
+    Tls(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -26,7 +29,8 @@ pub enum Bind {
 impl Bind {
     /// Whether both stand for one listener. Two free ports are two listeners.
     pub fn is_same(&self, other: &Self) -> bool {
-        let any_port = matches!(self, Self::Tcp(address) if address.port() == 0);
+        let any_port =
+            matches!(self, Self::Tcp(address) | Self::Tls(address) if address.port() == 0);
         self == other && !any_port
     }
 }
@@ -38,17 +42,19 @@ impl FromStr for Bind {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(PathBuf::from(path)));
         }
-        if text.starts_with("https://") {
-            return Err(format!("{text}: https is not supported yet"));
-        }
-        let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let (kind, rest, port): (fn(SocketAddr) -> Self, &str, u16) =
+            match text.strip_prefix("https://") {
+                Some(rest) => (Self::Tls, rest, 443),
+                None => (Self::Tcp, text.strip_prefix("http://").unwrap_or(text), 80),
+            };
+        let bare = rest.trim_end_matches('/');
         let with_port = if bare.ends_with(']') || !bare.contains(':') {
-            format!("{bare}:80")
+            format!("{bare}:{port}")
         } else {
             bare.into()
         };
         let mut found = with_port.to_socket_addrs().map_err(|error| format!("{text}: {error}"))?;
-        found.next().map(Self::Tcp).ok_or_else(|| format!("{text}: no such address"))
+        found.next().map(kind).ok_or_else(|| format!("{text}: no such address"))
     }
 }
 
@@ -56,6 +62,7 @@ impl std::fmt::Display for Bind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "http://{address}"),
+            Self::Tls(address) => write!(f, "https://{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -66,6 +73,8 @@ impl std::fmt::Display for Bind {
 pub enum Socketed {
     /// TCP.
     Tcp(TcpListener),
+    /// TCP that speaks TLS.
+    Tls(TcpListener),
     /// Unix.
     Unix(UnixListener),
 }
@@ -77,7 +86,12 @@ pub enum Socketed {
 /// Whatever the system says, with the address in the text.
 pub fn bind(bind: &Bind, count: usize) -> io::Result<(Bind, Vec<Socketed>)> {
     let bound = match bind {
-        Bind::Tcp(address) => bind_tcp(*address, count),
+        Bind::Tcp(address) => bind_tcp(*address, count).map(|(address, sockets)| {
+            (Bind::Tcp(address), sockets.into_iter().map(Socketed::Tcp).collect())
+        }),
+        Bind::Tls(address) => bind_tcp(*address, count).map(|(address, sockets)| {
+            (Bind::Tls(address), sockets.into_iter().map(Socketed::Tls).collect())
+        }),
         Bind::Unix(path) => bind_unix(path, count),
     };
     bound.map_err(|error| Error::new(error.kind(), format!("cannot listen on {bind}: {error}")))
@@ -85,17 +99,17 @@ pub fn bind(bind: &Bind, count: usize) -> io::Result<(Bind, Vec<Socketed>)> {
 
 /// Threads share a port by SO_REUSEPORT. Since that would also let a second server in silently, a
 /// socket without it asks first whether the port is free.
-fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(Bind, Vec<Socketed>)> {
+fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     if count > 1 && address.port() != 0 {
         drop(tcp(address, false)?);
     }
     let first = tcp(address, count > 1)?;
     let address = first.local_addr()?;
-    let mut sockets = vec![Socketed::Tcp(first)];
+    let mut sockets = vec![first];
     for _ in 1..count {
-        sockets.push(Socketed::Tcp(tcp(address, true)?));
+        sockets.push(tcp(address, true)?);
     }
-    Ok((Bind::Tcp(address), sockets))
+    Ok((address, sockets))
 }
 
 fn tcp(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
@@ -143,11 +157,12 @@ mod tests {
             ("http://127.0.0.1", "http://127.0.0.1:80"),
             ("[::1]:9", "http://[::1]:9"),
             ("http://[::1]", "http://[::1]:80"),
+            ("https://127.0.0.1:8443/", "https://127.0.0.1:8443"),
+            ("https://127.0.0.1", "https://127.0.0.1:443"),
             ("unix:/tmp/a.sock", "unix:/tmp/a.sock"),
         ] {
             assert_eq!(text.parse::<Bind>().map(|bind| bind.to_string()).as_deref(), Ok(expected));
         }
-        assert!("https://127.0.0.1:8080".parse::<Bind>().is_err());
         assert!("127.0.0.1:port".parse::<Bind>().is_err());
     }
 

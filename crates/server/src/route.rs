@@ -87,6 +87,8 @@ pub enum Route<'a> {
     ManageDescription(Target<'a>),
     /// KServe's question whether a model is ready.
     ModelReady(&'a str),
+    /// A new key in place of an old one.
+    RenewToken,
     /// Prometheus text.
     Metrics,
     /// A known path, an unfit method.
@@ -215,6 +217,10 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         ["models"] => match *method {
             Method::GET => Route::List,
             Method::POST => Route::Register,
+            _ => Route::MethodNotAllowed,
+        },
+        ["token"] => match *method {
+            Method::GET => Route::RenewToken,
             _ => Route::MethodNotAllowed,
         },
         ["models", model] => managed(method, Target { model, version: None }),

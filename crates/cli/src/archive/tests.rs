@@ -66,8 +66,9 @@ impl Yard {
             scratch: self.at("scratch"),
             limits: Limits::default(),
             url_allowed: Box::new(|_| false),
+            remote: None,
         });
-        store.open(file).expect("opens")
+        store.open(file, store.find(file, false).expect("finds")).expect("opens")
     }
 
     fn refused(&self, flags: &ArchiveFlags) -> String {

@@ -144,8 +144,12 @@ fn open(about: &About<'_>) -> (String, String, ModelYaml) {
             scratch: scratch.path().to_owned(),
             limits: Limits::default(),
             url_allowed: Box::new(|url| url.starts_with("file://")),
+            remote: None,
         });
-        if startup.url.ends_with(".onnx") { None } else { store.open(&startup.url).ok() }
+        if startup.url.ends_with(".onnx") {
+            return None;
+        }
+        store.open(&startup.url, store.find(&startup.url, true).ok()?).ok()
     });
     let Some(package) = opened else { return (fallback(), String::new(), ModelYaml::default()) };
     let name = startup.name.clone().or_else(|| package.manifest.model_name.clone());

@@ -38,7 +38,7 @@ pub struct TorchserveFlags {
     /// Do not write snapshots of the configuration, nor go on from the newest one
     #[arg(long = "no-config-snapshots", visible_alias = "ncs")]
     pub no_config_snapshots: bool,
-    /// Let anyone who reaches the ports use them; needed for an address other machines can reach
+    /// Let anyone who reaches the ports use them, without the tokens of key_file.json
     #[arg(long, visible_alias = "dt")]
     pub disable_token_auth: bool,
     /// Allow models to be registered and unregistered through the management API

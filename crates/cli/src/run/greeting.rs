@@ -11,6 +11,9 @@ use crate::talk;
 /// The words scripts wait for.
 const STARTED: &str = "Model server started.";
 
+/// What the line to paste needs when the server asks for a token; the key itself is not for the log.
+const TOKEN: &str = "-H \"Authorization: Bearer <inference key of key_file.json>\" ";
+
 /// Before models are loaded.
 pub fn banner(plan: &Plan) {
     if let Face::TorchServe { banner } = &plan.face {
@@ -21,7 +24,8 @@ pub fn banner(plan: &Plan) {
 /// After the doors have opened.
 pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
     let addresses = doors.addresses();
-    let example = example(&plan.face, addresses, engine);
+    let token = if plan.tokens.is_some() { TOKEN } else { "" };
+    let example = example(&plan.face, token, addresses, engine);
     match plan.face {
         Face::TorchServe { .. } => {
             for (name, address) in named(addresses) {
@@ -49,8 +53,9 @@ fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
 }
 
 /// A line that works when pasted, as far as that is known here.
-fn example(face: &Face, addresses: &Addresses, engine: &Engine) -> String {
+fn example(face: &Face, token: &str, addresses: &Addresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
+    let socket = format!("{token}{socket}");
     match (face, engine.models().first()) {
         (Face::Demo, _) => format!("curl {socket}-T {} {base}/predictions/magika", any_file()),
         (_, Some(model)) => {
@@ -75,7 +80,10 @@ fn reach(bind: &Bind) -> (String, String) {
         Bind::Tcp(address) if address.ip().is_unspecified() => {
             (String::new(), format!("http://127.0.0.1:{}", address.port()))
         }
-        Bind::Tcp(_) => (String::new(), bind.to_string()),
+        Bind::Tls(address) if address.ip().is_unspecified() => {
+            (String::new(), format!("https://127.0.0.1:{}", address.port()))
+        }
+        Bind::Tcp(_) | Bind::Tls(_) => (String::new(), bind.to_string()),
     }
 }
 
@@ -88,6 +96,7 @@ mod tests {
         for (bind, socket, url) in [
             ("http://127.0.0.1:8080", "", "http://127.0.0.1:8080"),
             ("http://0.0.0.0:8080", "", "http://127.0.0.1:8080"),
+            ("https://0.0.0.0:8443", "", "https://127.0.0.1:8443"),
             ("unix:/tmp/x.sock", "--unix-socket /tmp/x.sock ", "http://localhost"),
         ] {
             let bind: Bind = bind.parse().expect("an address");

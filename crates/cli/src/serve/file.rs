@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::options::{Batching, Network, Options, PerModel};
+use super::options::{Batching, Network, Options, PerModel, Security};
 use crate::failure::Failure;
 use crate::nearest::did_you_mean;
 use crate::units::{Seconds, Size};
@@ -43,6 +43,9 @@ struct FileText {
     port: Option<u16>,
     management_port: Option<u16>,
     metrics_port: Option<u16>,
+    token_auth: Option<bool>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     workers: Option<u32>,
     batching: Batching,
     queue: Option<u32>,
@@ -119,8 +122,10 @@ impl File {
         for entry in self.models.iter_mut().filter(|entry| !entry.path.contains("://")) {
             entry.path = base.join(&entry.path).to_string_lossy().into_owned();
         }
-        if let Some(store) = &mut self.options.model_store {
-            *store = base.join(&*store);
+        let Options { model_store, security, .. } = &mut self.options;
+        let named = [model_store, &mut security.tls_cert, &mut security.tls_key];
+        for path in named.into_iter().flatten() {
+            *path = base.join(&*path);
         }
     }
 }
@@ -133,6 +138,11 @@ impl From<FileText> for File {
                 port: text.port,
                 management_port: text.management_port,
                 metrics_port: text.metrics_port,
+            },
+            security: Security {
+                token_auth: text.token_auth,
+                tls_cert: text.tls_cert,
+                tls_key: text.tls_key,
             },
             per_model: PerModel {
                 workers: text.workers,

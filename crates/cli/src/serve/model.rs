@@ -1,4 +1,4 @@
-//! A model on the command line of `jitney serve`: `PATH` or `NAME=PATH`, checked before a port is
+//! A model on the command line of `jitney serve`: `PATH`, `URL` or `NAME=` either, checked before a port is
 //! bound and turned into what the store understands.
 
 use std::fmt::Write as _;
@@ -8,9 +8,11 @@ use super::file::Entry;
 use crate::failure::Failure;
 use crate::startup::Startup;
 
-/// Reads `PATH` or `NAME=PATH`. A path that exists as it stands may have a `=` in it.
+/// Reads `PATH` or `NAME=PATH`. A path that exists as it stands may have a `=` in it, and so may
+/// what follows a URL's scheme.
 pub fn parse(text: &str) -> Result<Startup, Failure> {
-    match text.split_once('=').filter(|_| !Path::new(text).exists()) {
+    let named = text.split_once('=').filter(|(name, _)| !name.contains("://"));
+    match named.filter(|_| !Path::new(text).exists()) {
         Some((name, path)) => Ok(Startup { name: Some(name.to_owned()), ..from_path(path)? }),
         None => from_path(text),
     }
@@ -29,8 +31,10 @@ pub fn from_entry(entry: Entry) -> Result<Startup, Failure> {
 
 fn from_path(text: &str) -> Result<Startup, Failure> {
     if text.contains("://") {
-        return Err(Failure::usage(format!("{text}: remote models cannot be fetched yet"))
-            .hint("download it and name the file"));
+        let startup = Startup::unnamed(text);
+        let other =
+            || Failure::usage(format!("{text}: models come from http:// and https:// only"));
+        return if startup.is_remote() { Ok(startup) } else { Err(other()) };
     }
     let path = Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error))?;
     Ok(Startup::unnamed(&url(&path)))
@@ -76,6 +80,8 @@ mod tests {
             (format!("n={}", at("m.onnx")), Some("n"), format!("file://{}", at("m.onnx"))),
             (at("x=y.mar"), None, format!("file://{}", at("x%3Dy.mar"))),
             (at(""), None, root.display().to_string()),
+            ("https://x/y.mar?a=b".to_owned(), None, "https://x/y.mar?a=b".to_owned()),
+            ("n=https://x/y.mar".to_owned(), Some("n"), "https://x/y.mar".to_owned()),
         ] {
             let startup = parse(&text).expect("reads");
             assert_eq!((startup.name.as_deref(), startup.url), (name, url), "{text}");
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_a_usage_error() {
-        for text in ["no/such.mar", "n=no/such.mar", "https://x/y.mar"] {
+        for text in ["no/such.mar", "n=no/such.mar", "ftp://x/y.mar"] {
             assert_eq!(parse(text).err().map(|failure| failure.code), Some(64), "{text}");
         }
     }

@@ -11,7 +11,7 @@ use crate::units::{Millis, Seconds, Size, scalar};
 /// Where to listen.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct Network {
-    /// Address to listen on; anything but loopback opens the server to the network, without a token
+    /// Address to listen on; anything but loopback opens the server to the network, see --token-auth
     /// [default: 127.0.0.1]
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
@@ -24,6 +24,20 @@ pub struct Network {
     /// Port for metrics [default: 8082]
     #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
+}
+
+/// Who may come in, and how the way is protected.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub struct Security {
+    /// Ask clients for a token; the keys are written to key_file.json in the current directory
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub token_auth: Option<bool>,
+    /// Speak HTTPS with this certificate, PEM, with its chain if it has one
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
 }
 
 /// When the batches of a model leave.
@@ -92,6 +106,9 @@ pub struct Options {
     /// Where to listen.
     #[command(flatten)]
     pub network: Network,
+    /// Who may come in.
+    #[command(flatten)]
+    pub security: Security,
     /// About every model.
     #[command(flatten)]
     pub per_model: PerModel,
@@ -136,6 +153,17 @@ impl Network {
     }
 }
 
+impl Security {
+    /// These, and where they are silent the others.
+    pub fn or(self, lower: Self) -> Self {
+        Self {
+            token_auth: self.token_auth.or(lower.token_auth),
+            tls_cert: self.tls_cert.or(lower.tls_cert),
+            tls_key: self.tls_key.or(lower.tls_key),
+        }
+    }
+}
+
 impl Batching {
     /// These, and where they are silent the others.
     pub fn or(self, lower: Self) -> Self {
@@ -166,6 +194,7 @@ impl Options {
     pub fn or(self, lower: Self) -> Self {
         Self {
             network: self.network.or(lower.network),
+            security: self.security.or(lower.security),
             per_model: self.per_model.or(lower.per_model),
             model_store: self.model_store.or(lower.model_store),
             max_request_size: self.max_request_size.or(lower.max_request_size),

@@ -9,7 +9,7 @@ fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let cli = parse(&args).map_err(|(error, _)| Failure::usage(error.to_string()))?;
     match cli.command {
-        Command::Serve(flags) => plan(flags, env),
+        Command::Serve(flags) => plan(*flags, env),
         Command::Demo(flags) => plan_demo(flags, env),
         #[expect(clippy::wildcard_enum_match_arm, reason = "every other command is not ours")]
         _ => Err(Failure::usage("not here")),
@@ -58,6 +58,9 @@ fn mistakes_are_usage_errors_with_a_hint_where_there_is_one() {
         ("jitney serve", "no model to serve"),
         ("jitney serve no/such.mar", "no such file: no/such.mar"),
         ("jitney serve --config no/such.yaml", "cannot read no/such.yaml"),
+        ("jitney serve https://host/m.mar", "https://host/m.mar: nowhere to keep it"),
+        ("jitney serve ftp://host/m.mar", "ftp://host/m.mar: models come from http"),
+        ("jitney serve https://host/m.mar --tls-key k", "--tls-key needs --tls-cert"),
     ] {
         let failure = plan_of(line, &Env::default()).err().expect(line);
         assert!(failure.message.starts_with(message), "{line}: {failure}");
@@ -70,4 +73,8 @@ fn only_an_address_others_can_reach_is_remarked_on() {
     let remarks = |line: &str| plan_of(line, &Env::default()).expect("plans").remarks;
     assert!(remarks("jitney demo --port 0").is_empty());
     assert!(remarks("jitney demo --host 0.0.0.0")[0].contains("without a token"));
+    let line = "jitney serve https://host/m.mar --model-store . --host 0.0.0.0 --token-auth";
+    let plan = plan_of(line, &Env::default()).expect("plans");
+    assert!(plan.remarks.iter().all(|remark| !remark.contains("without a token")));
+    assert!(plan.tokens.is_some());
 }

@@ -10,8 +10,8 @@ use jitney_server::{Cors, ServerConfig};
 
 use super::snapshot::{self, Snapshots};
 use super::values::Values;
-use super::{banner, metrics, models, properties};
-use crate::address::Address;
+use super::{banner, metrics, models, properties, security};
+use crate::address::{Address, Omitted};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
@@ -34,7 +34,6 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     let store = stores(&values)?;
     let addresses = Addresses::read(&values)?;
     let mut remarks = remarks(flags, &values);
-    remarks.extend(tokens(&values, &addresses)?);
     let python = interpreter(&values, env);
     remarks.extend(python.remark);
     let metrics = metrics::plan(&values, &mut remarks)?;
@@ -47,12 +46,15 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         python: &python.interpreter,
         style: &logs.style,
         temp_dir: &env.temp_dir(),
-        addresses: [&addresses.inference, &addresses.management, &addresses.metrics],
+        addresses: addresses.all(),
     });
     let drain = drain(&values)?;
+    let secure = addresses.all().into_iter().filter(|door| door.is_secure());
+    let tls = security::tls(&values, secure.collect(), &mut remarks)?;
     Ok(Plan {
         face: Face::TorchServe { banner },
-        server: server(&values, &addresses, drain)?,
+        server: ServerConfig { tls, ..server(&values, &addresses, drain)? },
+        tokens: security::tokens(&values)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter)?,
         models: startups(&values, &store, &mut remarks)?,
@@ -148,34 +150,19 @@ struct Addresses {
 
 impl Addresses {
     fn read(values: &Values) -> Result<Self, Failure> {
-        let read = |key: &str, port: u16, port_omitted: u16| match values.text(key) {
-            Some(text) => Address::parse(key, text, port_omitted),
+        let read = |key: &str, port: u16, http: u16, https: u16| match values.text(key) {
+            Some(text) => Address::parse(key, text, Omitted { http, https }),
             None => Ok(Address::tcp("127.0.0.1", port)),
         };
         Ok(Self {
-            inference: read("inference_address", 8080, 80)?,
-            management: read("management_address", 8081, 8081)?,
-            metrics: read("metrics_address", 8082, 8082)?,
+            inference: read("inference_address", 8080, 80, 443)?,
+            management: read("management_address", 8081, 8081, 8444)?,
+            metrics: read("metrics_address", 8082, 8082, 8445)?,
         })
     }
-}
 
-/// Tokens are on unless switched off, as upstream. This version cannot check them yet, so it serves
-/// nobody but this machine then.
-fn tokens(values: &Values, addresses: &Addresses) -> Result<Option<String>, Failure> {
-    if values.truth("disable_token_authorization", false) {
-        return Ok(None);
-    }
-    let open =
-        [&addresses.inference, &addresses.management].into_iter().find(|door| !door.is_local());
-    match open {
-        Some(door) => Err(Failure::failed(format!(
-            "token authorization is enabled but this version cannot enforce it, so it will not listen on {door}"
-        ))
-        .hint("pass --disable-token-auth to let anyone in, or listen on 127.0.0.1")),
-        None => Ok(Some(
-            "token authorization is enabled but not enforced by this version; only this machine can reach the server".to_owned(),
-        )),
+    fn all(&self) -> [&Address; 3] {
+        [&self.inference, &self.management, &self.metrics]
     }
 }
 

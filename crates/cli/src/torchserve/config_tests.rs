@@ -66,7 +66,8 @@ fn wrong_values_stop_the_start_and_are_named() {
         ("models=[1]\n", "models: not a JSON object"),
         ("batching_policy=never\n", "batching_policy: unknown batching policy"),
         ("inference_address=here\n", "Invalid binding address here"),
-        ("inference_address=https://127.0.0.1:8443\n", "inference_address=https"),
+        ("token_expiration_min=0\n", "token_expiration_min=0"),
+        ("token_expiration_min=soon\n", "token_expiration_min=soon"),
         ("blacklist_env_vars=(\n", "blacklist_env_vars"),
     ] {
         assert!(message(text).contains(expected), "{text}: {}", message(text));
@@ -74,12 +75,48 @@ fn wrong_values_stop_the_start_and_are_named() {
 }
 
 #[test]
-fn an_open_address_needs_tokens_off() {
+fn tokens_are_on_unless_switched_off_and_the_environment_has_the_last_word() {
     let text = "inference_address=http://0.0.0.0:8080\n";
-    assert!(message(text).contains("token authorization is enabled"));
-    let off = TorchserveFlags { disable_token_auth: true, ..Default::default() };
-    assert!(plan_with(text, off, &[]).is_ok());
-    assert!(plan_of("").remarks.iter().any(|remark| remark.contains("not enforced")));
+    assert_eq!(plan_of(text).tokens, Some(Duration::from_secs(3600)));
+    let quarter = plan_of("token_expiration_min=0.25\n");
+    assert_eq!(quarter.tokens, Some(Duration::from_secs(15)));
+    let off = || TorchserveFlags { disable_token_auth: true, ..Default::default() };
+    assert_eq!(plan_with(text, off(), &[]).expect("plans").tokens, None);
+    assert_eq!(plan_of("disable_token_authorization=true\n").tokens, None);
+    let variable = [("TS_DISABLE_TOKEN_AUTHORIZATION", "false")];
+    let plan = plan_with("enable_envvars_config=true\n", off(), &variable).expect("plans");
+    assert!(plan.tokens.is_some(), "env false beats the flag");
+}
+
+const SECURE: &str = "inference_address=https://127.0.0.1\nmanagement_address=https://127.0.0.1\n\
+                      metrics_address=https://127.0.0.1\n";
+
+#[test]
+fn https_addresses_have_their_own_ports_and_a_certificate_for_want_of_any() {
+    let plan = plan_of(SECURE);
+    assert_eq!(plan.server.inference.to_string(), "https://127.0.0.1:443");
+    assert_eq!(plan.server.management.to_string(), "https://127.0.0.1:8444");
+    let metrics = plan.server.metrics.expect("metrics").to_string();
+    assert_eq!(metrics, "https://127.0.0.1:8445");
+    assert!(plan.server.tls.is_some());
+    assert!(plan.remarks.iter().any(|remark| remark.contains("no certificate")));
+    assert!(plan_of("certificate_file=/nowhere\n").server.tls.is_none(), "nobody needs it");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_had_stops_the_start() {
+    for (text, expected) in [
+        ("certificate_file=c.pem\n", "certificate_file is set and private_key_file is not"),
+        ("private_key_file=k.pem\n", "private_key_file is set and certificate_file is not"),
+        ("certificate_file=/nowhere\nprivate_key_file=/nowhere\n", "cannot read /nowhere"),
+        ("keystore=k.p12\nkeystore_pass=changeit\nkeystore_type=PKCS12\n", "keystore=k.p12 cannot"),
+    ] {
+        let text = format!("{SECURE}{text}");
+        assert!(message(&text).contains(expected), "{text}: {}", message(&text));
+    }
+    let keystore = plan_with(&format!("{SECURE}keystore=k\n"), Default::default(), &[]);
+    let hint = keystore.err().and_then(|failure| failure.hint).expect("a hint");
+    assert!(hint.contains("openssl pkcs12"));
 }
 
 #[test]

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use super::pid::PidFile;
+use crate::key_file::KEY_FILE;
 use crate::talk;
 
 /// How long `--stop --foreground` waits.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Where the server leaves its tokens, in the directory it was started in.
-const KEY_FILE: &str = "key_file.json";
 
 /// Stops the recorded server. Nothing to stop is no error.
 pub fn stop(pid_file: &PidFile, wait: bool) {

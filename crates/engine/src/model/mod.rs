@@ -37,7 +37,7 @@ use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
 use crate::observer::ModelTag;
 use crate::settings::{PolicyName, Settings};
-use crate::store::ModelDir;
+use crate::store::{Fetched, ModelDir};
 
 /// Messages from the doors, in the order in which they came.
 #[derive(Debug)]
@@ -128,6 +128,8 @@ pub struct Model {
     pub(crate) changes: Changes,
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
+    /// What was downloaded for it, removed when it is unregistered.
+    pub(crate) fetched: Option<Fetched>,
 }
 
 impl Model {

@@ -14,11 +14,13 @@ pub struct Limits {
     /// Files, directories and links together. 200,000 unless told otherwise: a model with its
     /// whole virtual environment fits.
     pub files_max: u64,
+    /// Bytes of a file that is downloaded, packed as it is. 64 GiB unless told otherwise.
+    pub fetched_bytes_max: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { unpacked_bytes_max: 64 << 30, files_max: 200_000 }
+        Self { unpacked_bytes_max: 64 << 30, files_max: 200_000, fetched_bytes_max: 64 << 30 }
     }
 }
 

@@ -3,17 +3,19 @@
 //!
 //! ```text
 //! url ─▶ resolve ─▶ a directory, served in place ──────────────────────────┐
-//!           └─────▶ an archive ─▶ unpack ─▶ unzip | untar ─▶ jail ─▶ dir ──┴─▶ package
-//!                                                                              (manifest, yaml)
+//!           ├─────▶ an archive ─▶ unpack ─▶ unzip | untar ─▶ jail ─▶ dir ──┴─▶ package
+//!           └─▶ fetch ─▶┘                                                      (manifest, yaml)
 //! ```
 //!
-//! Everything here blocks on the disk and belongs on a thread that may. Nothing here runs a
-//! model's code, knows a status code, or writes outside [`StoreConfig::scratch`]; an archive is
-//! hostile until it is unpacked, and one that fails leaves nothing behind.
+//! Everything here but [`Store::fetch`] blocks on the disk and belongs on a thread that may. Nothing
+//! here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`], except
+//! for downloads, which go into the store; an archive is hostile until it is unpacked, and one that
+//! fails leaves nothing behind.
 
 mod batching;
 mod dir;
 mod error;
+mod fetch;
 mod fields;
 mod jail;
 mod limits;
@@ -21,6 +23,7 @@ mod links;
 mod manifest;
 mod member;
 mod package;
+mod remote;
 mod resolve;
 mod unpack;
 mod untar;
@@ -33,22 +36,22 @@ mod tests;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 pub use self::{
     batching::{BatchingYaml, PolicyYaml},
     dir::ModelDir,
     error::{Breach, Excess, StoreError},
+    fetch::Fetched,
     limits::Limits,
     manifest::{Manifest, Runtime},
     package::Package,
-    resolve::default_model_name,
+    remote::{Download, Later, Remote},
+    resolve::{Found, default_model_name},
     yaml::{DeviceType, ModelYaml, ParallelType},
 };
-use self::{
-    resolve::{Found, resolve},
-    unpack::unpack,
-};
+use self::{resolve::resolve, unpack::unpack};
 
 /// Says whether an `http(s)://` or `file://` url may be opened.
 pub type UrlRule = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -63,6 +66,8 @@ pub struct StoreConfig {
     pub limits: Limits,
     /// The allow-list.
     pub url_allowed: UrlRule,
+    /// Who downloads; without it nothing remote can be had.
+    pub remote: Option<Arc<dyn Remote>>,
 }
 
 /// Where models come from.
@@ -76,27 +81,44 @@ impl Store {
         Self { config }
     }
 
-    /// Finds, unpacks and reads a model.
-    pub fn open(&self, url: &str) -> Result<Package, StoreError> {
-        let dir = match resolve(&self.config, url)? {
-            Found::Archive(path) => self.unpack(url, &path)?,
-            Found::Directory(path) => in_place(url, path)?,
-        };
-        Package::read(url, dir)
+    /// Finds what a url names, without fetching it. A remote file whose name is taken is refused,
+    /// except at start-up: there it is what the server before this one fetched.
+    pub fn find(&self, url: &str, at_startup: bool) -> Result<Found, StoreError> {
+        resolve(&self.config, url, at_startup)
     }
 
-    /// Finds a file that is a model by itself, by the same rules as an archive.
-    pub fn locate(&self, url: &str) -> Result<PathBuf, StoreError> {
-        match resolve(&self.config, url)? {
-            Found::Archive(path) => Ok(path),
-            Found::Directory(_) => Err(StoreError::NotFound { url: url.to_owned() }),
+    /// Fetches what is remote; everything else is here already.
+    pub async fn fetch(&self, url: &str, found: Found) -> Result<Found, StoreError> {
+        let Found::Remote(target) = found else { return Ok(found) };
+        let bytes_max = self.config.limits.fetched_bytes_max;
+        match &self.config.remote {
+            Some(remote) => {
+                fetch::fetch(remote.as_ref(), url, target, bytes_max).await.map(Found::Fetched)
+            }
+            None => Err(not_fetched(url)),
         }
+    }
+
+    /// Unpacks and reads a model.
+    pub fn open(&self, url: &str, found: Found) -> Result<Package, StoreError> {
+        let (dir, fetched) = match found {
+            Found::Archive(path) => (self.unpack(url, &path)?, None),
+            Found::Directory(path) => (in_place(url, path)?, None),
+            Found::Fetched(fetched) => (self.unpack(url, fetched.path())?, Some(fetched)),
+            Found::Remote(_) => return Err(not_fetched(url)),
+        };
+        Ok(Package { downloaded: fetched, ..Package::read(url, dir)? })
     }
 
     fn unpack(&self, url: &str, archive: &Path) -> Result<ModelDir, StoreError> {
         let models = self.config.scratch.join("models");
         unpack(archive, &models, self.config.limits).map_err(|error| error.at(url))
     }
+}
+
+fn not_fetched(url: &str) -> StoreError {
+    let why = "nobody is there to download it".to_owned();
+    StoreError::DownloadFailed { url: url.to_owned(), why }
 }
 
 /// A directory around a directory and nothing else is taken for its wrapping.

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::{
     dir::{MANIFEST_DIRECTORY, ModelDir},
     error::StoreError,
+    fetch::Fetched,
     manifest::Manifest,
     yaml::{self, ModelYaml},
 };
@@ -34,7 +35,7 @@ pub struct Package {
     /// The YAML with every key in its order, for the handler; `{}` if there is none.
     pub yaml_json: Value,
     /// The archive that was fetched into the store for this model and leaves with it.
-    pub downloaded: Option<PathBuf>,
+    pub downloaded: Option<Fetched>,
 }
 
 impl Package {

@@ -9,19 +9,43 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{StoreConfig, error::StoreError};
+use super::{StoreConfig, error::StoreError, fetch::Fetched};
 
 /// What a url names.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+#[derive(Debug)]
+pub enum Found {
     /// A regular file: an archive of some kind.
     Archive(PathBuf),
     /// A directory to serve in place.
     Directory(PathBuf),
+    /// A file on another machine, and where in the store it is to be kept.
+    Remote(PathBuf),
+    /// A file that was on another machine.
+    Fetched(Fetched),
+}
+
+impl Found {
+    /// The file; a directory is none.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Archive(path) | Self::Remote(path) => Some(path),
+            Self::Fetched(fetched) => Some(fetched.path()),
+            Self::Directory(_) => None,
+        }
+    }
+
+    /// The download, if it was one.
+    pub(crate) fn fetched(self) -> Option<Fetched> {
+        if let Self::Fetched(fetched) = self { Some(fetched) } else { None }
+    }
 }
 
 /// Finds what `url` names.
-pub(super) fn resolve(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+pub(super) fn resolve(
+    config: &StoreConfig,
+    url: &str,
+    at_startup: bool,
+) -> Result<Found, StoreError> {
     if url.is_empty() {
         return Err(StoreError::EmptyUrl);
     }
@@ -32,7 +56,7 @@ pub(super) fn resolve(config: &StoreConfig, url: &str) -> Result<Found, StoreErr
         Scheme::Http | Scheme::File if !(config.url_allowed)(url) => {
             Err(StoreError::NotAllowed { url: url.to_owned() })
         }
-        Scheme::Http => remote(config, url),
+        Scheme::Http => remote(config, url, at_startup),
         Scheme::File => file(url),
         Scheme::Other => local(config, url),
     }
@@ -56,14 +80,20 @@ impl Scheme {
     }
 }
 
-fn remote(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, StoreError> {
     let store = config.model_store.as_ref().ok_or(StoreError::NotConfigured)?;
     let file = file_name(url);
-    if !file.is_empty() && store.join(file).exists() {
-        return Err(StoreError::AlreadyExists { file: file.to_owned() });
+    if file.is_empty() {
+        let why = "it names no file".to_owned();
+        return Err(StoreError::DownloadFailed { url: url.to_owned(), why });
     }
-    let why = "remote archives cannot be fetched by this version".to_owned();
-    Err(StoreError::DownloadFailed { url: url.to_owned(), why })
+    let target = store.join(file);
+    if !target.exists() {
+        return Ok(Found::Remote(target));
+    }
+    archive(&target)
+        .filter(|_| at_startup)
+        .ok_or_else(|| StoreError::AlreadyExists { file: file.to_owned() })
 }
 
 fn file(url: &str) -> Result<Found, StoreError> {

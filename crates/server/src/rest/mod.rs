@@ -8,3 +8,4 @@ pub(crate) mod input;
 pub(crate) mod management;
 pub(crate) mod metrics;
 pub(crate) mod receipt;
+pub(crate) mod token;

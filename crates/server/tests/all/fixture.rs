@@ -145,6 +145,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         scratch,
         limits: Default::default(),
         url_allowed: Box::new(|_| false),
+        remote: None,
     };
     let python = python::PythonConfig {
         interpreter: "python3".into(),
@@ -165,7 +166,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
 
 fn tcp(bind: &Bind) -> SocketAddr {
     match bind {
-        Bind::Tcp(address) => *address,
+        Bind::Tcp(address) | Bind::Tls(address) => *address,
         Bind::Unix(path) => panic!("{} is no TCP address", path.display()),
     }
 }

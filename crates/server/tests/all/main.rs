@@ -10,3 +10,5 @@ mod management;
 mod metrics;
 mod predictions;
 mod routing;
+mod tls;
+mod tokens;

@@ -20,7 +20,7 @@ fn check(name: &str, archive: Vec<u8>) {
     assert_eq!(package.manifest.model_name.as_deref(), Some("m"), "{name}");
     assert_eq!(package.manifest_json["model"]["handler"], "handler.py");
     assert_eq!(text(&package, "data/words.txt"), "ride".repeat(100));
-    assert_eq!(package.downloaded, None);
+    assert!(package.downloaded.is_none());
 }
 
 #[test]

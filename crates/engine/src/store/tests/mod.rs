@@ -36,6 +36,7 @@ impl Bench {
             scratch: root.path().join("scratch"),
             limits,
             url_allowed: Box::new(|url| !url.contains("forbidden")),
+            remote: None,
         };
         Self { root, store: Store::new(config) }
     }
@@ -53,7 +54,7 @@ impl Bench {
     }
 
     fn open(&self, url: &str) -> Result<Package, StoreError> {
-        self.store.open(url)
+        self.store.open(url, self.store.find(url, false)?)
     }
 
     /// Opens an archive that must be refused, and checks that it leaves nothing behind.

@@ -40,6 +40,15 @@ fn unusable_urls_are_refused_with_their_reason() {
 }
 
 #[test]
+fn at_start_up_a_remote_file_that_is_in_the_store_is_not_fetched_again() {
+    let bench = Bench::new();
+    bench.put("here.mar", zip(&model("here", "")));
+    let found = bench.store.find("https://host/here.mar", true).unwrap();
+    let package = bench.store.open("https://host/here.mar", found).unwrap();
+    assert!(package.downloaded.is_none(), "it was there before and stays");
+}
+
+#[test]
 fn only_the_last_element_is_looked_up_in_the_store() {
     let bench = Bench::new();
     bench.put("m.mar", zip(&model("m", "")));
@@ -93,14 +102,17 @@ fn without_a_store_only_directories_and_file_urls_are_found() {
         scratch: bench.path("scratch"),
         limits: Limits::default(),
         url_allowed: Box::new(|_| true),
+        remote: None,
     });
     fs::write(bench.path("outside/m.mar"), zip(&model("m", ""))).unwrap();
     for url in ["m.mar", "http://host/m.mar"] {
-        let error = store.open(url).unwrap_err();
+        let error = store.find(url, false).unwrap_err();
         assert_eq!(error.to_string(), "Model store has not been configured.");
     }
-    assert!(store.open(bench.path("outside").to_str().unwrap()).is_ok());
-    assert!(store.open(&format!("file://{}/m.mar", bench.path("outside").display())).is_ok());
+    assert!(store.find(bench.path("outside").to_str().unwrap(), false).is_ok());
+    assert!(
+        store.find(&format!("file://{}/m.mar", bench.path("outside").display()), false).is_ok()
+    );
 }
 
 #[test]

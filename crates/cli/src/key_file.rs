@@ -1,0 +1,56 @@
+//! `key_file.json`: where clients of this machine find their tokens, for the owner's eyes only.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jitney_server::auth::KeyStore;
+use tempfile::NamedTempFile;
+
+/// The file's name, in the directory that the server was started in.
+pub const KEY_FILE: &str = "key_file.json";
+
+/// How long a token lives unless told otherwise.
+pub const LIFETIME: Duration = Duration::from_secs(60 * 60);
+
+/// The file.
+pub struct KeyFile(PathBuf);
+
+impl KeyFile {
+    /// The one in the current directory, wherever the process goes later.
+    pub fn here() -> io::Result<Self> {
+        std::path::absolute(KEY_FILE).map(Self)
+    }
+}
+
+impl KeyStore for KeyFile {
+    /// A temporary file is the owner's alone from its first byte, and nobody ever reads half of it.
+    fn save(&self, text: &str) -> io::Result<()> {
+        let directory = self.0.parent().unwrap_or(Path::new("."));
+        let mut file = NamedTempFile::new_in(directory)?;
+        file.write_all(text.as_bytes())?;
+        file.persist(&self.0).map(drop).map_err(|error| error.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_replaced_and_stays_the_owners_alone() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join(KEY_FILE);
+        std::fs::write(&path, "of an earlier server, readable by all").expect("file");
+        let file = KeyFile(path.clone());
+        for text in ["one", "two"] {
+            file.save(text).expect("saves");
+            assert_eq!(std::fs::read_to_string(&path).expect("reads"), text);
+            let mode = path.metadata().expect("metadata").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert_eq!(dir.path().read_dir().expect("lists").count(), 1);
+    }
+}

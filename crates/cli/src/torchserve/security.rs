@@ -1,0 +1,63 @@
+//! Tokens and certificates, as `config.properties` speaks of them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jitney_server::Tls;
+
+use super::values::Values;
+use crate::address::Address;
+use crate::failure::Failure;
+use crate::{key_file, tls};
+
+/// The longest life of a token: ten years.
+const MINUTES_MAX: f64 = 10.0 * 365.0 * 24.0 * 60.0;
+
+/// How to turn what Java reads into what everything else reads.
+const CONVERT: &str = "convert it with `openssl pkcs12 -in keystore.p12 -nodes -out server.pem` (a JKS one \
+    first with `keytool -importkeystore -deststoretype PKCS12 ...`), then set both private_key_file and \
+    certificate_file to server.pem";
+
+/// How long tokens live; nothing if they are switched off.
+pub fn tokens(values: &Values) -> Result<Option<Duration>, Failure> {
+    if values.truth("disable_token_authorization", false) {
+        return Ok(None);
+    }
+    let Some(minutes) = values.read::<f64>("token_expiration_min")? else {
+        return Ok(Some(key_file::LIFETIME));
+    };
+    if minutes > 0.0 && minutes <= MINUTES_MAX {
+        return Ok(Some(Duration::from_secs_f64(minutes * 60.0)));
+    }
+    Err(Failure::failed(format!("token_expiration_min={minutes}: not a time a token can live")))
+}
+
+/// The certificate of the doors that need one. Without any, the server makes its own, as upstream
+/// tries to.
+pub fn tls(
+    values: &Values,
+    secure: Vec<&Address>,
+    remarks: &mut Vec<String>,
+) -> Result<Option<Tls>, Failure> {
+    let Some(door) = secure.first() else { return Ok(None) };
+    let file = |key| values.text(key).map(Path::new);
+    match (file("certificate_file"), file("private_key_file")) {
+        (Some(certificate), Some(key)) => return tls::read(certificate, key).map(Some),
+        (None, None) => {}
+        (Some(_), None) => return Err(alone("certificate_file", "private_key_file")),
+        (None, Some(_)) => return Err(alone("private_key_file", "certificate_file")),
+    }
+    if let Some(keystore) = values.text("keystore") {
+        let message = format!("{door} needs a certificate, and keystore={keystore} cannot be read");
+        return Err(Failure::failed(message).hint(CONVERT));
+    }
+    remarks.push(format!(
+        "{door} has no certificate (certificate_file, private_key_file); the server made one that no client trusts by itself"
+    ));
+    tls::self_signed(&secure).map(Some)
+}
+
+fn alone(given: &str, missing: &str) -> Failure {
+    Failure::failed(format!("{given} is set and {missing} is not"))
+        .hint("a certificate and its key may stand in one file; set both keys to it then")
+}

@@ -1,0 +1,124 @@
+//! Who may come in: TorchServe's three tokens, checked before a request's body is read.
+//!
+//! The inference key opens predictions and health, the management key opens models and workers, and
+//! the API key, which never expires, renews the other two. Apart from `door`, which only asks, so
+//! that every protocol's door asks the same question. Nothing here opens a file: where the keys are
+//! written down is the cli's business, behind [`KeyStore`]; and no key is ever logged.
+
+mod gate;
+mod key;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+
+pub use self::gate::Gate;
+use self::key::{Key, Keys, bearer};
+use crate::errors::Problem;
+
+/// Where the keys are written down for those who may read them.
+pub trait KeyStore: Send + Sync {
+    /// Replaces what is written there.
+    ///
+    /// # Errors
+    /// Whatever the system says; the keys in force stay those that were saved last.
+    fn save(&self, text: &str) -> io::Result<()>;
+}
+
+/// Tells the time of day; tests bring their own.
+pub type Clock = Box<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// A key that can be renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Opens predictions and health.
+    Inference,
+    /// Opens models and workers.
+    Management,
+}
+
+/// The keys in force. Readers never wait; renewals come one after the other.
+pub struct Tokens {
+    keys: ArcSwap<Keys>,
+    lifetime: Duration,
+    clock: Clock,
+    store: Mutex<Box<dyn KeyStore>>,
+}
+
+impl Tokens {
+    /// Fresh keys, which nobody knows until [`Tokens::issue`] has written new ones down.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn new(lifetime: Duration, store: Box<dyn KeyStore>, clock: Clock) -> io::Result<Self> {
+        let keys = ArcSwap::from_pointee(Keys::fresh(clock() + lifetime)?);
+        Ok(Self { keys, lifetime, clock, store: Mutex::new(store) })
+    }
+
+    /// Replaces every key and writes them down; the server calls it once, when it opens.
+    ///
+    /// # Errors
+    /// The system gives no randomness, or the keys cannot be written down.
+    pub fn issue(&self) -> io::Result<()> {
+        self.replace(|_, expires| Keys::fresh(expires))
+    }
+
+    /// Replaces one key and writes all of them down.
+    ///
+    /// # Errors
+    /// The system gives no randomness, or the keys cannot be written down.
+    pub fn renew(&self, role: Role) -> io::Result<()> {
+        self.replace(|keys, expires| {
+            let key = Key::fresh(Some(expires))?;
+            Ok(match role {
+                Role::Inference => Keys { inference: key, ..keys.clone() },
+                Role::Management => Keys { management: key, ..keys.clone() },
+            })
+        })
+    }
+
+    /// What was not written down never comes into force.
+    fn replace(&self, next: impl Fn(&Keys, SystemTime) -> io::Result<Keys>) -> io::Result<()> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = next(&self.keys.load(), (self.clock)() + self.lifetime)?;
+        store.save(&keys.text())?;
+        self.keys.store(Arc::new(keys));
+        Ok(())
+    }
+
+    /// Lets a request through a gate, given the value of its `authorization` header or metadata.
+    ///
+    /// # Errors
+    /// The token is missing, malformed, expired, or opens another gate.
+    pub fn admit(&self, gate: Gate, authorization: Option<&[u8]>) -> Result<(), Problem> {
+        if gate == Gate::Open || authorization.and_then(bearer).is_some_and(|t| self.opens(gate, t))
+        {
+            return Ok(());
+        }
+        Err(gate.closed())
+    }
+
+    fn opens(&self, gate: Gate, token: &[u8]) -> bool {
+        let (keys, now) = (self.keys.load(), (self.clock)());
+        match gate {
+            Gate::Open => true,
+            Gate::Inference => keys.inference.is(token, now),
+            Gate::Management => keys.management.is(token, now),
+            // Both are looked at, so that the time taken does not tell which one was close.
+            Gate::Either => keys.inference.is(token, now) | keys.management.is(token, now),
+            Gate::Renewal => keys.api.is(token, now),
+        }
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").field("lifetime", &self.lifetime).finish_non_exhaustive()
+    }
+}

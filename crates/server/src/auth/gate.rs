@@ -1,0 +1,66 @@
+//! Which token a request needs: a pure function of the listener and the route.
+//!
+//! Where one listener offers both APIs each token opens the routes of its own API; TorchServe asks
+//! for both there, which no request can bring.
+
+use crate::errors::{ErrorCode, Problem};
+use crate::route::{Apis, Route};
+
+/// What stands before an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Anyone may pass.
+    Open,
+    /// The inference key opens it.
+    Inference,
+    /// The management key opens it.
+    Management,
+    /// Either of the two opens it.
+    Either,
+    /// Only the API key opens it.
+    Renewal,
+}
+
+impl Gate {
+    /// The gate of a route. API descriptions and metrics are open; what is not there at all is
+    /// hidden behind the tokens of the listener.
+    pub fn of(apis: Apis, route: &Route<'_>) -> Self {
+        match route {
+            Route::Description | Route::Metrics => Self::Open,
+            Route::Ping
+            | Route::Predict(_)
+            | Route::Invocations
+            | Route::PredictDescription(_)
+            | Route::OipLive
+            | Route::OipReady
+            | Route::OipServer
+            | Route::OipVersions => Self::Inference,
+            Route::List
+            | Route::Register
+            | Route::Describe(_)
+            | Route::Scale(_)
+            | Route::Unregister(_)
+            | Route::SetDefault { .. }
+            | Route::ManageDescription(_)
+            | Route::ModelReady(_) => Self::Management,
+            Route::RenewToken => Self::Renewal,
+            Route::MethodNotAllowed | Route::NotFound => Self::around(apis),
+        }
+    }
+
+    fn around(apis: Apis) -> Self {
+        match (apis.inference, apis.management) {
+            (true, true) => Self::Either,
+            (true, false) => Self::Inference,
+            (false, true) => Self::Management,
+            (false, false) => Self::Open,
+        }
+    }
+
+    /// What is said to whoever does not pass, in TorchServe's words.
+    pub(crate) fn closed(self) -> Problem {
+        let what = if self == Self::Renewal { "Authentication" } else { "Authorization" };
+        let why = "Token either incorrect, expired, or not provided correctly";
+        Problem::new(ErrorCode::InvalidKey, format!("Token {what} failed. {why}"))
+    }
+}

@@ -1,0 +1,121 @@
+//! The tokens' whole life on a clock that the test moves.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::UNIX_EPOCH;
+
+use super::*;
+
+/// Remembers what was saved; refuses when told to.
+#[derive(Clone, Default)]
+struct Memory {
+    text: Arc<Mutex<String>>,
+    full: Arc<AtomicBool>,
+}
+
+impl KeyStore for Memory {
+    fn save(&self, text: &str) -> io::Result<()> {
+        if self.full.load(Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        text.clone_into(&mut self.text.lock().unwrap());
+        Ok(())
+    }
+}
+
+struct Bench {
+    memory: Memory,
+    seconds: Arc<AtomicU64>,
+    tokens: Tokens,
+}
+
+impl Bench {
+    /// Keys that live a minute, issued at second 1000.
+    fn new() -> Self {
+        let (memory, seconds) = (Memory::default(), Arc::new(AtomicU64::new(1000)));
+        let time = Arc::clone(&seconds);
+        let clock = Box::new(move || UNIX_EPOCH + Duration::from_secs(time.load(Relaxed)));
+        let minute = Duration::from_secs(60);
+        let tokens = Tokens::new(minute, Box::new(memory.clone()), clock).unwrap();
+        tokens.issue().unwrap();
+        Self { memory, seconds, tokens }
+    }
+
+    fn saved(&self) -> serde_json::Value {
+        serde_json::from_str(&self.memory.text.lock().unwrap()).unwrap()
+    }
+
+    fn key(&self, name: &str) -> String {
+        self.saved()[name]["key"].as_str().unwrap().to_owned()
+    }
+
+    fn admits(&self, gate: Gate, key: &str) -> bool {
+        self.tokens.admit(gate, Some(format!("Bearer {key}").as_bytes())).is_ok()
+    }
+}
+
+#[test]
+fn each_key_opens_its_own_gate_and_no_other() {
+    let bench = Bench::new();
+    for (name, gates) in [
+        ("inference", [true, false, true, false]),
+        ("management", [false, true, true, false]),
+        ("API", [false, false, false, true]),
+    ] {
+        let key = bench.key(name);
+        let found = [Gate::Inference, Gate::Management, Gate::Either, Gate::Renewal]
+            .map(|gate| bench.admits(gate, &key));
+        assert_eq!(found, gates, "{name}");
+    }
+    assert!(bench.tokens.admit(Gate::Open, None).is_ok());
+}
+
+#[test]
+fn the_refusal_has_torchserves_words() {
+    let bench = Bench::new();
+    let words = |gate| bench.tokens.admit(gate, None).unwrap_err();
+    let refused = words(Gate::Inference);
+    assert_eq!((refused.status, refused.code.row().kind), (400, "InvalidKeyException"));
+    let why = "Token either incorrect, expired, or not provided correctly";
+    assert_eq!(refused.message, format!("Token Authorization failed. {why}"));
+    assert_eq!(words(Gate::Renewal).message, format!("Token Authentication failed. {why}"));
+}
+
+#[test]
+fn keys_end_at_the_written_time_and_the_api_key_never() {
+    let bench = Bench::new();
+    assert_eq!(bench.saved()["inference"]["expiration time"], "1970-01-01T00:17:40.000000Z");
+    assert!(bench.saved()["API"].get("expiration time").is_none());
+    let (key, api) = (bench.key("inference"), bench.key("API"));
+    bench.seconds.store(1059, Relaxed);
+    assert!(bench.admits(Gate::Inference, &key));
+    bench.seconds.store(1060, Relaxed);
+    assert!(!bench.admits(Gate::Inference, &key));
+    assert!(bench.admits(Gate::Renewal, &api));
+}
+
+#[test]
+fn a_renewed_key_replaces_the_old_one_and_leaves_its_neighbours() {
+    let bench = Bench::new();
+    let (old, neighbour) = (bench.key("inference"), bench.key("management"));
+    bench.seconds.store(5000, Relaxed);
+    bench.tokens.renew(Role::Inference).unwrap();
+    assert!(!bench.admits(Gate::Inference, &old));
+    assert!(bench.admits(Gate::Inference, &bench.key("inference")));
+    assert_eq!(bench.key("management"), neighbour);
+}
+
+#[test]
+fn a_key_that_cannot_be_written_down_never_comes_into_force() {
+    let bench = Bench::new();
+    let old = bench.key("management");
+    bench.memory.full.store(true, Relaxed);
+    assert!(bench.tokens.renew(Role::Management).is_err());
+    assert!(bench.admits(Gate::Management, &old));
+}
+
+#[test]
+fn no_key_can_be_seen_by_looking_at_the_tokens() {
+    let bench = Bench::new();
+    let shown = format!("{:?}", bench.tokens);
+    assert!(!shown.contains(&bench.key("API")), "{shown}");
+}

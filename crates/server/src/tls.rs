@@ -1,0 +1,150 @@
+//! TLS for the doors: a certificate and its key, ready to greet with.
+//!
+//! rustls with ring and nothing else: the provider is named here, so that a second one in the
+//! dependency graph could not change what the doors speak. Takes texts, not files; those are the
+//! cli's.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+/// What a listener needs to speak HTTPS.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+/// Why a certificate and a key are of no use.
+#[derive(Debug)]
+pub enum TlsError {
+    /// The certificate's text is not PEM, or has no certificate in it.
+    Certificate(String),
+    /// The key's text is not PEM, or has no key in it that is known: PKCS8, PKCS1 or SEC1.
+    Key(String),
+    /// Each is fine alone; together, or for TLS, they are not.
+    Unfit(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certificate(why) => write!(f, "no certificate can be read: {why}"),
+            Self::Key(why) => write!(f, "no private key can be read: {why}"),
+            Self::Unfit(why) => write!(f, "certificate and key cannot be used: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl Tls {
+    /// A chain of certificates, the server's own first, and its key, all in PEM.
+    ///
+    /// # Errors
+    /// The texts are not what they should be, or do not belong together.
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
+        let chain = chain.map_err(|error| TlsError::Certificate(words(&error)))?;
+        if chain.is_empty() {
+            return Err(TlsError::Certificate(words(&pem::Error::NoItemsFound)));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key);
+        Self::from_der(chain, key.map_err(|error| TlsError::Key(words(&error)))?)
+    }
+
+    /// A certificate of the server's own making for these names: encrypted, but nobody vouches for
+    /// it.
+    ///
+    /// # Errors
+    /// A name is no name.
+    pub fn self_signed(names: Vec<String>) -> Result<Self, TlsError> {
+        let made = rcgen::generate_simple_self_signed(names);
+        let made = made.map_err(|error| TlsError::Certificate(error.to_string()))?;
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        Self::from_der(vec![made.cert.der().clone()], key)
+    }
+
+    fn from_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, TlsError> {
+        let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(unfit)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(unfit)?;
+        Ok(Self(Arc::new(config)).speaking(&[b"http/1.1"]))
+    }
+
+    /// The same certificate for other protocols (ALPN).
+    #[must_use]
+    pub fn speaking(self, protocols: &[&[u8]]) -> Self {
+        let mut config = Arc::unwrap_or_clone(self.0);
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Self(Arc::new(config))
+    }
+
+    /// Who greets clients with it.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0))
+    }
+}
+
+/// The key inside stays inside.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+fn words(error: &pem::Error) -> String {
+    if matches!(error, pem::Error::NoItemsFound) {
+        "it is not in the PEM form, or has none in it".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    fn refused(certificate: &str, key: &str) -> String {
+        Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_certificate_and_its_own_key_are_taken() {
+        let (certificate, key) = pair();
+        assert!(Tls::from_pem(certificate.as_bytes(), key.as_bytes()).is_ok());
+        // Keys and certificates often share a file; what else is in there does not matter.
+        let both = format!("{key}{certificate}");
+        assert!(Tls::from_pem(both.as_bytes(), both.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_pair_is_said() {
+        let ((certificate, key), (_, other)) = (pair(), pair());
+        assert!(refused("", &key).starts_with("no certificate can be read: it is not in the PEM"));
+        assert!(refused(&key, &key).starts_with("no certificate"));
+        assert!(refused(&certificate, &certificate).starts_with("no private key"));
+        assert!(refused(&certificate, &other).starts_with("certificate and key cannot be used"));
+    }
+
+    #[test]
+    fn the_key_cannot_be_seen_by_looking_at_it() {
+        let (certificate, key) = pair();
+        let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        assert_eq!(format!("{tls:?}"), "Tls { .. }");
+    }
+}

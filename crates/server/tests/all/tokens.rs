@@ -1,0 +1,126 @@
+//! Tokens over real sockets: who is let in where, and how keys are renewed.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use jitney_server::auth::{KeyStore, Tokens};
+use jitney_server::{Bind, ServerConfig};
+use tokio::net::UnixStream;
+
+use crate::fixture::{Reply, Server, ask, config, send, talk};
+
+/// What was written down last.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<String>>);
+
+impl KeyStore for Notes {
+    fn save(&self, text: &str) -> io::Result<()> {
+        text.clone_into(&mut self.0.lock().unwrap());
+        Ok(())
+    }
+}
+
+impl Notes {
+    fn bearer(&self, name: &str) -> String {
+        let keys: serde_json::Value = serde_json::from_str(&self.0.lock().unwrap()).unwrap();
+        format!("Bearer {}", keys[name]["key"].as_str().unwrap())
+    }
+}
+
+async fn locked(config: ServerConfig) -> (Server, Notes) {
+    let (notes, hour) = (Notes::default(), Duration::from_secs(3600));
+    let tokens = Tokens::new(hour, Box::new(notes.clone()), Box::new(SystemTime::now)).unwrap();
+    tokens.issue().unwrap();
+    let config = ServerConfig { tokens: Some(Arc::new(tokens)), oip: true, ..config };
+    (Server::with(config).await.with_magika().await, notes)
+}
+
+async fn get(address: std::net::SocketAddr, path: &str, bearer: &str) -> Reply {
+    send(address, "GET", path, &[("Authorization", bearer)], b"").await
+}
+
+const DENIED: &str =
+    "Token Authorization failed. Token either incorrect, expired, or not provided correctly";
+
+#[tokio::test]
+async fn without_a_token_nothing_is_open_but_descriptions_and_metrics() {
+    let (server, _) = locked(config()).await;
+    let (inference, management) = (server.inference(), server.management());
+    for (address, path) in [
+        (inference, "/ping"),
+        (inference, "/predictions/magika"),
+        (inference, "/v2/health/live"),
+        (inference, "/no/such/path"),
+        (management, "/models"),
+        (management, "/models/magika"),
+        (management, "/no/such/path"),
+    ] {
+        let refused = ask(address, "GET", path).await.error();
+        assert_eq!(refused, (400, "InvalidKeyException".into(), DENIED.into()), "{path}");
+    }
+    assert_eq!(ask(inference, "OPTIONS", "/").await.status, 200);
+    assert_eq!(ask(management, "OPTIONS", "/").await.status, 200);
+    assert_eq!(ask(server.metrics(), "GET", "/metrics").await.status, 200);
+}
+
+#[tokio::test]
+async fn each_token_opens_its_own_port() {
+    let (server, notes) = locked(config()).await;
+    for (name, inference, management) in
+        [("inference", 200, 400), ("management", 400, 200), ("API", 400, 400)]
+    {
+        let bearer = notes.bearer(name);
+        assert_eq!(get(server.inference(), "/ping", &bearer).await.status, inference, "{name}");
+        assert_eq!(get(server.management(), "/models", &bearer).await.status, management, "{name}");
+    }
+    let bearer = notes.bearer("inference");
+    let headers = [("Authorization", bearer.as_str())];
+    let predicted =
+        send(server.inference(), "POST", "/predictions/magika", &headers, b"#!/bin/sh\n").await;
+    assert_eq!(predicted.status, 200, "{}", predicted.body);
+}
+
+#[tokio::test]
+async fn on_one_address_each_token_opens_its_own_routes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("both.sock");
+    let both = Bind::Unix(path.clone());
+    let both = ServerConfig { inference: both.clone(), management: both, ..config() };
+    let (_server, notes) = locked(both).await;
+    for (name, ping, models) in [("inference", 200, 400), ("management", 400, 200)] {
+        for (asked, status) in [("/ping", ping), ("/models", models), ("/no/such", 404)] {
+            let stream = UnixStream::connect(&path).await.unwrap();
+            let request = format!(
+                "GET {asked} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+                 Authorization: {}\r\n\r\n",
+                notes.bearer(name)
+            );
+            let reply = Reply::parse(&talk(stream, request.as_bytes()).await);
+            assert_eq!(reply.status, status, "{name} at {asked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_api_key_renews_the_others() {
+    let (server, notes) = locked(config()).await;
+    let old = notes.bearer("inference");
+    let renewed = get(server.management(), "/token?type=inference", &notes.bearer("API")).await;
+    assert_eq!((renewed.status, renewed.body.as_str()), (200, "\n"));
+    assert_eq!(get(server.inference(), "/ping", &old).await.status, 400);
+    assert_eq!(get(server.inference(), "/ping", &notes.bearer("inference")).await.status, 200);
+    for (name, query) in [("management", "?type=inference"), ("API", "?type=other"), ("API", "")] {
+        let path = format!("/token{query}");
+        let (status, kind, words) =
+            get(server.management(), &path, &notes.bearer(name)).await.error();
+        assert_eq!((status, kind.as_str()), (400, "InvalidKeyException"));
+        assert!(words.starts_with("Token Authentication failed. "), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_there_is_nothing_to_renew() {
+    let server = Server::start().await;
+    assert_eq!(ask(server.management(), "GET", "/token?type=inference").await.status, 404);
+}
