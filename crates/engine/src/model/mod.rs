@@ -30,6 +30,7 @@ pub(crate) use self::task::{State, Task};
 use crate::admission::Admission;
 use crate::call::{Answer, Call, Rider};
 use crate::error::{CallError, ScaleError};
+use crate::onnx::Signature;
 use crate::settings::{PolicyName, Settings};
 use crate::store::ModelDir;
 
@@ -138,6 +139,14 @@ impl Model {
     /// Whether the server loaded it at start-up.
     pub fn at_startup(&self) -> bool {
         self.at_startup
+    }
+
+    /// What it takes and gives, where that is known: of models that run in this process.
+    pub fn signature(&self) -> Option<&Signature> {
+        match &self.intake {
+            Intake::Onnx(model) => Some(model.signature()),
+            Intake::Python => None,
+        }
     }
 
     /// Its effective settings.
