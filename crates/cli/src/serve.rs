@@ -96,8 +96,10 @@ fn assemble(
 /// The management API may change models: it is what the user runs on the own machine. Opening it to
 /// others is possible and remarked on.
 fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
-    let Network { host, port, management_port, metrics_port } = options.network.clone();
-    let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+    let network = options.network.clone();
+    let Network { port, management_port, metrics_port, grpc_port, grpc_management_port, .. } =
+        network;
+    let host = network.host.unwrap_or_else(|| "127.0.0.1".to_owned());
     if !Address::tcp(&host, 0).is_local() {
         remarks.push(format!("listening on {host} without a token: whoever reaches it may use it"));
     }
@@ -107,6 +109,8 @@ fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, 
         inference: bind(port, 8080)?,
         management: bind(management_port, 8081)?,
         metrics: Some(bind(metrics_port, 8082)?),
+        grpc_inference: Some(bind(grpc_port, 7070)?.into()),
+        grpc_management: Some(bind(grpc_management_port, 7071)?.into()),
         max_request_bytes: options
             .max_request_size
             .map_or(defaults.max_request_bytes, |size| size.0),

@@ -43,6 +43,8 @@ struct FileText {
     port: Option<u16>,
     management_port: Option<u16>,
     metrics_port: Option<u16>,
+    grpc_port: Option<u16>,
+    grpc_management_port: Option<u16>,
     workers: Option<u32>,
     batching: Batching,
     queue: Option<u32>,
@@ -133,6 +135,8 @@ impl From<FileText> for File {
                 port: text.port,
                 management_port: text.management_port,
                 metrics_port: text.metrics_port,
+                grpc_port: text.grpc_port,
+                grpc_management_port: text.grpc_management_port,
             },
             per_model: PerModel {
                 workers: text.workers,

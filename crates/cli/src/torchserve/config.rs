@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::settings::{Defaults, PolicyName};
-use jitney_server::{Cors, ServerConfig};
+use jitney_server::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 
 use super::values::Values;
 use super::{banner, models, properties};
@@ -30,8 +30,9 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     let values = Values::resolve(properties.unwrap_or_default(), flags, env)?;
     let store = stores(&values)?;
     let addresses = Addresses::read(&values)?;
+    let grpc = Grpc::read(&values)?;
     let mut remarks = remarks(flags, &values);
-    remarks.extend(tokens(&values, &addresses)?);
+    remarks.extend(tokens(&values, &addresses, &grpc)?);
     let python = interpreter(&values, env);
     remarks.extend(python.remark);
     let logs = logs(env);
@@ -47,7 +48,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     let drain = drain(&values)?;
     Ok(Plan {
         face: Face::TorchServe { banner },
-        server: server(&values, &addresses, drain)?,
+        server: server(&values, &addresses, &grpc, drain)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter)?,
         models: models::parse(values.text("load_models").unwrap_or("none"), &store),
@@ -105,15 +106,42 @@ impl Addresses {
     }
 }
 
+/// The two doors for gRPC; each has a host and a port of its own.
+struct Grpc {
+    inference: (Address, ConnectionAge),
+    management: (Address, ConnectionAge),
+}
+
+impl Grpc {
+    fn read(values: &Values) -> Result<Self, Failure> {
+        let door = |name: &str, port: u16| {
+            let key = |part: &str| format!("grpc_{name}_{part}");
+            let millis = |part: &str| -> Result<Option<Duration>, Failure> {
+                Ok(values.read(&key(part))?.map(Duration::from_millis))
+            };
+            let host = values.text(&key("address")).unwrap_or("127.0.0.1").trim();
+            let address = Address::tcp(host, values.number(&key("port"), port)?);
+            let (max, grace) =
+                (millis("max_connection_age_ms")?, millis("max_connection_age_grace_ms")?);
+            Ok::<_, Failure>((address, ConnectionAge { max, grace }))
+        };
+        Ok(Self { inference: door("inference", 7070)?, management: door("management", 7071)? })
+    }
+}
+
+fn grpc_bind((address, age): &(Address, ConnectionAge)) -> Result<GrpcBind, Failure> {
+    Ok(GrpcBind { bind: address.bind()?, age: *age })
+}
+
 /// Tokens are on unless switched off, as upstream. This version cannot check them yet, so it serves
 /// nobody but this machine then.
-fn tokens(values: &Values, addresses: &Addresses) -> Result<Option<String>, Failure> {
+fn tokens(values: &Values, addresses: &Addresses, grpc: &Grpc) -> Result<Option<String>, Failure> {
     if values.truth("disable_token_authorization", false) {
         return Ok(None);
     }
-    let open =
-        [&addresses.inference, &addresses.management].into_iter().find(|door| !door.is_local());
-    match open {
+    let doors =
+        [&addresses.inference, &addresses.management, &grpc.inference.0, &grpc.management.0];
+    match doors.into_iter().find(|door| !door.is_local()) {
         Some(door) => Err(Failure::failed(format!(
             "token authorization is enabled but this version cannot enforce it, so it will not listen on {door}"
         ))
@@ -157,7 +185,12 @@ fn drain(values: &Values) -> Result<Drain, Failure> {
     })
 }
 
-fn server(values: &Values, addresses: &Addresses, drain: Drain) -> Result<ServerConfig, Failure> {
+fn server(
+    values: &Values,
+    addresses: &Addresses,
+    grpc: &Grpc,
+    drain: Drain,
+) -> Result<ServerConfig, Failure> {
     let text = |key| values.text(key).map(str::to_owned);
     let metrics = values.truth("enable_metrics_api", true);
     let metrics = metrics.then(|| addresses.metrics.bind()).transpose()?;
@@ -166,6 +199,8 @@ fn server(values: &Values, addresses: &Addresses, drain: Drain) -> Result<Server
         inference: addresses.inference.bind()?,
         management: addresses.management.bind()?,
         metrics,
+        grpc_inference: Some(grpc_bind(&grpc.inference)?),
+        grpc_management: Some(grpc_bind(&grpc.management)?),
         max_request_bytes: values.number("max_request_size", defaults.max_request_bytes)?,
         shutdown_grace: drain.timeout,
         model_api: values.truth("enable_model_api", false),
@@ -212,6 +247,8 @@ fn defaults(values: &Values) -> Result<Defaults, Failure> {
         response_timeout_s: values.number("default_response_timeout", ours.response_timeout_s)?,
         startup_timeout_s: values.number("default_startup_timeout", ours.startup_timeout_s)?,
         queue_max: values.number("job_queue_size", ours.queue_max)?,
+        // TorchServe has one queue for both its doors.
+        mix_origins: true,
         policy: policy(values)?,
         handler: values.text("default_service_handler").map(str::to_owned),
         models: per_model(values)?,
