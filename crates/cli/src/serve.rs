@@ -102,8 +102,10 @@ fn assemble(
 /// The management API may change models: it is what the user runs on the own machine. Opening it to
 /// others is possible and remarked on.
 fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
-    let Network { host, port, management_port, metrics_port } = options.network.clone();
-    let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+    let network = options.network.clone();
+    let Network { port, management_port, metrics_port, grpc_port, grpc_management_port, .. } =
+        network;
+    let host = network.host.unwrap_or_else(|| "127.0.0.1".to_owned());
     let Security { token_auth, tls_cert, tls_key } = options.security.clone();
     let tls = certificate(tls_cert, tls_key)?;
     if !Address::tcp(&host, 0).is_local() && token_auth != Some(true) {
@@ -112,11 +114,20 @@ fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, 
     let bind = |port: Option<u16>, default| {
         Address::tcp(&host, port.unwrap_or(default)).secured(tls.is_some()).bind()
     };
+    // gRPC does not speak TLS yet, and a plain door beside locked ones would be a surprise.
+    let grpc = |port: Option<u16>, default: u16| {
+        if tls.is_some() {
+            return Ok(None);
+        }
+        Address::tcp(&host, port.unwrap_or(default)).bind().map(|bind| Some(bind.into()))
+    };
     let defaults = ServerConfig::default();
     Ok(ServerConfig {
         inference: bind(port, 8080)?,
         management: bind(management_port, 8081)?,
         metrics: Some(bind(metrics_port, 8082)?),
+        grpc_inference: grpc(grpc_port, 7070)?,
+        grpc_management: grpc(grpc_management_port, 7071)?,
         tls,
         max_request_bytes: options
             .max_request_size

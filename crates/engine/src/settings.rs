@@ -173,6 +173,8 @@ pub struct Defaults {
     pub startup_timeout_s: u64,
     /// Requests that may wait.
     pub queue_max: u32,
+    /// Whether requests of different doors may meet in a batch of a model that does not say.
+    pub mix_origins: bool,
     /// Switches all models at once (`batching_policy` in the configuration).
     pub policy: Option<PolicyName>,
     /// The handler of archives that name none.
@@ -191,6 +193,7 @@ impl Default for Defaults {
             response_timeout_s: 120,
             startup_timeout_s: 120,
             queue_max: 100,
+            mix_origins: false,
             policy: None,
             handler: None,
             models: serde_json::Map::new(),

@@ -1,4 +1,5 @@
-//! The accept loop that every listener runs: takes connections, serves HTTP/1.1 on them, ends well.
+//! The accept loop that every listener runs: takes connections, serves HTTP/1.1 or gRPC on them,
+//! ends well.
 //!
 //! Apart from `listen`, which binds, and from `door`, which answers. Told to end, it stops accepting,
 //! lets requests under way finish within the grace, and drops the rest.
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Peer, Stage, Watched};
 use crate::door::Door;
+use crate::grpc;
 use crate::handshake;
 use crate::listen::Socketed;
 use crate::tls::Tls;
@@ -32,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the loop tells its connections.
 #[derive(Clone, Copy, Debug)]
-enum Beat {
+pub(crate) enum Beat {
     /// Time to look whether the client sends.
     Tick,
     /// Finish what is under way.
@@ -147,7 +149,13 @@ impl Floor<'_> {
     {
         let (peer, door, beats) = self.welcome(address);
         self.connections.spawn(async move {
-            serve_one(stream, &peer, &door, beats).await;
+            match &door.grpc {
+                Some(grpc) => {
+                    let (desk, age) = (Arc::clone(&grpc.desk), grpc.age);
+                    Box::pin(grpc::connection::serve(stream, peer, desk, age, beats)).await;
+                }
+                None => serve_one(stream, &peer, &door, beats).await,
+            }
             drop(permit);
         });
     }
@@ -227,7 +235,7 @@ async fn answer(
     Ok(reply)
 }
 
-fn note(peer: &Peer, ended: hyper::Result<()>) {
+pub(crate) fn note(peer: &Peer, ended: hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(peer = peer.address, %error, "connection ended");
     }

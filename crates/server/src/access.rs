@@ -3,25 +3,26 @@
 //! The hot path only appends to a buffer in memory; a thread of its own writes it out. When the disk
 //! is stuck the buffer stays bounded: lines are dropped and counted, requests never wait.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::{Method, Uri, Version};
+use http::{Method, Version};
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// What a line says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Line<'a> {
     /// The client, as `/127.0.0.1:40000`.
     pub address: &'a str,
     /// The method.
     pub method: &'a Method,
-    /// Path and query as they came.
-    pub uri: &'a Uri,
+    /// Path and query as they came; the full method of a gRPC call.
+    pub uri: &'a dyn Display,
     /// The protocol.
     pub version: Version,
     /// The answer's status.
@@ -140,6 +141,7 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Uri;
 
     #[derive(Clone, Default)]
     struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -172,6 +174,23 @@ mod tests {
         buffer.push(Duration::from_millis(1_735_689_600_123), &line(&uri));
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
             \"POST /predictions/noop?mark=1 HTTP/1.1\" 200 3\n";
+        assert_eq!(String::from_utf8(buffer.lines).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_grpc_call_reads_as_torchserves() {
+        let mut buffer = Buffer::default();
+        let line = Line {
+            address: "/127.0.0.1:40000",
+            method: &Method::from_bytes(b"gRPC").unwrap(),
+            uri: &"org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping",
+            version: Version::HTTP_2,
+            status: 0,
+            took: Duration::from_millis(3),
+        };
+        buffer.push(Duration::from_millis(1_735_689_600_123), &line);
+        let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
+            \"gRPC org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping HTTP/2.0\" 0 3\n";
         assert_eq!(String::from_utf8(buffer.lines).unwrap(), expected);
     }
 

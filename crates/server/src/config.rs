@@ -18,7 +18,11 @@ pub struct ServerConfig {
     pub management: Bind,
     /// Where Prometheus reads, if anywhere.
     pub metrics: Option<Bind>,
-    /// Largest body of a request.
+    /// Where predictions are asked for over gRPC, if anywhere.
+    pub grpc_inference: Option<GrpcBind>,
+    /// Where models are managed over gRPC, if anywhere; one listener serves both when they are equal.
+    pub grpc_management: Option<GrpcBind>,
+    /// Largest body of a request, or message of a gRPC client.
     pub max_request_bytes: u64,
     /// Connections at a time, for the data plane and for the admin plane each; one more for each of
     /// their listeners may slip in. Further clients wait in the system's backlog.
@@ -52,6 +56,8 @@ impl Default for ServerConfig {
             inference: loopback(8080),
             management: loopback(8081),
             metrics: Some(loopback(8082)),
+            grpc_inference: None,
+            grpc_management: None,
             max_request_bytes: 6_553_500,
             max_connections: 16_384,
             head_timeout: Duration::from_secs(30),
@@ -66,6 +72,31 @@ impl Default for ServerConfig {
             meter: Arc::default(),
         }
     }
+}
+
+/// A gRPC listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcBind {
+    /// Where it listens.
+    pub bind: Bind,
+    /// How old its connections get.
+    pub age: ConnectionAge,
+}
+
+impl From<Bind> for GrpcBind {
+    fn from(bind: Bind) -> Self {
+        Self { bind, age: ConnectionAge::default() }
+    }
+}
+
+/// When a connection is asked to end and its client to come anew, so that load spreads again behind
+/// a balancer; never by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionAge {
+    /// How long it takes new calls.
+    pub max: Option<Duration>,
+    /// How long the calls under way may take after that.
+    pub grace: Option<Duration>,
 }
 
 /// Values of the `Access-Control-Allow-*` headers; none are sent by default.

@@ -56,6 +56,11 @@ impl Peer {
         self.stage.load(Relaxed) == stage as u8
     }
 
+    /// Whether a body has moved, or a second head has begun, on this connection.
+    pub(crate) fn spoke(&self) -> bool {
+        self.marks.load(Relaxed) != 0
+    }
+
     fn bytes_came(&self) {
         if self.at(Stage::Idle) {
             self.enter(Stage::Head);

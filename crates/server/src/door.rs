@@ -19,9 +19,10 @@ use tokio::time::Instant;
 use crate::access::Line;
 use crate::auth::Gate;
 use crate::body::Upload;
-use crate::config::ServerConfig;
+use crate::config::{ConnectionAge, ServerConfig};
 use crate::connection::{Peer, Stage};
 use crate::errors::Problem;
+use crate::grpc::Desk;
 use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
@@ -50,6 +51,14 @@ pub(crate) struct Door {
     pub(crate) apis: Apis,
     /// Room for connections, shared by the listeners of a plane.
     pub(crate) connections: Arc<Semaphore>,
+    /// What the listener offers when it speaks gRPC instead of HTTP/1.1.
+    pub(crate) grpc: Option<GrpcDoor>,
+}
+
+/// A listener's gRPC side.
+pub(crate) struct GrpcDoor {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) age: ConnectionAge,
 }
 
 impl Door {

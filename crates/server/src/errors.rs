@@ -9,8 +9,11 @@ use std::time::Duration;
 use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, UnregisterError};
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 
+mod grpc;
 mod refusal;
 mod store;
+
+pub(crate) use grpc::grpc_code_of;
 
 /// Who has to change something for the error to go away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +109,7 @@ impl ErrorCode {
             Self::ModelNotFound    => row(404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(404,  5, "ModelVersionNotFoundException",   false, Client),
             Self::InvalidModel     => row(400,  3, "InvalidModelException",           false, Model),
-            Self::DownloadFailed   => row(400,  9, "DownloadArchiveException",        true,  Client),
+            Self::DownloadFailed   => row(400,  3, "DownloadArchiveException",        true,  Client),
             Self::Conflict         => row(409,  6, "ConflictStatusException",         false, Client),
             Self::DefaultVersion   => row(403,  9, "InvalidModelVersionException",    false, Client),
             Self::Expired          => row(408,  4, "RequestTimeoutException",         true,  Server),
@@ -115,12 +118,12 @@ impl ErrorCode {
             Self::Busy             => row(503,  8, "ServiceUnavailableException",     true,  Server),
             Self::Quota            => row(429,  8, "TooManyRequestsException",        true,  Client),
             Self::Ending           => row(503, 14, "ServiceUnavailableException",     true,  Server),
-            Self::Prediction       => row(503, 13, "InternalServerException",         false, Model),
-            Self::OutOfMemory      => row(507,  8, "InternalServerException",         false, Model),
+            Self::Prediction       => row(503, 14, "InternalServerException",         false, Model),
+            Self::OutOfMemory      => row(507, 13, "InternalServerException",         false, Model),
             Self::WorkerDied       => row(500, 13, "InternalServerException",         true,  Model),
             Self::WorkerKilled     => row(507, 13, "InternalServerException",         true,  Model),
             Self::LoadFailed       => row(500, 13, "InternalServerException",         false, Model),
-            Self::LoadOutOfMemory  => row(507,  8, "InternalServerException",         false, Model),
+            Self::LoadOutOfMemory  => row(507, 13, "InternalServerException",         false, Model),
             Self::Internal         => row(500, 13, "InternalServerException",         false, Server),
         }
     }

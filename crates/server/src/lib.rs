@@ -1,7 +1,7 @@
-//! The DOORS: HTTP in, calls to the engine out, and back.
+//! The DOORS: HTTP and gRPC in, calls to the engine out, and back.
 //!
 //! A request's way through this crate: [`listen`] binds, `accept` takes connections, `door` finds the
-//! endpoint with [`route`], `rest` answers, [`errors`] has the words for everything that goes wrong.
+//! endpoint with [`route`], `rest` or `grpc` answers, [`errors`] has the words for everything that goes wrong.
 //! The crate decides nothing about batches or workers and reads no file, flag or environment.
 
 mod accept;
@@ -12,9 +12,11 @@ pub mod config;
 mod connection;
 mod door;
 pub mod errors;
+mod grpc;
 mod handshake;
 pub mod listen;
 mod malformed;
+mod management;
 pub mod metrics;
 pub mod query;
 mod request_id;
@@ -30,12 +32,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jitney_engine::Engine;
 use tokio::sync::{Semaphore, watch};
 
-use crate::door::{Door, House};
+use crate::door::{Door, GrpcDoor, House};
+use crate::grpc::Desk;
 use crate::listen::Socketed;
 use crate::route::Apis;
 
 pub use crate::access::AccessLog;
-pub use crate::config::{Cors, ServerConfig};
+pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
 pub use crate::tls::Tls;
@@ -49,6 +52,10 @@ pub struct Addresses {
     pub management: Bind,
     /// Prometheus text, if anywhere.
     pub metrics: Option<Bind>,
+    /// Predictions and health over gRPC, if anywhere.
+    pub grpc_inference: Option<Bind>,
+    /// Models and workers over gRPC, if anywhere.
+    pub grpc_management: Option<Bind>,
 }
 
 /// Every listener of a server, bound and not yet served.
@@ -80,21 +87,19 @@ impl Doors {
         let plans = plans(&config);
         can_greet(&config, &plans)?;
         let data_threads = data_threads.max(1);
-        let planes = [room(&config, data_threads), room(&config, plans.len())];
-        let mut addresses = Addresses {
-            inference: config.inference.clone(),
-            management: config.management.clone(),
-            metrics: config.metrics.clone(),
-        };
+        let inference = plans.iter().filter(|planned| planned.apis.inference).count();
+        let planes = [room(&config, inference * data_threads), room(&config, plans.len())];
+        let mut addresses = Addresses::wanted(&config);
         let house = Arc::new(House::new(config, engine));
         let mut data: Vec<Vec<Bound>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
-        for (bind, apis) in plans {
+        for Planned { bind, apis, grpc } in plans {
             let count = if apis.inference { data.len() } else { 1 };
             let (address, sockets) = listen::bind(&bind, count)?;
-            addresses.settle(apis, &address);
+            addresses.settle(apis, grpc.is_some(), &address);
             let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
-            let door = Arc::new(Door { house: Arc::clone(&house), apis, connections });
+            let grpc = grpc.map(|age| GrpcDoor { desk: Arc::new(Desk::new(&house, apis)), age });
+            let door = Arc::new(Door { house: Arc::clone(&house), apis, connections, grpc });
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = Bound { socket, door: Arc::clone(&door) };
                 if apis.inference { thread.push(bound) } else { admin.push(bound) }
@@ -136,8 +141,10 @@ impl Doors {
 
 impl Drop for Doors {
     fn drop(&mut self) {
-        let Addresses { inference, management, metrics } = &self.addresses;
-        for bind in [Some(inference), Some(management), metrics.as_ref()].into_iter().flatten() {
+        let Addresses { inference, management, metrics, grpc_inference, grpc_management } =
+            &self.addresses;
+        let perhaps = [metrics, grpc_inference, grpc_management].into_iter().flatten();
+        for bind in [inference, management].into_iter().chain(perhaps) {
             if let Bind::Unix(path) = bind {
                 let _ = std::fs::remove_file(path);
             }
@@ -146,15 +153,35 @@ impl Drop for Doors {
 }
 
 impl Addresses {
-    fn settle(&mut self, apis: Apis, address: &Bind) {
-        if apis.inference {
-            self.inference = address.clone();
+    fn wanted(config: &ServerConfig) -> Self {
+        let bind = |grpc: &Option<GrpcBind>| grpc.as_ref().map(|grpc| grpc.bind.clone());
+        Self {
+            inference: config.inference.clone(),
+            management: config.management.clone(),
+            metrics: config.metrics.clone(),
+            grpc_inference: bind(&config.grpc_inference),
+            grpc_management: bind(&config.grpc_management),
         }
-        if apis.management {
-            self.management = address.clone();
-        }
-        if let (true, Some(metrics)) = (apis.metrics, &mut self.metrics) {
-            *metrics = address.clone();
+    }
+
+    fn settle(&mut self, apis: Apis, grpc: bool, address: &Bind) {
+        let places = if grpc {
+            [
+                (apis.inference, self.grpc_inference.as_mut()),
+                (apis.management, self.grpc_management.as_mut()),
+                (false, None),
+            ]
+        } else {
+            [
+                (apis.inference, Some(&mut self.inference)),
+                (apis.management, Some(&mut self.management)),
+                (apis.metrics, self.metrics.as_mut()),
+            ]
+        };
+        for (offered, place) in places {
+            if let (true, Some(place)) = (offered, place) {
+                *place = address.clone();
+            }
         }
     }
 }
@@ -166,9 +193,40 @@ fn room(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
 }
 
-/// Which listeners there are. APIs with one address share one; where inference and management do,
-/// metrics are offered too, as in TorchServe.
-fn plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
+/// A listener to be.
+struct Planned {
+    bind: Bind,
+    apis: Apis,
+    /// Set where it speaks gRPC.
+    grpc: Option<ConnectionAge>,
+}
+
+/// Which listeners there are.
+fn plans(config: &ServerConfig) -> Vec<Planned> {
+    let rest =
+        rest_plans(config).into_iter().map(|(bind, apis)| Planned { bind, apis, grpc: None });
+    rest.chain(grpc_plans(config)).collect()
+}
+
+fn grpc_plans(config: &ServerConfig) -> Vec<Planned> {
+    let planned =
+        |grpc: &GrpcBind, apis| Planned { bind: grpc.bind.clone(), apis, grpc: Some(grpc.age) };
+    let inference = Apis { inference: true, oip: config.oip, ..Apis::default() };
+    let management = Apis { management: true, ..Apis::default() };
+    match (&config.grpc_inference, &config.grpc_management) {
+        (Some(one), Some(other)) if one.bind.is_same(&other.bind) => {
+            vec![planned(one, Apis { management: true, ..inference })]
+        }
+        (one, other) => {
+            let one = one.iter().map(|grpc| planned(grpc, inference));
+            one.chain(other.iter().map(|grpc| planned(grpc, management))).collect()
+        }
+    }
+}
+
+/// The HTTP listeners. APIs with one address share one; where inference and management do, metrics
+/// are offered too, as in TorchServe.
+fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let oip = config.oip;
     let combined = config.inference.is_same(&config.management);
     let mut plans =
@@ -190,9 +248,9 @@ fn plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
 }
 
 /// An HTTPS listener without a certificate would have nothing to say.
-fn can_greet(config: &ServerConfig, plans: &[(Bind, Apis)]) -> io::Result<()> {
-    match plans.iter().find(|(bind, _)| matches!(bind, Bind::Tls(_))) {
-        Some((bind, _)) if config.tls.is_none() => {
+fn can_greet(config: &ServerConfig, plans: &[Planned]) -> io::Result<()> {
+    match plans.iter().map(|plan| &plan.bind).find(|bind| matches!(bind, Bind::Tls(_))) {
+        Some(bind) if config.tls.is_none() => {
             Err(io::Error::other(format!("{bind} needs a certificate and a key")))
         }
         Some(_) | None => Ok(()),

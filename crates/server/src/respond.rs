@@ -14,7 +14,7 @@ use crate::errors::{ErrorCode, Problem};
 /// An answer whose whole body is known.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const NO_STORE: HeaderValue =
@@ -30,14 +30,19 @@ pub(crate) fn plain(status: StatusCode, body: Bytes) -> Reply {
 
 /// A value as two-space JSON with a final newline.
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
-    let mut body = serde_json::to_vec_pretty(value).unwrap_or_else(|error| {
-        tracing::error!(%error, "an answer cannot be written as JSON");
-        b"{}".to_vec()
-    });
-    body.push(b'\n');
-    let mut reply = plain(status, Bytes::from(body));
+    let mut reply = plain(status, Bytes::from(pretty(value)));
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply
+}
+
+/// The text of such an answer.
+pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|error| {
+        tracing::error!(%error, "an answer cannot be written as JSON");
+        "{}".to_owned()
+    });
+    text.push('\n');
+    text
 }
 
 /// `{"status": text}`, as management answers.

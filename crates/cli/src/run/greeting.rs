@@ -36,7 +36,7 @@ pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
         }
         Face::Jitney | Face::Demo => {
             for (name, address) in named(addresses) {
-                talk::out(format!("{:<11} {address}", name));
+                talk::out(format!("{:<15} {address}", name));
             }
             talk::out(format!("\nTry: {example}"));
         }
@@ -49,7 +49,17 @@ fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
         ("Management", addresses.management.to_string()),
     ];
     named.extend(addresses.metrics.as_ref().map(|metrics| ("Metrics", metrics.to_string())));
+    let grpc = [
+        ("gRPC inference", &addresses.grpc_inference),
+        ("gRPC management", &addresses.grpc_management),
+    ];
+    named.extend(grpc.into_iter().filter_map(|(name, bind)| Some((name, dial(bind.as_ref()?)))));
     named
+}
+
+/// An address as gRPC clients take it, without a scheme.
+fn dial(bind: &Bind) -> String {
+    bind.to_string().trim_start_matches("http://").to_owned()
 }
 
 /// A line that works when pasted, as far as that is known here.
@@ -90,6 +100,13 @@ fn reach(bind: &Bind) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grpc_addresses_are_told_as_clients_take_them() {
+        for (bind, told) in [("http://127.0.0.1:7070", "127.0.0.1:7070"), ("unix:/x", "unix:/x")] {
+            assert_eq!(dial(&bind.parse().expect("an address")), told);
+        }
+    }
 
     #[test]
     fn the_line_to_paste_reaches_every_kind_of_address() {

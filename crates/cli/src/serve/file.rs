@@ -46,6 +46,8 @@ struct FileText {
     token_auth: Option<bool>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
+    grpc_port: Option<u16>,
+    grpc_management_port: Option<u16>,
     workers: Option<u32>,
     batching: Batching,
     queue: Option<u32>,
@@ -138,6 +140,8 @@ impl From<FileText> for File {
                 port: text.port,
                 management_port: text.management_port,
                 metrics_port: text.metrics_port,
+                grpc_port: text.grpc_port,
+                grpc_management_port: text.grpc_management_port,
             },
             security: Security {
                 token_auth: text.token_auth,

@@ -24,6 +24,12 @@ pub struct Network {
     /// Port for metrics [default: 8082]
     #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
+    /// Port for predictions over gRPC [default: 7070]
+    #[arg(long, value_name = "PORT")]
+    pub grpc_port: Option<u16>,
+    /// Port for management over gRPC [default: 7071]
+    #[arg(long, value_name = "PORT")]
+    pub grpc_management_port: Option<u16>,
 }
 
 /// Who may come in, and how the way is protected.
@@ -149,6 +155,8 @@ impl Network {
             port: self.port.or(lower.port),
             management_port: self.management_port.or(lower.management_port),
             metrics_port: self.metrics_port.or(lower.metrics_port),
+            grpc_port: self.grpc_port.or(lower.grpc_port),
+            grpc_management_port: self.grpc_management_port.or(lower.grpc_management_port),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::settings::{Defaults, PolicyName};
-use jitney_server::{Cors, ServerConfig};
+use jitney_server::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 
 use super::snapshot::{self, Snapshots};
 use super::values::Values;
@@ -33,6 +33,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     let values = Values::resolve(properties.unwrap_or_default(), flags, env)?;
     let store = stores(&values)?;
     let addresses = Addresses::read(&values)?;
+    let grpc = Grpc::read(&values)?;
     let mut remarks = remarks(flags, &values);
     let python = interpreter(&values, env);
     remarks.extend(python.remark);
@@ -53,7 +54,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     let tls = security::tls(&values, secure.collect(), &mut remarks)?;
     Ok(Plan {
         face: Face::TorchServe { banner },
-        server: ServerConfig { tls, ..server(&values, &addresses, drain)? },
+        server: ServerConfig { tls, ..server(&values, &addresses, &grpc, drain)? },
         tokens: security::tokens(&values)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter)?,
@@ -166,6 +167,37 @@ impl Addresses {
     }
 }
 
+/// The two doors for gRPC; each has a host and a port of its own.
+struct Grpc {
+    inference: (Address, ConnectionAge),
+    management: (Address, ConnectionAge),
+}
+
+impl Grpc {
+    fn read(values: &Values) -> Result<Self, Failure> {
+        if values.truth("enable_grpc_ssl", false) {
+            return Err(Failure::failed("gRPC does not speak TLS in this version".to_owned())
+                .hint("leave enable_grpc_ssl out and reach gRPC through loopback or a proxy"));
+        }
+        let door = |name: &str, port: u16| {
+            let key = |part: &str| format!("grpc_{name}_{part}");
+            let millis = |part: &str| -> Result<Option<Duration>, Failure> {
+                Ok(values.read(&key(part))?.map(Duration::from_millis))
+            };
+            let host = values.text(&key("address")).unwrap_or("127.0.0.1").trim();
+            let address = Address::tcp(host, values.number(&key("port"), port)?);
+            let (max, grace) =
+                (millis("max_connection_age_ms")?, millis("max_connection_age_grace_ms")?);
+            Ok::<_, Failure>((address, ConnectionAge { max, grace }))
+        };
+        Ok(Self { inference: door("inference", 7070)?, management: door("management", 7071)? })
+    }
+}
+
+fn grpc_bind((address, age): &(Address, ConnectionAge)) -> Result<GrpcBind, Failure> {
+    Ok(GrpcBind { bind: address.bind()?, age: *age })
+}
+
 fn remarks(flags: &TorchserveFlags, values: &Values) -> Vec<String> {
     let mut remarks = values.remarks();
     let flags = flags.without_effect();
@@ -198,7 +230,12 @@ fn drain(values: &Values) -> Result<Drain, Failure> {
     })
 }
 
-fn server(values: &Values, addresses: &Addresses, drain: Drain) -> Result<ServerConfig, Failure> {
+fn server(
+    values: &Values,
+    addresses: &Addresses,
+    grpc: &Grpc,
+    drain: Drain,
+) -> Result<ServerConfig, Failure> {
     let text = |key| values.text(key).map(str::to_owned);
     let metrics = values.truth("enable_metrics_api", true);
     let metrics = metrics.then(|| addresses.metrics.bind()).transpose()?;
@@ -207,6 +244,8 @@ fn server(values: &Values, addresses: &Addresses, drain: Drain) -> Result<Server
         inference: addresses.inference.bind()?,
         management: addresses.management.bind()?,
         metrics,
+        grpc_inference: Some(grpc_bind(&grpc.inference)?),
+        grpc_management: Some(grpc_bind(&grpc.management)?),
         max_request_bytes: values.number("max_request_size", defaults.max_request_bytes)?,
         shutdown_grace: drain.timeout,
         model_api: values.truth("enable_model_api", false),
@@ -252,6 +291,8 @@ pub fn defaults(values: &Values) -> Result<Defaults, Failure> {
         response_timeout_s: values.number("default_response_timeout", ours.response_timeout_s)?,
         startup_timeout_s: values.number("default_startup_timeout", ours.startup_timeout_s)?,
         queue_max: values.number("job_queue_size", ours.queue_max)?,
+        // TorchServe has one queue for both its doors.
+        mix_origins: true,
         policy: policy(values)?,
         handler: values.text("default_service_handler").map(str::to_owned),
         models: per_model(values)?,

@@ -43,6 +43,24 @@ fn addresses_without_a_port_get_their_own_default() {
 }
 
 #[test]
+fn grpc_has_hosts_ports_and_ages_of_its_own() {
+    let plan = plan_of(
+        "grpc_inference_port=17070\ngrpc_management_address=localhost\ngrpc_management_port=0\n\
+         grpc_inference_max_connection_age_ms=5000\n",
+    );
+    let inference = plan.server.grpc_inference.expect("listens");
+    assert_eq!(inference.bind.to_string(), "http://127.0.0.1:17070");
+    assert_eq!(inference.age.max, Some(Duration::from_secs(5)));
+    assert_eq!(inference.age.grace, None);
+    assert!(plan.server.grpc_management.is_some());
+    let usual = plan_of("").server.grpc_management.expect("listens");
+    assert_eq!(usual.bind.to_string(), "http://127.0.0.1:7071");
+    assert!(message("grpc_inference_port=x\n").contains("grpc_inference_port=x"));
+    let open = message("grpc_inference_address=0.0.0.0\n");
+    assert!(open.contains("token authorization is enabled"), "{open}");
+}
+
+#[test]
 fn values_reach_the_places_that_act_on_them() {
     let plan = plan_of(
         "default_workers_per_model=3\njob_queue_size=7\ndefault_response_timeout=33\n\

@@ -18,7 +18,8 @@ fn a_server_is_left_behind_found_again_and_stopped() {
     let (inference, management) = (free_port(), free_port());
     let config = format!(
         "inference_address=http://127.0.0.1:{inference}\nenable_metrics_api=false\n\
-         management_address=http://127.0.0.1:{management}\nmodel_store={}\n",
+         management_address=http://127.0.0.1:{management}\nmodel_store={}\n\
+         grpc_inference_port=0\ngrpc_management_port=0\n",
         place.at("store").display()
     );
     std::fs::write(place.at("config.properties"), config).expect("file");

@@ -10,7 +10,18 @@ use crate::box_::{Box_, eventually, request};
 #[test]
 fn the_demo_tells_its_address_answers_and_drains() {
     let place = Box_::new();
-    let ports = ["--port", "0", "--management-port", "0", "--metrics-port", "0"];
+    let ports = [
+        "--port",
+        "0",
+        "--management-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--grpc-port",
+        "0",
+        "--grpc-management-port",
+        "0",
+    ];
     let args: Vec<&str> = ["demo"].into_iter().chain(ports).collect();
     let mut child = place
         .command(&args)

@@ -36,6 +36,7 @@ use crate::call::{Answer, Call, Rider};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
 use crate::observer::ModelTag;
+use crate::onnx::Signature;
 use crate::settings::{PolicyName, Settings};
 use crate::store::{Fetched, ModelDir};
 
@@ -151,6 +152,14 @@ impl Model {
     /// Whether the server loaded it at start-up.
     pub fn at_startup(&self) -> bool {
         self.at_startup
+    }
+
+    /// What it takes and gives, where that is known: of models that run in this process.
+    pub fn signature(&self) -> Option<&Signature> {
+        match &self.intake {
+            Intake::Onnx(model) => Some(model.signature()),
+            Intake::Python => None,
+        }
     }
 
     /// Its effective settings.

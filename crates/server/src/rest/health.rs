@@ -9,7 +9,13 @@ use serde_json::json;
 
 use crate::respond::{self, Reply};
 
-fn is_ready(engine: &Engine) -> bool {
+/// What the Open Inference Protocol says about this server.
+pub(crate) const SERVER_NAME: &str = "Torchserve";
+/// The extensions that it names.
+pub(crate) const EXTENSIONS: [&str; 2] = ["kserve", "kubeflow"];
+
+/// Whether requests are welcome.
+pub(crate) fn is_ready(engine: &Engine) -> bool {
     engine.healthy() && !engine.draining()
 }
 
@@ -20,6 +26,12 @@ pub(crate) fn ping(engine: &Engine) -> Reply {
     } else {
         respond::status(StatusCode::INTERNAL_SERVER_ERROR, "Unhealthy")
     }
+}
+
+/// What `/ping` says, for gRPC, whose answer has no status of its own.
+pub(crate) fn text(engine: &Engine) -> String {
+    let status = if is_ready(engine) { "Healthy" } else { "Unhealthy" };
+    respond::pretty(&json!({ "status": status }))
 }
 
 /// `/v2/health/live`: whoever reads this was answered.
@@ -36,12 +48,11 @@ pub(crate) fn oip_ready(engine: &Engine) -> Reply {
 
 /// `/v2`. The misspelt key is TorchServe's; the right one stands beside it.
 pub(crate) fn oip_server(version: &str) -> Reply {
-    let extensions = ["kserve", "kubeflow"];
     let body = json!({
-        "name": "Torchserve",
+        "name": SERVER_NAME,
         "version": version,
-        "extenstion": extensions,
-        "extensions": extensions,
+        "extenstion": EXTENSIONS,
+        "extensions": EXTENSIONS,
     });
     respond::json(StatusCode::OK, &body)
 }

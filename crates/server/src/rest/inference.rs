@@ -26,7 +26,7 @@ use crate::route::{Ride, Target};
 const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
 /// `interactive` (the default) or `bulk`.
 const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// A prediction by the model that the path names.
 pub(crate) async fn predict(
@@ -91,7 +91,7 @@ async fn run(
     }
 }
 
-fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {
+pub(crate) fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {
     let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
     let millis: Option<u64> = value.to_str().ok().and_then(|text| text.parse().ok());
     let millis = millis.ok_or_else(|| {
@@ -100,7 +100,7 @@ fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Pr
     Ok(started.checked_add(Duration::from_millis(millis)))
 }
 
-fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
+pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
     match headers.get(PRIORITY).map(HeaderValue::as_bytes) {
         None | Some(b"interactive") => Ok(Priority::Interactive),
         Some(b"bulk") => Ok(Priority::Bulk),

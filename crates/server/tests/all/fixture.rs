@@ -57,6 +57,8 @@ pub fn config() -> ServerConfig {
         inference: any_port(),
         management: any_port(),
         metrics: Some(any_port()),
+        grpc_inference: Some(any_port().into()),
+        grpc_management: Some(any_port().into()),
         max_request_bytes: 100_000,
         model_api: true,
         shutdown_grace: Duration::from_secs(5),
@@ -120,6 +122,14 @@ impl Server {
 
     pub fn metrics(&self) -> SocketAddr {
         tcp(self.addresses.metrics.as_ref().unwrap())
+    }
+
+    pub fn grpc_inference(&self) -> SocketAddr {
+        tcp(self.addresses.grpc_inference.as_ref().unwrap())
+    }
+
+    pub fn grpc_management(&self) -> SocketAddr {
+        tcp(self.addresses.grpc_management.as_ref().unwrap())
     }
 
     /// Tells every listener to end.

@@ -5,6 +5,8 @@
 mod bodies;
 mod ending;
 mod fixture;
+mod grpc;
+mod grpc_client;
 mod malformed;
 mod management;
 mod metrics;

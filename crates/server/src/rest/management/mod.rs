@@ -1,47 +1,49 @@
-//! The management API: models come, go, grow and describe themselves.
+//! The management API over REST: what `crate::management` does, asked for by query or JSON body.
 //!
-//! One file per endpoint with rules of its own; the small ones are here. Whatever changes the
-//! registry runs in a task of its own, so that a client that hangs up leaves nothing half done.
+//! The endpoints whose parameters have rules of their own are in files of their own.
 
-mod describe;
-mod list;
 mod register;
 mod scale;
 
-use std::sync::Arc;
-
 use http::StatusCode;
+use jitney_engine::call::{Origin, OriginKind};
 use serde_json::json;
 
 use crate::door::Visit;
-use crate::errors::{ErrorCode, Problem};
+use crate::errors::Problem;
+use crate::management::{self, Asker, Notice};
 use crate::respond::{self, Reply};
 use crate::route::Target;
 
-pub(crate) use describe::describe;
-pub(crate) use list::list;
 pub(crate) use register::register;
 pub(crate) use scale::scale;
 
+/// `GET /models`.
+pub(crate) fn list(visit: &Visit<'_>) -> Reply {
+    let fields = visit.query();
+    let (limit, start) = (fields.integer("limit"), fields.integer("next_page_token"));
+    respond::json(StatusCode::OK, &management::list(&visit.house.engine, limit, start))
+}
+
+/// `GET /models/{m}`.
+pub(crate) async fn describe(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
+    let origin = Origin { kind: OriginKind::Http, peer: visit.peer.number };
+    let customized = visit.query().boolean("customized", false);
+    let asker = customized.then_some(Asker { id: visit.id, origin });
+    let described =
+        management::describe(&visit.house.engine, &visit.house.config.meter, target, asker).await?;
+    Ok(respond::json(StatusCode::OK, &described))
+}
+
 /// Makes another version the default.
 pub(crate) fn set_default(visit: &Visit<'_>, model: &str, version: &str) -> Result<Reply, Problem> {
-    let changed = visit.house.engine.set_default(model, version);
-    changed.map_err(|error| Problem::set_default(&error))?;
-    let text =
-        format!("Default version successfully updated for model \"{model}\" to \"{version}\"");
-    Ok(respond::status(StatusCode::OK, &text))
+    management::set_default(&visit.house.engine, model, version).map(notice)
 }
 
 /// Removes a version, the default one if none is named.
 pub(crate) async fn unregister(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
     need_model_api(visit)?;
-    let engine = Arc::clone(&visit.house.engine);
-    let (model, version) = (target.model.to_owned(), target.version.map(str::to_owned));
-    finish(async move {
-        engine.unregister(&model, version.as_deref()).await?;
-        Ok(respond::status(StatusCode::OK, &format!("Model \"{model}\" unregistered")))
-    })
-    .await
+    management::unregister(&visit.house.engine, target).await.map(notice)
 }
 
 /// KServe's question on the management port: are there workers, loaded or not?
@@ -55,13 +57,8 @@ fn need_model_api(visit: &Visit<'_>) -> Result<(), Problem> {
     if visit.house.config.model_api { Ok(()) } else { Err(Problem::method_not_allowed()) }
 }
 
-/// Runs to the end even if the client goes away.
-async fn finish<F>(work: F) -> Result<Reply, Problem>
-where
-    F: Future<Output = Result<Reply, Problem>> + Send + 'static,
-{
-    tokio::spawn(work).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a management request failed");
-        Err(Problem::new(ErrorCode::Internal, "The server failed; its log says why."))
-    })
+/// A change that goes on is 202.
+fn notice(notice: Notice) -> Reply {
+    let status = if notice.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
+    respond::status(status, &notice.text)
 }

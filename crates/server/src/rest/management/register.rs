@@ -1,18 +1,14 @@
 //! `POST /models`: an archive becomes a model, with workers if they are wanted.
 
-use std::sync::Arc;
-
-use http::StatusCode;
-use jitney_engine::error::RegisterError;
 use jitney_engine::settings::Wishes;
-use jitney_engine::{Engine, Registered};
 
-use super::{finish, need_model_api, scale};
+use super::{need_model_api, notice, scale};
 use crate::body::Upload;
 use crate::door::Visit;
 use crate::errors::Problem;
+use crate::management;
 use crate::query::Fields;
-use crate::respond::{self, Reply};
+use crate::respond::Reply;
 use crate::rest::input;
 
 /// Registers a model. `synchronous` (the default) waits until its workers are loaded.
@@ -20,9 +16,8 @@ pub(crate) async fn register(visit: &Visit<'_>, body: Upload) -> Result<Reply, P
     need_model_api(visit)?;
     let fields = fields(visit, body).await?;
     let wishes = wishes(&fields)?;
-    let engine = Arc::clone(&visit.house.engine);
     let synchronous = fields.boolean("synchronous", true);
-    finish(run(engine, wishes, synchronous)).await
+    management::register(&visit.house.engine, wishes, synchronous).await.map(notice)
 }
 
 /// A JSON body replaces the query; any other body is ignored.
@@ -51,47 +46,6 @@ fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
         startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
         ..Wishes::default()
     })
-}
-
-async fn run(engine: Arc<Engine>, wishes: Wishes, synchronous: bool) -> Result<Reply, Problem> {
-    let registered = engine.register(wishes).await.inspect_err(note)?;
-    let Registered { model, workers_min, workers_max } = registered;
-    let (name, version) = (model.name(), model.version());
-    if workers_min == 0 {
-        let text = format!(
-            "Model \"{name}\" Version: {version} registered with 0 initial workers. \
-             Use scale workers API to add workers for the model."
-        );
-        return Ok(respond::status(StatusCode::OK, &text));
-    }
-    if !synchronous {
-        scale::in_background(model, workers_min, workers_max);
-        return Ok(respond::status(StatusCode::ACCEPTED, scale::IN_PROGRESS));
-    }
-    if let Err(error) = model.scale(workers_min, workers_max).await {
-        tracing::warn!(model = name, version, %error, "registration failed, the model is removed");
-        // It may be gone already; either way its name is free again.
-        let _ = engine.unregister(name, Some(version)).await;
-        return Err(Problem::scale(&error, name, Some(version)));
-    }
-    let text = format!(
-        "Model \"{name}\" Version: {version} registered with {workers_min} initial workers"
-    );
-    Ok(respond::status(StatusCode::OK, &text))
-}
-
-/// What the client is not told, the log is.
-fn note(error: &RegisterError) {
-    let detail = match error {
-        RegisterError::Store(error) => error.detail(),
-        RegisterError::NoName
-        | RegisterError::BadRuntime(_)
-        | RegisterError::BadSettings(_)
-        | RegisterError::Conflict { .. }
-        | RegisterError::Onnx(_)
-        | RegisterError::Draining => None,
-    };
-    tracing::warn!(%error, detail, "a model was not registered");
 }
 
 #[cfg(test)]

@@ -1,65 +1,35 @@
 //! `PUT /models/{m}`: another number of workers, other batching, on the live model.
 
-use std::sync::Arc;
-
-use http::StatusCode;
+use jitney_engine::Reconfigure;
 use jitney_engine::settings::PolicyName;
-use jitney_engine::{Model, Reconfigure};
 
+use super::notice;
 use crate::door::Visit;
 use crate::errors::Problem;
+use crate::management::{self, Scaling};
 use crate::query::Fields;
-use crate::respond::{self, Reply};
+use crate::respond::Reply;
 use crate::route::Target;
 
-/// What an asynchronous change answers.
-pub(super) const IN_PROGRESS: &str = "Processing worker updates...";
-
-/// Changes the batching that is asked for, then the workers. A request that names only batching
-/// leaves the workers alone; one that names nothing wants one worker, as in TorchServe.
+/// A request that names only batching leaves the workers alone; one that names nothing wants one
+/// worker, as in TorchServe.
 pub(crate) async fn scale(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
     let fields = visit.query();
     let version = target.version.or_else(|| fields.text("model_version"));
-    let model = visit.house.engine.model(target.model, version)?;
     let change = reconfigure(&fields)?;
-    let (min, max) = range(&fields)?;
-    if let Some(change) = change {
-        model.reconfigure(change).await.map_err(Problem::bad_request)?;
-        if fields.text("min_worker").is_none() && fields.text("max_worker").is_none() {
-            let text = format!("Model \"{}\" updated", target.model);
-            return Ok(respond::status(StatusCode::OK, &text));
-        }
-    }
-    if !fields.boolean("synchronous", false) {
-        in_background(model, min, max);
-        return Ok(respond::status(StatusCode::ACCEPTED, IN_PROGRESS));
-    }
-    let scaled = model.scale(min, max).await;
-    scaled.map_err(|error| Problem::scale(&error, target.model, version))?;
-    let mut text = format!("Workers scaled to {min} for model: {}", target.model);
-    if let Some(version) = version {
-        text += &format!(", version: {version}");
-    }
-    Ok(respond::status(StatusCode::OK, &text))
-}
-
-/// Starts the change and leaves it to the log to tell how it ended.
-pub(super) fn in_background(model: Arc<Model>, min: u32, max: u32) {
-    tokio::spawn(async move {
-        if let Err(error) = model.scale(min, max).await {
-            let (name, version) = (model.name(), model.version());
-            tracing::warn!(model = name, version, %error, "workers did not start");
-        }
-    });
+    let range = range(&fields)?;
+    let named = fields.text("min_worker").is_some() || fields.text("max_worker").is_some();
+    let scaling = Scaling {
+        target: Target { version, ..target },
+        workers: (change.is_none() || named).then_some(range),
+        change,
+        synchronous: fields.boolean("synchronous", false),
+    };
+    management::scale(&visit.house.engine, scaling).await.map(notice)
 }
 
 fn range(fields: &Fields) -> Result<(u32, u32), Problem> {
-    let min = workers(fields, "min_worker")?.unwrap_or(1);
-    let max = workers(fields, "max_worker")?.unwrap_or(min);
-    if max < min {
-        return Err(Problem::bad_request("max_worker cannot be less than min_worker."));
-    }
-    Ok((min, max))
+    management::range(workers(fields, "min_worker")?, workers(fields, "max_worker")?)
 }
 
 fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {

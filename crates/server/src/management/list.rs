@@ -1,17 +1,13 @@
-//! `GET /models`: the default versions of all models, in pages.
+//! The default versions of all models, in pages.
 
-use http::StatusCode;
+use jitney_engine::Engine;
 use serde::Serialize;
-
-use crate::door::Visit;
-use crate::query::Fields;
-use crate::respond::{self, Reply};
 
 const LIMIT: i32 = 100;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Page {
+pub(crate) struct Page {
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page_token: Option<String>,
     models: Vec<Entry>,
@@ -25,21 +21,20 @@ struct Entry {
 }
 
 /// One page of models, sorted by name.
-pub(crate) fn list(visit: &Visit<'_>) -> Reply {
-    let models = visit.house.engine.models();
+pub(crate) fn list(engine: &Engine, limit: Option<i32>, start: Option<i32>) -> Page {
+    let models = engine.models();
     let entries = models.iter().map(|model| Entry {
         model_name: model.name().to_owned(),
         model_url: model.url().to_owned(),
     });
-    respond::json(StatusCode::OK, &page(entries.collect(), &visit.query()))
+    page(entries.collect(), limit, start)
 }
 
 /// A page that ends exactly at the last model still has a token, as in TorchServe: clients that
 /// follow it meet an empty page.
-fn page(all: Vec<Entry>, fields: &Fields) -> Page {
-    let limit = fields.integer("limit").filter(|limit| (0..=LIMIT).contains(limit));
-    let limit = limit.unwrap_or(LIMIT) as usize;
-    let start = fields.integer("next_page_token").unwrap_or(0).max(0) as usize;
+fn page(all: Vec<Entry>, limit: Option<i32>, start: Option<i32>) -> Page {
+    let limit = limit.filter(|limit| (0..=LIMIT).contains(limit)).unwrap_or(LIMIT) as usize;
+    let start = start.unwrap_or(0).max(0) as usize;
     let end = start + limit;
     let next_page_token = (end <= all.len()).then(|| end.to_string());
     let models = all.into_iter().skip(start).take(limit).collect();
@@ -49,10 +44,13 @@ fn page(all: Vec<Entry>, fields: &Fields) -> Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::Fields;
 
     fn check(query: &str, names: &str, token: Option<&str>) {
         let entry = |name: char| Entry { model_name: name.to_string(), model_url: String::new() };
-        let page = page("abcde".chars().map(entry).collect(), &Fields::from_query(Some(query)));
+        let fields = Fields::from_query(Some(query));
+        let (limit, start) = (fields.integer("limit"), fields.integer("next_page_token"));
+        let page = page("abcde".chars().map(entry).collect(), limit, start);
         let found: String = page.models.into_iter().map(|entry| entry.model_name).collect();
         assert_eq!((found.as_str(), page.next_page_token.as_deref()), (names, token), "{query}");
     }

@@ -1,46 +1,54 @@
-//! `GET /models/{m}`: everything that is set about a model and how its workers do.
+//! Everything that is set about a model and how its workers do, and what its handler says of itself.
 
-use http::StatusCode;
-use jitney_engine::call::{Call, HeaderBlock, Input, Origin, OriginKind, Priority};
+use jitney_engine::call::{Call, HeaderBlock, Input, Origin, Priority};
 use jitney_engine::settings::Settings;
-use jitney_engine::{Model, Status, WorkerView};
+use jitney_engine::{Engine, Model, Status, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::door::Visit;
 use crate::errors::{Asked, Problem};
 use crate::metrics::Meter;
-use crate::respond::{self, Reply};
+use crate::request_id::RequestId;
 use crate::route::Target;
 
-/// Describes a version, the default one if none is named, or `all` of them.
-pub(crate) async fn describe(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let (engine, meter) = (&visit.house.engine, &visit.house.config.meter);
+/// Who asks, for a question that goes to the handler.
+pub(crate) struct Asker {
+    pub(crate) id: RequestId,
+    pub(crate) origin: Origin,
+}
+
+/// Describes a version, the default one if none is named, or `all` of them. The handler is asked
+/// only if `customized` says by whom.
+pub(crate) async fn describe(
+    engine: &Engine,
+    meter: &Meter,
+    target: Target<'_>,
+    customized: Option<Asker>,
+) -> Result<Vec<Description>, Problem> {
     if target.version == Some("all") {
         let versions = engine.versions(target.model)?;
-        let all: Vec<_> = versions.iter().map(|model| Description::new(model, meter)).collect();
-        return Ok(respond::json(StatusCode::OK, &all));
+        return Ok(versions.iter().map(|model| Description::new(model, meter)).collect());
     }
     let model = engine.model(target.model, target.version)?;
     let mut description = Description::new(&model, meter);
-    if visit.query().boolean("customized", false) {
-        description.customized_metadata = Some(ask(visit, &model, target).await?);
+    if let Some(asker) = customized {
+        description.customized_metadata = Some(ask(&asker, &model, target).await?);
     }
-    Ok(respond::json(StatusCode::OK, &[description]))
+    Ok(vec![description])
 }
 
 /// What the handler says about itself; something other than an object counts as nothing.
 async fn ask(
-    visit: &Visit<'_>,
+    asker: &Asker,
     model: &Model,
     target: Target<'_>,
 ) -> Result<Map<String, Value>, Problem> {
     let mut headers = HeaderBlock::new();
     headers.push("describe", b"True");
     let call = Call {
-        input: Input { id: visit.id.text().to_owned(), headers, parameters: Vec::new() },
+        input: Input { id: asker.id.text().to_owned(), headers, parameters: Vec::new() },
         deadline: None,
-        origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
+        origin: asker.origin,
         priority: Priority::Interactive,
         alone: true,
     };
@@ -55,7 +63,7 @@ async fn ask(
 /// The fields in TorchServe's order.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Description {
+pub(crate) struct Description {
     model_name: String,
     model_version: String,
     model_url: String,

@@ -1,0 +1,86 @@
+//! One client's HTTP/2 connection: many calls at a time, an age at which it is asked to come anew.
+//!
+//! Apart from `accept`, whose connections carry one request at a time. A connection that never says
+//! a word is closed; one that falls silent is asked whether it still lives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use super::Desk;
+use crate::accept::{Beat, note};
+use crate::config::ConnectionAge;
+use crate::connection::{Peer, Stage, Watched};
+
+/// Calls of one connection at a time; clients hold further ones back.
+const CALLS_MAX: u32 = 1024;
+/// A silent connection is asked for a sign of life so often, and given so long to send one.
+const PING_EVERY: Duration = Duration::from_secs(60);
+const PING_WAIT: Duration = Duration::from_secs(20);
+
+/// Serves a connection until its end, its age's end or the listener's.
+pub(crate) async fn serve<S>(
+    stream: S,
+    peer: Arc<Peer>,
+    desk: Arc<Desk>,
+    age: ConnectionAge,
+    mut beats: watch::Receiver<Beat>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Whatever arrives from now on leaves a mark.
+    peer.enter(Stage::Body);
+    let service = service_fn({
+        let peer = Arc::clone(&peer);
+        move |request: Request<Incoming>| {
+            let (desk, peer) = (Arc::clone(&desk), Arc::clone(&peer));
+            async move { desk.answer(&peer, request).await }
+        }
+    });
+    let watched = Watched::new(TokioIo::new(stream), Arc::clone(&peer));
+    let mut connection = std::pin::pin!(builder().serve_connection(watched, service));
+    let mut old = std::pin::pin!(until(age.max));
+    let mut seen = None;
+    let grace = loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return note(&peer, ended),
+            () = old.as_mut() => break age.grace,
+            beat = beats.changed() => match (beat, *beats.borrow_and_update()) {
+                (Ok(()), Beat::Tick) if peer.spoke() || !peer.stalled(&mut seen) => {}
+                (Ok(()), Beat::Tick) => return tracing::debug!(peer = peer.address, "silent"),
+                // The listener has a grace of its own.
+                (Ok(()), Beat::End) | (Err(_), _) => break None,
+            }
+        }
+    };
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        ended = connection => note(&peer, ended),
+        () = until(grace) => tracing::debug!(peer = peer.address, "cut off for its age"),
+    }
+}
+
+fn builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS_MAX)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_WAIT);
+    builder
+}
+
+async fn until(after: Option<Duration>) {
+    match after {
+        Some(after) => tokio::time::sleep(after).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,90 @@
+//! The standard health service, `grpc.health.v1`: what load balancers and Kubernetes ask.
+//!
+//! The whole server and each of its services have one and the same health. A watcher is told of a
+//! change within a moment, and let go when the server drains, so that it delays nobody's end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use jitney_engine::Engine;
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
+
+use crate::rest::health::is_ready;
+
+/// How often a watched state is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The service.
+pub(super) struct Health {
+    engine: Arc<Engine>,
+    services: Vec<&'static str>,
+}
+
+impl Health {
+    pub(super) fn new(engine: Arc<Engine>, services: Vec<&'static str>) -> Self {
+        Self { engine, services }
+    }
+
+    fn knows(&self, service: &str) -> bool {
+        service.is_empty() || self.services.contains(&service)
+    }
+}
+
+fn serving(engine: &Engine) -> ServingStatus {
+    if is_ready(engine) { ServingStatus::Serving } else { ServingStatus::NotServing }
+}
+
+#[tonic::async_trait]
+impl health_server::Health for Health {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        if !self.knows(&request.get_ref().service) {
+            return Err(Status::not_found("service not registered"));
+        }
+        Ok(Response::new(HealthCheckResponse { status: serving(&self.engine).into() }))
+    }
+
+    type WatchStream = Watch;
+
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watch>, Status> {
+        let known = self.knows(&request.get_ref().service);
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        Ok(Response::new(Watch { engine: Arc::clone(&self.engine), known, looks, told: None }))
+    }
+}
+
+/// A watcher's stream: the state now, then every change of it.
+pub(super) struct Watch {
+    engine: Arc<Engine>,
+    known: bool,
+    looks: Interval,
+    told: Option<ServingStatus>,
+}
+
+impl Stream for Watch {
+    type Item = Result<HealthCheckResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            std::task::ready!(self.looks.poll_tick(context));
+            let now =
+                if self.known { serving(&self.engine) } else { ServingStatus::ServiceUnknown };
+            if self.told != Some(now) {
+                self.told = Some(now);
+                return Poll::Ready(Some(Ok(HealthCheckResponse { status: now.into() })));
+            }
+            if self.engine.draining() {
+                return Poll::Ready(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! TorchServe's inference service: health and predictions.
+
+use std::sync::Arc;
+
+use jitney_engine::call::{Answer, Output, Parameter};
+use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsService;
+use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServeHealthResponse};
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::predict::{self, Envelope, Wish};
+use crate::door::House;
+use crate::errors::{Problem, grpc_code_of};
+use crate::rest::health;
+
+/// The service.
+pub(super) struct Inference {
+    house: Arc<House>,
+}
+
+impl Inference {
+    pub(super) fn new(house: Arc<House>) -> Self {
+        Self { house }
+    }
+
+    async fn predict(
+        &self,
+        request: Request<PredictionsRequest>,
+    ) -> Result<Response<PredictionResponse>, Problem> {
+        let (envelope, message) = Envelope::open(request)?;
+        let target = predict::target(&message.model_name, &message.model_version);
+        let model = predict::model(&self.house, target)?;
+        let parameters = message.input.into_iter().map(|(name, value)| Parameter {
+            name: name.into(),
+            content_type: "".into(),
+            value,
+        });
+        let parameters = parameters.collect();
+        let wish = Wish { model: &model, target, parameters, open_inference: false };
+        let Answer { output, receipt } = predict::predict(&envelope, wish).await?;
+        let Output { status, headers, body } = output;
+        let answer = PredictionResponse {
+            prediction: body,
+            sequence_id: message.sequence_id,
+            status: status.and_then(said),
+        };
+        Ok(predict::response(answer, &receipt, &headers))
+    }
+}
+
+/// A status that the handler set beside its answer. TorchServe drops it; here who looks finds it.
+fn said((code, message): (u16, String)) -> Option<jitney_proto::status::Status> {
+    let code = i32::from(grpc_code_of(code));
+    (code != 0).then(|| jitney_proto::status::Status { code, message, details: Vec::new() })
+}
+
+#[tonic::async_trait]
+impl InferenceApIsService for Inference {
+    async fn ping(&self, _: Request<()>) -> Result<Response<TorchServeHealthResponse>, Status> {
+        Ok(Response::new(TorchServeHealthResponse { health: health::text(&self.house.engine) }))
+    }
+
+    async fn predictions(
+        &self,
+        request: Request<PredictionsRequest>,
+    ) -> Result<Response<PredictionResponse>, Status> {
+        Ok(self.predict(request).await?)
+    }
+
+    type StreamPredictionsStream = BoxStream<PredictionResponse>;
+
+    /// A handler that does not stream gives one message.
+    async fn stream_predictions(
+        &self,
+        request: Request<PredictionsRequest>,
+    ) -> Result<Response<Self::StreamPredictionsStream>, Status> {
+        let answer = self.predict(request).await?;
+        Ok(answer
+            .map(|only| Box::pin(tokio_stream::once(Ok(only))) as Self::StreamPredictionsStream))
+    }
+
+    type StreamPredictions2Stream = BoxStream<PredictionResponse>;
+
+    async fn stream_predictions2(
+        &self,
+        _: Request<Streaming<PredictionsRequest>>,
+    ) -> Result<Response<Self::StreamPredictions2Stream>, Status> {
+        Err(Status::unimplemented("Sequences come with a later version of Jitney."))
+    }
+}

@@ -1,0 +1,157 @@
+//! TorchServe's management service. What is done is `crate::management`'s; gRPC has no "not given", so
+//! zero and the empty text stand for it.
+
+use std::sync::Arc;
+
+use jitney_engine::settings::Wishes;
+use jitney_proto::management::management_ap_is_service_server::ManagementApIsService;
+use jitney_proto::management::{
+    DescribeModelRequest, ListModelsRequest, ManagementResponse, RegisterModelRequest,
+    ScaleWorkerRequest, SetDefaultRequest, UnregisterModelRequest,
+};
+use tonic::{Request, Response, Status};
+
+use super::predict::{Envelope, target};
+use super::status::model_api_disabled;
+use crate::door::House;
+use crate::errors::Problem;
+use crate::management::{self, Asker, Notice, Scaling};
+use crate::respond;
+
+type Told = Result<Response<ManagementResponse>, Status>;
+
+/// The service.
+pub(super) struct Management {
+    house: Arc<House>,
+}
+
+impl Management {
+    pub(super) fn new(house: Arc<House>) -> Self {
+        Self { house }
+    }
+
+    fn need_model_api(&self) -> Result<(), Problem> {
+        if self.house.config.model_api { Ok(()) } else { Err(model_api_disabled()) }
+    }
+}
+
+#[tonic::async_trait]
+impl ManagementApIsService for Management {
+    async fn describe_model(&self, request: Request<DescribeModelRequest>) -> Told {
+        let (envelope, message) = Envelope::open(request)?;
+        let target = target(named(&message.model_name)?, &message.model_version);
+        let asker = Asker { id: envelope.caller.id, origin: envelope.caller.origin() };
+        let asker = message.customized.then_some(asker);
+        let described =
+            management::describe(&self.house.engine, &self.house.config.meter, target, asker)
+                .await?;
+        say(respond::pretty(&described))
+    }
+
+    async fn list_models(&self, request: Request<ListModelsRequest>) -> Told {
+        let ListModelsRequest { limit, next_page_token } = request.into_inner();
+        let limit = Some(limit).filter(|limit| *limit > 0);
+        let page = management::list(&self.house.engine, limit, Some(next_page_token));
+        say(respond::pretty(&page))
+    }
+
+    async fn register_model(&self, request: Request<RegisterModelRequest>) -> Told {
+        self.need_model_api()?;
+        let message = request.into_inner();
+        let synchronous = message.synchronous;
+        let wishes = wishes(message)?;
+        told(management::register(&self.house.engine, wishes, synchronous).await)
+    }
+
+    async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> Told {
+        let message = request.into_inner();
+        let range = management::range(given(message.min_worker), given(message.max_worker))?;
+        let scaling = Scaling {
+            target: target(named(&message.model_name)?, &message.model_version),
+            change: None,
+            workers: Some(range),
+            synchronous: message.synchronous,
+        };
+        told(management::scale(&self.house.engine, scaling).await)
+    }
+
+    async fn set_default(&self, request: Request<SetDefaultRequest>) -> Told {
+        let SetDefaultRequest { model_name, model_version } = request.into_inner();
+        let named = named(&model_name)?;
+        told(management::set_default(&self.house.engine, named, &model_version))
+    }
+
+    async fn unregister_model(&self, request: Request<UnregisterModelRequest>) -> Told {
+        self.need_model_api()?;
+        let message = request.into_inner();
+        let target = target(named(&message.model_name)?, &message.model_version);
+        told(management::unregister(&self.house.engine, target).await)
+    }
+}
+
+fn wishes(message: RegisterModelRequest) -> Result<Wishes, Problem> {
+    let text = |text: String| Some(text).filter(|text| !text.is_empty());
+    let url =
+        text(message.url).ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
+    Ok(Wishes {
+        url,
+        model_name: text(message.model_name),
+        handler: text(message.handler),
+        runtime: text(message.runtime),
+        batch_size: given(message.batch_size),
+        max_batch_delay_ms: given(message.max_batch_delay).map(u64::from),
+        initial_workers: given(message.initial_workers),
+        response_timeout_s: given(message.response_timeout).map(u64::from),
+        startup_timeout_s: given(message.startup_timeout).map(u64::from),
+        ..Wishes::default()
+    })
+}
+
+fn given(number: i32) -> Option<u32> {
+    u32::try_from(number).ok().filter(|number| *number > 0)
+}
+
+fn named(model: &str) -> Result<&str, Problem> {
+    let missing = || Problem::bad_request("Parameter model_name is required.");
+    if model.is_empty() { Err(missing()) } else { Ok(model) }
+}
+
+fn told(notice: Result<Notice, Problem>) -> Told {
+    say(notice?.text)
+}
+
+fn say(msg: String) -> Told {
+    Ok(Response::new(ManagementResponse { msg }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_and_the_empty_text_count_as_not_given() {
+        let bare = RegisterModelRequest { url: "a.mar".into(), ..Default::default() };
+        let bare = wishes(bare).unwrap();
+        assert_eq!(
+            (bare.batch_size, bare.max_batch_delay_ms, bare.initial_workers),
+            (None, None, None)
+        );
+        assert_eq!((bare.model_name, bare.handler, bare.runtime), (None, None, None));
+        assert_eq!((bare.response_timeout_s, bare.startup_timeout_s), (None, None));
+        let full = RegisterModelRequest {
+            url: "a.mar".into(),
+            model_name: "m".into(),
+            batch_size: 2,
+            max_batch_delay: 60,
+            initial_workers: -1,
+            ..Default::default()
+        };
+        let full = wishes(full).unwrap();
+        assert_eq!(
+            (full.batch_size, full.max_batch_delay_ms, full.initial_workers),
+            (Some(2), Some(60), None)
+        );
+        let nothing = wishes(RegisterModelRequest::default()).unwrap_err();
+        assert_eq!((nothing.status, nothing.message.as_str()), (400, "Parameter url is required."));
+    }
+}

@@ -1,0 +1,125 @@
+//! The gRPC doors: the same calls to the engine as over REST, in other words.
+//!
+//! A [`Desk`] is what one listener offers. It finds the service by the request's path, hands the
+//! request over and notes how it ended; each service has a file of its own and only translates.
+//! hyper speaks HTTP/2 here and tonic only the messages: its own server brings a router and a second
+//! accept loop, while ours already ends well and counts connections.
+
+mod caller;
+pub(crate) mod connection;
+mod health;
+mod inference;
+mod management;
+mod note;
+mod oip;
+mod predict;
+mod reflection;
+mod status;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsServiceServer;
+use jitney_proto::kserve::grpc_inference_service_server as kserve;
+use jitney_proto::management::management_ap_is_service_server::ManagementApIsServiceServer;
+use jitney_proto::openinference::grpc_inference_service_server as openinference;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic_health::pb::health_server::HealthServer;
+use tower_service::Service;
+
+use crate::auth::Gate;
+use crate::connection::Peer;
+use crate::door::House;
+use crate::errors::Problem;
+use crate::route::Apis;
+use caller::Caller;
+use note::{Note, Noted};
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type Entry = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+
+/// The services of one listener, the busiest first.
+pub(crate) struct Desk {
+    house: Arc<House>,
+    gate: Gate,
+    services: Vec<(&'static str, Entry)>,
+}
+
+impl Desk {
+    /// What these APIs are over gRPC; health and reflection stand beside any of them.
+    pub(crate) fn new(house: &Arc<House>, apis: Apis) -> Self {
+        let gate = match (apis.inference, apis.management) {
+            (true, true) => Gate::Either,
+            (true, false) => Gate::Inference,
+            (false, _) => Gate::Management,
+        };
+        let mut desk = Self { house: Arc::clone(house), gate, services: Vec::new() };
+        let limit = usize::try_from(house.config.max_request_bytes).unwrap_or(usize::MAX);
+        if apis.inference {
+            let service = inference::Inference::new(Arc::clone(house));
+            desk.add(InferenceApIsServiceServer::new(service).max_decoding_message_size(limit));
+        }
+        if apis.inference && apis.oip {
+            let service = Arc::new(oip::OpenInference::new(Arc::clone(house)));
+            let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
+            desk.add(ours.max_decoding_message_size(limit));
+            let original = kserve::GrpcInferenceServiceServer::from_arc(service);
+            desk.add(original.max_decoding_message_size(limit));
+        }
+        if apis.management {
+            let service = management::Management::new(Arc::clone(house));
+            desk.add(ManagementApIsServiceServer::new(service).max_decoding_message_size(limit));
+        }
+        let names: Vec<_> = desk.services.iter().map(|(name, _)| *name).collect();
+        let health = health::Health::new(Arc::clone(&house.engine), names.clone());
+        desk.add(HealthServer::new(health));
+        reflection::add(&mut desk, &names);
+        desk
+    }
+
+    fn add<S>(&mut self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let entry = move |request| Box::pin(service.clone().call(request)) as Answering;
+        self.services.push((S::NAME, Box::new(entry)));
+    }
+
+    /// Answers a request, whatever becomes of it.
+    pub(crate) async fn answer(
+        &self,
+        peer: &Arc<Peer>,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Noted>, Infallible> {
+        let caller = Caller::new(peer.number);
+        let note = Note::new(&self.house, peer, request.uri(), caller.started);
+        let entry = self.find(request.uri().path());
+        request.extensions_mut().insert(caller);
+        let response = match (entry, self.admit(request.headers())) {
+            (None, _) => status::unknown_service(request.uri().path()).into_http(),
+            (Some(_), Err(closed)) => Status::from(closed).into_http(),
+            (Some(entry), Ok(())) => entry(request).await?,
+        };
+        Ok(note.attach(response, caller))
+    }
+
+    /// Lets callers in who bring this door's token, or anybody where none is asked for.
+    fn admit(&self, metadata: &HeaderMap) -> Result<(), Problem> {
+        let Some(tokens) = &self.house.config.tokens else { return Ok(()) };
+        tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
+    }
+
+    fn find(&self, path: &str) -> Option<&Entry> {
+        let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
+        self.services.iter().find(|(name, _)| *name == service).map(|(_, entry)| entry)
+    }
+}

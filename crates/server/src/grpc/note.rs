@@ -1,0 +1,118 @@
+//! How a call ended: the last frame tells, so the note travels inside the answer's body.
+//!
+//! It adds the receipt to the trailers on their way out and writes the access log's line when the
+//! body is done, or when it is dropped because the client went away.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
+use tonic::{Code, Status, body::Body};
+
+use super::caller::Caller;
+use crate::access::Line;
+use crate::connection::Peer;
+use crate::door::House;
+use crate::respond::X_REQUEST_ID;
+use crate::rest::inference::SERVER_TIMING;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+/// A receipt on its way to the trailers; services leave it among the answer's extensions.
+#[derive(Clone)]
+pub(super) struct Trailing(pub(super) HeaderValue);
+
+/// Writes one line when dropped.
+pub(super) struct Note {
+    house: Arc<House>,
+    peer: Arc<Peer>,
+    path: Option<PathAndQuery>,
+    started: Instant,
+    /// What the client was told; cancelled unless it was told something.
+    code: i32,
+}
+
+impl Note {
+    pub(super) fn new(house: &Arc<House>, peer: &Arc<Peer>, uri: &Uri, started: Instant) -> Self {
+        let (house, peer) = (Arc::clone(house), Arc::clone(peer));
+        Self {
+            house,
+            peer,
+            path: uri.path_and_query().cloned(),
+            started,
+            code: Code::Cancelled as i32,
+        }
+    }
+
+    /// Sends the note along with the answer.
+    pub(super) fn attach(mut self, response: Response<Body>, caller: Caller) -> Response<Noted> {
+        let (mut parts, body) = response.into_parts();
+        parts.headers.insert(X_REQUEST_ID, caller.id.header());
+        self.read(&parts.headers);
+        let trailing = parts.extensions.remove::<Trailing>().map(|Trailing(receipt)| receipt);
+        Response::from_parts(parts, Noted { body, note: self, trailing })
+    }
+
+    /// Failures without a message have their code among the headers, all else among the trailers.
+    fn read(&mut self, headers: &HeaderMap) {
+        let code = headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
+        self.code = code.unwrap_or(self.code);
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let Some(log) = &self.house.config.access_log else { return };
+        let Ok(method) = Method::from_bytes(b"gRPC") else { return };
+        let path = self.path.as_ref().map_or("", PathAndQuery::path);
+        log.write(&Line {
+            address: &self.peer.address,
+            method: &method,
+            uri: &path.trim_start_matches('/'),
+            version: Version::HTTP_2,
+            status: self.code as u16,
+            took: self.started.elapsed(),
+        });
+    }
+}
+
+/// An answer's body with its note.
+pub(crate) struct Noted {
+    body: Body,
+    note: Note,
+    trailing: Option<HeaderValue>,
+}
+
+impl HttpBody for Noted {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            self.note.read(trailers);
+            if let Some(receipt) = self.trailing.take() {
+                trailers.insert(SERVER_TIMING, receipt);
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,176 @@
+//! The Open Inference Protocol, under TorchServe's package name and under its own.
+//!
+//! A model of this server takes the protocol's JSON, wherever it runs; so a request is written as
+//! that, and the JSON that comes back is read into tensors again.
+
+mod atoms;
+mod element;
+mod question;
+mod reply;
+
+use std::sync::Arc;
+
+use jitney_engine::Model;
+use jitney_engine::call::Parameter;
+use jitney_engine::onnx::Port;
+use jitney_proto::kserve::grpc_inference_service_server::GrpcInferenceService as Original;
+use jitney_proto::openinference as pb;
+use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceService;
+use jitney_proto::openinference::model_metadata_response::TensorMetadata;
+use tonic::{Request, Response, Status};
+
+use super::predict::{self, Envelope, Wish, target};
+use crate::door::House;
+use crate::errors::{ErrorCode, Problem};
+use crate::rest::health;
+
+/// The service.
+pub(super) struct OpenInference {
+    house: Arc<House>,
+}
+
+impl OpenInference {
+    pub(super) fn new(house: Arc<House>) -> Self {
+        Self { house }
+    }
+
+    /// Ready when a worker has loaded it, and it has all the workers it wants or is getting them.
+    fn is_ready(&self, request: &pb::ModelReadyRequest) -> Result<bool, Problem> {
+        let model = predict::model(&self.house, target(&request.name, &request.version))?;
+        Ok(model.healthy() && model.status().workers.iter().any(|worker| worker.ready))
+    }
+
+    fn metadata(&self, name: &str, version: &str) -> Result<pb::ModelMetadataResponse, Problem> {
+        let model = predict::model(&self.house, target(name, version))?;
+        let versions = self.house.engine.versions(name)?;
+        let signature = model.signature();
+        Ok(pb::ModelMetadataResponse {
+            name: name.to_owned(),
+            versions: versions.iter().map(|model| model.version().to_owned()).collect(),
+            platform: signature.map(|_| model.settings().runtime.clone()).unwrap_or_default(),
+            inputs: signature.iter().flat_map(|both| &both.inputs).map(tensor).collect(),
+            outputs: signature.iter().flat_map(|both| &both.outputs).map(tensor).collect(),
+        })
+    }
+
+    async fn infer(
+        &self,
+        request: Request<pb::ModelInferRequest>,
+    ) -> Result<Response<pb::ModelInferResponse>, Problem> {
+        let (envelope, message) = Envelope::open(request)?;
+        let target = target(&message.model_name, &message.model_version);
+        let model = predict::model(&self.house, target)?;
+        let body = question::write(&message).map_err(Problem::bad_request)?;
+        let json = "application/json".into();
+        let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
+        let wish = Wish { model: &model, target, parameters, open_inference: true };
+        let answer = predict::predict(&envelope, wish).await?;
+        if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {
+            return Err(refused(status, &answer.output.body));
+        }
+        let reply = reply::read(&answer.output.body, !message.raw_input_contents.is_empty());
+        let reply = reply.map_err(|why| not_the_protocol(&model, &why))?;
+        let reply = named(reply, &message, &model);
+        Ok(predict::response(reply, &answer.receipt, &answer.output.headers))
+    }
+}
+
+fn tensor(port: &Port) -> TensorMetadata {
+    TensorMetadata {
+        name: port.name.clone(),
+        datatype: port.datatype.as_str().to_owned(),
+        shape: port.shape_or_minus_one(),
+    }
+}
+
+/// A handler that answers with a status of its own refuses, in the words of its answer.
+fn refused(status: u16, body: &[u8]) -> Problem {
+    let mut problem = Problem::new(ErrorCode::Prediction, String::from_utf8_lossy(body));
+    problem.status = status;
+    problem
+}
+
+fn not_the_protocol(model: &Model, why: &str) -> Problem {
+    let name = model.name();
+    let message =
+        format!("Model \"{name}\" did not answer in the Open Inference Protocol's JSON: {why}");
+    Problem::new(ErrorCode::Internal, message)
+}
+
+/// What the model's answer leaves out, the request knows.
+fn named(
+    mut reply: pb::ModelInferResponse,
+    request: &pb::ModelInferRequest,
+    model: &Model,
+) -> pb::ModelInferResponse {
+    for (field, known) in [
+        (&mut reply.id, request.id.as_str()),
+        (&mut reply.model_name, model.name()),
+        (&mut reply.model_version, model.version()),
+    ] {
+        if field.is_empty() {
+            field.push_str(known);
+        }
+    }
+    reply
+}
+
+/// Both packages have the same messages and methods, but a trait each.
+macro_rules! serve {
+    ($service:ident) => {
+        #[tonic::async_trait]
+        impl $service for OpenInference {
+            async fn server_live(
+                &self,
+                _: Request<pb::ServerLiveRequest>,
+            ) -> Result<Response<pb::ServerLiveResponse>, Status> {
+                Ok(Response::new(pb::ServerLiveResponse { live: true }))
+            }
+
+            async fn server_ready(
+                &self,
+                _: Request<pb::ServerReadyRequest>,
+            ) -> Result<Response<pb::ServerReadyResponse>, Status> {
+                let ready = health::is_ready(&self.house.engine);
+                Ok(Response::new(pb::ServerReadyResponse { ready }))
+            }
+
+            async fn model_ready(
+                &self,
+                request: Request<pb::ModelReadyRequest>,
+            ) -> Result<Response<pb::ModelReadyResponse>, Status> {
+                let ready = self.is_ready(request.get_ref())?;
+                Ok(Response::new(pb::ModelReadyResponse { ready }))
+            }
+
+            async fn server_metadata(
+                &self,
+                _: Request<pb::ServerMetadataRequest>,
+            ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
+                Ok(Response::new(pb::ServerMetadataResponse {
+                    name: health::SERVER_NAME.to_owned(),
+                    version: self.house.config.server_version.clone(),
+                    extensions: health::EXTENSIONS.map(str::to_owned).to_vec(),
+                }))
+            }
+
+            async fn model_metadata(
+                &self,
+                request: Request<pb::ModelMetadataRequest>,
+            ) -> Result<Response<pb::ModelMetadataResponse>, Status> {
+                let pb::ModelMetadataRequest { name, version } = request.get_ref();
+                Ok(Response::new(self.metadata(name, version)?))
+            }
+
+            async fn model_infer(
+                &self,
+                request: Request<pb::ModelInferRequest>,
+            ) -> Result<Response<pb::ModelInferResponse>, Status> {
+                Ok(self.infer(request).await?)
+            }
+        }
+    };
+}
+
+serve!(GrpcInferenceService);
+serve!(Original);

@@ -1,0 +1,60 @@
+//! An archive becomes a model, with workers if they are wanted.
+
+use std::sync::Arc;
+
+use jitney_engine::error::RegisterError;
+use jitney_engine::settings::Wishes;
+use jitney_engine::{Engine, Registered};
+
+use super::{Notice, finish, scale};
+use crate::errors::Problem;
+
+/// Registers a model; `synchronous` waits until its workers are loaded.
+pub(crate) async fn register(
+    engine: &Arc<Engine>,
+    wishes: Wishes,
+    synchronous: bool,
+) -> Result<Notice, Problem> {
+    finish(run(Arc::clone(engine), wishes, synchronous)).await
+}
+
+async fn run(engine: Arc<Engine>, wishes: Wishes, synchronous: bool) -> Result<Notice, Problem> {
+    let registered = engine.register(wishes).await.inspect_err(note)?;
+    let Registered { model, workers_min, workers_max } = registered;
+    let (name, version) = (model.name(), model.version());
+    if workers_min == 0 {
+        let text = format!(
+            "Model \"{name}\" Version: {version} registered with 0 initial workers. \
+             Use scale workers API to add workers for the model."
+        );
+        return Ok(Notice::done(text));
+    }
+    if !synchronous {
+        scale::in_background(model, workers_min, workers_max);
+        return Ok(Notice::in_progress());
+    }
+    if let Err(error) = model.scale(workers_min, workers_max).await {
+        tracing::warn!(model = name, version, %error, "registration failed, the model is removed");
+        // It may be gone already; either way its name is free again.
+        let _ = engine.unregister(name, Some(version)).await;
+        return Err(Problem::scale(&error, name, Some(version)));
+    }
+    let text = format!(
+        "Model \"{name}\" Version: {version} registered with {workers_min} initial workers"
+    );
+    Ok(Notice::done(text))
+}
+
+/// What the client is not told, the log is.
+fn note(error: &RegisterError) {
+    let detail = match error {
+        RegisterError::Store(error) => error.detail(),
+        RegisterError::NoName
+        | RegisterError::BadRuntime(_)
+        | RegisterError::BadSettings(_)
+        | RegisterError::Conflict { .. }
+        | RegisterError::Onnx(_)
+        | RegisterError::Draining => None,
+    };
+    tracing::warn!(%error, detail, "a model was not registered");
+}

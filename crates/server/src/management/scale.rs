@@ -1,0 +1,60 @@
+//! Another number of workers, other batching, on the live model.
+
+use std::sync::Arc;
+
+use jitney_engine::{Engine, Model, Reconfigure};
+
+use super::Notice;
+use crate::errors::Problem;
+use crate::route::Target;
+
+/// What is to change.
+pub(crate) struct Scaling<'a> {
+    pub(crate) target: Target<'a>,
+    /// Other batching, if any.
+    pub(crate) change: Option<Reconfigure>,
+    /// Fewest and most workers, unless they stay as they are.
+    pub(crate) workers: Option<(u32, u32)>,
+    /// Whether to wait for the workers.
+    pub(crate) synchronous: bool,
+}
+
+/// Changes the batching that is asked for, then the workers.
+pub(crate) async fn scale(engine: &Engine, scaling: Scaling<'_>) -> Result<Notice, Problem> {
+    let Target { model: name, version } = scaling.target;
+    let model = engine.model(name, version)?;
+    if let Some(change) = scaling.change {
+        model.reconfigure(change).await.map_err(Problem::bad_request)?;
+    }
+    let Some((min, max)) = scaling.workers else {
+        return Ok(Notice::done(format!("Model \"{name}\" updated")));
+    };
+    if !scaling.synchronous {
+        in_background(model, min, max);
+        return Ok(Notice::in_progress());
+    }
+    let scaled = model.scale(min, max).await;
+    scaled.map_err(|error| Problem::scale(&error, name, version))?;
+    let version = version.map(|version| format!(", version: {version}")).unwrap_or_default();
+    Ok(Notice::done(format!("Workers scaled to {min} for model: {name}{version}")))
+}
+
+/// One worker unless more are asked for, and no more than that unless they may be.
+pub(crate) fn range(min: Option<u32>, max: Option<u32>) -> Result<(u32, u32), Problem> {
+    let min = min.unwrap_or(1);
+    let max = max.unwrap_or(min);
+    if max < min {
+        return Err(Problem::bad_request("max_worker cannot be less than min_worker."));
+    }
+    Ok((min, max))
+}
+
+/// Starts the change and leaves it to the log to tell how it ended.
+pub(super) fn in_background(model: Arc<Model>, min: u32, max: u32) {
+    tokio::spawn(async move {
+        if let Err(error) = model.scale(min, max).await {
+            let (name, version) = (model.name(), model.version());
+            tracing::warn!(model = name, version, %error, "workers did not start");
+        }
+    });
+}
