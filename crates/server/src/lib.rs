@@ -12,6 +12,7 @@ mod connection;
 mod door;
 pub mod errors;
 pub mod listen;
+mod piecemeal;
 pub mod query;
 mod request_id;
 mod respond;

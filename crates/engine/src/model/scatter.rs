@@ -30,27 +30,14 @@ pub(super) fn checked(
 }
 
 /// Answers every rider of a finished batch.
-pub(super) fn answer(
-    batch: Batch,
-    items: Vec<ItemOutcome>,
-    compute: Duration,
-    batch_items_max: u32,
-    board: &Board,
-) {
+pub(super) fn answer(mut batch: Batch, items: Vec<ItemOutcome>, compute: Duration, board: &Board) {
     let now = Instant::now();
-    for (position, (rider, item)) in batch.riders.into_iter().zip(items).enumerate() {
-        let receipt = Receipt {
-            queue: batch.departed.duration_since(rider.admitted),
-            compute,
-            batch_items: batch.items,
-            batch_items_max,
-            position: position as u32,
-            reason: batch.reason,
-            attempt: batch.attempt,
-        };
+    let riders = std::mem::take(&mut batch.riders);
+    for (position, (rider, item)) in riders.into_iter().zip(items).enumerate() {
+        let receipt = batch.receipt(&rider, position, compute);
         count_times(board, &receipt, now.duration_since(rider.admitted));
         match item {
-            Ok(output) => end(rider, Ok(Answer { output, receipt }), board),
+            Ok(output) => end(rider, Ok(Answer { output, receipt, rest: None }), board),
             Err(failure) => end(rider, Err(CallError::Model(failure)), board),
         }
     }
@@ -64,12 +51,16 @@ pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board
         Err(CallError::Refused { .. } | CallError::Crowded { .. } | CallError::BadInput(_)) => {
             &board.refused
         }
-        Err(CallError::Model(_) | CallError::WorkerDied { .. } | CallError::Gone) => &board.failed,
+        Err(
+            CallError::Model(_)
+            | CallError::WorkerDied { .. }
+            | CallError::Outpaced
+            | CallError::Gone,
+        ) => &board.failed,
     };
     add(counter, 1);
     drop(rider.permit);
-    // A caller that left in this very moment is counted and otherwise nobody's loss.
-    drop(rider.reply.send(answer));
+    rider.reply.finish(answer);
 }
 
 fn count_times(board: &Board, receipt: &Receipt, latency: Duration) {
