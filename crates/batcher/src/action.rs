@@ -78,7 +78,7 @@ pub enum Departure {
     Idle,
     /// Its oldest request has waited for the whole window.
     Window,
-    /// A member must leave now to be in time (adaptive policy).
+    /// A member must leave now to be in time.
     Deadline,
     /// All who can come have come (adaptive policy).
     Everyone,

@@ -179,7 +179,7 @@ impl Batcher {
         self.slots.release(batch.worker);
         self.pace.learn(exec);
         if batch.attempt == 1 {
-            self.budget.earn();
+            self.budget.earn(batch.members.len);
         }
         while let Some(at) = self.records.pop(&mut batch.members) {
             self.records.end(at);

@@ -20,7 +20,9 @@ pub struct Config {
     pub mix_origins: bool,
     /// Whether members of a failed batch are tried again apart. Off for stateful models.
     pub isolate: bool,
-    /// Retried departures that may be spent before batches must succeed to earn them back.
+    /// Retried departures that may be owed at a time. A batch earns as many as it has members when
+    /// its first attempt is over, so that a few bad requests never cost the others their retry,
+    /// while a model that fails everything is not run over and over.
     pub retry_budget: u32,
 }
 

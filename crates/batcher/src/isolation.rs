@@ -93,7 +93,7 @@ impl Retries {
     }
 }
 
-/// What retries may still cost: each takes one, each batch that succeeds at once earns one back.
+/// What retries may still cost: each takes one, each first attempt earns one per member.
 ///
 /// Paid for when a group is formed, whether or not its members live to depart. It counts what is
 /// spent, so that a new limit applies by itself.
@@ -110,8 +110,8 @@ impl Budget {
         left
     }
 
-    /// A batch succeeded at its first attempt.
-    pub(crate) fn earn(&mut self) {
-        self.spent = self.spent.saturating_sub(1);
+    /// The first attempt of a batch with so many members is over.
+    pub(crate) fn earn(&mut self, members: u32) {
+        self.spent = self.spent.saturating_sub(members);
     }
 }

@@ -7,8 +7,8 @@
 use crate::action::Departure;
 use crate::config::Config;
 use crate::policy::{Due, Load, Rules};
-use crate::records::{List, Place, Records};
-use crate::request::{Nanos, OriginKind, Priority, Request};
+use crate::records::{List, Place, Record, Records};
+use crate::request::{NEVER, Nanos, OriginKind, Priority, Request};
 
 /// The most departures in a row that interactive requests lead while a bulk batch is due as well.
 /// So a bulk request with n older ones before it leaves within (n + 1) * (BULK_TURN + 1)
@@ -36,6 +36,8 @@ struct Lane {
     key: Key,
     /// One line per priority.
     lines: [List; 2],
+    /// How many of those waiting have a deadline; mostly none, which spares looking at each.
+    hurried: u32,
 }
 
 impl Lane {
@@ -51,7 +53,16 @@ impl Lane {
             items: interactive.items + bulk.items,
             cost: interactive.cost + bulk.cost,
             oldest: heads.into_iter().flatten().map(|at| records[at].arrived).min()?,
+            half_time: self.half_time(records),
         })
+    }
+
+    fn half_time(&self, records: &Records) -> Nanos {
+        if self.hurried == 0 {
+            return NEVER;
+        }
+        let waiting = self.lines.iter().flat_map(|line| records.walk(line));
+        waiting.map(Record::half_time).min().unwrap_or(NEVER)
     }
 }
 
@@ -84,6 +95,7 @@ impl Lanes {
         self.len += 1;
         self.items += u64::from(request.items);
         records[at].place = Place::Lane(lane);
+        self.lanes[lane].hurried += u32::from(request.deadline != NEVER);
         records.insert(&mut self.lanes[lane].lines[request.priority as usize], at);
     }
 
@@ -93,6 +105,7 @@ impl Lanes {
         self.len -= 1;
         self.items -= u64::from(request.items);
         records[at].place = Place::Running;
+        self.lanes[lane].hurried -= u32::from(request.deadline != NEVER);
         records.remove(&mut self.lanes[lane].lines[request.priority as usize], at);
     }
 
@@ -103,6 +116,7 @@ impl Lanes {
             all.extend(std::iter::from_fn(|| records.pop(line)));
         }
         all.iter().for_each(|&at| records[at].place = Place::Running);
+        self.lanes.iter_mut().for_each(|lane| lane.hurried = 0);
         all.sort_unstable_by_key(|&at| records[at].seq);
         (self.len, self.items) = (0, 0);
         all
@@ -165,7 +179,7 @@ impl Lanes {
         let same = self.lanes.iter().position(|lane| lane.key == key);
         let spare = || self.lanes.iter().position(Lane::is_empty);
         let lane = same.or_else(spare).unwrap_or_else(|| {
-            self.lanes.push(Lane { key, lines: [List::EMPTY, List::EMPTY] });
+            self.lanes.push(Lane { key, lines: [List::EMPTY, List::EMPTY], hurried: 0 });
             self.lanes.len() - 1
         });
         self.lanes[lane].key = key;

@@ -52,6 +52,7 @@
 //! - **Interactive** goes before **bulk**. Bulk fills the room that is left, and leads every ninth
 //!   departure at the latest while it is due. Among equals the oldest goes first.
 //! - Nobody departs at or after their **deadline**; a timer sees to it that they hear so at once.
+//!   While a worker is free, nobody spends more than half of their time waiting for a window.
 //! - **Isolation**: a batch on which the model failed is tried again in halves, one whose worker
 //!   died or hung, one by one. See [`Config::isolate`] and [`Config::retry_budget`].
 //! - After every step no batch is due while a slot is free.

@@ -14,6 +14,8 @@ pub(crate) struct Load {
     pub(crate) cost: u128,
     /// When the oldest of those waiting arrived.
     pub(crate) oldest: Nanos,
+    /// When the most hurried of those waiting has spent half of its time.
+    pub(crate) half_time: Nanos,
 }
 
 /// When the lane's next batch departs if a worker is free.
@@ -42,11 +44,21 @@ impl Rules {
         }
         match policy {
             Policy::Opportunistic => Due::Now(Departure::Idle),
-            Policy::Window { delay } => match load.oldest.saturating_add(delay) {
-                end if end <= self.now => Due::Now(Departure::Window),
-                _ if self.draining => Due::Now(Departure::Drain),
-                end => Due::At(end),
-            },
+            Policy::Window { delay } => self.window(load.oldest.saturating_add(delay), load),
+        }
+    }
+
+    /// A window is not worth a deadline: with a worker free nobody spends more than half of their
+    /// time waiting for company.
+    fn window(&self, end: Nanos, load: &Load) -> Due {
+        if end <= self.now {
+            Due::Now(Departure::Window)
+        } else if load.half_time <= self.now {
+            Due::Now(Departure::Deadline)
+        } else if self.draining {
+            Due::Now(Departure::Drain)
+        } else {
+            Due::At(end.min(load.half_time))
         }
     }
 }
@@ -60,7 +72,7 @@ mod tests {
 
     fn check(policy: Policy, (items, cost): (u64, u128), draining: bool, now: Nanos, want: Due) {
         let config = Config { policy, max_items: 4, max_cost: 50, ..Config::default() };
-        let load = Load { items, cost, oldest: 1000 };
+        let load = Load { items, cost, oldest: 1000, half_time: Nanos::MAX };
         let rules = Rules { config, draining, now };
         assert_eq!(rules.due(&load), want, "{load:?} at {now}");
     }
@@ -85,6 +97,16 @@ mod tests {
         check(WINDOW, (3, 3), false, 1000, Due::At(1100));
         check(WINDOW, (3, 3), false, 1099, Due::At(1100));
         check(WINDOW, (3, 3), false, 1100, Due::Now(Departure::Window));
+    }
+
+    #[test]
+    fn a_deadline_ends_the_window_at_half_time() {
+        let config = Config { policy: WINDOW, max_items: 4, ..Config::default() };
+        let load = Load { items: 1, cost: 1, oldest: 1000, half_time: 1020 };
+        let due = |now| Rules { config: config.clone(), draining: false, now }.due(&load);
+        assert_eq!(due(1019), Due::At(1020));
+        assert_eq!(due(1020), Due::Now(Departure::Deadline));
+        assert_eq!(due(1100), Due::Now(Departure::Window));
     }
 
     #[test]

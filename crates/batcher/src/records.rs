@@ -7,7 +7,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::request::{Nanos, Request, RequestId};
+use crate::request::{NEVER, Nanos, Request, RequestId};
 
 /// The end of a list. No request can have this index.
 const NIL: u32 = u32::MAX;
@@ -43,6 +43,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// When half of the time between its arrival and its deadline is over.
+    pub(crate) fn half_time(&self) -> Nanos {
+        match self.request.deadline {
+            NEVER => NEVER,
+            deadline => self.arrived + deadline.saturating_sub(self.arrived) / 2,
+        }
+    }
+
     fn new(request: Request, arrived: Nanos, seq: u64) -> Self {
         let place = Place::Running;
         Self {

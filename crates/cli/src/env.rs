@@ -11,6 +11,7 @@ pub struct Env(BTreeMap<OsString, OsString>);
 
 impl Env {
     /// Takes the environment of this process.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads it")]
     pub fn capture() -> Self {
         Self(std::env::vars_os().collect())
     }

@@ -18,7 +18,7 @@ use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime};
 use crate::registry::Registry;
 use crate::resolve;
-use crate::settings::{Defaults, Settings, Wishes};
+use crate::settings::{Defaults, PolicyName, Settings, Wishes};
 use crate::store::{ModelDir, Package, Store, StoreConfig};
 
 /// Messages that may be on their way from the doors to one model's task.
@@ -52,6 +52,9 @@ pub struct Registered {
 pub struct Engine {
     registry: Registry,
     admission: Arc<Admission>,
+    /// Readiness has fallen; requests are still served.
+    leaving: AtomicBool,
+    /// New requests are refused.
     draining: Arc<AtomicBool>,
     defaults: Defaults,
     store: Arc<Store>,
@@ -72,6 +75,7 @@ impl Engine {
         Ok(Arc::new(Self {
             registry: Registry::default(),
             admission: Admission::new(config.limits),
+            leaving: AtomicBool::new(false),
             draining: Arc::default(),
             defaults: config.defaults,
             dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
@@ -205,6 +209,7 @@ impl Engine {
             batch_size = model.settings().batch_size,
             "model registered"
         );
+        remark_on(&model.settings());
         Ok(Registered { model, workers_min, workers_max })
     }
 
@@ -228,17 +233,20 @@ impl Engine {
 
     /// Whether the engine is on its way out.
     pub fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.leaving.load(Ordering::Relaxed)
     }
 
-    /// From now on new requests are refused; admitted ones go on.
+    /// Readiness falls; requests are still served until [`Engine::drain`], so that load balancers
+    /// have time to notice.
     pub fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Answers everything that was admitted and ends all workers; true if that took no force.
+    /// Refuses new requests, answers everything that was admitted and ends all workers; true if
+    /// that took no force.
     pub async fn drain(&self, grace: Duration) -> bool {
         self.begin_drain();
+        self.draining.store(true, Ordering::Relaxed);
         let models = self.registry.all();
         let started = tokio::time::Instant::now();
         let closing: Vec<_> = models
@@ -249,6 +257,21 @@ impl Engine {
             drop(task.await);
         }
         started.elapsed() < grace
+    }
+}
+
+/// Says what a setting costs that was written for another server.
+fn remark_on(settings: &Settings) {
+    let delay_ms = settings.batch_delay.as_millis() as u64;
+    match settings.policy {
+        PolicyName::Window if settings.batch_size > 1 => tracing::info!(
+            delay_ms,
+            "a lone request waits out the whole delay although a worker is idle; policy=adaptive saves that"
+        ),
+        PolicyName::Adaptive if settings.batch_size > 1 => {
+            tracing::info!("policy adaptive runs as opportunistic in this version");
+        }
+        PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
     }
 }
 

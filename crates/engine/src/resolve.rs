@@ -33,10 +33,22 @@ pub(crate) fn name_and_version(
     package: &Package,
     wishes: &Wishes,
 ) -> Result<(String, String), RegisterError> {
-    let name = wishes.model_name.clone().or_else(|| package.manifest.model_name.clone());
+    let asked = wishes.model_name.clone().filter(|name| !name.is_empty());
+    let name = asked.or_else(|| package.manifest.model_name.clone());
     let version = wishes.version.clone();
     let version = version.unwrap_or_else(|| package.manifest.version().to_owned());
-    Ok((name.ok_or(RegisterError::NoName)?, version))
+    let name = name.ok_or(RegisterError::NoName)?;
+    if let Some(word) = [&name, &version].into_iter().find(|word| !is_sound(word)) {
+        return Err(RegisterError::BadSettings(format!(
+            "{word:?} cannot name a model or version: no slashes or control characters, please"
+        )));
+    }
+    Ok((name, version))
+}
+
+/// Whether a name can stand in a path.
+fn is_sound(word: &str) -> bool {
+    !word.is_empty() && !word.contains(|letter: char| letter == '/' || letter.is_control())
 }
 
 /// The effective settings of an archive.

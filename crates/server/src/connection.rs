@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
+use bytes::{Buf, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
+
+use crate::malformed;
 
 /// What a connection is at. Idle and busy ones may take as long as they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +75,44 @@ impl Peer {
     }
 }
 
-/// A stream that tells its [`Peer`] when bytes arrive.
+/// A stream that tells its [`Peer`] when bytes arrive, and gives words to answers that hyper makes
+/// by itself.
 pub(crate) struct Watched<S> {
     stream: S,
     peer: Arc<Peer>,
+    /// What is left to write instead of a bare answer.
+    instead: Bytes,
 }
 
 impl<S> Watched<S> {
     pub(crate) fn new(stream: S, peer: Arc<Peer>) -> Self {
-        Self { stream, peer }
+        Self { stream, peer, instead: Bytes::new() }
+    }
+}
+
+impl<S: Write + Unpin> Watched<S> {
+    /// Whether something else is written instead of these bytes: `Ready` when it is out.
+    fn poll_instead(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Option<Poll<io::Result<usize>>> {
+        if self.instead.is_empty() {
+            let answer = self.peer.at(Stage::Head).then(|| malformed::answer(bytes)).flatten()?;
+            tracing::info!(peer = self.peer.address, "refused a request that cannot be parsed");
+            self.instead = answer;
+        }
+        while !self.instead.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.instead) {
+                Poll::Ready(Ok(written)) if written > 0 => self.instead.advance(written),
+                Poll::Ready(Ok(_)) => {
+                    return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into())));
+                }
+                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
+                Poll::Pending => return Some(Poll::Pending),
+            }
+        }
+        Some(Poll::Ready(Ok(bytes.len())))
     }
 }
 
@@ -104,7 +136,10 @@ impl<S: Write + Unpin> Write for Watched<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        match self.poll_instead(context, bytes) {
+            Some(polled) => polled,
+            None => Pin::new(&mut self.stream).poll_write(context, bytes),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -124,7 +159,11 @@ impl<S: Write + Unpin> Write for Watched<S> {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        let first = parts.first().map_or(&[][..], |part| part);
+        match self.poll_instead(context, first) {
+            Some(polled) => polled,
+            None => Pin::new(&mut self.stream).poll_write_vectored(context, parts),
+        }
     }
 }
 

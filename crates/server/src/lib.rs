@@ -13,6 +13,7 @@ mod door;
 pub mod errors;
 pub mod listen;
 mod piecemeal;
+mod malformed;
 pub mod query;
 mod request_id;
 mod respond;

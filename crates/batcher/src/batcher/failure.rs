@@ -50,6 +50,9 @@ impl Batcher {
     /// Gives the members another chance, apart from each other.
     fn isolate(&mut self, batch: Batch, kind: Failure, out: &mut Actions) {
         let Batch { members, worker: avoid, attempt, .. } = batch;
+        if attempt == 1 {
+            self.budget.earn(members.len);
+        }
         let attempt = attempt.saturating_add(1);
         let mut survivors = self.survivors(members, kind, out);
         let len = isolation::group_len(kind, survivors.len);

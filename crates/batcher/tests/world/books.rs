@@ -35,6 +35,14 @@ pub struct Known {
     pub worker: Option<WorkerId>,
 }
 
+impl Known {
+    /// When half of its time is over; never without a deadline.
+    pub fn half_time(&self) -> Nanos {
+        let Request { deadline, .. } = self.request;
+        if deadline == Nanos::MAX { deadline } else { self.arrived.midpoint(deadline) }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {
     pub slots: u8,
@@ -215,6 +223,9 @@ impl Books {
         match self.config.policy {
             Policy::Opportunistic => Some(Departure::Idle),
             Policy::Window { delay } if oldest + delay <= self.now => Some(Departure::Window),
+            Policy::Window { .. } if lane.iter().any(|known| known.half_time() <= self.now) => {
+                Some(Departure::Deadline)
+            }
             Policy::Window { .. } => self.draining.then_some(Departure::Drain),
         }
     }

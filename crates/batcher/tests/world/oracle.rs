@@ -233,6 +233,7 @@ impl Oracle {
             (self.books.config.policy, self.books.free_workers().next())
         {
             times.extend(self.books.fresh().map(|known| known.arrived + delay));
+            times.extend(self.books.fresh().map(Known::half_time).filter(|&at| at != Nanos::MAX));
         }
         let want = times.into_iter().min();
         ensure(self.timer == want, || format!("timer {:?}, not {want:?}", self.timer))

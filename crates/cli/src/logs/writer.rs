@@ -158,7 +158,7 @@ impl Sinks {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
 
     use super::*;
 
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_stuck_console_costs_lines_never_time_and_the_loss_is_told() {
-        let (unblock, blocked) = channel();
+        let (unblock, blocked) = sync_channel(1);
         let shared = Shared::default();
         let console = Box::new(Stuck(blocked, shared.clone()));
         let writer = Writer::with_capacity(Sinks::console(console), 4).expect("starts");

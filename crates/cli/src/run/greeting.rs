@@ -54,7 +54,7 @@ fn example(face: &Face, addresses: &Addresses, engine: &Engine) -> String {
     match (face, engine.models().first()) {
         (Face::Demo, _) => format!("curl {socket}-T {} {base}/predictions/magika", any_file()),
         (_, Some(model)) => {
-            format!("curl {socket}--data-binary hello {base}/predictions/{}", model.name())
+            format!("echo hello | curl {socket}-T - {base}/predictions/{}", model.name())
         }
         (_, None) => format!("curl {socket}{base}/ping"),
     }

@@ -26,6 +26,7 @@ impl Signals {
     }
 
     /// Waits for the first signal. From then on the next one ends the process.
+    #[expect(clippy::disallowed_methods, reason = "a second signal asks for exactly that")]
     pub async fn first(&mut self) {
         self.next().await;
         if let Ok(mut second) = Self::listen(&self.scratch) {

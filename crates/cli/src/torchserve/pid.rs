@@ -63,6 +63,7 @@ impl Recorded {
     }
 
     /// Waits until the process is gone; false if it outlives `patience`.
+    #[expect(clippy::disallowed_methods, reason = "a process that is no child can only be polled")]
     pub fn wait(self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         while self.runs() {

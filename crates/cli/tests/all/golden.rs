@@ -2,6 +2,7 @@
 
 use crate::box_::Box_;
 
+#[expect(clippy::disallowed_methods, reason = "a person asks for new goldens by environment")]
 fn check(name: &str, args: &[&str]) {
     let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let ran = Box_::new().run(args);

@@ -407,6 +407,8 @@ impl Task {
         self.board.hopeful.store(self.state.pool.hopeful(), Ordering::Relaxed);
         self.board.unhealthy.store(!self.state.pool.healthy(), Ordering::Relaxed);
         self.board.publish_workers(self.state.pool.views());
+        // Whoever waited for the workers finds them published.
+        self.state.pool.tell_waiters();
     }
 
     fn refuse_waiting(&mut self, reason: Refusal) {
@@ -424,6 +426,7 @@ impl Task {
     }
 
     fn nanos(&self, instant: Instant) -> u64 {
-        instant.duration_since(self.state.origin).as_nanos() as u64
+        let nanos = instant.duration_since(self.state.origin).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 }

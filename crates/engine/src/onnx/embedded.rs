@@ -12,7 +12,7 @@ use super::model::OnnxModel;
 const MODEL: &[u8] =
     include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/magika/model.onnx"));
 const CARD: &str =
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/magika/magika.yaml"));
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/magika/model.yaml"));
 const LABELS: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/magika/labels.txt"));
 

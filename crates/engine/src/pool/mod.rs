@@ -107,13 +107,15 @@ impl Pool {
             self.retire(*worker);
         }
         self.waiters.push(Waiter { reply });
-        self.tell_waiters();
         leaving
     }
 
     /// Asks everybody to leave; returns whom.
     pub(crate) fn retire_all(&mut self) -> Vec<u32> {
         (self.min, self.max) = (0, 0);
+        for waiter in self.waiters.drain(..) {
+            drop(waiter.reply.send(Err(ScaleError::Gone)));
+        }
         let everyone: Vec<u32> = self.staying_ids().collect();
         for worker in &everyone {
             self.retire(*worker);
@@ -147,7 +149,6 @@ impl Pool {
             seat.pid = pid;
             seat.batches = Some(batches);
         }
-        self.tell_waiters();
     }
 
     pub(crate) fn died(&mut self, worker: u32) {
@@ -173,7 +174,6 @@ impl Pool {
 
     pub(crate) fn ended(&mut self, worker: u32) {
         self.seats.remove(&worker);
-        self.tell_waiters();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -256,7 +256,8 @@ impl Pool {
         self.staying_ids().count()
     }
 
-    fn tell_waiters(&mut self) {
+    /// Tells those who wait for the workers, if all that are wanted are ready.
+    pub(crate) fn tell_waiters(&mut self) {
         let ready = self.seats.values().filter(|seat| seat.state == State::Ready).count();
         if ready >= self.min as usize {
             for waiter in self.waiters.drain(..) {

@@ -12,13 +12,6 @@ impl Play {
         (0..workers).for_each(|worker| play.up(0, worker));
         play
     }
-
-    /// Fresh requests that leave in one batch on the idle worker 0.
-    fn together(&mut self, now: Nanos, requests: [Request; 2]) {
-        self.skip(now, Event::WorkerRetire { worker: WorkerId(0) });
-        self.queue(now, requests);
-        self.up(now, 0);
-    }
 }
 
 #[test]
@@ -107,19 +100,20 @@ fn a_retry_avoids_the_worker_that_failed_if_it_can() {
 }
 
 #[test]
-fn retries_cost_tokens_which_batches_that_succeed_at_once_earn_back() {
-    let config = Config { retry_budget: 1, ..Config::default() };
-    let mut play = Play::running(config, 2, 1);
-    play.failed(1, 1, HANDLER, &["1 failed Handler", "b2 w0 [0] retry #2"]);
-    play.queue(1, [request(2), request(3)]);
-    // A retry that succeeds earns nothing.
-    play.done(2, 2, &["b3 w0 [2 3] idle"]);
-    play.queue(2, [request(4), request(5)]);
-    play.failed(3, 3, HANDLER, &["2 failed Handler", "3 failed Handler", "b4 w0 [4 5] idle"]);
-    // A batch that succeeds at once earns one retry.
-    play.done(4, 4, &[]);
-    play.together(5, [request(6), request(7)]);
-    play.failed(6, 5, HANDLER, &["7 failed Handler", "b6 w0 [6] retry #2"]);
+fn a_batch_earns_a_retry_per_member_when_its_first_attempt_is_over() {
+    let config = Config { retry_budget: 2, ..Config::default() };
+    let mut play = Play::running(config, 4, 1);
+    play.queue(0, [request(8)]);
+    // Two retries are paid for, the halves.
+    play.failed(1, 1, HANDLER, &["b2 w0 [0 1] retry #2"]);
+    // A retry that fails earns nothing, so nothing is left for the quarters.
+    play.failed(2, 2, HANDLER, &["0 failed Handler", "1 failed Handler", "b3 w0 [2 3] retry #2"]);
+    play.done(3, 3, &["b4 w0 [8] idle"]);
+    // The next first attempt earns again.
+    play.queue(4, [request(4), request(5)]);
+    play.done(5, 4, &["b5 w0 [4 5] idle"]);
+    play.failed(6, 5, HANDLER, &["b6 w0 [4] retry #2"]);
+    play.done(7, 6, &["b7 w0 [5] retry #2"]);
 }
 
 #[test]

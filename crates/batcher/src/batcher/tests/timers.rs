@@ -3,13 +3,20 @@
 use super::*;
 
 #[test]
-fn the_timer_is_the_earlier_of_window_and_deadline() {
+fn the_timer_is_the_earlier_of_window_and_half_time() {
     let mut play = Play::new(WINDOW, 9, 1);
     play.arrive(0, 0, &["timer 100"]);
-    play.step(1, Event::Arrive(by(1, 200)), &[]);
-    play.step(2, Event::Arrive(by(2, 50)), &["timer 50"]);
-    play.step(50, Event::Timer, &["2 Expired", "timer 100"]);
-    play.step(100, Event::Timer, &["b1 w0 [0 1] window", "no timer"]);
+    play.step(1, Event::Arrive(by(1, 201)), &[]);
+    play.step(2, Event::Arrive(by(2, 50)), &["timer 26"]);
+    play.step(26, Event::Timer, &["b1 w0 [0 1 2] deadline", "no timer"]);
+}
+
+#[test]
+fn while_all_are_busy_the_timer_is_the_next_deadline() {
+    let mut play = Play::new(WINDOW, 1, 1);
+    play.arrive(0, 0, &["b1 w0 [0] full"]);
+    play.step(2, Event::Arrive(by(1, 50)), &["timer 50"]);
+    play.step(50, Event::Timer, &["1 Expired", "no timer"]);
 }
 
 #[test]

@@ -1,0 +1,74 @@
+"""Fixtures of the black-box tests: the real binary, servers that are always ended, archives.
+
+The binary comes in JITNEY_BIN. Nothing here skips when it is missing: the run fails and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.archives import Store
+from harness.server import Server
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--heavy` adds the long runs."""
+    parser.addoption("--heavy", action="store_true", help="also run the long load tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marker of the long runs."""
+    config.addinivalue_line("markers", "heavy: takes minutes; runs with --heavy only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the long runs out unless they were asked for."""
+    if config.getoption("--heavy"):
+        return
+    heavy = [item for item in items if item.get_closest_marker("heavy")]
+    config.hook.pytest_deselected(items=heavy)
+    items[:] = [item for item in items if item not in heavy]
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    """The program under test."""
+    path = Path(os.environ.get("JITNEY_BIN", ""))
+    if not path.is_file():
+        pytest.fail(f"JITNEY_BIN must name the jitney binary; it is {str(path)!r} (see `make test-blackbox`)")
+    return path.resolve()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty model store of the test's own."""
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def start(binary: Path, tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers for one test; afterwards they are ended and searched for orphans."""
+    servers: list[Server] = []
+
+    def start(*arguments: str | Path, **options: object) -> Server:
+        server = Server(binary, tmp_path / f"server-{len(servers)}", arguments, **options)
+        servers.append(server)
+        return server.started()
+
+    yield start
+    for server in servers:
+        server.end()
+
+
+@pytest.fixture(scope="module")
+def shared(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests of a file: it has the model `echo` and a store to register from."""
+    home = tmp_path_factory.mktemp("shared")
+    store = Store(home / "store")
+    server = Server(binary, home / "server", ["serve", store.mar("echo"), "--model-store", store.path], store=store)
+    yield server.started()
+    server.end()

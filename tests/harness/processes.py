@@ -1,0 +1,49 @@
+"""A look at processes through /proc: who belongs to a server, how much memory they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MARK = "BLACKBOX_MARK"
+"""Set for a server and inherited by everything it starts, so that orphans can be found."""
+
+
+def marked(mark: str) -> list[int]:
+    """Every living process that carries the mark."""
+    needle = f"{MARK}={mark}".encode()
+    return [pid for pid in all_pids() if needle in environment(pid) and is_alive(pid)]
+
+
+def all_pids() -> list[int]:
+    """Every process that /proc shows."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def environment(pid: int) -> list[bytes]:
+    """The environment a process was started with; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory a process holds."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"no VmRSS for {pid}")
+
+
+def open_files(pid: int) -> int:
+    """How many descriptors a process holds."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

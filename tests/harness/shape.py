@@ -1,0 +1,50 @@
+"""The documented shapes that many tests look for: error bodies and receipts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+RECEIPT = re.compile(
+    r"queue;dur=(?P<queue>\d+\.\d{3}), compute;dur=(?P<compute>\d+\.\d{3}), "
+    r'batch;desc="(?P<size>\d+) of (?P<max>\d+), (?P<reason>[a-z]+)(, attempt (?P<attempt>\d+))?"'
+)
+
+
+def assert_problem(reply: Any, status: int, kind: str, *words: str) -> None:
+    """The answer is `{code, type, message}` with this status and type, and its message has these words."""
+    assert reply.status_code == status, f"{reply.status_code}: {reply.text}"
+    assert reply.headers["content-type"] == "application/json"
+    problem = reply.json()
+    assert list(problem) == ["code", "type", "message"], problem
+    assert (problem["code"], problem["type"]) == (status, kind), problem
+    for word in words:
+        assert word in problem["message"], problem
+
+
+@dataclass
+class Receipt:
+    """What `Server-Timing` says about a ride."""
+
+    queue: float
+    compute: float
+    size: int
+    max: int
+    reason: str
+    attempt: int
+
+
+def receipt(reply: Any) -> Receipt:
+    """Reads an answer's receipt; its form is part of the contract."""
+    text = reply.headers["server-timing"]
+    found = RECEIPT.fullmatch(text)
+    assert found, f"not a receipt: {text}"
+    return Receipt(
+        float(found["queue"]),
+        float(found["compute"]),
+        int(found["size"]),
+        int(found["max"]),
+        found["reason"],
+        int(found["attempt"] or 1),
+    )

@@ -1,0 +1,122 @@
+"""Load: every answer reaches its own caller, and killed workers lose nothing. The long runs need --heavy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from harness.archives import Store
+from harness.load import LoadResult, run_load
+from harness.server import Server
+
+CURVE = ("--batch-size", "32", "--max-batch-delay", "10ms", "--queue", "1000")
+CONNECTIONS = 64
+
+
+def body_of(number: int) -> bytes:
+    """A body that no other request has."""
+    return b"request %d" % number
+
+
+def is_own(number: int, status: int, body: bytes) -> bool:
+    """The answer is the request's own body."""
+    return status == 200 and body == body_of(number)
+
+
+def load(server: Server, **amount: float) -> LoadResult:
+    """The load of the tests, to its end."""
+    return asyncio.run(run_load(*server.address, "/predictions/curve", CONNECTIONS, body_of, is_own, **amount))
+
+
+def load_while(server: Server, seconds: float, disturb: Callable[[], None], every: float) -> LoadResult:
+    """The same, disturbed at a steady pace."""
+
+    async def run() -> LoadResult:
+        disturbed = asyncio.create_task(disturbance())
+        try:
+            return await run_load(*server.address, "/predictions/curve", CONNECTIONS, body_of, is_own, seconds=seconds)
+        finally:
+            disturbed.cancel()
+
+    async def disturbance() -> None:
+        while True:
+            await asyncio.sleep(every)
+            await asyncio.to_thread(disturb)
+
+    return asyncio.run(run())
+
+
+class Killer:
+    """Kills one ready worker after the other, the oldest first, as an operator's script or the kernel would."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.killed: list[int] = []
+
+    def __call__(self) -> None:
+        """Kills one."""
+        ready = [pid for pid in self.server.ready("curve").values() if pid not in self.killed]
+        if ready:
+            os.kill(ready[0], signal.SIGKILL)
+            self.killed.append(ready[0])
+
+
+def all_well(result: LoadResult) -> None:
+    """Nothing lost, nothing wrong."""
+    assert (result.lost, result.wrong) == (0, 0), f"{result}\n" + "\n".join(result.examples)
+    assert result.answered == result.sent
+
+
+def test_ten_thousand_unique_requests_get_their_own_answers(start, store: Store) -> None:
+    server = start("serve", store.mar("curve"), *CURVE)
+    result = load(server, requests=10_000)
+    all_well(result)
+    assert server.metric("jitney_requests_answered_total", "curve") == 10_000
+    assert server.metric("jitney_batches_total", "curve") < 2_000, "they ride in batches"
+
+
+def test_a_few_killed_workers_lose_nothing(start, store: Store) -> None:
+    server = start("serve", store.mar("curve"), *CURVE, "--workers", "2")
+    killer = Killer(server)
+    result = load_while(server, 5, killer, every=1)
+    all_well(result)
+    assert len(killer.killed) >= 3 and result.retried > 0
+
+
+def test_management_answers_while_the_data_plane_is_busy(start, store: Store) -> None:
+    server = start("serve", store.mar("curve"), *CURVE)
+    slowest: list[float] = []
+    result = load_while(
+        server, 2, lambda: slowest.append(server.manage("GET", "/models").elapsed.total_seconds()), every=0.05
+    )
+    all_well(result)
+    assert max(slowest) < 1
+
+
+@pytest.mark.heavy
+def test_a_hundred_thousand_unique_requests_get_their_own_answers(
+    start, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start("serve", store.mar("curve"), *CURVE)
+    result = load(server, requests=100_000)
+    with capsys.disabled():
+        print(f"\n  {result}")
+    all_well(result)
+
+
+@pytest.mark.heavy
+def test_a_worker_killed_every_second_for_half_a_minute_loses_nothing(
+    start, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start("serve", store.mar("curve"), *CURVE, "--workers", "2")
+    killer = Killer(server)
+    result = load_while(server, 30, killer, every=1)
+    retried = server.metric("jitney_requests_retried_total", "curve")
+    with capsys.disabled():
+        print(f"\n  {len(killer.killed)} workers killed; {result}; the metrics page counts {retried:.0f} retries")
+    all_well(result)
+    assert len(killer.killed) >= 20
