@@ -5,6 +5,7 @@
 //! the status has long been sent and nothing else would tell the client.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,17 +13,47 @@ use hyper::body::{Body, Frame, SizeHint};
 use jitney_engine::Rest;
 use jitney_engine::error::CallError;
 
+use crate::connection::{Peer, Stage};
+
 /// A body that is here, or is being made.
 pub(crate) enum Outgoing {
     /// All of it; nothing once it was taken.
     Whole(Bytes),
     /// The first piece, and those to come.
-    Pieces(Bytes, Rest),
+    Pieces(Bytes, Rest, Option<Busy>),
+}
+
+/// A connection on which a stream is under way; idle when this is dropped.
+pub(crate) struct Busy(Arc<Peer>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.enter(Stage::Idle);
+    }
 }
 
 impl Outgoing {
+    /// An answer's body.
+    pub(crate) fn new(body: Bytes, rest: Option<Rest>) -> Self {
+        match rest {
+            None => Self::Whole(body),
+            Some(rest) => Self::Pieces(body, rest, None),
+        }
+    }
+
+    /// Lets a connection count as busy until the last piece is out; false if there is but one.
+    pub(crate) fn keep_busy(&mut self, peer: &Arc<Peer>) -> bool {
+        match self {
+            Self::Whole(_) => false,
+            Self::Pieces(_, _, busy) => {
+                *busy = Some(Busy(Arc::clone(peer)));
+                true
+            }
+        }
+    }
+
     fn take(&mut self) -> Option<Bytes> {
-        let (Self::Whole(here) | Self::Pieces(here, _)) = self;
+        let (Self::Whole(here) | Self::Pieces(here, ..)) = self;
         let here = std::mem::take(here);
         (!here.is_empty()).then_some(here)
     }
@@ -41,7 +72,7 @@ impl Body for Outgoing {
         }
         match &mut *self {
             Self::Whole(_) => Poll::Ready(None),
-            Self::Pieces(_, rest) => {
+            Self::Pieces(_, rest, _) => {
                 rest.poll_next(context).map(|next| next.map(|piece| piece.map(Frame::data)))
             }
         }

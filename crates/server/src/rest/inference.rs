@@ -107,10 +107,7 @@ fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
 
 fn reply(answer: Answer) -> Result<Reply, Problem> {
     let Output { status, headers, body } = answer.output;
-    let mut reply = Reply::new(match answer.rest {
-        None => Outgoing::Whole(body),
-        Some(rest) => Outgoing::Pieces(body, rest),
-    });
+    let mut reply = Reply::new(Outgoing::new(body, answer.rest));
     match status {
         None => {}
         Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),
