@@ -30,6 +30,8 @@ def run_concurrently(outlet: Outlet, reader: FrameReader, model: LoadedModel) ->
     try:
         loop.run_until_complete(_Floor(outlet, model).run(reader))
     finally:
+        # A blocked read keeps the socket open even after it was closed; the server must see the end.
+        outlet.hang_up()
         _abandon(loop)
         loop.close()
 

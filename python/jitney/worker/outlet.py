@@ -6,6 +6,7 @@ lock keeps frames whole. What a frame contains is the business of `reply`.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -29,6 +30,11 @@ class Outlet:
     def control(self, kind: int, value: dict[str, Any], frame_id: int = 0) -> None:
         """Sends a control frame."""
         self.frame(kind, 0, frame_id, (encode_control(value),))
+
+    def hang_up(self) -> None:
+        """Ends the connection for good, also for a thread that still reads from it."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def chunk(self, frame_id: int, count: int, parts: Sequence[Bytes]) -> None:
         """Sends pieces of answers that are not complete yet."""
