@@ -261,12 +261,6 @@ def test_torchserve_goes_on_without_a_model_it_cannot_load(torchserve, store: St
     server.logged("broken.mar")
 
 
-def test_an_open_address_needs_the_token_switch(run, store: Store, tmp_path: Path) -> None:
-    (tmp_path / "config.properties").write_text("inference_address=http://0.0.0.0:0\n")
-    done = run("torchserve", "--start", "--foreground", "--model-store", store.path)
-    assert done.returncode == 1 and "--disable-token-auth" in done.stdout
-
-
 def launched(binary: Path, home: Path, *arguments: str | Path) -> int:
     """Starts a server in the background and returns the launcher's exit code.
 

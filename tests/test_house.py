@@ -16,6 +16,7 @@ ARROWS = {
     ("jitney-cli", "jitney-server"),
     ("jitney-cli", "jitney-engine"),
     ("jitney-server", "jitney-engine"),
+    ("jitney-server", "jitney-proto"),
     ("jitney-engine", "jitney-batcher"),
 }
 
@@ -30,6 +31,8 @@ ROOMS = {
     "zip": "jitney-engine",
     "tar": "jitney-engine",
     "clap": "jitney-cli",
+    "reqwest": "jitney-cli",
+    "tokio-rustls": "jitney-server",
     "java-properties": "jitney-cli",
     "tracing-subscriber": "jitney-cli",
 }

@@ -50,6 +50,22 @@ def reply(name, items, frame_id):
     return good(name, data, wire.REPLY, len(items), frame_id, {"items": decoded})
 
 
+def chunk(name, pieces, frame_id):
+    """Pieces are (position, item); items as in a reply."""
+    vector = reply(name, [item for _, item in pieces], frame_id)
+    pairs = []
+    for (position, _), item in zip(pieces, vector["decoded"]["items"]):
+        meta = b""
+        if (item["status"], item["phrase"], item["headers"]) != (200, "", []):
+            phrase = item["phrase"].encode()
+            meta = struct.pack("<BBHHH", 0, 0, item["status"], len(phrase), len(item["headers"])) + phrase
+            meta += b"".join(wire.field(n, v) for n, v in item["headers"])
+        pairs.append((struct.pack("<H", position) + meta, bytes.fromhex(item["body_hex"])))
+        item["position"] = position
+    data = wire.frame(wire.CHUNK, wire.table(pairs), len(pieces), frame_id)
+    return {**vector, "kind": wire.CHUNK, "hex": data.hex()}
+
+
 def plain(body):
     return 0, 0, 200, "", [], body
 
@@ -63,7 +79,7 @@ def latin1_header():
 
 
 GOOD = [
-    control("hello", 1, {"protocol": 1, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
+    control("hello", 1, {"protocol": 2, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
     control("load", 2, LOAD_FIELDS),
     control("loaded", 3, {"seconds": 0.125}),
     control("loaded with an empty payload", 3, {}),
@@ -97,7 +113,13 @@ GOOD = [
     reply("reply of none", [], 10),
     control("failed", 7, {"cause": "raised", "status": None, "message": "Prediction failed"}, 5),
     control("failed with a status", 7, {"cause": "prediction", "status": 599, "message": "seltsames Wetter ☂"}, 6),
-    good("chunk, reserved", wire.frame(wire.CHUNK, b"", 0, 4), 8, 0, 4, {}),
+    chunk("chunk of everybody's first pieces", [
+        (0, plain(b"one ")),
+        (1, (0, 0, 200, "", [("ts_stream_next", "true"), ("content-type", "text/event-stream")], "né ".encode())),
+        (2, (0, 0, 202, "wait", [], b"")),
+    ], 4),
+    chunk("chunk for one of a batch", [(300, plain(b"\x00\xff"))], 2**33),
+    chunk("chunk of none", [], 5),
     control("stop", 9, {}),
     good("metric, reserved", wire.frame(wire.METRIC), 10, 0, 0, {}),
 ]  # fmt: skip
@@ -125,7 +147,7 @@ BAD = [
     bad("length over the limit", struct.pack("<IBBHQ", (1 << 30) + 1, wire.BATCH, 0, 1, 1), "too-large"),
     bad("largest length", struct.pack("<IBBHQ", 2**32 - 1, wire.REPLY, 0, 1, 1), "too-large"),
     bad("end of stream in the header", wire.frame(wire.STOP)[:9], "truncated"),
-    bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 1})[:-1], "truncated"),
+    bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 2})[:-1], "truncated"),
     bad("control frame with a count", wire.frame(wire.STOP, count=1), "malformed"),
     bad("control payload is no JSON", wire.frame(wire.LOAD, b"{nope"), "malformed"),
     bad("control payload is no object", wire.frame(wire.LOAD, b"[1]"), "malformed"),
@@ -150,12 +172,19 @@ BAD = [
         wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 2, 0, 200, 0, 0), 1, 1), "malformed"),
     bad("reply header past the meta",
         wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 0, 0, 200, 0, 1), 1, 1), "malformed"),
+    bad("chunk piece without a position", wire.frame(wire.CHUNK, struct.pack("<II", 0, 1) + b"a", 1, 1), "malformed"),
+    bad("chunk piece with a short meta",
+        wire.frame(wire.CHUNK, struct.pack("<II", 5, 0) + b"\x00" * 5, 1, 1), "malformed"),
+    bad("chunk piece that failed",
+        wire.frame(wire.CHUNK, struct.pack("<II", 10, 0) + struct.pack("<HBBHHH", 0, 1, 1, 503, 0, 0), 1, 1),
+        "malformed"),
+    bad("chunk with bytes left over", wire.frame(wire.CHUNK, struct.pack("<II", 2, 0) + b"\x00" * 3, 1, 1), "malformed"),
 ]  # fmt: skip
 
 
 def main() -> None:
     with open(wire.VECTORS_PATH, "w", encoding="utf-8") as file:
-        json.dump({"protocol": 1, "good": GOOD, "bad": BAD}, file, ensure_ascii=False, indent=1)
+        json.dump({"protocol": 2, "good": GOOD, "bad": BAD}, file, ensure_ascii=False, indent=1)
         file.write("\n")
 
 

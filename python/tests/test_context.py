@@ -65,13 +65,13 @@ def test_binding_forgets_the_batch_before_but_keeps_the_handlers_attributes():
     context.bind_batch(metas(wire.item(headers=[("a", "0")], request_id="old")))
     context.set_all_response_status(500, "x")
     context.set_response_header(0, "k", "v")
-    context.keep_intermediate(0, "part")
+    context.streamed.add(0)
     context.cache = {"mine": 1}
     kept = context.request_processor[0]
     context.bind_batch(metas(wire.item(headers=[("a", "1")], request_id="new")))
     assert (context.get_request_id(0), context.get_request_header(0, "a")) == ("new", "1")
     assert context.get_response_status(0) == (200, None) and context.get_response_headers(0) == {}
-    assert context.intermediate_parts == {} and context.cache == {"mine": 1}
+    assert context.streamed == set() and context.cache == {"mine": 1}
     assert kept.get_request_property("a") == "0"
 
 

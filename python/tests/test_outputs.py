@@ -133,20 +133,3 @@ def test_a_status_that_cannot_be_sent_fails_only_its_item(worker):
     first, second = ask(worker(OPS), "status 70000", "echo")
     assert (first["outcome"], first["cause"], first["body"]) == (1, 1, b"Prediction failed")
     assert shape(second) == PLAIN
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("module", ["ts.handler_utils.utils", "ts.protocol.otf_message_handler"])
-def test_intermediate_parts_come_in_front_of_the_final_answer(worker, module):
-    one = worker(f"""
-        from {module} import send_intermediate_predict_response
-
-        def handle(data, context):
-            for part in range(2 if data and data[0]["body"] == b"stream" else 0):
-                send_intermediate_predict_response(
-                    [f"part{{part}} of {{i}}, " for i in range(len(data))], context.request_ids, "ok", 200, context)
-            return ["end" for _ in data or ()]
-    """)
-    answers = one.ask(wire.bodies(b"stream", b"x"))
-    assert [a["body"] for a in answers] == [b"part0 of 0, part1 of 0, end", b"part0 of 1, part1 of 1, end"]
-    assert one.ask(wire.bodies(b"x"))[0]["body"] == b"end"

@@ -13,7 +13,9 @@ from jitney.worker import protocol
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import ItemProcessor, WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.protocol import Frame, FrameReader, decode_control, encode_control, send_frame
+from jitney.worker.items import encode_meta, table_of
+from jitney.worker.outlet import Outlet
+from jitney.worker.protocol import POSITION, Frame, FrameReader, decode_control, encode_control, send_frame
 from jitney.worker.reply import encode_reply
 
 with open(wire.VECTORS_PATH, encoding="utf-8") as file:
@@ -117,6 +119,28 @@ def test_a_reply_decodes_to_its_items(name):
     assert [{"body_hex": item.pop("body").hex(), **item} for item in items] == vector["decoded"]["items"]
 
 
+@pytest.mark.parametrize("name", [n for n, v in GOOD.items() if v["kind"] == wire.CHUNK])
+def test_a_chunk_encodes_to_its_bytes_and_decodes_to_its_pieces(name):
+    vector = GOOD[name]
+    context = WorkerContext("m", "/", {}, 1, None, "")
+    pieces = vector["decoded"]["items"]
+    context.bind_batch([b"\0" * 8] * 400, vector["id"])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        context.outlet = Outlet(ours)
+        outputs = {}
+        for piece in pieces:
+            outputs[piece["position"]] = answer(piece["position"], piece, context)
+            context.streamed.add(piece["position"])  # The stream header is the vector's business here.
+        parts = [(POSITION.pack(at) + encode_meta(context._request(at)), body) for at, body in outputs.items()]
+        context.outlet.chunk(vector["id"], len(parts), table_of(parts))
+        ours.shutdown(socket.SHUT_WR)
+        assert theirs.makefile("rb").read() == bytes.fromhex(vector["hex"])
+    (frame,) = frames_of(bytes.fromhex(vector["hex"]))
+    decoded = wire.decode_chunk(bytes(frame.payload), frame.count)
+    assert [{"body_hex": piece.pop("body").hex(), **piece} for piece in decoded] == pieces
+
+
 def understood(data: bytes) -> None:
     """Reads a stream the way a worker would, down to the last field."""
     for frame in frames_of(data):
@@ -127,17 +151,18 @@ def understood(data: bytes) -> None:
                 ItemProcessor(meta).get_request_properties()
 
 
-@pytest.mark.parametrize("name", [n for n in BAD if not n.startswith("reply")])
+@pytest.mark.parametrize("name", [n for n in BAD if not n.startswith(("reply", "chunk"))])
 def test_a_bad_frame_is_refused_with_its_error(name):
     with pytest.raises(ERRORS[BAD[name]["error"]]):
         understood(bytes.fromhex(BAD[name]["hex"]))
 
 
-@pytest.mark.parametrize("name", [n for n in BAD if n.startswith("reply")])
+@pytest.mark.parametrize("name", [n for n in BAD if n.startswith(("reply", "chunk"))])
 def test_a_bad_reply_is_refused_by_the_tests_own_server(name):
     (frame,) = frames_of(bytes.fromhex(BAD[name]["hex"]))
     with pytest.raises(Exception):  # noqa: B017 - the helper only asserts; the classes are the Rust side's
-        wire.decode_reply(bytes(frame.payload), frame.count)
+        decode = wire.decode_chunk if frame.kind == wire.CHUNK else wire.decode_reply
+        decode(bytes(frame.payload), frame.count)
 
 
 def test_frames_fed_byte_by_byte_are_read_whole():

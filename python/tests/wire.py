@@ -87,6 +87,22 @@ def decode_reply_meta(meta: bytes) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def decode_chunk(payload: bytes, count: int) -> list[dict[str, Any]]:
+    """The pieces of a CHUNK."""
+    pieces, at = [], 8 * count
+    for i in range(count):
+        meta_len, body_len = struct.unpack_from("<II", payload, 8 * i)
+        meta, body = payload[at : at + meta_len], payload[at + meta_len : at + meta_len + body_len]
+        at += meta_len + body_len
+        assert at <= len(payload)
+        (position,) = struct.unpack_from("<H", meta)
+        piece = decode_reply_meta(meta[2:])
+        assert piece["outcome"] == 0
+        pieces.append({"position": position, **piece, "body": body})
+    assert at == len(payload)
+    return pieces
+
+
 class Server:
     """The server's end of a connection."""
 
@@ -141,6 +157,6 @@ def load_spec(model_dir: str, handler: str, **fields: Any) -> dict[str, Any]:
         "model_name": "m", "model_version": "1.0", "model_dir": str(model_dir), "handler": handler,
         "batch_size": 4, "gpu_id": None, "envelope": None, "limit_max_image_pixels": True,
         "decode_input": True, "manifest": {"model": {"handler": handler}}, "model_yaml_config": {},
-        "server_version": "0.12.0",
+        "server_version": "0.12.0", "mode": "single",
     }  # fmt: skip
     return {**spec, **fields}

@@ -24,12 +24,14 @@ START_SECONDS = 60.0
 END_SECONDS = 20.0
 ASK_SECONDS = 30.0
 
-FREE_PORTS = ("--port", "0", "--management-port", "0", "--metrics-port", "0")
+PORTS = ("--port", "--management-port", "--metrics-port", "--grpc-port", "--grpc-management-port")
+FREE_PORTS = tuple(word for flag in PORTS for word in (flag, "0"))
 FREE_ADDRESSES = "".join(f"{api}_address=http://127.0.0.1:0\n" for api in ("inference", "management", "metrics"))
+FREE_ADDRESSES += "grpc_inference_port=0\ngrpc_management_port=0\n"
 """The same for config.properties."""
 
-SERVED = re.compile(r"^(Inference|Management|Metrics) +(http://127\.0\.0\.1:\d+)$", re.MULTILINE)
-BOUND = re.compile(r"(Inference|Management|Metrics) API bind to: (http://127\.0\.0\.1:\d+)")
+SERVED = re.compile(r"^(Inference|Management|Metrics) +(https?://127\.0\.0\.1:\d+)$", re.MULTILINE)
+BOUND = re.compile(r"(Inference|Management|Metrics) API bind to: (https?://127\.0\.0\.1:\d+)")
 
 
 class Server:

@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 use crate::admission::Permit;
-use crate::error::CallError;
+use crate::reply::Reply;
+pub use crate::reply::Rest;
 
 pub use jitney_batcher::{Origin, OriginKind, Priority};
 
@@ -122,7 +123,7 @@ pub struct Rider {
     /// When it was admitted.
     pub admitted: Instant,
     /// The way back.
-    pub(crate) reply: tokio::sync::oneshot::Sender<Result<Answer, CallError>>,
+    pub(crate) reply: Reply,
     /// Its share of the model's and the server's limits; returned when the rider ends.
     pub(crate) permit: Permit,
 }
@@ -157,11 +158,16 @@ pub struct Receipt {
     pub attempt: u8,
 }
 
-/// A finished request.
-#[derive(Clone, Debug)]
+/// What a call resolves to: the whole answer, or the first piece of one that is still being made.
+///
+/// With `rest` in hand a door sends status, headers and body of `output` at once and then every
+/// piece of the rest as it comes; it learns only there whether the answer ends well.
+#[derive(Debug)]
 pub struct Answer {
-    /// What the model said.
+    /// What the model said; of a stream its head and first piece.
     pub output: Output,
-    /// How the request rode.
+    /// How the request rode. Of a stream, `compute` ends with the first piece.
     pub receipt: Receipt,
+    /// The further pieces of a stream; `None` for a whole answer.
+    pub rest: Option<Rest>,
 }

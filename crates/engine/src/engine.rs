@@ -392,6 +392,7 @@ impl Draft {
             startup_timeout: self.settings.startup_timeout,
             response_timeout: self.settings.response_timeout,
             retry_window: self.settings.retry_window,
+            slots: self.settings.slots,
         };
         let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
         let task = Task {

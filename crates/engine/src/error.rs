@@ -37,6 +37,9 @@ pub enum CallError {
         /// Killed from outside, as the kernel does when memory runs out.
         killed: bool,
     },
+    /// The client read its stream so slowly that the pieces kept for it passed the limit.
+    #[error("the client fell too far behind its stream")]
+    Outpaced,
     /// The model went away while the request was under way.
     #[error("the model was removed")]
     Gone,

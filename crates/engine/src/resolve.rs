@@ -24,6 +24,10 @@ const BATCH_SIZE_MAX: u32 = u16::MAX as u32;
 /// Items in a batch of a model whose batch dimension is open, unless somebody says otherwise.
 const ONNX_BATCH_SIZE: u32 = 32;
 
+/// Batches that a worker with an asynchronous handler may hold: enough that waiting for others
+/// costs nothing, and few enough that its death costs little.
+const ASYNC_SLOTS: u8 = 100;
+
 /// The caller's name wins over the archive's; without either there is no model.
 pub(crate) fn name_and_version(
     package: &Package,
@@ -68,6 +72,7 @@ pub(crate) fn settings(
         mix_origins: yaml.batching.mix_origins.unwrap_or(defaults.mix_origins),
         isolate: !yaml.sequence_batching.unwrap_or(false),
         job_ticket: yaml.use_job_ticket.unwrap_or(false),
+        slots: if yaml.async_communication.unwrap_or(false) { ASYNC_SLOTS } else { 1 },
         workers_min,
         workers_max,
         // The archive's word about its own times comes first, as in TorchServe.
@@ -112,6 +117,7 @@ pub(crate) fn onnx_settings(
         mix_origins: defaults.mix_origins,
         isolate: true,
         job_ticket: false,
+        slots: 1,
         workers_min,
         workers_max,
         response_timeout: seconds(wishes.response_timeout_s, defaults.response_timeout_s),
@@ -145,6 +151,7 @@ pub(crate) fn load_message(
         "manifest": package.manifest_json,
         "model_yaml_config": package.yaml_json,
         "server_version": "0.12.0",
+        "mode": if settings.slots > 1 { "concurrent" } else { "single" },
     })
 }
 

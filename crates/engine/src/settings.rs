@@ -62,6 +62,8 @@ pub struct Settings {
     pub isolate: bool,
     /// Accept a request only when a worker is free for it.
     pub job_ticket: bool,
+    /// Batches a worker may hold at a time; more than 1 only for asynchronous handlers.
+    pub slots: u8,
     /// Workers wanted.
     pub workers_min: u32,
     /// Workers allowed.

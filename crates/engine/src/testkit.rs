@@ -5,9 +5,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::admission::{Admission, Limits};
 use crate::call::{
@@ -19,7 +22,7 @@ use crate::engine::Draft;
 use crate::error::CallError;
 use crate::model::{Intake, Model};
 use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
-use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
 use crate::settings::{Declared, PolicyName, Settings};
 
 /// A batch as a scripted worker sees it.
@@ -50,6 +53,8 @@ pub enum Act {
     Die,
     /// Never answers.
     Silence,
+    /// Sends everybody `0 `, `1 ` and so on, with a pause after each; then the other act.
+    Stream(usize, Duration, Box<Act>),
 }
 
 /// Decides what happens to a batch.
@@ -74,7 +79,11 @@ impl Launcher for ScriptedLauncher {
         Box::pin(async move {
             tokio::time::sleep(pause).await;
             outcome?;
-            Ok(Box::new(ScriptedWorker { worker, life, script, rides }) as Box<dyn Worker>)
+            let (says, words) = mpsc::channel(1);
+            let stages = JoinSet::new();
+            let worker =
+                ScriptedWorker { worker, life, script, rides, stages, says, words, death: None };
+            Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
 }
@@ -84,6 +93,12 @@ struct ScriptedWorker {
     life: u32,
     script: Script,
     rides: Arc<Mutex<Vec<Ride>>>,
+    /// One play per batch; they end with the worker.
+    stages: JoinSet<()>,
+    says: mpsc::Sender<Result<Word, Death>>,
+    words: mpsc::Receiver<Result<Word, Death>>,
+    /// How it died.
+    death: Option<Death>,
 }
 
 impl Worker for ScriptedWorker {
@@ -91,24 +106,60 @@ impl Worker for ScriptedWorker {
         Some(self.life)
     }
 
-    fn run<'a>(
-        &'a mut self,
-        _batch: u64,
-        riders: &'a [Rider],
-    ) -> BoxFuture<'a, Result<BatchOutcome, Death>> {
+    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
         let bodies: Vec<String> = riders.iter().map(body).collect();
         let ride = Ride { worker: self.worker, life: self.life, bodies };
         let act = (self.script)(&ride);
         self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
-        Box::pin(play(act, ride.bodies))
+        let stage = Stage { batch, bodies: ride.bodies, says: self.says.clone() };
+        self.stages.spawn(stage.perform(act));
+        Box::pin(std::future::ready(Ok(())))
     }
 
-    fn died(&mut self) -> BoxFuture<'_, Death> {
-        Box::pin(std::future::pending())
+    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+        // The worker holds a sender itself, so the channel stays open.
+        let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(Death::Garbled));
+        Poll::Ready(word.map_err(|death| {
+            self.death = Some(death);
+            Lost
+        }))
+    }
+
+    fn death(&mut self) -> BoxFuture<'_, Death> {
+        Box::pin(std::future::ready(self.death.unwrap_or(Death::Garbled)))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// Where the act for one batch is performed.
+struct Stage {
+    batch: u64,
+    bodies: Vec<String>,
+    says: mpsc::Sender<Result<Word, Death>>,
+}
+
+impl Stage {
+    async fn perform(self, mut act: Act) {
+        while let Act::Stream(count, pause, then) = act {
+            for number in 0..count {
+                self.stream(number).await;
+                tokio::time::sleep(pause).await;
+            }
+            act = *then;
+        }
+        let batch = self.batch;
+        let played = play(act, self.bodies).await;
+        // Nobody listens any more when the worker was ended.
+        drop(self.says.send(played.map(|outcome| Word::Over { batch, outcome })).await);
+    }
+
+    async fn stream(&self, number: usize) {
+        let piece = |position| (position, echo(format!("{number} ")));
+        let pieces = (0..self.bodies.len()).map(piece).collect();
+        drop(self.says.send(Ok(Word::Pieces { batch: self.batch, pieces })).await);
     }
 }
 
@@ -127,7 +178,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, Death> {
             Ok(BatchOutcome::Items(bodies.into_iter().map(item).collect()))
         }
         Act::Die => Err(Death::Crashed { killed: false }),
-        Act::Silence => std::future::pending().await,
+        Act::Silence | Act::Stream(..) => std::future::pending().await,
         Act::After(pause, then) => {
             tokio::time::sleep(pause).await;
             Box::pin(play(*then, bodies)).await
@@ -161,6 +212,7 @@ pub fn settings() -> Settings {
         mix_origins: false,
         isolate: true,
         job_ticket: false,
+        slots: 1,
         workers_min: 1,
         workers_max: 1,
         response_timeout: Duration::from_secs(5),

@@ -226,12 +226,14 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
 /// and the call to the model with it.
 async fn answer(
     door: &Door,
-    peer: &Peer,
+    peer: &Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<crate::respond::Reply, std::convert::Infallible> {
     peer.enter(Stage::Busy);
-    let reply = door.answer(peer, request).await;
-    peer.enter(Stage::Idle);
+    let mut reply = door.answer(peer, request).await;
+    if !reply.body_mut().keep_busy(peer) {
+        peer.enter(Stage::Idle);
+    }
     Ok(reply)
 }
 

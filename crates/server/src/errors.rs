@@ -230,6 +230,10 @@ impl Asked<'_> {
             CallError::WorkerDied { killed: true } => {
                 Problem::new(ErrorCode::WorkerKilled, "Worker died.")
             }
+            CallError::Outpaced => {
+                let message = "The client read its stream too slowly.";
+                Problem::new(ErrorCode::Busy, message)
+            }
             CallError::Gone => self.gone(),
         }
     }

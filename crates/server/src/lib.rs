@@ -18,6 +18,7 @@ pub mod listen;
 mod malformed;
 mod management;
 pub mod metrics;
+mod piecemeal;
 pub mod query;
 mod request_id;
 mod respond;

@@ -5,14 +5,14 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 use hyper::ext::ReasonPhrase;
 use serde::Serialize;
 
 use crate::errors::{ErrorCode, Problem};
+use crate::piecemeal::Outgoing;
 
-/// An answer whose whole body is known.
-pub(crate) type Reply = Response<Full<Bytes>>;
+/// An answer; its body is known, unless the model is still making it.
+pub(crate) type Reply = Response<Outgoing>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -23,7 +23,7 @@ const LONG_AGO: HeaderValue = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:0
 
 /// A body without a type of its own.
 pub(crate) fn plain(status: StatusCode, body: Bytes) -> Reply {
-    let mut reply = Response::new(Full::new(body));
+    let mut reply = Response::new(Outgoing::Whole(body));
     *reply.status_mut() = status;
     reply
 }

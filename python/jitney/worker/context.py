@@ -6,13 +6,20 @@ belonged to the previous batch; attributes a handler invented stay, as they do o
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from jitney.worker.headers import Headers, read_headers, read_request_id
+from jitney.worker.items import encode_meta, table_of
+from jitney.worker.outlet import Outlet
 from jitney.worker.outputs import encode_output
-from jitney.worker.protocol import Bytes
+from jitney.worker.protocol import POSITION, Bytes
 from ts.context import Context, RequestProcessor
+
+
+STREAM_NEXT = "ts_stream_next"
+"""The header by which TorchServe's clients tell a stream."""
 
 
 class ItemProcessor(RequestProcessor):
@@ -36,16 +43,20 @@ class WorkerContext(Context):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.touched_requests: dict[int, RequestProcessor] = {}
         """Processors of the requests this batch's handler asked about; all other answers are plain."""
-        self.intermediate_parts: dict[int, list[Bytes]] = {}
-        """Parts of answers kept so far, by position in the batch."""
+        self.outlet: Outlet | None = None
+        """Where pieces of answers go; None outside a worker."""
+        self.batch_id = 0
+        self.streamed: set[int] = set()
+        """Positions of the requests that got a piece of their answer already."""
         super().__init__(*args, **kwargs)
 
-    def bind_batch(self, metas: list[bytes]) -> None:
+    def bind_batch(self, metas: list[bytes], batch_id: int = 0) -> None:
         """Makes `metas` the current batch; nothing of the one before survives."""
         self._metas = metas
         self._request_ids = None
         self.touched_requests = {}
-        self.intermediate_parts = {}
+        self.batch_id = batch_id
+        self.streamed = set()
 
     @property
     def request_ids(self) -> dict[int, str] | None:
@@ -77,6 +88,24 @@ class WorkerContext(Context):
             processor = self.touched_requests.setdefault(idx, ItemProcessor(metas[idx]))
         return processor
 
-    def keep_intermediate(self, idx: int, output: Any) -> None:
-        """Keeps one part of request `idx`'s answer, to be sent in front of its last part."""
-        self.intermediate_parts.setdefault(idx, []).append(encode_output(output))
+    def send_intermediate(self, outputs: Sequence[Any], positions: Iterable[int]) -> None:
+        """Sends one piece of each of these requests' answers to their clients, now."""
+        if self.outlet is None:
+            raise RuntimeError("only a worker can send intermediate responses")
+        pieces = [self._piece(idx, outputs[idx]) for idx in positions]
+        self.outlet.chunk(self.batch_id, len(pieces), table_of(pieces))
+
+    def _piece(self, idx: int, output: Any) -> tuple[bytes, Bytes]:
+        body = encode_output(output)
+        head = b""
+        if idx not in self.streamed:  # Status and headers go out with the first piece and cannot change later.
+            request = self._request(idx)
+            request.add_response_property(STREAM_NEXT, "true")
+            head = encode_meta(request)
+            self.streamed.add(idx)
+        return POSITION.pack(idx) + head, body
+
+    def end_streams(self) -> None:
+        """Marks the answers that were streamed as complete, as TorchServe does."""
+        for idx in self.streamed:
+            self._request(idx).add_response_property(STREAM_NEXT, "false")

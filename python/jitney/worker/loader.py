@@ -7,9 +7,12 @@ does not know are looked for among the stock handlers in `ts.torch_handler`.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import os
 import sys
+from collections.abc import Awaitable
 from types import ModuleType
 from typing import Any, Callable, NamedTuple
 
@@ -28,6 +31,7 @@ class LoadedModel(NamedTuple):
     entry_point: EntryPoint
     context: WorkerContext
     decode_input: bool
+    mode: str = "single"
 
 
 def load_model(spec: dict[str, Any]) -> LoadedModel:
@@ -38,7 +42,7 @@ def load_model(spec: dict[str, Any]) -> LoadedModel:
     context = make_context(spec)
     enter_model_dir(spec["model_dir"], spec["handler"])
     entry_point = load_entry_point(spec["handler"], context)
-    return LoadedModel(entry_point, context, spec.get("decode_input", True))
+    return LoadedModel(entry_point, context, spec.get("decode_input", True), spec.get("mode", "single"))
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:
@@ -87,9 +91,16 @@ def load_entry_point(handler: str, context: WorkerContext) -> EntryPoint:
     module = import_handler(module_name(handler))
     function = getattr(module, handler.partition(":")[2] or "handle", None)
     if function is not None:
-        function(None, context)
+        ready = function(None, context)
+        if inspect.isawaitable(ready):
+            asyncio.run(wait_for(ready))
         return function  # type: ignore[no-any-return]
     return load_class(module, context)
+
+
+async def wait_for(ready: Awaitable[Any]) -> Any:
+    """Awaits the initialisation of a handler that is a coroutine function."""
+    return await ready
 
 
 def import_handler(name: str) -> ModuleType:

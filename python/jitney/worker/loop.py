@@ -7,47 +7,32 @@ which the server sees as the end of the stream.
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import socket
-import sys
 import time
 import traceback
-from typing import Any
 
 from jitney.worker.batch import BatchDecoder
+from jitney.worker.concurrent import run_concurrently
 from jitney.worker.loader import LoadedModel, load_model
+from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import (
     BATCH,
-    FAILED,
-    FRAME_BYTES_LIMIT,
     HELLO,
     LOAD,
     LOAD_FAILED,
     LOADED,
     PROTOCOL_VERSION,
-    REPLY,
     STOP,
-    Bytes,
     Frame,
     FrameReader,
     ProtocolError,
     Truncated,
     decode_control,
-    encode_control,
-    send_frame,
 )
-from jitney.worker.reply import (
-    PREDICTION_FAILED,
-    BatchFailure,
-    check_outputs,
-    encode_reply,
-    failure_of,
-    mentions_cuda,
-)
-
-logger = logging.getLogger(__name__)
+from jitney.worker.reply import mentions_cuda
+from jitney.worker.run import print_traceback, run_batch, send_answer
 
 
 def serve(sock: socket.socket, token: str = "") -> int:
@@ -60,27 +45,29 @@ def serve(sock: socket.socket, token: str = "") -> int:
 
 def live(sock: socket.socket, token: str) -> int:
     """Introduces the worker, loads its model and answers batches; returns the exit status."""
-    reader = FrameReader(sock)
+    reader, outlet = FrameReader(sock), Outlet(sock)
     hello = {
         "protocol": PROTOCOL_VERSION,
         "token": token,
         "pid": os.getpid(),
         "python": platform.python_version(),
     }
-    send_control(sock, HELLO, hello)
+    outlet.control(HELLO, hello)
     frame = reader.read()
     if frame is None or frame.kind == STOP:
         return 0
     if frame.kind != LOAD:
         raise ProtocolError(f"expected LOAD, got a frame of kind {frame.kind}")
-    model = load(sock, frame)
+    model = load(outlet, frame)
     if model is None:
         return 1
-    run_batches(sock, reader, model)
+    model.context.outlet = outlet
+    run = MODES[model.mode]
+    run(outlet, reader, model)
     return 0
 
 
-def load(sock: socket.socket, frame: Frame) -> LoadedModel | None:
+def load(outlet: Outlet, frame: Frame) -> LoadedModel | None:
     """Loads the model and reports how that went; None if it failed."""
     spec = decode_control(frame.payload)
     started = time.perf_counter()
@@ -89,9 +76,9 @@ def load(sock: socket.socket, frame: Frame) -> LoadedModel | None:
     except Exception as error:
         print_traceback()  # First: the server may end this process as soon as it has the frame.
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
-        send_control(sock, LOAD_FAILED, {"cause": load_failure_cause(error), "message": message})
+        outlet.control(LOAD_FAILED, {"cause": load_failure_cause(error), "message": message})
         return None
-    send_control(sock, LOADED, {"seconds": round(time.perf_counter() - started, 6)})
+    outlet.control(LOADED, {"seconds": round(time.perf_counter() - started, 6)})
     return model
 
 
@@ -104,7 +91,7 @@ def load_failure_cause(error: Exception) -> str:
     return "error"
 
 
-def run_batches(sock: socket.socket, reader: FrameReader, model: LoadedModel) -> None:
+def run_batches(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches, one at a time and in order, until the server stops or is gone."""
     decoder = BatchDecoder(model.decode_input)
     while True:
@@ -114,49 +101,9 @@ def run_batches(sock: socket.socket, reader: FrameReader, model: LoadedModel) ->
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)
-        if isinstance(answer, BatchFailure):
-            send_control(sock, FAILED, answer._asdict(), frame.id)
-        else:
-            send_frame(sock, REPLY, frame.count, frame.id, answer)
+        send_answer(outlet, frame, answer)
         del frame, answer  # They may be large, and the wait for the next batch long.
 
 
-def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> list[Bytes] | BatchFailure:
-    """The payload of the batch's reply, or why it failed as a whole."""
-    rows, metas = decoder.decode(frame.payload, frame.count)
-    context = model.context
-    context.bind_batch(metas)
-    try:
-        outputs = model.entry_point(rows, context)
-    except ProtocolError:
-        raise  # Headers are parsed when the handler asks for them; that they are broken is not its fault.
-    except Exception as error:
-        print_traceback()
-        return failure_of(error)
-    failure = check_outputs(outputs, frame.count)
-    if failure is not None:
-        logger.error("handler returned %s for a batch of %d: %s", describe(outputs), frame.count, failure.message)
-        return failure
-    parts = encode_reply(outputs, context)
-    if sum(map(len, parts)) > FRAME_BYTES_LIMIT:
-        logger.error("the answers of a batch of %d are over the frame limit", frame.count)
-        return BatchFailure("raised", PREDICTION_FAILED)
-    return parts
-
-
-def describe(outputs: Any) -> str:
-    """What a handler returned, without its contents."""
-    if isinstance(outputs, list):
-        return f"a list of {len(outputs)}"
-    return f"an object of type {type(outputs).__name__}"
-
-
-def print_traceback() -> None:
-    """Writes the current exception to stdout in one piece; the server's log takes it from there."""
-    sys.stdout.write(traceback.format_exc())
-    sys.stdout.flush()
-
-
-def send_control(sock: socket.socket, kind: int, value: dict[str, Any], frame_id: int = 0) -> None:
-    """Sends a control frame."""
-    send_frame(sock, kind, 0, frame_id, (encode_control(value),))
+MODES = {"single": run_batches, "concurrent": run_concurrently}
+"""How a worker takes its batches: one after another, or many at a time."""

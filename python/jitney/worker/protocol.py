@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Union
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC = range(1, 11)
 CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP))
@@ -22,6 +22,7 @@ HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
 ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, zero, headers_len
 PARAM = struct.Struct("<HHI")  # name_len, content_type_len, value_len
 FIELD = struct.Struct("<HI")  # name_len, value_len of a request or response header
+POSITION = struct.Struct("<H")  # place in the batch, in front of a CHUNK item's meta
 REPLY_META = struct.Struct("<BBHHH")  # outcome, cause, status, phrase_len, header_count
 
 FRAME_BYTES_LIMIT = 1 << 30

@@ -8,19 +8,19 @@ own request only; an exception fails the batch, and the server decides what to r
 from __future__ import annotations
 
 import logging
-import struct
 import traceback
 from typing import Any, NamedTuple
 
 from jitney.worker.context import WorkerContext
+from jitney.worker.items import assemble, encode_meta
 from jitney.worker.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
-from jitney.worker.protocol import FIELD, REPLY_META, Bytes
+from jitney.worker.protocol import REPLY_META, Bytes
 from ts.context import RequestProcessor
 from ts.utils.util import PredictionException
 
 logger = logging.getLogger(__name__)
 
-ANSWERED, ITEM_FAILED = 0, 1
+ITEM_FAILED = 1
 CAUSE_RAISED, CAUSE_UNSUPPORTED_OUTPUT = 1, 6
 ITEM_FAILED_STATUS = 503
 
@@ -79,9 +79,7 @@ def encode_reply(outputs: list[Any], context: WorkerContext) -> list[Bytes]:
         bodies = [encode_output(output) for output in outputs]
     except UnsupportedOutput:
         bodies = encode_each(outputs, metas)
-    for idx, parts in context.intermediate_parts.items():
-        if idx not in metas:
-            bodies[idx] = b"".join((*parts, bodies[idx]))
+    context.end_streams()
     for idx, processor in context.touched_requests.items():
         if idx < len(bodies) and idx not in metas:
             add_meta(idx, processor, metas, bodies)
@@ -110,34 +108,6 @@ def add_meta(idx: int, processor: RequestProcessor, metas: dict[int, bytes], bod
         meta, bodies[idx] = failed_meta(CAUSE_RAISED), PREDICTION_FAILED.encode()
     if meta:
         metas[idx] = meta
-
-
-def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
-    """Table, metas and bodies in the order of the wire."""
-    lengths = [0] * (2 * len(bodies))
-    lengths[1::2] = map(len, bodies)
-    parts = bodies
-    if metas:
-        parts = []
-        for idx, body in enumerate(bodies):
-            meta = metas.get(idx, b"")
-            lengths[2 * idx] = len(meta)
-            parts += meta, body
-    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
-
-
-def encode_meta(processor: RequestProcessor) -> bytes:
-    """The meta of an answered item; empty for status 200 without phrase and headers."""
-    status = processor.get_response_status_code()
-    phrase = (processor.get_response_status_phrase() or "").encode()
-    headers = processor.get_response_headers()
-    if status == 200 and not phrase and not headers:
-        return b""
-    parts = [REPLY_META.pack(ANSWERED, 0, int(status), len(phrase), len(headers)), phrase]
-    for name, value in headers.items():
-        name_bytes, value_bytes = str(name).encode(), str(value).encode()
-        parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes
-    return b"".join(parts)
 
 
 def failed_meta(cause: int) -> bytes:

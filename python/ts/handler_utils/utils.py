@@ -12,11 +12,11 @@ def send_intermediate_predict_response(
 ) -> None:
     """Gives every request of the batch one part of its answer before the last one.
 
-    Jitney does not stream yet: the parts are kept and put in front of the final answer's body,
-    so a client gets one full response with the same bytes. `message` and `code` are not used.
+    It leaves for the client at once, as one HTTP chunk; what the handler returns in the end is the
+    last part. `message` and `code` are not used. It may be called from any thread while the
+    handler works on the batch.
     """
-    for idx in request_ids:
-        context.keep_intermediate(idx, ret[idx])
+    context.send_intermediate(ret, request_ids)
 
 
 def import_class(class_name: str, module_prefix: str | None = None) -> type:

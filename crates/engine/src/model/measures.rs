@@ -153,6 +153,9 @@ fn refusal(error: &CallError) -> Option<usize> {
         },
         CallError::Crowded { .. } => Some(8),
         CallError::BadInput(_) => Some(9),
-        CallError::Model(_) | CallError::WorkerDied { .. } | CallError::Gone => None,
+        CallError::Model(_)
+        | CallError::WorkerDied { .. }
+        | CallError::Outpaced
+        | CallError::Gone => None,
     }
 }

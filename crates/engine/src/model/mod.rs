@@ -37,6 +37,7 @@ use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
 use crate::observer::ModelTag;
 use crate::onnx::Signature;
+use crate::reply::{AnswerReceiver, Reply};
 use crate::settings::{PolicyName, Settings};
 use crate::store::{Fetched, ModelDir};
 
@@ -222,7 +223,7 @@ impl Model {
         let bytes = call.input.weight();
         let accepted = self.intake.accept(call.input, alone, settings.batch_size)?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = Reply::new();
         let rider =
             Rider { payload: accepted.payload, items: accepted.items, admitted, reply, permit };
         let ticket = Ticket::default();
@@ -282,8 +283,6 @@ impl Model {
         answer.await.ok()
     }
 }
-
-type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
 
 fn refusal(reason: Refusal) -> CallError {
     CallError::Refused { reason, retry_after: None }

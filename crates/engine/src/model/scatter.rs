@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::board::{Board, add};
-use crate::call::{Answer, Receipt, Rider};
+use crate::call::{Answer, Rider};
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use crate::pool::Batch;
@@ -30,28 +30,15 @@ pub(super) fn checked(
 }
 
 /// Answers every rider of a finished batch.
-pub(super) fn answer(
-    batch: Batch,
-    items: Vec<ItemOutcome>,
-    compute: Duration,
-    batch_items_max: u32,
-    board: &Board,
-) {
+pub(super) fn answer(mut batch: Batch, items: Vec<ItemOutcome>, compute: Duration, board: &Board) {
     let now = Instant::now();
     board.meters.computed(compute);
-    for (position, (rider, item)) in batch.riders.into_iter().zip(items).enumerate() {
-        let receipt = Receipt {
-            queue: batch.departed.duration_since(rider.admitted),
-            compute,
-            batch_items: batch.items,
-            batch_items_max,
-            position: position as u32,
-            reason: batch.reason,
-            attempt: batch.attempt,
-        };
+    let riders = std::mem::take(&mut batch.riders);
+    for (position, (rider, item)) in riders.into_iter().zip(items).enumerate() {
+        let receipt = batch.receipt(&rider, position, compute);
         board.meters.answered(receipt.queue, now.duration_since(rider.admitted));
         match item {
-            Ok(output) => end(rider, Ok(Answer { output, receipt }), board),
+            Ok(output) => end(rider, Ok(Answer { output, receipt, rest: None }), board),
             Err(failure) => end(rider, Err(CallError::Model(failure)), board),
         }
     }
@@ -65,13 +52,17 @@ pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board
         Err(CallError::Refused { .. } | CallError::Crowded { .. } | CallError::BadInput(_)) => {
             &board.refused
         }
-        Err(CallError::Model(_) | CallError::WorkerDied { .. } | CallError::Gone) => &board.failed,
+        Err(
+            CallError::Model(_)
+            | CallError::WorkerDied { .. }
+            | CallError::Outpaced
+            | CallError::Gone,
+        ) => &board.failed,
     };
     add(counter, 1);
     if let (Err(error), false) = (&answer, rider.reply.is_closed()) {
         board.meters.refused(error);
     }
     drop(rider.permit);
-    // A caller that left in this very moment is counted and otherwise nobody's loss.
-    drop(rider.reply.send(answer));
+    rider.reply.finish(answer);
 }

@@ -4,6 +4,8 @@
 //! events for the batcher, and the batcher's actions into batches and answers. It waits for nobody
 //! but its own inboxes, so it can neither block nor be blocked.
 
+mod burial;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +22,7 @@ use super::roster::Roster;
 use super::{Arrival, Control, Message, scatter};
 use crate::error::CallError;
 use crate::observer::{BatchFinished, ModelTag, Observer};
-use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
+use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure};
 use crate::pool::{Batch, Pool, WorkerEvent};
 use crate::settings::Settings;
 
@@ -47,6 +49,8 @@ pub(crate) struct State {
     pool: Pool,
     origin: Instant,
     timer: Option<Instant>,
+    /// Workers get one batch at a time for now; see `burial`.
+    probation: bool,
     closing: Option<Closing>,
 }
 
@@ -65,6 +69,7 @@ impl State {
             pool,
             origin: Instant::now(),
             timer: None,
+            probation: false,
             closing: None,
         }
     }
@@ -157,13 +162,15 @@ impl Task {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
                 self.state.pool.up(worker, pid, batches);
-                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: 1 });
+                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots() });
                 self.pool_changed();
             }
             WorkerEvent::Finished { batch, outcome, exec } => {
                 self.on_finished(batch, outcome, exec);
             }
-            WorkerEvent::Died { worker, batches, death } => self.on_death(worker, batches, death),
+            WorkerEvent::Died { worker, batches, death, overdue } => {
+                self.on_death(worker, batches, death, overdue);
+            }
             WorkerEvent::LaunchFailed { worker, error } => self.on_launch_failed(worker, &error),
             WorkerEvent::Lost { worker } => {
                 tracing::error!(
@@ -184,6 +191,10 @@ impl Task {
 
     fn on_finished(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
         let id = batch.id;
+        // Second tries go before fresh work, so fresh work means that they are over.
+        if self.state.probation && batch.attempt == 1 {
+            self.set_probation(false);
+        }
         match scatter::checked(outcome, batch.riders.len()) {
             Ok(items) => {
                 for rider in &batch.ids {
@@ -198,31 +209,14 @@ impl Task {
                     handling: batch.departed.elapsed().saturating_sub(exec),
                     riders: &batch.riders,
                 });
-                let batch_items_max = self.state.batcher.config().max_items;
-                scatter::answer(batch, items, exec, batch_items_max, &self.board);
+                scatter::answer(batch, items, exec, &self.board);
             }
             Err(failure) => {
                 self.log_failure(&batch, &failure);
-                self.come_back(batch, Some(CallError::Model(failure)));
+                self.give_up(batch, CallError::Model(failure));
                 self.step(Event::Failed { batch: id, kind: Failure::Handler });
             }
         }
-    }
-
-    fn on_death(&mut self, worker: u32, batches: Vec<Batch>, death: Death) {
-        let riding: usize = batches.iter().map(|batch| batch.riders.len()).sum();
-        tracing::warn!(model = self.label, worker, ?death, riding, "worker died");
-        let killed = death == Death::Crashed { killed: true };
-        for batch in batches {
-            self.come_back(batch, Some(CallError::WorkerDied { killed }));
-        }
-        self.state.pool.died(worker);
-        let why = match death {
-            Death::TimedOut => Down::TimedOut,
-            Death::Crashed { .. } | Death::Garbled => Down::Crashed,
-        };
-        self.step(Event::WorkerDown { worker: WorkerId(worker), why });
-        self.pool_changed();
     }
 
     fn on_launch_failed(&mut self, worker: u32, error: &LaunchError) {
@@ -364,6 +358,7 @@ impl Task {
             ids,
             riders,
             items: *items,
+            items_max: self.state.batcher.config().max_items,
             attempt: *attempt,
             reason: *reason,
             departed: Instant::now(),

@@ -14,8 +14,10 @@ use crate::outcome::LaunchError;
 use crate::settings::{PolicyName, Settings};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};
 
+mod concurrent;
 mod measured;
 mod storm;
+mod streams;
 
 fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -3,8 +3,11 @@
 //! its batch, never the server. A thread cannot be killed, so a session that is ended by force
 //! finishes its batch unheard; it never answers a batch that nobody waits for any more.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use rten::{RunOptions, ThreadPool};
 use tokio::sync::{mpsc, oneshot};
@@ -15,7 +18,7 @@ use super::model::OnnxModel;
 use super::request::{Request, TensorInput};
 use crate::call::{Payload, Rider};
 use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
-use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
 
 /// How sessions of a model run.
 #[derive(Clone, Debug)]
@@ -100,6 +103,10 @@ struct Job {
 #[derive(Debug)]
 pub(super) struct Session {
     jobs: mpsc::Sender<Job>,
+    /// The batch that the thread has.
+    answer: Option<(u64, oneshot::Receiver<BatchOutcome>)>,
+    /// Resolves when the thread is gone.
+    gone: oneshot::Receiver<()>,
 }
 
 impl Session {
@@ -114,20 +121,24 @@ impl Session {
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
         // The loop lives inside the engine's pool: a batch then starts where it arrives instead of
         // being handed to the pool's thread and back.
-        let thread = move || pool.run(move || serve(mailbox, work, &options));
+        let (alive, gone) = oneshot::channel();
+        let thread = move || {
+            let _alive: oneshot::Sender<()> = alive;
+            pool.run(move || serve(mailbox, work, &options));
+        };
         std::thread::Builder::new()
             .name(name)
             .spawn(thread)
             .map_err(|error| LaunchError::Spawn(error.to_string()))?;
-        Ok(Self { jobs })
+        Ok(Self { jobs, answer: None, gone })
     }
 
-    /// Runs a batch on the thread; an error when the thread is gone or ends over it.
-    pub(super) async fn ride(&self, inputs: Vec<TensorInput>) -> Result<BatchOutcome, Death> {
+    /// Gives the thread a batch; an error when the thread is gone.
+    pub(super) async fn ride(&mut self, batch: u64, inputs: Vec<TensorInput>) -> Result<(), Lost> {
         let (reply, answer) = oneshot::channel();
-        let dead = Death::Crashed { killed: false };
-        self.jobs.send(Job { inputs, reply }).await.map_err(|_| dead)?;
-        answer.await.map_err(|_| dead)
+        self.jobs.send(Job { inputs, reply }).await.map_err(|_| Lost)?;
+        self.answer = Some((batch, answer));
+        Ok(())
     }
 }
 
@@ -175,28 +186,34 @@ impl Worker for Session {
         None
     }
 
-    fn run<'a>(
-        &'a mut self,
-        _batch: u64,
-        riders: &'a [Rider],
-    ) -> BoxFuture<'a, Result<BatchOutcome, Death>> {
+    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
         Box::pin(async move {
             match tensors(riders) {
-                Some(inputs) => self.ride(inputs).await,
+                Some(inputs) => self.ride(batch, inputs).await,
                 None => {
+                    let (reply, answer) = oneshot::channel();
                     let message = "the request was not decoded for this model".to_owned();
                     let failure = ModelFailure { cause: Cause::Raised, status: None, message };
-                    Ok(BatchOutcome::Failed(failure))
+                    drop(reply.send(BatchOutcome::Failed(failure)));
+                    self.answer = Some((batch, answer));
+                    Ok(())
                 }
             }
         })
     }
 
-    fn died(&mut self) -> BoxFuture<'_, Death> {
-        Box::pin(async {
-            self.jobs.closed().await;
-            Death::Crashed { killed: false }
-        })
+    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+        let Some((batch, answer)) = &mut self.answer else {
+            return Pin::new(&mut self.gone).poll(context).map(|_| Err(Lost));
+        };
+        let batch = *batch;
+        let heard = ready!(Pin::new(answer).poll(context));
+        self.answer = None;
+        Poll::Ready(heard.map(|outcome| Word::Over { batch, outcome }).map_err(|_| Lost))
+    }
+
+    fn death(&mut self) -> BoxFuture<'_, Death> {
+        Box::pin(std::future::ready(Death::Crashed { killed: false }))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {

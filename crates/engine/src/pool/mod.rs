@@ -1,10 +1,11 @@
 //! The workers of one model version: how many are wanted, who is up, who waits for them.
 //!
 //! The pool belongs to the model's task and is changed by nobody else. Every worker has a
-//! [`seat`](seat) of its own, a task that starts it, hands it batches one at a time, and starts it
+//! [`seat`](seat) of its own, a task that starts it, hands it batches, and starts it
 //! again when it dies; the pool hears of that through [`WorkerEvent`]s.
 
 mod backoff;
+mod riding;
 mod seat;
 mod worker;
 
@@ -16,8 +17,9 @@ use std::time::SystemTime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::seat::{Batch, SeatPlan, WorkerEvent};
-pub use self::worker::{BoxFuture, Launcher, Worker};
+pub(crate) use self::riding::Batch;
+pub(crate) use self::seat::{SeatPlan, WorkerEvent};
+pub use self::worker::{BoxFuture, Launcher, Lost, Word, Worker};
 
 use crate::error::ScaleError;
 use crate::outcome::LaunchError;
@@ -66,7 +68,7 @@ struct Waiter {
 /// All seats of one model version.
 pub(crate) struct Pool {
     launcher: Arc<dyn Launcher>,
-    plan: SeatPlan,
+    pub(crate) plan: SeatPlan,
     ids: Arc<AtomicU32>,
     events: mpsc::Sender<WorkerEvent>,
     seats: BTreeMap<u32, Seat>,
@@ -176,6 +178,12 @@ impl Pool {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.seats.is_empty()
+    }
+
+    /// Those who have loaded the model and stay.
+    pub(crate) fn ready(&self) -> Vec<u32> {
+        let ready = |(id, seat): (&u32, &Seat)| (seat.state == State::Ready).then_some(*id);
+        self.seats.iter().filter_map(ready).collect()
     }
 
     /// Whether somebody serves or still tries to.

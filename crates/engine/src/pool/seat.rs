@@ -1,8 +1,8 @@
-//! One worker's place: starts it, hands it one batch at a time, ends it, starts it again.
+//! One worker's place: starts it, hands it batches, ends it, starts it again.
 //!
-//! A seat is a task of its own so that a hanging worker holds up nobody. It owns the batch that is
-//! under way, riders included; whatever happens, the batch goes back to the model's task in an
-//! event, or is dropped with the task, which tells every rider's caller.
+//! A seat is a task of its own so that a hanging worker holds up nobody. It owns the batches
+//! that are under way, riders included; whatever happens, they go back to the model's task in an
+//! event, or are dropped with the task, which tells every rider's caller.
 //!
 //! ```text
 //! coming --launched--> ready --died--> (pause) --> coming
@@ -10,17 +10,19 @@
 //!                    \--window over--> lost --retire--> ended
 //! ```
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, RequestId};
+use jitney_batcher::BatchId;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::backoff::Backoff;
-use super::worker::{Launcher, Worker};
-use crate::call::Rider;
+use super::riding::{Batch, Riding};
+use super::worker::{Launcher, Lost, Word, Worker};
 use crate::outcome::{BatchOutcome, Death, LaunchError};
 
 /// The time limits of a seat.
@@ -29,18 +31,21 @@ pub(crate) struct SeatPlan {
     pub(crate) startup_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) retry_window: Duration,
+    /// Batches a worker may hold at a time.
+    pub(crate) slots: u8,
 }
 
-/// A departed batch with everybody in it.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) id: BatchId,
-    pub(crate) ids: Vec<RequestId>,
-    pub(crate) riders: Vec<Rider>,
-    pub(crate) items: u32,
-    pub(crate) attempt: u8,
-    pub(crate) reason: Departure,
-    pub(crate) departed: Instant,
+/// How a worker's life ended.
+struct End {
+    death: Death,
+    /// The batch that took too long.
+    overdue: Option<BatchId>,
+}
+
+impl End {
+    fn of(death: Death) -> Self {
+        Self { death, overdue: None }
+    }
 }
 
 /// What a seat tells the model's task.
@@ -65,6 +70,8 @@ pub(crate) enum WorkerEvent {
         worker: u32,
         batches: Vec<Batch>,
         death: Death,
+        /// The batch to blame when it took too long; the others are innocent.
+        overdue: Option<BatchId>,
     },
     LaunchFailed {
         worker: u32,
@@ -119,7 +126,7 @@ impl Seat {
                 return ControlFlow::Continue(());
             }
         };
-        let (batches, mut inbox) = mpsc::channel(1);
+        let (batches, mut inbox) = mpsc::channel(self.plan.slots.into());
         let pid = worker.pid();
         let took = began.elapsed();
         self.tell(WorkerEvent::Up { worker: self.worker, pid, batches, took }).await;
@@ -142,41 +149,76 @@ impl Seat {
         mut worker: Box<dyn Worker>,
         inbox: &mut mpsc::Receiver<Batch>,
     ) -> ControlFlow<()> {
+        let mut riding = Riding::default();
+        // Looked at when it fires, not moved with every word: it may fire for nothing.
+        let mut alarm = std::pin::pin!(sleep(self.plan.response_timeout));
         loop {
-            let batch = tokio::select! {
+            let turn = tokio::select! {
                 biased;
-                Some(batch) = inbox.recv() => batch,
-                death = worker.died() => return self.bury(worker, inbox, None, death).await,
-                _ = &mut self.retire => {
+                word = poll_fn(|context| worker.poll_hear(context)) => {
+                    self.heard(&mut *worker, &mut riding, word).await
+                }
+                Some(batch) = inbox.recv(), if riding.len() < self.plan.slots.into() => {
+                    self.give(&mut *worker, &mut riding, batch).await
+                }
+                () = alarm.as_mut(), if !riding.is_empty() => self.look(&riding, alarm.as_mut()),
+                _ = &mut self.retire, if riding.is_empty() => {
                     worker.end(false).await;
                     return ControlFlow::Break(());
                 }
             };
-            match self.ride(&mut *worker, batch).await {
-                Ok(finished) => self.tell(finished).await,
-                Err((batch, death)) => {
-                    return self.bury(worker, inbox, Some(batch), death).await;
-                }
+            if let Err(end) = turn {
+                return self.bury(worker, inbox, riding, end).await;
             }
         }
     }
 
-    /// One batch, there and back.
-    async fn ride(
+    /// The worker said something, or is lost.
+    async fn heard(
         &mut self,
         worker: &mut dyn Worker,
+        riding: &mut Riding,
+        word: Result<Word, Lost>,
+    ) -> Result<(), End> {
+        let known = match word {
+            Err(Lost) => return Err(End::of(worker.death().await)),
+            Ok(Word::Pieces { batch, pieces }) => riding.pieces(batch, pieces),
+            Ok(Word::Over { batch, outcome }) => match riding.over(batch) {
+                None => false,
+                Some((batch, exec)) => {
+                    self.backoff.served();
+                    self.tell(WorkerEvent::Finished { batch, outcome, exec }).await;
+                    true
+                }
+            },
+        };
+        if known { Ok(()) } else { Err(End::of(Death::Garbled)) }
+    }
+
+    async fn give(
+        &mut self,
+        worker: &mut dyn Worker,
+        riding: &mut Riding,
         batch: Batch,
-    ) -> Result<WorkerEvent, (Batch, Death)> {
-        let departed = Instant::now();
-        let ran = timeout(self.plan.response_timeout, worker.run(batch.id.0, &batch.riders)).await;
-        match ran.unwrap_or(Err(Death::TimedOut)) {
-            Ok(outcome) => {
-                self.backoff.served();
-                let exec = departed.elapsed();
-                Ok(WorkerEvent::Finished { batch, outcome, exec })
-            }
-            Err(death) => Err((batch, death)),
+    ) -> Result<(), End> {
+        let batch = riding.board(batch);
+        let given = worker.give(batch.id.0, &batch.riders);
+        match timeout(self.plan.response_timeout, given).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Lost)) => Err(End::of(worker.death().await)),
+            Err(_) => Err(End { death: Death::TimedOut, overdue: Some(batch.id) }),
         }
+    }
+
+    /// The alarm rang: is any batch overdue?
+    fn look(&self, riding: &Riding, alarm: Pin<&mut Sleep>) -> Result<(), End> {
+        let Some((batch, heard)) = riding.quietest() else { return Ok(()) };
+        let due = heard + self.plan.response_timeout;
+        if due <= Instant::now() {
+            return Err(End { death: Death::TimedOut, overdue: Some(batch) });
+        }
+        alarm.reset(due);
+        Ok(())
     }
 
     /// Closes this life's channel before telling, so that no batch can fall between two lives.
@@ -184,12 +226,14 @@ impl Seat {
         &mut self,
         worker: Box<dyn Worker>,
         inbox: &mut mpsc::Receiver<Batch>,
-        running: Option<Batch>,
-        death: Death,
+        riding: Riding,
+        end: End,
     ) -> ControlFlow<()> {
         inbox.close();
-        let batches = running.into_iter().chain(inbox.try_recv()).collect();
-        self.tell(WorkerEvent::Died { worker: self.worker, batches, death }).await;
+        let unheard = std::iter::from_fn(|| inbox.try_recv().ok());
+        let batches = riding.into_batches().chain(unheard).collect();
+        let End { death, overdue } = end;
+        self.tell(WorkerEvent::Died { worker: self.worker, batches, death, overdue }).await;
         worker.end(true).await;
         ControlFlow::Continue(())
     }

@@ -1,10 +1,11 @@
 //! What the pool asks of a worker, whatever it is: a Python process, an ONNX session, a script of
-//! the test kit. The pool supervises; a worker only runs one batch at a time and can be ended.
+//! the test kit. The pool supervises; a worker only takes batches, speaks, and can be ended.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use crate::call::Rider;
+use crate::call::{Output, Rider};
 use crate::outcome::{BatchOutcome, Death, LaunchError};
 
 /// A boxed future that may cross threads.
@@ -17,21 +18,43 @@ pub trait Launcher: Send + Sync + 'static {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>>;
 }
 
-/// A loaded worker.
+/// What a worker says about a batch it was given.
+#[derive(Debug)]
+pub enum Word {
+    /// Pieces of answers that are still being made, each with its request's place in the batch.
+    Pieces {
+        /// The batch.
+        batch: u64,
+        /// Place and piece.
+        pieces: Vec<(usize, Output)>,
+    },
+    /// The batch is over.
+    Over {
+        /// The batch.
+        batch: u64,
+        /// How it ended.
+        outcome: BatchOutcome,
+    },
+}
+
+/// The worker is gone; [`Worker::death`] says how.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost;
+
+/// A loaded worker. It is given no more batches at a time than it has slots.
 pub trait Worker: Send + 'static {
     /// The process id, for workers that are processes.
     fn pid(&self) -> Option<u32>;
 
-    /// Runs one batch to its end. An error means that the worker is dead; dropping the future
-    /// before it resolves leaves the worker unusable, so the pool ends it then.
-    fn run<'a>(
-        &'a mut self,
-        batch: u64,
-        riders: &'a [Rider],
-    ) -> BoxFuture<'a, Result<BatchOutcome, Death>>;
+    /// Hands a batch over. Dropping the future before it resolves leaves the worker unusable, so
+    /// the pool ends it then.
+    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>>;
 
-    /// Resolves when an idle worker dies. Must be cancel-safe.
-    fn died(&mut self) -> BoxFuture<'_, Death>;
+    /// The worker's next word; an idle worker says none until it is lost.
+    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>>;
+
+    /// How the worker ended, once `give` or `poll_hear` found it lost.
+    fn death(&mut self) -> BoxFuture<'_, Death>;
 
     /// Ends the worker: politely when it is idle, by force otherwise.
     fn end(self: Box<Self>, force: bool) -> BoxFuture<'static, ()>;

@@ -21,7 +21,7 @@ use super::link::Link;
 /// How long a fresh connection may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 type Expected = Arc<Mutex<HashMap<String, oneshot::Sender<std::os::unix::net::UnixStream>>>>;
 

@@ -201,18 +201,42 @@ fn encode_meta(input: &Input, out: &mut BytesMut) {
 
 /// Reads a reply's items. Bodies share the frame's memory.
 pub(crate) fn decode_reply(count: u16, payload: Bytes) -> Result<Vec<ItemOutcome>, FrameError> {
+    let mut items = Vec::with_capacity(usize::from(count));
+    decode_items(count, payload, |meta, body| {
+        items.push(decode_item(meta, body)?);
+        Ok(())
+    })?;
+    Ok(items)
+}
+
+/// Reads a chunk's pieces: each with the place of its request in the batch.
+pub(crate) fn decode_chunk(count: u16, payload: Bytes) -> Result<Vec<(usize, Output)>, FrameError> {
+    let mut pieces = Vec::with_capacity(usize::from(count));
+    decode_items(count, payload, |mut meta, body| {
+        let position = meta.try_get_u16_le().map_err(|_| FrameError::Truncated)?;
+        // A piece that failed could only be told as the end of its request, which a reply says.
+        let piece = decode_item(meta, body)?.map_err(|_| FrameError::UnknownOutcome(1))?;
+        pieces.push((usize::from(position), piece));
+        Ok(())
+    })?;
+    Ok(pieces)
+}
+
+/// Cuts a table of items into metas and bodies.
+fn decode_items(
+    count: u16,
+    payload: Bytes,
+    mut item: impl FnMut(Bytes, Bytes) -> Result<(), FrameError>,
+) -> Result<(), FrameError> {
     let mut table = Reader(payload.clone());
     let mut rest = Reader(payload);
     rest.take(usize::from(count) * 8)?;
-    let mut items = Vec::with_capacity(usize::from(count));
     for _ in 0..count {
         let (meta_len, body_len) = (table.u32()?, table.u32()?);
         let meta = rest.take(meta_len as usize)?;
-        let body = rest.take(body_len as usize)?;
-        items.push(decode_item(meta, body)?);
+        item(meta, rest.take(body_len as usize)?)?;
     }
-    rest.finish()?;
-    Ok(items)
+    rest.finish()
 }
 
 fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::frame::{
-    BatchFrame, FrameError, HEADER_LEN, Header, Kind, decode_control, decode_failed, decode_reply,
-    encode_control,
+    BatchFrame, FrameError, HEADER_LEN, Header, Kind, decode_chunk, decode_control, decode_failed,
+    decode_reply, encode_control,
 };
 use crate::call::{HeaderBlock, Input, Parameter};
 use crate::outcome::{Cause, ItemOutcome};
@@ -111,6 +111,22 @@ fn number(value: &Value) -> u16 {
 }
 
 #[test]
+fn chunks_are_decoded_as_the_vectors_say() {
+    for vector in of_kind(Kind::Chunk) {
+        let (header, payload) = split(&hex(&vector["hex"]));
+        let header = header.unwrap();
+        assert_eq!(header.id, vector["id"].as_u64().unwrap());
+        let pieces = decode_chunk(header.count, payload).unwrap();
+        let expected = vector["decoded"]["items"].as_array().unwrap();
+        assert_eq!(pieces.len(), expected.len());
+        for ((position, piece), expected) in pieces.into_iter().zip(expected) {
+            assert_eq!(position, usize::from(number(&expected["position"])));
+            assert_item(&Ok(piece), expected);
+        }
+    }
+}
+
+#[test]
 fn failures_of_whole_batches_are_decoded_as_the_vectors_say() {
     for vector in of_kind(Kind::Failed) {
         let (_, payload) = split(&hex(&vector["hex"]));
@@ -150,6 +166,9 @@ fn broken_frames_of_workers_are_errors() {
             Ok(header) if header.kind == Kind::Reply => {
                 decode_reply(header.count, payload).is_err()
             }
+            Ok(header) if header.kind == Kind::Chunk => {
+                decode_chunk(header.count, payload).is_err()
+            }
             Ok(header) if header.kind == Kind::Failed => decode_failed(&payload).is_err(),
             Ok(_) => continue, // Frames that only workers read.
         };
@@ -161,6 +180,7 @@ proptest! {
     #[test]
     fn noise_never_panics(count in 0..20_u16, noise in prop::collection::vec(any::<u8>(), 0..300)) {
         drop(decode_reply(count, Bytes::from(noise.clone())));
+        drop(decode_chunk(count, Bytes::from(noise.clone())));
         drop(decode_failed(&noise));
         if let Some(head) = noise.first_chunk::<HEADER_LEN>() {
             drop(Header::decode(head));

@@ -1,6 +1,9 @@
-//! A loaded Python process, seen from the pool: runs one batch at a time, dies, is ended.
+//! A loaded Python process, seen from the pool: takes batches, speaks, dies, is ended.
 
+use std::future::Future;
 use std::os::unix::process::ExitStatusExt;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,11 +11,13 @@ use tokio::process::Child;
 use tokio::time::timeout;
 
 use super::LinkError;
-use super::frame::{BatchFrame, FrameError, Header, Kind, decode_failed, decode_reply};
+use super::frame::{
+    BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
+};
 use super::link::Link;
 use crate::call::{Input, Payload, Rider};
 use crate::outcome::{BatchOutcome, Death};
-use crate::pool::{BoxFuture, Worker};
+use crate::pool::{BoxFuture, Lost, Word, Worker};
 
 const SIGKILL: i32 = 9;
 
@@ -22,22 +27,36 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct PythonWorker {
     child: Child,
     link: Link,
+    /// Why it was found lost.
+    broken: Option<LinkError>,
 }
 
 impl PythonWorker {
     pub(crate) fn new(child: Child, link: Link) -> Self {
-        Self { child, link }
+        Self { child, link, broken: None }
     }
 
-    async fn ride(&mut self, batch: u64, riders: &[Rider]) -> Result<BatchOutcome, LinkError> {
+    fn lose(&mut self, error: LinkError) -> Lost {
+        self.broken = Some(error);
+        Lost
+    }
+
+    async fn send(&mut self, batch: u64, riders: &[Rider]) -> Result<(), LinkError> {
         let inputs: Vec<&Input> = riders.iter().filter_map(raw).collect();
         assert_eq!(inputs.len(), riders.len(), "a Python model is given raw inputs only");
-        self.link.send_batch(BatchFrame::new(batch, inputs)).await?;
+        self.link.send_batch(BatchFrame::new(batch, inputs)).await
+    }
+
+    async fn hear(&mut self) -> Result<Word, LinkError> {
         let (header, payload) = self.receive().await?;
-        if header.id == batch && header.kind == Kind::Reply {
-            Ok(BatchOutcome::Items(decode_reply(header.count, payload)?))
-        } else if header.id == batch && header.kind == Kind::Failed {
-            Ok(BatchOutcome::Failed(decode_failed(&payload)?))
+        let (batch, count) = (header.id, header.count);
+        let over = |outcome| Word::Over { batch, outcome };
+        if header.kind == Kind::Reply {
+            Ok(over(BatchOutcome::Items(decode_reply(count, payload)?)))
+        } else if header.kind == Kind::Failed {
+            Ok(over(BatchOutcome::Failed(decode_failed(&payload)?)))
+        } else if header.kind == Kind::Chunk {
+            Ok(Word::Pieces { batch, pieces: decode_chunk(count, payload)? })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
         }
@@ -81,27 +100,23 @@ impl Worker for PythonWorker {
         self.child.id()
     }
 
-    fn run<'a>(
-        &'a mut self,
-        batch: u64,
-        riders: &'a [Rider],
-    ) -> BoxFuture<'a, Result<BatchOutcome, Death>> {
+    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
         Box::pin(async move {
-            match self.ride(batch, riders).await {
-                Ok(outcome) => Ok(outcome),
-                Err(error) => Err(self.autopsy(error).await),
-            }
+            let sent = self.send(batch, riders).await;
+            sent.map_err(|error| self.lose(error))
         })
     }
 
-    fn died(&mut self) -> BoxFuture<'_, Death> {
-        Box::pin(async move {
-            let error = match self.receive().await {
-                Ok((header, _)) => FrameError::Unexpected(header.kind).into(),
-                Err(error) => error,
-            };
-            self.autopsy(error).await
-        })
+    /// A future made anew for every poll: all that `hear` remembers lies in the link and the child,
+    /// whose wakers stay registered, and so a word costs no allocation.
+    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+        let heard = ready!(pin!(self.hear()).poll(context));
+        Poll::Ready(heard.map_err(|error| self.lose(error)))
+    }
+
+    fn death(&mut self) -> BoxFuture<'_, Death> {
+        let error = self.broken.take().unwrap_or(LinkError::Closed);
+        Box::pin(self.autopsy(error))
     }
 
     fn end(mut self: Box<Self>, force: bool) -> BoxFuture<'static, ()> {

@@ -8,6 +8,7 @@ use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServe
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::pieces::Pieces;
 use super::predict::{self, Envelope, Wish};
 use crate::door::House;
 use crate::errors::{Problem, grpc_code_of};
@@ -26,7 +27,7 @@ impl Inference {
     async fn predict(
         &self,
         request: Request<PredictionsRequest>,
-    ) -> Result<Response<PredictionResponse>, Problem> {
+    ) -> Result<Response<Pieces>, Problem> {
         let (envelope, message) = Envelope::open(request)?;
         let target = predict::target(&message.model_name, &message.model_version);
         let model = predict::model(&self.house, target)?;
@@ -37,14 +38,15 @@ impl Inference {
         });
         let parameters = parameters.collect();
         let wish = Wish { model: &model, target, parameters, open_inference: false };
-        let Answer { output, receipt } = predict::predict(&envelope, wish).await?;
+        let Answer { output, receipt, rest } = predict::predict(&envelope, wish).await?;
         let Output { status, headers, body } = output;
-        let answer = PredictionResponse {
+        let first = PredictionResponse {
             prediction: body,
             sequence_id: message.sequence_id,
             status: status.and_then(said),
         };
-        Ok(predict::response(answer, &receipt, &headers))
+        let pieces = Pieces { model, first: Some(first), rest };
+        Ok(predict::response(pieces, &receipt, &headers))
     }
 }
 
@@ -64,19 +66,19 @@ impl InferenceApIsService for Inference {
         &self,
         request: Request<PredictionsRequest>,
     ) -> Result<Response<PredictionResponse>, Status> {
-        Ok(self.predict(request).await?)
+        let (metadata, pieces, extensions) = self.predict(request).await?.into_parts();
+        Ok(Response::from_parts(metadata, pieces.whole().await?, extensions))
     }
 
     type StreamPredictionsStream = BoxStream<PredictionResponse>;
 
-    /// A handler that does not stream gives one message.
+    /// Each piece is a message; a handler that does not stream gives one.
     async fn stream_predictions(
         &self,
         request: Request<PredictionsRequest>,
     ) -> Result<Response<Self::StreamPredictionsStream>, Status> {
         let answer = self.predict(request).await?;
-        Ok(answer
-            .map(|only| Box::pin(tokio_stream::once(Ok(only))) as Self::StreamPredictionsStream))
+        Ok(answer.map(|pieces| Box::pin(pieces) as Self::StreamPredictionsStream))
     }
 
     type StreamPredictions2Stream = BoxStream<PredictionResponse>;

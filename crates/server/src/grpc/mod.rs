@@ -12,6 +12,7 @@ mod inference;
 mod management;
 mod note;
 mod oip;
+mod pieces;
 mod predict;
 mod reflection;
 mod status;

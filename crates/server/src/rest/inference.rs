@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, StatusCode};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority};
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use super::{input, receipt};
 use crate::body::Upload;
 use crate::door::Visit;
 use crate::errors::{Asked, ErrorCode, Problem};
+use crate::piecemeal::Outgoing;
 use crate::respond::{self, Reply};
 use crate::route::{Ride, Target};
 
@@ -112,7 +113,7 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
 
 fn reply(answer: Answer) -> Result<Reply, Problem> {
     let Output { status, headers, body } = answer.output;
-    let mut reply = respond::plain(StatusCode::OK, body);
+    let mut reply = Reply::new(Outgoing::new(body, answer.rest));
     match status {
         None => {}
         Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),

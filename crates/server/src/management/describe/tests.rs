@@ -17,6 +17,7 @@ fn settings() -> Settings {
         mix_origins: false,
         isolate: true,
         job_ticket: false,
+        slots: 1,
         workers_min: 1,
         workers_max: 1,
         response_timeout: Duration::from_secs(120),

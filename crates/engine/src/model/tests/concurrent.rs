@@ -1,0 +1,81 @@
+//! Asynchronous handlers: one worker holds many batches at a time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::CallError;
+use crate::settings::Settings;
+use crate::testkit::{Act, Kit, call, settings, text};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn concurrent(slots: u8) -> Settings {
+    Settings { batch_size: 1, slots, ..settings() }
+}
+
+fn patient(act: Act) -> Act {
+    Act::After(SECOND, Box::new(act))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_serves_as_many_batches_at_a_time_as_it_has_slots() {
+    let kit = Kit::serving(1, concurrent(4), |_| patient(Act::Echo)).await;
+    let start = Instant::now();
+    let answers = kit.call_all(&["a", "b", "c", "d"]).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(start.elapsed().as_secs(), 1);
+    let answers = kit.call_all(&["a", "b", "c", "d", "e"]).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(start.elapsed().as_secs(), 3, "the fifth had to wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_end_in_any_order() {
+    let kit = Kit::serving(1, concurrent(4), |ride| match ride.bodies[0].as_str() {
+        "slow" => patient(Act::Echo),
+        _ => Act::Echo,
+    })
+    .await;
+    let slow = kit.start(call("slow"));
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    assert_eq!(text(&kit.call("fast").await.unwrap()), "fast");
+    assert!(start.elapsed() < SECOND);
+    assert_eq!(text(&slow.await.unwrap().unwrap()), "slow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_batch_that_took_too_long_pays_for_it() {
+    let kit = Kit::serving(1, concurrent(4), |ride| match ride.bodies[0].as_str() {
+        "hangs" => Act::Silence,
+        _ => patient(patient(Act::Echo)),
+    })
+    .await;
+    let hangs = kit.start(call("hangs"));
+    tokio::time::sleep(4 * SECOND).await;
+    let innocent = kit.start(call("innocent"));
+    assert!(matches!(hangs.await.unwrap(), Err(CallError::WorkerDied { .. })));
+    let answer = innocent.await.unwrap().unwrap();
+    assert_eq!((text(&answer).as_str(), answer.receipt.attempt), ("innocent", 1));
+    assert_eq!(kit.rides().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_deadly_request_among_many_fails_alone() {
+    let kit = Kit::serving(2, concurrent(8), |ride| match ride.bodies[0].as_str() {
+        "deadly" => Act::Die,
+        _ => patient(Act::Echo),
+    })
+    .await;
+    let answers = kit.call_all(&["a", "b", "c", "deadly", "d", "e", "f"]).await;
+    let lost: Vec<usize> =
+        answers.iter().enumerate().filter(|(_, a)| a.is_err()).map(|(at, _)| at).collect();
+    assert_eq!(lost, [3], "{answers:?}");
+    // Once the second tries are over, everybody works at full width again.
+    assert!(kit.call("calm").await.is_ok());
+    let start = Instant::now();
+    let answers = kit.call_all(&["a"; 8]).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(start.elapsed().as_secs(), 1);
+}

@@ -1,0 +1,112 @@
+//! The batches a worker holds: who rides, since when, and until when the worker may be silent.
+//!
+//! Apart from `seat`, which talks to the worker. Usually there is one batch; a worker whose
+//! handler is asynchronous holds many. A batch is taken out whole or stays whole.
+
+use std::time::Duration;
+
+use jitney_batcher::{BatchId, Departure, RequestId};
+use tokio::time::Instant;
+
+use crate::call::{Answer, Output, Receipt, Rider};
+
+/// A departed batch with everybody in it.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) id: BatchId,
+    pub(crate) ids: Vec<RequestId>,
+    pub(crate) riders: Vec<Rider>,
+    pub(crate) items: u32,
+    /// The most items a batch of this model may hold.
+    pub(crate) items_max: u32,
+    pub(crate) attempt: u8,
+    pub(crate) reason: Departure,
+    pub(crate) departed: Instant,
+}
+
+impl Batch {
+    /// What one rider can be told about the ride.
+    pub(crate) fn receipt(&self, rider: &Rider, position: usize, compute: Duration) -> Receipt {
+        Receipt {
+            queue: self.departed.duration_since(rider.admitted),
+            compute,
+            batch_items: self.items,
+            batch_items_max: self.items_max,
+            position: position as u32,
+            reason: self.reason,
+            attempt: self.attempt,
+        }
+    }
+
+    /// Whether any caller has a part of its answer, so that the batch cannot be tried again.
+    pub(crate) fn streamed(&self) -> bool {
+        self.riders.iter().any(|rider| rider.reply.streams())
+    }
+
+    /// Sends a piece to one rider's caller; false if there is no such rider.
+    fn piece(&mut self, position: usize, output: Output, compute: Duration) -> bool {
+        let Some(rider) = self.riders.get(position) else { return false };
+        let receipt = self.receipt(rider, position, compute);
+        self.riders[position].reply.piece(Answer { output, receipt, rest: None });
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Ride {
+    batch: Batch,
+    given: Instant,
+    /// The last time the worker said something about it: its time to answer starts anew then.
+    heard: Instant,
+}
+
+/// All batches of one worker, in the order in which it was given them.
+#[derive(Debug, Default)]
+pub(crate) struct Riding {
+    rides: Vec<Ride>,
+}
+
+impl Riding {
+    pub(crate) fn len(&self) -> usize {
+        self.rides.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rides.is_empty()
+    }
+
+    /// A batch is about to be given to the worker; returns it for that.
+    pub(crate) fn board(&mut self, batch: Batch) -> &Batch {
+        let now = Instant::now();
+        self.rides.push(Ride { batch, given: now, heard: now });
+        &self.rides[self.rides.len() - 1].batch
+    }
+
+    /// Sends pieces to their callers; false if the worker spoke of somebody it was never given.
+    pub(crate) fn pieces(&mut self, id: u64, pieces: Vec<(usize, Output)>) -> bool {
+        let Some(ride) = self.rides.iter_mut().find(|ride| ride.batch.id.0 == id) else {
+            return false;
+        };
+        ride.heard = Instant::now();
+        let compute = ride.heard.duration_since(ride.given);
+        pieces.into_iter().all(|(position, output)| ride.batch.piece(position, output, compute))
+    }
+
+    /// Takes a finished batch out, with the time it took; none if the worker was never given it.
+    pub(crate) fn over(&mut self, id: u64) -> Option<(Batch, Duration)> {
+        let at = self.rides.iter().position(|ride| ride.batch.id.0 == id)?;
+        let ride = self.rides.remove(at);
+        Some((ride.batch, ride.given.elapsed()))
+    }
+
+    /// The batch that has waited longest for a word, and when that was.
+    pub(crate) fn quietest(&self) -> Option<(BatchId, Instant)> {
+        let quiet = self.rides.iter().min_by_key(|ride| ride.heard)?;
+        Some((quiet.batch.id, quiet.heard))
+    }
+
+    /// Takes everything out.
+    pub(crate) fn into_batches(self) -> impl Iterator<Item = Batch> {
+        self.rides.into_iter().map(|ride| ride.batch)
+    }
+}

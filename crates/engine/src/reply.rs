@@ -1,0 +1,182 @@
+//! The way back to a caller: one answer, or a first piece and then the rest as it is made.
+//!
+//! Nearly every answer is whole and travels by a oneshot, as if streams did not exist. The first
+//! piece of a stream resolves the call; the pieces after it go through a bounded buffer of their
+//! own. Whoever fills it never waits: a client that falls too far behind loses its stream, and
+//! nobody who shares its worker loses anything.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::call::Answer;
+use crate::error::CallError;
+
+/// Pieces that may wait for a client.
+const PIECES_MAX: usize = 1024;
+
+/// Bytes that may wait for a client; one piece may always wait, whatever its size.
+const BYTES_MAX: usize = 16 << 20;
+
+pub(crate) type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
+
+/// A caller's end of its request, held by the rider. Dropping it says that the request was lost.
+#[derive(Debug)]
+pub(crate) struct Reply(Way);
+
+#[derive(Debug)]
+enum Way {
+    Whole(oneshot::Sender<Result<Answer, CallError>>),
+    Pieces(Pieces),
+    /// The caller of a stream went away, or fell too far behind.
+    Nobody,
+}
+
+#[derive(Debug)]
+struct Pieces {
+    sender: mpsc::Sender<Bytes>,
+    buffer: Arc<Buffer>,
+}
+
+/// What both ends of a stream know.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: AtomicUsize,
+    /// How the stream ended, written before the channel closes. Nothing there: it was lost.
+    end: OnceLock<Result<(), CallError>>,
+}
+
+impl Reply {
+    pub(crate) fn new() -> (Self, AnswerReceiver) {
+        let (sender, answer) = oneshot::channel();
+        (Self(Way::Whole(sender)), answer)
+    }
+
+    /// Whether nobody waits any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        match &self.0 {
+            Way::Whole(sender) => sender.is_closed(),
+            Way::Pieces(pieces) => pieces.sender.is_closed(),
+            Way::Nobody => true,
+        }
+    }
+
+    /// Whether a first piece was sent.
+    pub(crate) fn streams(&self) -> bool {
+        !matches!(self.0, Way::Whole(_))
+    }
+
+    /// Sends one piece; more will follow. Of the first one all is told, of later ones the body.
+    pub(crate) fn piece(&mut self, piece: Answer) {
+        self.0 = match std::mem::replace(&mut self.0, Way::Nobody) {
+            Way::Whole(sender) => Way::begin(sender, piece),
+            Way::Pieces(pieces) => pieces.push(piece.output.body),
+            Way::Nobody => Way::Nobody,
+        };
+    }
+
+    /// Ends the request.
+    pub(crate) fn finish(self, answer: Result<Answer, CallError>) {
+        match self.0 {
+            // A caller that left in this very moment is nobody's loss.
+            Way::Whole(sender) => drop(sender.send(answer)),
+            Way::Pieces(pieces) => pieces.finish(answer),
+            Way::Nobody => {}
+        }
+    }
+}
+
+impl Way {
+    fn begin(sender: oneshot::Sender<Result<Answer, CallError>>, mut first: Answer) -> Self {
+        let (pieces, rest) = mpsc::channel(PIECES_MAX);
+        let buffer = Arc::new(Buffer::default());
+        first.rest = Some(Rest { pieces: rest, buffer: Arc::clone(&buffer), told: false });
+        match sender.send(Ok(first)) {
+            Ok(()) => Self::Pieces(Pieces { sender: pieces, buffer }),
+            Err(_) => Self::Nobody,
+        }
+    }
+}
+
+impl Pieces {
+    fn push(self, piece: Bytes) -> Way {
+        if self.sender.is_closed() {
+            return Way::Nobody;
+        }
+        if self.enqueue(piece) {
+            return Way::Pieces(self);
+        }
+        self.end(Err(CallError::Outpaced));
+        Way::Nobody
+    }
+
+    fn enqueue(&self, piece: Bytes) -> bool {
+        if piece.is_empty() {
+            return true;
+        }
+        let waiting = self.buffer.bytes.fetch_add(piece.len(), Ordering::Relaxed);
+        let room = waiting == 0 || waiting + piece.len() <= BYTES_MAX;
+        room && self.sender.try_send(piece).is_ok()
+    }
+
+    fn finish(self, answer: Result<Answer, CallError>) {
+        let end = match answer {
+            Ok(last) => self.enqueue(last.output.body).then_some(()).ok_or(CallError::Outpaced),
+            Err(error) => Err(error),
+        };
+        self.end(end);
+    }
+
+    fn end(&self, end: Result<(), CallError>) {
+        // Set once only: the sender goes with it.
+        drop(self.buffer.end.set(end));
+    }
+}
+
+/// The pieces of an answer that follow its first one. Dropping it is a client that leaves: the
+/// worker goes on for the others of its batch, and nothing more is kept for this one.
+#[derive(Debug)]
+pub struct Rest {
+    pieces: mpsc::Receiver<Bytes>,
+    buffer: Arc<Buffer>,
+    told: bool,
+}
+
+impl Rest {
+    /// The next piece as soon as the model has made it, `None` after the last. An error is the
+    /// last word too. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Result<Bytes, CallError>> {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// [`Rest::next`] for those who are polled themselves.
+    pub fn poll_next(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Bytes, CallError>>> {
+        self.pieces.poll_recv(context).map(|received| match received {
+            Some(piece) => {
+                self.buffer.bytes.fetch_sub(piece.len(), Ordering::Relaxed);
+                Some(Ok(piece))
+            }
+            None => self.end().map(Err),
+        })
+    }
+
+    /// Why the stream ended, if not as it should; told once.
+    fn end(&mut self) -> Option<CallError> {
+        if std::mem::replace(&mut self.told, true) {
+            return None;
+        }
+        match self.buffer.end.get() {
+            Some(Ok(())) => None,
+            Some(Err(error)) => Some(error.clone()),
+            None => Some(CallError::Gone),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+"""The items of REPLY and CHUNK frames as bytes: a table of lengths, then metas and bodies."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from jitney.worker.protocol import FIELD, REPLY_META, Bytes
+from ts.context import RequestProcessor
+
+ANSWERED = 0
+
+
+def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
+    """Table, metas and bodies in the order of the wire; `metas` holds only those that are not empty."""
+    lengths = [0] * (2 * len(bodies))
+    lengths[1::2] = map(len, bodies)
+    parts = bodies
+    if metas:
+        parts = []
+        for idx, body in enumerate(bodies):
+            meta = metas.get(idx, b"")
+            lengths[2 * idx] = len(meta)
+            parts += meta, body
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
+def table_of(items: Sequence[tuple[bytes, Bytes]]) -> list[Bytes]:
+    """Table, metas and bodies of items that all have a meta."""
+    return assemble({idx: meta for idx, (meta, _) in enumerate(items)}, [body for _, body in items])
+
+
+def encode_meta(processor: RequestProcessor) -> bytes:
+    """The meta of an answered item; empty for status 200 without phrase and headers."""
+    status = processor.get_response_status_code()
+    phrase = (processor.get_response_status_phrase() or "").encode()
+    headers = processor.get_response_headers()
+    if status == 200 and not phrase and not headers:
+        return b""
+    parts = [REPLY_META.pack(ANSWERED, 0, int(status), len(phrase), len(headers)), phrase]
+    for name, value in headers.items():
+        name_bytes, value_bytes = str(name).encode(), str(value).encode()
+        parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes
+    return b"".join(parts)

@@ -1,0 +1,83 @@
+"""One batch, step by step: bind it to a context, call the handler, turn what it says into a frame.
+
+The steps are apart because the loops differ: `loop` takes one batch at a time, `concurrent` many,
+`continuous` one step of many at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import Any, Union
+
+from jitney.worker.batch import BatchDecoder, Row
+from jitney.worker.context import WorkerContext
+from jitney.worker.loader import LoadedModel
+from jitney.worker.outlet import Outlet
+from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
+from jitney.worker.reply import PREDICTION_FAILED, BatchFailure, check_outputs, encode_reply, failure_of
+
+logger = logging.getLogger(__name__)
+
+BatchAnswer = Union[list[Bytes], BatchFailure]
+
+
+def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchAnswer:
+    """The payload of the batch's reply, or why it failed as a whole."""
+    context = model.context
+    rows = bind(frame, decoder, context)
+    try:
+        outputs = model.entry_point(rows, context)
+    except Exception as error:
+        return excuse(error)
+    return conclude(outputs, frame.count, context)
+
+
+def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Row]:
+    """Makes a frame the context's current batch; returns its rows."""
+    rows, metas = decoder.decode(frame.payload, frame.count)
+    context.bind_batch(metas, frame.id)
+    return rows
+
+
+def excuse(error: Exception) -> BatchFailure:
+    """What the server is told about a handler's exception; the log gets the traceback."""
+    if isinstance(error, ProtocolError):
+        raise error  # Headers are parsed when the handler asks for them; that they are broken is not its fault.
+    print_traceback()
+    return failure_of(error)
+
+
+def conclude(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
+    """The payload of the reply for what a handler returned, or what is wrong with it as a whole."""
+    failure = check_outputs(outputs, count)
+    if failure is not None:
+        logger.error("handler returned %s for a batch of %d: %s", describe(outputs), count, failure.message)
+        return failure
+    parts = encode_reply(outputs, context)
+    if sum(map(len, parts)) > FRAME_BYTES_LIMIT:
+        logger.error("the answers of a batch of %d are over the frame limit", count)
+        return BatchFailure("raised", PREDICTION_FAILED)
+    return parts
+
+
+def send_answer(outlet: Outlet, frame: Frame, answer: BatchAnswer) -> None:
+    """Sends a batch's REPLY or FAILED."""
+    if isinstance(answer, BatchFailure):
+        outlet.control(FAILED, answer._asdict(), frame.id)
+    else:
+        outlet.frame(REPLY, frame.count, frame.id, answer)
+
+
+def describe(outputs: Any) -> str:
+    """What a handler returned, without its contents."""
+    if isinstance(outputs, list):
+        return f"a list of {len(outputs)}"
+    return f"an object of type {type(outputs).__name__}"
+
+
+def print_traceback() -> None:
+    """Writes the current exception to stdout in one piece; the server's log takes it from there."""
+    sys.stdout.write(traceback.format_exc())
+    sys.stdout.flush()
