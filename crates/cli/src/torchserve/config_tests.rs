@@ -56,8 +56,8 @@ fn grpc_has_hosts_ports_and_ages_of_its_own() {
     let usual = plan_of("").server.grpc_management.expect("listens");
     assert_eq!(usual.bind.to_string(), "http://127.0.0.1:7071");
     assert!(message("grpc_inference_port=x\n").contains("grpc_inference_port=x"));
-    let open = message("grpc_inference_address=0.0.0.0\n");
-    assert!(open.contains("token authorization is enabled"), "{open}");
+    let tls = message("enable_grpc_ssl=true\n");
+    assert!(tls.contains("gRPC does not speak TLS"), "{tls}");
 }
 
 #[test]

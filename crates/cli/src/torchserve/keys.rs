@@ -82,7 +82,7 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("drain_delay", Acts, ENV),
     ("drain_timeout", Acts, ENV),
     // Later.
-    ("enable_grpc_ssl", Later, ENV),
+    ("enable_grpc_ssl", Acts, ENV),
     ("workflow_store", Later, ENV),
     ("max_response_size", Later, ENV),
     ("install_py_dep_per_model", Later, ENV),

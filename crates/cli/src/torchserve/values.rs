@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn keys_without_effect_are_remarked_on_together() {
-        let text = "io_ratio=1\nvmargs=-X\nenable_grpc_ssl=true\nversion=1\n";
+        let text = "io_ratio=1\nvmargs=-X\nmax_response_size=9\nversion=1\n";
         let values = resolve(text, &Default::default(), &Env::default()).expect("resolves");
         let remarks = values.remarks();
         assert_eq!(remarks.len(), 2);
         assert!(
-            remarks[0].ends_with("io_ratio, vmargs") && remarks[1].ends_with("enable_grpc_ssl")
+            remarks[0].ends_with("io_ratio, vmargs") && remarks[1].ends_with("max_response_size")
         );
     }
 }
