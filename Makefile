@@ -22,7 +22,7 @@ release: ## Build the binary as users get it
 demo: release ## Serve the embedded model and print a curl line that works
 	$(TARGET)/release/jitney demo --port $(PORT)
 
-test: lint test-rust test-python test-blackbox ## Set up and run all tests that CI runs
+test: test-rust test-python test-blackbox ## Set up and run all tests
 
 lint: ## Check formatting, lints and the arrows of the house
 	$(CARGO) fmt --all --check

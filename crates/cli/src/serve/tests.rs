@@ -11,8 +11,10 @@ fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
     match cli.command {
         Command::Serve(flags) => plan(*flags, env),
         Command::Demo(flags) => plan_demo(flags, env),
-        #[expect(clippy::wildcard_enum_match_arm, reason = "every other command is not ours")]
-        _ => Err(Failure::usage("not here")),
+        Command::Torchserve(_)
+        | Command::Archive(_)
+        | Command::ArchiveWorkflow(_)
+        | Command::Config(_) => Err(Failure::usage("not here")),
     }
 }
 
