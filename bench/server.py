@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 
 TICKS = os.sysconf("SC_CLK_TCK")
+PORTS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
 BINARY = os.environ.get("JITNEY_BIN", "target/release/jitney")
 
 
@@ -26,7 +27,7 @@ class Server:
         (model / "handler.py").write_text(self.source)
         manifest = {"runtime": "python", "model": {"modelName": "bench", "modelVersion": "1.0", "handler": "handler.py"}}
         (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest))
-        ports = ["--port", "0", "--management-port", "0", "--metrics-port", "0"]
+        ports = [word for name in PORTS for word in (f"--{name}", "0")]
         self.log = open(pathlib.Path(self.folder.name, "log"), "w+")
         self.process = subprocess.Popen(
             [BINARY, "serve", f"bench={model}", *ports, *self.flags], stdout=subprocess.PIPE, stderr=self.log, text=True)

@@ -167,6 +167,8 @@ def test_addresses_are_on_stdout_and_the_log_is_on_stderr(start, store: Store) -
         "Inference",
         "Management",
         "Metrics",
+        "gRPC",
+        "gRPC",
         "Try:",
     ]
     server.logged("worker is ready")
@@ -299,4 +301,4 @@ def test_free_ports_are_free_ports(start, store: Store) -> None:
     """Port 0 gives every server its own, so that two can run side by side."""
     one, other = start("serve", store.mar("echo")), start("serve", store.path / "echo.mar")
     assert not set(one.urls.values()) & set(other.urls.values())
-    assert len(FREE_PORTS) == 6
+    assert len(FREE_PORTS) == 10

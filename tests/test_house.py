@@ -28,15 +28,16 @@ ROOMS = {
     "multer": "jitney-server",
     "rten": "jitney-engine",
     "rten-tensor": "jitney-engine",
-    "zip": "jitney-engine",
-    "tar": "jitney-engine",
+    "zip": "jitney-engine and jitney-cli",
+    "tar": "jitney-engine and jitney-cli",
     "clap": "jitney-cli",
     "reqwest": "jitney-cli",
     "tokio-rustls": "jitney-server",
     "java-properties": "jitney-cli",
     "tracing-subscriber": "jitney-cli",
 }
-"""Libraries that belong to one room; used elsewhere they would carry its business with them."""
+"""Libraries that belong to their rooms; used elsewhere they would carry its business with them. Archives are read in
+one room and packed in another."""
 
 NOT_OURS = {".git", "target", ".venv", "node_modules", "__pycache__"}
 
@@ -74,7 +75,7 @@ def test_arrows_point_one_way(packages: dict[str, list[dict]]) -> None:
 @pytest.mark.parametrize("library", ROOMS)
 def test_a_library_stays_in_its_room(packages: dict[str, list[dict]], library: str) -> None:
     users = {name for name, needed in packages.items() for each in needed if each["name"] == library}
-    assert users <= {ROOMS[library]}, f"{library} is used by {users}"
+    assert users <= set(ROOMS[library].split(" and ")), f"{library} is used by {users}"
 
 
 def test_every_rust_file_says_what_it_is_for() -> None:

@@ -50,8 +50,10 @@ impl Cpu {
     fn percent(&mut self) -> Option<f64> {
         let now = Ticks::now()?;
         let last = self.last.replace(now)?;
-        let all = now.all.checked_sub(last.all).filter(|all| *all > 0)?;
-        Some(100.0 * now.busy.saturating_sub(last.busy) as f64 / all as f64)
+        let (all, busy) = (now.all.checked_sub(last.all)?, now.busy.saturating_sub(last.busy));
+        // Two looks within one tick of the kernel saw nothing happen.
+        let percent = if all == 0 { 0.0 } else { 100.0 * busy as f64 / all as f64 };
+        Some((percent * 10.0).round() / 10.0)
     }
 }
 
