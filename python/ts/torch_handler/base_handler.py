@@ -1,0 +1,203 @@
+"""The base of TorchServe's handlers: loads a model in any of its forms and runs it in three stages.
+
+The members are TorchServe's, and subclasses may replace any of them. `handle` is `begin` and `finish`
+one after another; a worker may call the two itself to prepare the next batch while this one is in the
+model, but only where `batches_at_a_time` says that no stage was replaced by one that might mind.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import os
+from typing import Any
+
+from ts.handler_utils.timer import timed
+from ts.torch_handler import formats
+from ts.torch_handler.compiling import compiled, wants_aot
+from ts.torch_handler.devices import choose_device
+from ts.torch_handler.needs import need
+from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
+from ts.torch_handler.profiling import profiled, profiler_wanted
+from ts.torch_handler.rows import numbers_of
+from ts.torch_handler.stages import Prepared, asks, merge, milliseconds, now
+from ts.torch_handler.threads import settle_torch
+from ts.torch_handler.wishes import Wishes, read_wishes
+from ts.utils.util import load_label_mapping
+
+torch: Any = need("torch", "a handler based on ts.torch_handler.base_handler")
+
+logger = logging.getLogger(__name__)
+
+ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
+LABELS_FILE = "index_to_name.json"
+
+
+class BaseHandler(abc.ABC):
+    """Loads a model and answers batches with it."""
+
+    def __init__(self) -> None:
+        self.model: Any = None
+        self.mapping: dict[str, str] | None = None
+        self.device: Any = None
+        self.initialized = False
+        self.context: Any = None
+        self.model_pt_path: str | None = None
+        self.manifest: dict[str, Any] | None = None
+        self.map_location: str | None = None
+        self.explain = False
+        self.target: Any = 0
+        self.profiler_args: dict[str, Any] = {}
+        self.model_yaml_config: dict[str, Any] = {}
+        self.wishes = Wishes()
+        self.torch_threads = 0
+
+    # -- loading --------------------------------------------------------------------------------
+
+    def initialize(self, context: Any) -> None:
+        """Chooses a device, loads the model and the names of its classes."""
+        self.context = context
+        self.manifest = context.manifest
+        self.model_yaml_config = getattr(context, "model_yaml_config", None) or {}
+        self.wishes = read_wishes(self.model_yaml_config)
+        self.torch_threads = settle_torch(self.wishes)
+        properties = context.system_properties
+        self.device = choose_device(properties.get("gpu_id"), self.wishes.device)
+        self.map_location = self.device.type
+        model_dir = properties.get("model_dir")
+        weights = (self.manifest or {}).get("model", {}).get("serializedFile")
+        self.model_pt_path = os.path.join(model_dir, weights) if weights else None
+        self.model = self._load_model(model_dir, (self.manifest or {}).get("model", {}).get("modelFile"))
+        self.mapping = load_label_mapping(os.path.join(model_dir, LABELS_FILE))
+        self.initialized = True
+        logger.info("Loaded model on %s with %d threads", self.device, self.torch_threads)
+
+    def _load_model(self, model_dir: str, model_file: str | None) -> Any:
+        """The model, ready to be called."""
+        path = self.model_pt_path or ""
+        pt2 = self.model_yaml_config.get("pt2")
+        if model_file:
+            return self._ready(self._load_pickled_model(model_dir, model_file, self.model_pt_path))
+        if path and not os.path.isfile(path):
+            raise RuntimeError(f"Missing the model.pt file: {path}")
+        if path.endswith(".so") and wants_aot(pt2):
+            return self._load_torch_export_aot_compile(path)
+        if path.endswith(".onnx"):
+            return formats.load_onnx(path, self.device)
+        if path.endswith(".pt2"):
+            return compiled(formats.load_package(path, self.device), pt2)
+        if path.endswith(formats.SCRIPT_ENDINGS):
+            return self._ready(self._load_torchscript_model(path))
+        raise RuntimeError(f"No model weights could be loaded{': ' + os.path.basename(path) if path else ''}")
+
+    def _ready(self, model: Any) -> Any:
+        """A module on its device, in its precision, compiled if that was asked for."""
+        model = shaped_model(model.to(self.device), self.wishes)
+        model.eval()
+        if ipex_enabled:
+            model = need("intel_extension_for_pytorch", "ipex_enable=true").optimize(model)
+        return compiled(model, self.model_yaml_config.get("pt2"))
+
+    def _load_torchscript_model(self, model_pt_path: str) -> Any:
+        return formats.load_script(model_pt_path, self.device)
+
+    def _load_pickled_model(self, model_dir: str, model_file: str, model_pt_path: str | None) -> Any:
+        return formats.load_eager(model_dir, model_file, model_pt_path, self.device)
+
+    def _load_torch_export_aot_compile(self, model_so_path: str) -> Any:
+        return formats.load_shared_object(model_so_path, self.device)
+
+    # -- the three stages -----------------------------------------------------------------------
+
+    @timed
+    def preprocess(self, data: Any) -> Any:
+        """Rows of numbers to a tensor."""
+        return torch.as_tensor(numbers_of(data), device=self.device)
+
+    @timed
+    def inference(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        """The model's answer for a prepared batch."""
+        with torch.inference_mode():
+            data = data.to(self.device) if torch.is_tensor(data) else data
+            if formats.is_onnx(self.model):
+                return formats.run_onnx(self.model, (data, *args))
+            data = shaped_input(data, self.wishes)
+            return plain_output(self.model(data, *args, **kwargs), self.wishes)
+
+    @timed
+    def postprocess(self, data: Any) -> Any:
+        """The model's answer to one plain value per row."""
+        return data.tolist()
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def handle(self, data: Any, context: Any) -> Any:
+        """Answers a batch: preprocess, inference, postprocess; or describes or explains."""
+        self.context = context
+        if profiler_wanted():
+            return profiled(lambda: self._handle(data, context), context.model_name, self.profiler_args)
+        return self._handle(data, context)
+
+    def _handle(self, data: Any, context: Any) -> Any:
+        return self.finish(self.begin(data, context), context)
+
+    def begin(self, data: Any, context: Any) -> Prepared:
+        """The first stage. Called for the next batch while this one is in `finish`, it must change nothing of self."""
+        started = now()
+        if asks(context, "describe"):
+            return Prepared(data, None, {}, 0.0)
+        rows, batch, failures = self.prepare(data)
+        return Prepared(rows, batch, failures, now() - started)
+
+    def prepare(self, data: Any) -> tuple[Any, Any, dict[int, Any]]:
+        """Good rows, the batch made of them, and the failures of the others."""
+        return data, self.preprocess(data), {}
+
+    def finish(self, prepared: Prepared, context: Any) -> Any:
+        """The other stages."""
+        started = now()
+        self.context = context
+        if asks(context, "describe"):
+            return [self.describe_handle()]
+        outputs = self._answer(prepared, context) if prepared.rows or not prepared.failures else []
+        metrics = getattr(context, "metrics", None)
+        if metrics is not None:
+            metrics.add_time("HandlerTime", milliseconds(prepared.seconds + now() - started), None, "ms")
+        return merge(outputs, prepared.failures)
+
+    def _answer(self, prepared: Prepared, context: Any) -> Any:
+        if asks(context, "explain"):
+            return self.explain_handle(prepared.batch, prepared.rows)
+        return self.postprocess(self.inference(prepared.batch))
+
+    def batches_at_a_time(self) -> int:
+        """How many batches a worker may hold so that their stages overlap."""
+        return 1
+
+    # -- questions about the model ----------------------------------------------------------------
+
+    def explain_handle(self, data_preprocess: Any, raw_data: Any) -> Any:
+        """Why the model answers so: one explanation per row, by `get_insights`."""
+        rows = [row.get("data") or row.get("body") if isinstance(row, dict) else row for row in raw_data]
+        targets = [row.get("target") for row in raw_data if isinstance(row, dict)]
+        self.target = next((target for target in reversed(targets) if target), 0)
+        return self.get_insights(data_preprocess, rows, self.target)
+
+    def get_insights(self, tensor_data: Any, raw_data: Any, target: Any) -> Any:
+        """Explanations; a handler that can give them replaces this."""
+        raise NotImplementedError(f"{type(self).__name__} cannot explain its answers")
+
+    def describe_handle(self) -> Any:
+        """What `GET /models/{name}?customized=true` adds."""
+        return {
+            "device": str(self.device),
+            "precision": self.wishes.precision,
+            "torchThreads": self.torch_threads,
+            "batchesAtATime": self.batches_at_a_time(),
+        }
+
+    def _is_explain(self) -> bool:
+        return asks(self.context, "explain")
+
+    def _is_describe(self) -> bool:
+        return asks(self.context, "describe")

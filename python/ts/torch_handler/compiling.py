@@ -1,0 +1,64 @@
+"""torch.compile as model-config.yaml asks for it.
+
+`pt2: inductor`, `pt2: {backend, mode, ...}` (the old forms) and
+`pt2: {compile: {enable: true, backend, mode, ...}}`; what is not ours goes to torch.compile as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ts.torch_handler.needs import need
+from ts.utils.util import check_valid_pt2_backend
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_BACKEND = "inductor"
+
+
+def compile_options(pt2: Any) -> dict[str, Any] | None:
+    """The arguments of torch.compile, or None where it was not asked for."""
+    if isinstance(pt2, str):
+        return {"backend": pt2} if known(pt2) else None
+    if not isinstance(pt2, dict):
+        return None
+    section = pt2.get("compile", pt2 if "export" not in pt2 else None)
+    if not isinstance(section, dict) or not section or section.get("enable", "compile" not in pt2) is not True:
+        return None
+    options = {name: value for name, value in section.items() if name != "enable"}
+    options.setdefault("backend", DEFAULT_BACKEND)
+    return options if known(options["backend"]) else None
+
+
+def known(backend: Any) -> bool:
+    """Whether torch.compile has such a backend; an unknown one leaves the model as it is."""
+    if check_valid_pt2_backend(backend):
+        return True
+    logger.warning("pt2: torch.compile backend %r is unknown, the model is not compiled", backend)
+    return False
+
+
+def wants_aot(pt2: Any) -> bool:
+    """Whether `pt2: {export: {aot_compile: true}}` says that the file is a compiled library."""
+    section = pt2.get("export") if isinstance(pt2, dict) else None
+    return isinstance(section, dict) and section.get("aot_compile") is True
+
+
+def compiled(model: Any, pt2: Any) -> Any:
+    """The model, compiled if that was asked for and torch can."""
+    options = compile_options(pt2)
+    if options is None:
+        return model
+    torch = need("torch", "pt2")
+    if not hasattr(torch, "compile"):
+        logger.warning("pt2: torch %s has no torch.compile, the model is not compiled", torch.__version__)
+        return model
+    try:
+        model = torch.compile(model, **options)
+    except Exception as error:
+        logger.warning("pt2: compiling the model with %s failed, it runs uncompiled: %s", options, error)
+        return model
+    more = ", ".join(f"{name}: {value}" for name, value in options.items() if name != "backend")
+    logger.info("Compiled model with backend %s%s", options["backend"], f", {more}" if more else "")
+    return model

@@ -1,0 +1,116 @@
+"""From the bytes of one request to an image, and from images to a batch.
+
+Whatever is wrong with a client's image becomes a PredictionException with status 400 here, so that it
+fails alone. The arithmetic at the end of the usual transforms (`ToTensor`, `Normalize`) is done for the
+whole batch at once, with the same operations in the same order: the same numbers, a quarter of the bytes
+on their way to a GPU, and no interpreter time per image.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Sequence
+from typing import Any, Callable
+
+from ts.torch_handler.needs import need
+from ts.torch_handler.rows import value_of
+from ts.utils.util import PredictionException
+
+torch: Any = need("torch", "an image handler")
+Image: Any = need("PIL.Image", "an image handler")
+transforms: Any = need("torchvision.transforms", "an image handler")
+
+BAD_IMAGE = 400
+
+
+class Recipe:
+    """An image transform, cut where work for one image ends and arithmetic for all begins."""
+
+    def __init__(self, processing: Callable[[Any], Any], to_rgb: bool) -> None:
+        self.processing = processing
+        self.to_rgb = to_rgb
+        self.head, self.normalize = cut(processing)
+
+    def read(self, row: Any) -> Any:
+        """One row to a tensor, or to a PIL image where the arithmetic is left to `stack`."""
+        value = value_of(row)
+        if isinstance(value, str):
+            value = decode_base64(value)
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            return numbers(value)
+        image = decode(value)
+        if self.to_rgb and image.mode != "RGB":
+            image = image.convert("RGB")
+        if self.normalize is None or image.mode != "RGB":
+            return self.processing(image)
+        for step in self.head:
+            image = step(image)
+        return image
+
+    def stack(self, items: Sequence[Any], device: Any) -> Any:
+        """Items that `read` made, as one tensor on the device."""
+        if self.normalize is not None and all(map(plain_rgb, items)) and len({item.size for item in items}) == 1:
+            return self._normalized(torch.stack([pixels(item) for item in items]).to(device))
+        tensors = [item if torch.is_tensor(item) else self._finished(item) for item in items]
+        return torch.stack(tensors).to(device)
+
+    def _normalized(self, batch: Any) -> Any:
+        batch = batch.permute(0, 3, 1, 2).contiguous().to(torch.get_default_dtype()).div(255)
+        mean, deviation = (
+            torch.as_tensor(values, dtype=batch.dtype, device=batch.device).view(-1, 1, 1)
+            for values in (self.normalize.mean, self.normalize.std)
+        )
+        return batch.sub_(mean).div_(deviation)
+
+    def _finished(self, image: Any) -> Any:
+        return self.normalize(transforms.functional.to_tensor(image))
+
+
+def cut(processing: Any) -> tuple[list[Any], Any]:
+    """The steps before `ToTensor, Normalize` and the Normalize, if a transform ends that way."""
+    if type(processing) is not transforms.Compose or len(processing.transforms) < 2:
+        return [], None
+    *head, to_tensor, normalize = processing.transforms
+    if type(to_tensor) is not transforms.ToTensor or type(normalize) is not transforms.Normalize:
+        return [], None
+    return head, normalize
+
+
+def plain_rgb(item: Any) -> bool:
+    """Whether an item is still an image of three bytes per pixel."""
+    return getattr(item, "mode", None) == "RGB"
+
+
+def pixels(image: Any) -> Any:
+    """Height x width x 3 bytes, in memory of their own."""
+    flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+    return flat.view(image.size[1], image.size[0], 3)
+
+
+def decode(content: Any) -> Any:
+    """Bytes to an image, fully read."""
+    try:
+        image = Image.open(io.BytesIO(content))
+        image.load()
+    except Exception as error:
+        raise PredictionException(f"the image cannot be decoded: {error}", BAD_IMAGE) from error
+    return image
+
+
+def decode_base64(text: str) -> bytes:
+    """An image in a JSON string."""
+    try:
+        return base64.b64decode(text)
+    except (binascii.Error, ValueError) as error:
+        raise PredictionException(f"the image is text, but not base64: {error}", BAD_IMAGE) from error
+
+
+def numbers(value: Any) -> Any:
+    """Nested lists of numbers, for clients that prepare images themselves."""
+    try:
+        return torch.FloatTensor(value)
+    except (TypeError, ValueError) as error:
+        message = f"an image is bytes, base64 text or nested lists of numbers: {error}"
+        raise PredictionException(message, BAD_IMAGE) from error

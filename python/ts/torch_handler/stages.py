@@ -1,0 +1,44 @@
+"""A batch between two stages of a handler: prepared, and not yet given to the model."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from ts.utils.util import PredictionException
+
+
+class Prepared(NamedTuple):
+    """What `begin` hands to `finish`."""
+
+    rows: list[Any]
+    """The rows that could be prepared, in order."""
+    batch: Any
+    """What `preprocess` made of them; None if there are none."""
+    failures: dict[int, PredictionException]
+    """Why the others could not be, by their place in the batch."""
+    seconds: float
+    """How long preparing took."""
+
+
+def merge(outputs: Any, failures: dict[int, PredictionException]) -> Any:
+    """Puts the failures back at their places among the outputs."""
+    if not failures or not isinstance(outputs, list):
+        return outputs
+    good = iter(outputs)
+    merged = [failures[place] if place in failures else next(good, None) for place in range(len(outputs) + len(failures))]
+    return merged
+
+
+def asks(context: Any, what: str) -> bool:
+    """Whether the server marked the batch as a request to describe or to explain."""
+    header = getattr(context, "get_request_header", None)
+    return header is not None and header(0, what) == "True"
+
+
+def milliseconds(seconds: float) -> float:
+    """A duration as metrics give it."""
+    return round(seconds * 1000, 2)
+
+
+now = time.perf_counter

@@ -1,0 +1,76 @@
+"""The base of text handlers: the vocabulary, the cleaning steps, and help with explanations."""
+
+from __future__ import annotations
+
+import abc
+import os
+from typing import Any
+
+from ts.torch_handler import words
+from ts.torch_handler.base_handler import BaseHandler, torch
+from ts.torch_handler.needs import installed, need
+
+VOCABULARY_FILE = "source_vocab.pt"
+
+
+class TextHandler(BaseHandler, abc.ABC):
+    """Text in; `source_vocab.pt` beside the model numbers its words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source_vocab: Any = None
+        self.tokenizer: Any = words.basic_english
+        self.input_text: Any = None
+        self.lig: Any = None
+
+    def initialize(self, context: Any) -> None:
+        """Also loads the vocabulary: a torchtext Vocab, or a dictionary of word and number."""
+        super().initialize(context)
+        path = self.get_source_vocab_path(context)
+        try:
+            self.source_vocab = torch.load(path, weights_only=False)
+        except TypeError:  # torch before 1.13 knows no weights_only.
+            self.source_vocab = torch.load(path)
+        embedding = getattr(self.model, "embedding", None)
+        if installed("captum") and embedding is not None:
+            self.lig = need("captum.attr", "explanations").LayerIntegratedGradients(self.model, embedding)
+
+    def get_source_vocab_path(self, ctx: Any) -> str:
+        """Where the vocabulary lies."""
+        model_dir = ctx.system_properties.get("model_dir")
+        path = os.path.join(model_dir, VOCABULARY_FILE)
+        if not os.path.isfile(path):
+            raise RuntimeError(f"Missing the {VOCABULARY_FILE} file: pack it with --extra-files")
+        return path
+
+    def number_of(self, word: str) -> int | None:
+        """A word's number; an unknown word has that of `<unk>`, or none."""
+        vocabulary = self.source_vocab
+        if isinstance(vocabulary, dict):
+            return vocabulary.get(word, vocabulary.get("<unk>"))
+        return int(vocabulary[word])
+
+    def get_word_token(self, input_ids: Any, tokenizer: Any) -> list[str]:
+        """The words of token ids without the marks subword tokenizers add, for showing explanations."""
+        tokens = tokenizer.convert_ids_to_tokens(input_ids.detach().tolist())
+        return [token.replace("\u0120", "") for token in tokens]
+
+    def summarize_attributions(self, attributions: Any) -> Any:
+        """One number per word, of unit length together."""
+        summed = attributions.sum(dim=-1).squeeze(0)
+        return summed / torch.norm(summed)
+
+    def _remove_html_tags(self, text: str) -> str:
+        return words.without_html(text)
+
+    def _expand_contractions(self, text: str) -> str:
+        return words.expanded(text)
+
+    def _remove_accented_characters(self, text: str) -> str:
+        return words.without_accents(text)
+
+    def _remove_punctuation(self, text: str) -> str:
+        return words.without_punctuation(text)
+
+    def _tokenize(self, text: str) -> list[str]:
+        return list(self.tokenizer(text))

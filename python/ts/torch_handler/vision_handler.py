@@ -1,0 +1,108 @@
+"""The base of image handlers: decodes and transforms images side by side, and explains answers with captum."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from ts.handler_utils.timer import stage, timed, wants_profile
+from ts.torch_handler.base_handler import BaseHandler
+from ts.torch_handler.images import Image, Recipe
+from ts.torch_handler.needs import installed, need
+from ts.torch_handler.pool import ItemPool
+from ts.torch_handler.profiling import profiler_wanted
+from ts.torch_handler.threads import preprocess_threads
+from ts.utils.util import PredictionException
+
+EXPLAIN_STEPS = 15
+
+
+class VisionHandler(BaseHandler, abc.ABC):
+    """Images in, whatever `postprocess` makes of the model's answer out.
+
+    Subclasses set `image_processing`, a function from a PIL image to a tensor.
+    """
+
+    image_processing: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ig: Any = None
+        self.pool = ItemPool(1)
+
+    def initialize(self, context: Any) -> None:
+        """Also starts the threads that prepare images."""
+        super().initialize(context)
+        if not context.system_properties.get("limit_max_image_pixels", True):
+            Image.MAX_IMAGE_PIXELS = None
+        self.pool.close()
+        self.pool = ItemPool(preprocess_threads(self.wishes))
+        self.settle_threads()
+        if installed("captum"):
+            self.ig = need("captum.attr", "explanations").IntegratedGradients(self.model)
+
+    def settle_threads(self) -> None:
+        """Gives torch its threads back: starting the pool told it that one is enough."""
+        need("torch", "an image handler").set_num_threads(self.torch_threads)
+
+    def image_is_rgb(self) -> bool:
+        """Whether images are to be turned into RGB first. A handler with a transform of its own gets what was sent."""
+        return False
+
+    def recipe(self) -> Recipe:
+        """The transform in force now; handlers may replace `image_processing` at any time."""
+        return Recipe(self.image_processing, self.image_is_rgb())
+
+    @timed
+    def preprocess(self, data: Any) -> Any:
+        """Rows to one tensor on the device; raises if any of them is no image."""
+        recipe = self.recipe()
+        items = self.pool.map(recipe.read, data)
+        for item in items:
+            if isinstance(item, Exception):
+                raise item
+        return self.assemble(recipe, items)
+
+    def assemble(self, recipe: Recipe, items: list[Any]) -> Any:
+        """Prepared images to the batch the model is given."""
+        return recipe.stack(items, self.device)
+
+    def prepare(self, data: Any) -> tuple[Any, Any, dict[int, Any]]:
+        """Like `preprocess`, but an image that cannot be read fails alone."""
+        if not self._prepares_items():
+            return super().prepare(data)
+        with stage(self, "preprocess"):
+            return self._prepare_items(data)
+
+    def _prepare_items(self, data: Any) -> tuple[Any, Any, dict[int, Any]]:
+        recipe = self.recipe()
+        items = self.pool.map(recipe.read, data)
+        failures = {place: item for place, item in enumerate(items) if isinstance(item, PredictionException)}
+        for place, item in enumerate(items):
+            if isinstance(item, Exception) and place not in failures:
+                raise item
+        if not failures:
+            return data, self.assemble(recipe, items), {}
+        good = [place for place in range(len(items)) if place not in failures]
+        batch = self.assemble(recipe, [items[place] for place in good]) if good else None
+        return [data[place] for place in good], batch, failures
+
+    def _prepares_items(self) -> bool:
+        """Whether `preprocess` is the one above, not replaced."""
+        return getattr(self.preprocess, "__func__", None) is VisionHandler.preprocess
+
+    def batches_at_a_time(self) -> int:
+        """Decoding overlaps the model where both are as the stock handlers have them."""
+        plain = getattr(self.handle, "__func__", None) is BaseHandler.handle
+        measured = wants_profile(self) or profiler_wanted()
+        return self.wishes.overlap if plain and self._prepares_items() and not measured else 1
+
+    def describe_handle(self) -> Any:
+        """Also tells how many threads prepare images."""
+        return {**super().describe_handle(), "preprocessThreads": self.pool.threads}
+
+    def get_insights(self, tensor_data: Any, raw_data: Any, target: Any = 0) -> Any:
+        """Integrated gradients of the target class for every pixel."""
+        if self.ig is None:
+            raise PredictionException("explanations need captum in the workers' Python: pip install captum", 501)
+        return self.ig.attribute(tensor_data, target=target, n_steps=EXPLAIN_STEPS).tolist()
