@@ -39,6 +39,10 @@ class ThreadWorker(wire.Server):
         return self.result
 
 
+KEPT = ("ts.", "jitney.", "torch", "PIL", "numpy", "onnxruntime", "captum", "sympy", "triton")
+"""Modules that stay: libraries that cannot be imported twice into one process."""
+
+
 @pytest.fixture(autouse=True)
 def same_process_state():
     """Loading a model changes directory, import path and modules; every test gets them back."""
@@ -47,7 +51,7 @@ def same_process_state():
     os.chdir(cwd)
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if not name.startswith(("ts.", "jitney.")):
+        if not name.startswith(KEPT):
             del sys.modules[name]
 
 

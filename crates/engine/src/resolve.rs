@@ -151,6 +151,7 @@ pub(crate) fn load_message(
         "manifest": package.manifest_json,
         "model_yaml_config": package.yaml_json,
         "server_version": "0.12.0",
+        "workers": settings.workers_max.max(1),
         "mode": if settings.slots > 1 { "concurrent" } else { "single" },
     })
 }

@@ -58,6 +58,12 @@ class WorkerContext(Context):
         self.batch_id = batch_id
         self.streamed = set()
 
+    def take_over(self, other: WorkerContext) -> None:
+        """Makes the batch another context was bound to this one's."""
+        self._metas, self._request_ids = other._metas, other._request_ids
+        self.touched_requests, self.streamed = other.touched_requests, other.streamed
+        self.batch_id = other.batch_id
+
     @property
     def request_ids(self) -> dict[int, str] | None:
         """Request ids by position in the batch; None before the first batch."""

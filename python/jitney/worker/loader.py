@@ -137,4 +137,4 @@ def load_class(module: ModuleType, context: WorkerContext) -> EntryPoint:
         raise ValueError(f"Expect handle method in class {classes[0]}")
     if hasattr(service, "initialize"):
         service.initialize(context)
-    return entry_point  # type: ignore[no-any-return]
+    return service.handle  # type: ignore[no-any-return]  # Asked for again: `initialize` may have replaced it.

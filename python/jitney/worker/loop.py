@@ -17,6 +17,7 @@ from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.loader import LoadedModel, load_model
 from jitney.worker.outlet import Outlet
+from jitney.worker.overlap import run_overlapped, stages_of
 from jitney.worker.protocol import (
     BATCH,
     HELLO,
@@ -33,6 +34,7 @@ from jitney.worker.protocol import (
 )
 from jitney.worker.reply import mentions_cuda
 from jitney.worker.run import print_traceback, run_batch, send_answer
+from jitney.worker.share import take_share
 
 
 def serve(sock: socket.socket, token: str = "") -> int:
@@ -62,6 +64,10 @@ def live(sock: socket.socket, token: str) -> int:
     if model is None:
         return 1
     model.context.outlet = outlet
+    stages = stages_of(model)
+    if stages is not None:
+        run_overlapped(outlet, reader, model, stages)
+        return 0
     run = MODES[model.mode]
     run(outlet, reader, model)
     return 0
@@ -72,13 +78,16 @@ def load(outlet: Outlet, frame: Frame) -> LoadedModel | None:
     spec = decode_control(frame.payload)
     started = time.perf_counter()
     try:
+        take_share(spec)
         model = load_model(spec)
+        stages = stages_of(model)
     except Exception as error:
         print_traceback()  # First: the server may end this process as soon as it has the frame.
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         outlet.control(LOAD_FAILED, {"cause": load_failure_cause(error), "message": message})
         return None
-    outlet.control(LOADED, {"seconds": round(time.perf_counter() - started, 6)})
+    about = {"seconds": round(time.perf_counter() - started, 6)}
+    outlet.control(LOADED, {**about, "slots": stages.slots} if stages is not None else about)
     return model
 
 

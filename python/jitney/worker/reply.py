@@ -2,7 +2,8 @@
 
 A reply has one item per request: a plain one (status 200, no headers) needs no meta at all,
 which is nearly every item of nearly every model. An output that cannot be written fails its
-own request only; an exception fails the batch, and the server decides what to retry.
+own request only, and so does a PredictionException that a handler returns in place of an answer;
+one that it raises fails the batch, and the server decides what to retry.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ts.utils.util import PredictionException
 logger = logging.getLogger(__name__)
 
 ITEM_FAILED = 1
-CAUSE_RAISED, CAUSE_UNSUPPORTED_OUTPUT = 1, 6
+CAUSE_RAISED, CAUSE_PREDICTION, CAUSE_UNSUPPORTED_OUTPUT = 1, 3, 6
 ITEM_FAILED_STATUS = 503
 
 PREDICTION_FAILED = "Prediction failed"
@@ -90,6 +91,10 @@ def encode_each(outputs: list[Any], metas: dict[int, bytes]) -> list[Bytes]:
     """All bodies; an output without a byte form fails its own item and no other."""
     bodies: list[Bytes] = []
     for idx, output in enumerate(outputs):
+        if isinstance(output, PredictionException):
+            metas[idx] = failed_meta(CAUSE_PREDICTION, status_of(output))
+            bodies.append(str(output.message).encode(errors="replace"))
+            continue
         try:
             bodies.append(encode_output(output))
         except UnsupportedOutput as error:
@@ -110,6 +115,6 @@ def add_meta(idx: int, processor: RequestProcessor, metas: dict[int, bytes], bod
         metas[idx] = meta
 
 
-def failed_meta(cause: int) -> bytes:
+def failed_meta(cause: int, status: int = ITEM_FAILED_STATUS) -> bytes:
     """The meta of an item that failed alone; its body is the message."""
-    return REPLY_META.pack(ITEM_FAILED, cause, ITEM_FAILED_STATUS, 0, 0)
+    return REPLY_META.pack(ITEM_FAILED, cause, status if 100 <= status <= 999 else 500, 0, 0)

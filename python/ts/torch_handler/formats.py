@@ -96,6 +96,18 @@ def run_onnx(session: Any, inputs: tuple[Any, ...]) -> Any:
     declared = session.get_inputs()
     if len(inputs) != len(declared):
         raise ValueError(f"the ONNX model takes {[one.name for one in declared]}, but {len(inputs)} inputs came")
-    feed = {one.name: value.detach().cpu().numpy() for one, value in zip(declared, inputs)}
+    feed = {one.name: as_declared(value, one.type) for one, value in zip(declared, inputs)}
     outputs = [torch.from_numpy(output) for output in session.run(None, feed)]
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+ONNX_NUMBERS = {
+    "tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(int32)": "int32",
+    "tensor(int64)": "int64", "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(bool)": "bool",
+}  # fmt: skip
+
+
+def as_declared(value: Any, kind: str) -> Any:
+    """A tensor as an array of the type that an ONNX input declares."""
+    array = value.detach().cpu().numpy()
+    return array.astype(ONNX_NUMBERS[kind], copy=False) if kind in ONNX_NUMBERS else array

@@ -33,6 +33,12 @@ class ItemPool:
             return [outcome(function, item) for item in todo]
         return list(self._executor.map(lambda item: outcome(function, item), todo))
 
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs something on a thread of the pool, where torch starts no further threads."""
+        if self._executor is None:
+            return function(*arguments)
+        return self._executor.submit(function, *arguments).result()
+
     def close(self) -> None:
         """Ends the threads."""
         if self._executor is not None:

@@ -61,7 +61,7 @@ class VisionHandler(BaseHandler, abc.ABC):
         for item in items:
             if isinstance(item, Exception):
                 raise item
-        return self.assemble(recipe, items)
+        return self.pool.call(self.assemble, recipe, items)
 
     def assemble(self, recipe: Recipe, items: list[Any]) -> Any:
         """Prepared images to the batch the model is given."""
@@ -82,9 +82,9 @@ class VisionHandler(BaseHandler, abc.ABC):
             if isinstance(item, Exception) and place not in failures:
                 raise item
         if not failures:
-            return data, self.assemble(recipe, items), {}
+            return data, self.pool.call(self.assemble, recipe, items), {}
         good = [place for place in range(len(items)) if place not in failures]
-        batch = self.assemble(recipe, [items[place] for place in good]) if good else None
+        batch = self.pool.call(self.assemble, recipe, [items[place] for place in good]) if good else None
         return [data[place] for place in good], batch, failures
 
     def _prepares_items(self) -> bool:

@@ -158,11 +158,11 @@ impl Task {
 
     fn on_worker(&mut self, event: WorkerEvent) {
         match event {
-            WorkerEvent::Up { worker, pid, batches, took } => {
+            WorkerEvent::Up { worker, pid, slots, batches, took } => {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
-                self.state.pool.up(worker, pid, batches);
-                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots() });
+                self.state.pool.up(worker, pid, slots, batches);
+                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
                 self.pool_changed();
             }
             WorkerEvent::Finished { batch, outcome, exec } => {

@@ -48,6 +48,8 @@ struct Seat {
     started: SystemTime,
     state: State,
     pid: Option<u32>,
+    /// Batches the worker may hold at a time in its present life.
+    slots: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,13 +142,20 @@ impl Pool {
         batches.try_send(batch).map_err(|refused| refused.into_inner())
     }
 
-    pub(crate) fn up(&mut self, worker: u32, pid: Option<u32>, batches: mpsc::Sender<Batch>) {
+    pub(crate) fn up(
+        &mut self,
+        worker: u32,
+        pid: Option<u32>,
+        slots: u8,
+        batches: mpsc::Sender<Batch>,
+    ) {
         if let Some(seat) = self.seats.get_mut(&worker) {
             // A worker that was asked to leave while it loaded stays on its way out.
             if seat.state != State::Leaving {
                 seat.state = State::Ready;
             }
             seat.pid = pid;
+            seat.slots = slots;
             seat.batches = Some(batches);
         }
     }
@@ -186,6 +195,11 @@ impl Pool {
         self.seats.iter().filter_map(ready).collect()
     }
 
+    /// How many batches a worker may hold at a time.
+    pub(crate) fn slots(&self, worker: u32) -> u8 {
+        self.seats.get(&worker).map_or(self.plan.slots, |seat| seat.slots)
+    }
+
     /// Whether somebody serves or still tries to.
     pub(crate) fn hopeful(&self) -> bool {
         self.seats.values().any(|seat| matches!(seat.state, State::Coming | State::Ready))
@@ -223,6 +237,7 @@ impl Pool {
             started: SystemTime::now(),
             state: State::Coming,
             pid: None,
+            slots: self.plan.slots,
         };
         self.seats.insert(worker, seat);
     }

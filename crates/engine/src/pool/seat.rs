@@ -56,6 +56,8 @@ pub(crate) enum WorkerEvent {
     Up {
         worker: u32,
         pid: Option<u32>,
+        /// Batches it may hold at a time.
+        slots: u8,
         batches: mpsc::Sender<Batch>,
         /// How long it took to load.
         took: Duration,
@@ -126,11 +128,12 @@ impl Seat {
                 return ControlFlow::Continue(());
             }
         };
-        let (batches, mut inbox) = mpsc::channel(self.plan.slots.into());
+        let slots = self.plan.slots.max(worker.slots());
+        let (batches, mut inbox) = mpsc::channel(slots.into());
         let pid = worker.pid();
         let took = began.elapsed();
-        self.tell(WorkerEvent::Up { worker: self.worker, pid, batches, took }).await;
-        self.serve(worker, &mut inbox).await
+        self.tell(WorkerEvent::Up { worker: self.worker, pid, slots, batches, took }).await;
+        self.serve(worker, slots, &mut inbox).await
     }
 
     async fn launch(&mut self) -> ControlFlow<(), Result<Box<dyn Worker>, LaunchError>> {
@@ -147,6 +150,7 @@ impl Seat {
     async fn serve(
         &mut self,
         mut worker: Box<dyn Worker>,
+        slots: u8,
         inbox: &mut mpsc::Receiver<Batch>,
     ) -> ControlFlow<()> {
         let mut riding = Riding::default();
@@ -158,7 +162,7 @@ impl Seat {
                 word = poll_fn(|context| worker.poll_hear(context)) => {
                     self.heard(&mut *worker, &mut riding, word).await
                 }
-                Some(batch) = inbox.recv(), if riding.len() < self.plan.slots.into() => {
+                Some(batch) = inbox.recv(), if riding.len() < slots.into() => {
                     self.give(&mut *worker, &mut riding, batch).await
                 }
                 () = alarm.as_mut(), if !riding.is_empty() => self.look(&riding, alarm.as_mut()),

@@ -46,6 +46,11 @@ pub trait Worker: Send + 'static {
     /// The process id, for workers that are processes.
     fn pid(&self) -> Option<u32>;
 
+    /// How many batches it can hold at a time, where that is more than the plan says.
+    fn slots(&self) -> u8 {
+        1
+    }
+
     /// Hands a batch over. Dropping the future before it resolves leaves the worker unusable, so
     /// the pool ends it then.
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>>;

@@ -18,6 +18,9 @@ use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
 
+/// More batches than this a worker of overlapping stages is never given.
+const OVERLAP_MAX: u8 = 8;
+
 /// What a worker is told to load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadOrder {
@@ -47,8 +50,8 @@ impl Launcher for PythonLauncher {
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
-            let link = load(stream, &message, &mut child).await?;
-            Ok(Box::new(PythonWorker::new(child, link)) as Box<dyn Worker>)
+            let (link, slots) = load(stream, &message, &mut child).await?;
+            Ok(Box::new(PythonWorker::new(child, link, slots)) as Box<dyn Worker>)
         })
     }
 }
@@ -127,12 +130,20 @@ struct LoadFailed {
     message: String,
 }
 
-/// Handshake = loaded.
+/// What a loaded worker says about itself.
+#[derive(Default, serde::Deserialize)]
+struct Loaded {
+    /// Batches it can hold at a time, so that their stages overlap; missing means one.
+    #[serde(default)]
+    slots: u8,
+}
+
+/// Handshake = loaded. Returns the link and the worker's slots.
 async fn load(
     stream: UnixStream,
     message: &serde_json::Value,
     child: &mut Child,
-) -> Result<Link, LaunchError> {
+) -> Result<(Link, u8), LaunchError> {
     let mut link = Link::new(stream);
     link.send_control(Kind::Load, message).await.map_err(|_| LaunchError::Ended)?;
     let received = tokio::select! {
@@ -142,7 +153,9 @@ async fn load(
     };
     let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
     if header.kind == Kind::Loaded {
-        Ok(link)
+        let loaded: Loaded = decode_control(&payload)
+            .map_err(|error| LaunchError::Load(format!("its LOADED is unreadable: {error}")))?;
+        Ok((link, loaded.slots.clamp(1, OVERLAP_MAX)))
     } else if header.kind == Kind::LoadFailed {
         Err(load_failed(&payload))
     } else {

@@ -27,13 +27,15 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct PythonWorker {
     child: Child,
     link: Link,
+    /// Batches it can hold at a time.
+    slots: u8,
     /// Why it was found lost.
     broken: Option<LinkError>,
 }
 
 impl PythonWorker {
-    pub(crate) fn new(child: Child, link: Link) -> Self {
-        Self { child, link, broken: None }
+    pub(crate) fn new(child: Child, link: Link, slots: u8) -> Self {
+        Self { child, link, slots, broken: None }
     }
 
     fn lose(&mut self, error: LinkError) -> Lost {
@@ -98,6 +100,10 @@ fn raw(rider: &Rider) -> Option<&Input> {
 impl Worker for PythonWorker {
     fn pid(&self) -> Option<u32> {
         self.child.id()
+    }
+
+    fn slots(&self) -> u8 {
+        self.slots
     }
 
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {

@@ -68,11 +68,11 @@ impl Task {
         }
         self.state.probation = probation;
         for worker in self.state.pool.ready() {
-            self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots() });
+            self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
         }
     }
 
-    pub(super) fn slots(&self) -> u8 {
-        if self.state.probation { 1 } else { self.state.pool.plan.slots }
+    pub(super) fn slots(&self, worker: u32) -> u8 {
+        if self.state.probation { 1 } else { self.state.pool.slots(worker) }
     }
 }

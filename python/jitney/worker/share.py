@@ -1,0 +1,26 @@
+"""A worker's share of the machine's processors, told to the libraries it will import.
+
+Torch, numpy and ONNX Runtime start as many threads as there are processors unless OMP_NUM_THREADS says
+otherwise; several workers that all do so slow each other down. An operator's own value is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+VARIABLE = "OMP_NUM_THREADS"
+
+
+def take_share(spec: dict[str, Any]) -> None:
+    """Sets the variable, before any handler is imported."""
+    workers = spec.get("workers")
+    if isinstance(workers, int) and workers > 0:
+        os.environ.setdefault(VARIABLE, str(max(1, processors() // workers)))
+
+
+def processors() -> int:
+    """The processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
