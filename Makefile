@@ -8,7 +8,12 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 TEST_TOOLS := pytest requests grpcio protobuf prometheus-client
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-all lint fmt bench clean
+TORCH_VENV := .venv-torch
+MODELS := models/out
+TORCH_TOOLS := $(TEST_TOOLS) onnxruntime
+TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py tests/test_torch_handlers.py
+
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-all torch models lint fmt bench clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -22,7 +27,7 @@ release: ## Build the binary as users get it
 demo: release ## Serve the embedded model and print a curl line that works
 	$(TARGET)/release/jitney demo --port $(PORT)
 
-test: test-rust test-python test-blackbox ## Set up and run all tests
+test: test-rust test-python test-blackbox test-torch ## Set up and run all tests
 
 lint: ## Check formatting, lints and the arrows of the house
 	$(CARGO) fmt --all --check
@@ -36,6 +41,27 @@ $(VENV)/ready: Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet $(TEST_TOOLS)
 	@touch $@
+
+torch: $(TORCH_VENV)/ready ## A Python with a small torch (Debian's, installed if need be) for tests and models
+
+$(TORCH_VENV)/ready: Makefile tests/torch-python
+	python=$$(bash tests/torch-python) && "$$python" -m venv --system-site-packages $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS)
+	@touch $@
+
+models: torch ## Build archives of real models into models/out (MODEL_NAMES="imagenet faces" for some)
+	$(TORCH_VENV)/bin/python models/build/make.py $(MODELS) $(MODEL_NAMES)
+
+test-torch: build ## Handlers with a real torch: against bare scripts, and the demos with the real binary
+	@if $(MAKE) torch; then $(MAKE) run-torch-tests; else \
+	  echo "!!! NO TORCH: the tests of the torch handlers were SKIPPED (see above) !!!"; fi
+
+.PHONY: run-torch-tests
+run-torch-tests:
+	$(MAKE) models MODEL_NAMES="imagenet faces sentiment"
+	cd python && ../$(TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
+	  $(TORCH_VENV)/bin/python -m pytest -q tests/test_torch.py
 
 test-python: $(VENV)/ready ## Tests of the Python packages
 	cd python && ../$(VENV)/bin/python -m pytest -q
@@ -54,4 +80,4 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 clean: ## Remove what was built
 	$(CARGO) clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(TORCH_VENV) $(MODELS)

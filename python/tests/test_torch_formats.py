@@ -53,7 +53,7 @@ def test_a_state_dict_is_loaded_into_the_class_of_the_model_file(tmp_path):
 
 
 def test_a_torchscript_program_needs_no_model_file(tmp_path):
-    torch.jit.script(models.build(models.LINEAR)).save(str(tmp_path / "net.pt"))
+    torch.jit.trace(models.build(models.LINEAR), torch.ones(2, 3)).save(str(tmp_path / "net.pt"))
     handler = ready(tmp_path, serialized("net.pt"))
     assert near(handler.handle(ROWS, handler.context), expected())
 
