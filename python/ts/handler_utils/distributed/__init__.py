@@ -1,0 +1,1 @@
+"""Ways to spread a model over several processes or devices."""

@@ -1,0 +1,1 @@
+"""Bases of handlers whose model is spread over several processes or devices."""
