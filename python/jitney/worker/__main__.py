@@ -17,6 +17,7 @@ import sys
 import threading
 import traceback
 
+from jitney.worker.crew import FD_VARIABLE, follow_parent
 from jitney.worker.loop import serve
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
@@ -28,14 +29,17 @@ EXIT_GRACE_SECONDS = 5.0
 
 def main() -> int:
     """Connects, serves, and returns the exit status."""
-    address = os.environ.pop(SOCKET_VARIABLE, None)
+    fd = os.environ.pop(FD_VARIABLE, None)
+    address = os.environ.pop(SOCKET_VARIABLE, None) or fd
     token = os.environ.pop(TOKEN_VARIABLE, "")
     if not address:
         print(f"jitney.worker is started by the server: {SOCKET_VARIABLE} is not set", file=sys.stderr)
         return EXIT_USAGE
     prepare_output()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    sock = connect(address)
+    if fd:
+        follow_parent()
+    sock = socket.socket(fileno=int(fd)) if fd else connect(address)
     # A child the handler forks must not hold the stream open: its end is how the server sees a death.
     os.register_at_fork(after_in_child=sock.close)
     status = 1

@@ -7,14 +7,17 @@ which the server sees as the end of the stream.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
 import time
 import traceback
+from typing import Any
 
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
+from jitney.worker.crew import Crew
 from jitney.worker.loader import LoadedModel, load_model
 from jitney.worker.outlet import Outlet
 from jitney.worker.overlap import run_overlapped, stages_of
@@ -26,7 +29,6 @@ from jitney.worker.protocol import (
     LOADED,
     PROTOCOL_VERSION,
     STOP,
-    Frame,
     FrameReader,
     ProtocolError,
     Truncated,
@@ -60,27 +62,34 @@ def live(sock: socket.socket, token: str) -> int:
         return 0
     if frame.kind != LOAD:
         raise ProtocolError(f"expected LOAD, got a frame of kind {frame.kind}")
-    model = load(outlet, frame)
-    if model is None:
-        return 1
-    model.context.outlet = outlet
-    stages = stages_of(model)
-    if stages is not None:
-        run_overlapped(outlet, reader, model, stages)
-        return 0
-    run = MODES[model.mode]
-    run(outlet, reader, model)
+    spec = decode_control(frame.payload)
+    with contextlib.closing(Crew(spec)) as crew:
+        model = load(outlet, spec, crew)
+        if model is None:
+            return 1
+        model.context.outlet = outlet
+        run_model(outlet, crew.reader(reader), model)
     return 0
 
 
-def load(outlet: Outlet, frame: Frame) -> LoadedModel | None:
+def run_model(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
+    """Answers batches in the way that fits the model."""
+    stages = stages_of(model)
+    if stages is not None:
+        run_overlapped(outlet, reader, model, stages)
+    else:
+        MODES[model.mode](outlet, reader, model)
+
+
+def load(outlet: Outlet, spec: dict[str, Any], crew: Crew) -> LoadedModel | None:
     """Loads the model and reports how that went; None if it failed."""
-    spec = decode_control(frame.payload)
     started = time.perf_counter()
     try:
+        crew.start()
         take_share(spec)
         model = load_model(spec)
         stages = stages_of(model)
+        crew.wait_until_loaded()
     except Exception as error:
         print_traceback()  # First: the server may end this process as soon as it has the frame.
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
