@@ -63,7 +63,11 @@ def live(sock: socket.socket, token: str) -> int:
         return 1
     model.context.outlet = outlet
     run = MODES[model.mode]
-    run(outlet, reader, model)
+    try:
+        run(outlet, reader, model)
+    finally:
+        if model.close is not None:
+            model.close()
     return 0
 
 
