@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
-TEST_TOOLS := pytest requests grpcio protobuf prometheus-client
+TEST_TOOLS := pytest requests grpcio protobuf prometheus-client numpy pandas scikit-learn
 
 .PHONY: help build release demo test test-rust test-python test-blackbox test-all lint fmt bench clean
 
