@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,11 +25,14 @@ def example(start: Callable[..., Server]) -> Callable[..., Server]:
 
 def test_nine_calls_of_the_adder_run_as_batches_of_one_four_and_four(example):
     server = example("adder:adder")
-    ask = lambda number: requests.get(server.url(f"/adder?number={number}"), timeout=ASK_SECONDS).json()
-    answers = together([lambda number=number: ask(number) for number in range(9)])
+
+    def ask(number: int) -> int:
+        return requests.get(server.url(f"/adder?number={number}"), timeout=ASK_SECONDS).json()
+
+    answers = together([partial(ask, number) for number in range(9)])
     assert answers == list(range(1, 10))
-    sizes = until(lambda: (found := batches(server)) if sum(found := batches(server)) == 9 else None, "all are logged")
-    assert sizes == [1, 4, 4]
+    until(lambda: sum(batches(server)) == 9, "all batches are logged")
+    assert batches(server) == [1, 4, 4]
 
 
 def batches(server: Server) -> list[int]:
@@ -50,7 +54,7 @@ def test_the_digits_of_many_callers_are_read_together(example):
         right = [one == other for one, other in zip(answer, digits.target[at : at + rows])]
         return len(answer) == rows and sum(right) >= rows - 1
 
-    assert all(together([lambda at=at: ask(20 * at, 1 + at % 3) for at in range(12)]))
+    assert all(together([partial(ask, 20 * at, 1 + at % 3) for at in range(12)]))
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
@@ -70,7 +74,7 @@ def test_stories_are_told_word_by_word_to_everybody(example):
         with requests.post(server.url("/tell"), json=body, stream=True, timeout=ASK_SECONDS) as reply:
             return reply.headers["transfer-encoding"], "".join(reply.iter_content(None, decode_unicode=True))
 
-    answers = together([lambda one=one: ask(one, 7 + at) for at, one in enumerate(["cats", "dogs", "mice"])])
+    answers = together([partial(ask, "cats", 7), partial(ask, "dogs", 8), partial(ask, "mice", 9)])
     assert answers == [
         ("chunked", "Once upon a time there were cats "),
         ("chunked", "Once upon a time there were dogs and "),

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from jitney.check import check
 from jitney.definition import Definition, define
@@ -37,7 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     if flags.command == "pack":
         print(json.dumps(pack(definition, flags.object, flags.directory, Path(flags.out), flags.version)))
         return 0
-    return check(definition, flags.sample)
+    try:
+        samples = [read_sample(text) for text in flags.sample]
+    except ValueError as error:
+        print(f"error: --sample must be a JSON object of one item's arguments: {error}", file=sys.stderr)
+        return USAGE
+    return check(definition, samples)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,6 +60,14 @@ def parser() -> argparse.ArgumentParser:
         else:
             one.add_argument("--sample", action="append", default=[], help="one item's arguments as a JSON object")
     return top
+
+
+def read_sample(text: str) -> dict[str, Any]:
+    """One item's arguments."""
+    sample = json.loads(text)
+    if not isinstance(sample, dict):
+        raise ValueError(f"{text!r} is no object")
+    return sample
 
 
 def load(spec: str, directory: str) -> Definition:

@@ -7,7 +7,6 @@ on example items: those given, those of the decorator, or ones made up from the 
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from collections.abc import Sequence
@@ -36,9 +35,9 @@ class Report:
     remarks: list[str] = field(default_factory=list)
 
 
-def check(definition: Definition, given: Sequence[str] = ()) -> int:
+def check(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> int:
     """Prints a report; 1 if there are mistakes."""
-    reports = examine(definition, [json.loads(text) for text in given])
+    reports = examine(definition, given)
     for report in reports:
         print(f"{definition.name}/{report.endpoint}")
         for mark, lines in (("ok", report.passed), ("note", report.remarks), ("WRONG", report.mistakes)):

@@ -69,7 +69,8 @@ def batch(target: Any = None, **options: Any) -> Any:
 
     Every argument arrives as a list with one element per item, and the answer is a list of the
     same length. Arguments that are numpy arrays, torch tensors or pandas frames are joined along
-    `batch_dim` instead, and the answer is cut by the same rows.
+    `batch_dim` instead, and the answer is cut by the same rows. A parameter's default is what an
+    item gets that does not bring it.
 
     `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
     the sum. `bucket` names the group an item may be batched with. `concurrency` lets one worker

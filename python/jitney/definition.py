@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Callable
 
 from jitney import hints
@@ -36,6 +37,17 @@ class Endpoint:
     options: Options
     shape: Shape
     doc: str
+
+    @cached_property
+    def lists(self) -> frozenset[str]:
+        """Parameters that say themselves that they are lists; arrays in them are not joined."""
+        return frozenset(param.name for param in self.params if param.is_list)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all items can meet, whatever they bring: lists only, and nothing to weigh."""
+        lists_only = all(param.is_list or param.is_request for param in self.params)
+        return lists_only and not self.shape.takes_any and self.options.cost is None and self.options.bucket is None
 
     @property
     def params(self) -> tuple[Param, ...]:

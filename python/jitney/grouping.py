@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitney.containers import container_of
 from jitney.definition import Endpoint
@@ -39,8 +39,7 @@ class Ride:
     """False if it carries only a part of a single item's rows."""
 
 
-@dataclass(frozen=True)
-class _Measured:
+class _Measured(NamedTuple):
     """An item with what decides whom it may meet."""
 
     position: int
@@ -85,13 +84,15 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
 
 def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:
     arguments = _complete(endpoint, item)
+    if endpoint.is_plain:
+        return _Measured(position, arguments, None, None, 1)
     options, dim = endpoint.options, endpoint.options.dims[0]
     rows: int | None = None
     key: list[Hashable] = []
     for name, value in arguments.items():
         container = container_of(value)
         key.append(name)
-        if container is None or _stays_whole(endpoint, name):
+        if container is None or name in endpoint.lists:
             key.append(None)
             continue
         rows = _same_rows(name, _rows(name, value, dim), rows)
@@ -116,16 +117,11 @@ def _complete(endpoint: Endpoint, item: Item) -> dict[str, Any]:
             complete[param.name] = param.default
         else:
             raise BadInput(f"parameter {param.name!r} is missing")
-    for name in sorted(item.arguments.keys() - complete.keys()):
+    for name in item.arguments.keys() - complete.keys():
         if not endpoint.shape.takes_any:
             raise BadInput(f"there is no parameter {name!r}")
         complete[name] = item.arguments[name]
     return complete
-
-
-def _stays_whole(endpoint: Endpoint, name: str) -> bool:
-    """`list[np.ndarray]` asks for the arrays one by one."""
-    return any(param.name == name and param.is_list for param in endpoint.params)
 
 
 def _rows(name: str, value: Any, dim: int) -> int:
@@ -173,7 +169,7 @@ def _join(endpoint: Endpoint, call: Sequence[_Measured]) -> Ride:
     joined: dict[str, Any] = {}
     for name, first in call[0].arguments.items():
         values = [one.arguments[name] for one in call]
-        container = None if _stays_whole(endpoint, name) else container_of(first)
+        container = None if name in endpoint.lists else container_of(first)
         joined[name] = values if container is None else container.join(values, dim)
     sizes = None if call[0].rows is None else [one.rows or 0 for one in call]
     return Ride([one.position for one in call], joined, sizes)
@@ -183,6 +179,6 @@ def _piece(endpoint: Endpoint, one: _Measured, start: int, end: int) -> Ride:
     dim = endpoint.options.dims[0]
     cut: dict[str, Any] = {}
     for name, value in one.arguments.items():
-        container = None if _stays_whole(endpoint, name) else container_of(value)
+        container = None if name in endpoint.lists else container_of(value)
         cut[name] = [value] if container is None else container.cut(value, start, end, dim)
     return Ride([one.position], cut, [end - start], whole=False)

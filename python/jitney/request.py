@@ -7,21 +7,31 @@ batch). It belongs to one item: nothing in it is ever another request's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 
 class Request:
     """One item's request."""
 
+    status: int | None = None
+    """Set it to answer with another status than 200."""
+
     def __init__(self, id: str = "", headers: Mapping[str, Any] | None = None, endpoint: str = "") -> None:
         self._id = id
         self._headers = headers or {}
         self.endpoint = endpoint
         """The endpoint that was asked."""
-        self.status: int | None = None
-        """Set it to answer with another status than 200."""
-        self.response_headers: dict[str, str] = {}
+
+    @cached_property
+    def response_headers(self) -> dict[str, str]:
         """Headers of the answer; of a stream they count until its first piece."""
+        return {}
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was said about the answer."""
+        return self.status is None and "response_headers" not in self.__dict__
 
     @property
     def id(self) -> str:

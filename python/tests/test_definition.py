@@ -135,7 +135,7 @@ def test_workers_on_a_method_belong_to_the_class():
         def method(self, x):
             return x
 
-    with pytest.raises(jitney.DefinitionError, match="workers belongs to @jitney.model"):
+    with pytest.raises(jitney.DefinitionError, match=r"workers belongs to @jitney\.model"):
         jitney.define(Model)
 
 

@@ -62,7 +62,8 @@ def echo_as(hint: Any):
 )
 def test_values_become_what_the_hint_says(hint, body, expected):
     with load(echo_as(hint)) as model:
-        answer = model.post({"value": body}) if not isinstance(body, bytearray) else model.post(b"", value=body.decode())
+        is_text = isinstance(body, bytearray)
+        answer = model.post(b"", value=body.decode()) if is_text else model.post({"value": body})
     assert (answer.status, json.loads(answer.body)["value"]) == (200, expected)
 
 

@@ -30,7 +30,9 @@ def app(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("spec", ["located_app:served_one", "located_app.py:served_one", "located_app.py", "located_app"])
+@pytest.mark.parametrize(
+    "spec", ["located_app:served_one", "located_app.py:served_one", "located_app.py", "located_app"]
+)
 def test_an_object_is_found(app, spec):
     assert locate(spec, str(app)).__name__ == "served_one"
 

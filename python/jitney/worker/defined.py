@@ -34,12 +34,18 @@ SECTION = "jitney"
 METHOD_HEADER = "url_path"
 
 
+_PLAIN_HEADS = {
+    kind: encode_fields(200, "", {"Content-Type": kind}) for kind in (answers.JSON, answers.TEXT, answers.BYTES)
+}
+"""What nearly every answer begins with."""
+
+
 class WireRequest(Request):
     """A request whose id and headers stay unread until the model asks for them."""
 
     def __init__(self, meta: bytes, endpoint: str) -> None:
-        super().__init__(endpoint=endpoint)
         self._meta = meta
+        self.endpoint = endpoint
 
     @property
     def id(self) -> str:
@@ -158,6 +164,8 @@ class _Batch:
 
     def _head(self, at: int, content_type: str) -> bytes:
         request = self.items[at].request
+        if request.is_untouched and content_type in _PLAIN_HEADS:
+            return _PLAIN_HEADS[content_type]
         headers = {"Content-Type": content_type, **request.response_headers}
         return encode_fields(request.status or 200, "", headers)
 
