@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
-TEST_TOOLS := pytest requests grpcio protobuf prometheus-client
+TEST_TOOLS := pytest requests grpcio protobuf prometheus-client numpy pandas scikit-learn
 
 TORCH_VENV := .venv-torch
 MODELS := models/out

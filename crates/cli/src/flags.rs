@@ -38,8 +38,10 @@ Each command has its own --help.";
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve models: TorchServe archives, directories, ONNX files
+    /// Serve models: TorchServe archives, directories, ONNX files, Python functions and classes
     Serve(Box<ServeFlags>),
+    /// Look for batching mistakes in a Python definition, without a server
+    Check(CheckFlags),
     /// Serve the model inside this program: it tells the type of a file from its bytes
     Demo(DemoFlags),
     /// Understand TorchServe's command line and config.properties
@@ -56,13 +58,16 @@ pub enum Command {
 #[derive(Debug, Default, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeFlags {
-    /// What to serve: a .mar or .tar.gz archive, a model directory or an .onnx file; NAME=PATH gives
-    /// it another name
+    /// What to serve: a .mar or .tar.gz archive, a model directory, an .onnx file or a Python
+    /// definition as module:object or file.py:object; NAME=MODEL gives it another name
     #[arg(value_name = "MODEL")]
     pub models: Vec<String>,
     /// Read settings and models from this file (yaml). Flags and JITNEY_* variables win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<std::path::PathBuf>,
+    /// Load Python definitions again when their code changes, without dropping a request
+    #[arg(long)]
+    pub watch: bool,
     /// Everything that can also stand in the file or the environment.
     #[command(flatten)]
     pub options: Options,
@@ -71,6 +76,7 @@ pub struct ServeFlags {
 const SERVE_EXAMPLES: &str = "\
 Examples:
   jitney serve resnet.mar
+  jitney serve app:adder --watch
   jitney serve cat=models/cat.mar dog=models/dog.onnx --workers 2
   jitney serve bert.mar --batch-size 16 --max-latency-ms 50
   jitney serve --config jitney.yaml
@@ -86,6 +92,26 @@ The order is: flag, variable, the model's entry, the file, what the archive says
 
 Models can be registered and unregistered on the management port while the server runs. The ports
 listen on this machine only unless --host says otherwise; --token-auth asks clients for a token.";
+
+/// `jitney check`
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckFlags {
+    /// The definition: module:object or file.py:object
+    #[arg(value_name = "OBJECT")]
+    pub object: String,
+    /// Arguments of one item as a JSON object; may be given several times
+    #[arg(long, value_name = "JSON")]
+    pub sample: Vec<String>,
+    /// Python to run it with [default: as for jitney serve]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<std::path::PathBuf>,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  jitney check app:adder
+  jitney check app:Iris --sample '{\"x\": [[5.1, 3.5, 1.4, 0.2]]}'";
 
 /// `jitney demo`
 #[derive(Debug, Args)]

@@ -6,7 +6,9 @@
 
 mod address;
 mod archive;
+mod check;
 mod config;
+mod definition;
 mod env;
 mod failure;
 mod fetch;
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     match command {
         Command::Serve(flags) => carry_out(serve::plan(*flags, env), env),
+        Command::Check(flags) => check::main(&flags, env),
         Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
         Command::Torchserve(flags) => torchserve::main(&flags, args, env),
         Command::Archive(flags) => archive::model(&flags),

@@ -40,6 +40,8 @@ pub struct Plan {
     pub metrics: MetricsPlan,
     /// Snapshots of the configuration, if they are kept.
     pub snapshots: Option<Snapshots>,
+    /// Whether definitions are loaded again when their code changes.
+    pub watch: bool,
     /// Sentences about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.

@@ -11,8 +11,10 @@ mod recorder;
 mod scratch;
 mod signals;
 mod system;
+mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::SystemTime;
 
 use jitney_engine::admission::Limits;
@@ -24,6 +26,7 @@ use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Doors, Meter};
 use tokio::runtime::Handle;
 
+use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::fetch::Web;
@@ -63,7 +66,8 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
-    let ended = admin.block_on(live(&plan, &engine, &meter, &data, &scratch, logs));
+    let packer = Arc::new(packer(&plan.engine, &engine, &scratch, env)?);
+    let ended = admin.block_on(live(&plan, &engine, &meter, &data, &scratch, &packer, logs));
     data.end();
     // Whoever still watches the engine goes first.
     drop(admin);
@@ -79,6 +83,7 @@ async fn live(
     meter: &Arc<Meter>,
     data: &DataPlane,
     scratch: &Scratch,
+    packer: &Arc<Packer>,
     logs: &Logs,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
@@ -92,10 +97,10 @@ async fn live(
     let doors = Arc::new(doors);
     greeting::banner(plan);
     let cpu = Cpu::new();
-    tokio::select! {
-        loaded = loading::load(plan, engine) => loaded?,
+    let definitions = tokio::select! {
+        loaded = loading::load(plan, engine, packer) => loaded?,
         () = signals.first() => return Ok(()),
-    }
+    };
     let mut recorder = Recorder::start(plan.snapshots.as_ref(), engine);
     // Only now: a start that fails must not replace the keys of a server that runs.
     if let Some(tokens) = tokens {
@@ -106,6 +111,10 @@ async fn live(
     if let Some(every) = plan.metrics.look_every {
         // Ends with the runtime.
         tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu));
+    }
+    for watched in definitions.into_iter().filter(|_| plan.watch) {
+        // Ends with the runtime.
+        tokio::spawn(watch::watch(watched, Arc::clone(engine), Arc::clone(packer)));
     }
     greeting::ready(plan, &doors, engine, logs);
     let ended = async {
@@ -181,6 +190,23 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
         },
         first_worker_id: plan.first_worker_id,
     }
+}
+
+/// Definitions are imported from where the user stands, as `python` itself would.
+fn packer(
+    plan: &EnginePlan,
+    engine: &Engine,
+    scratch: &Scratch,
+    env: &Env,
+) -> Result<Packer, Failure> {
+    Ok(Packer {
+        python: plan.python.clone(),
+        packages: engine.python_packages().to_owned(),
+        env: plan.hidden.filter(env),
+        scratch: scratch.path().to_owned(),
+        directory: std::env::current_dir().map_err(cannot("find the current directory"))?,
+        count: AtomicU32::new(0),
+    })
 }
 
 fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> Failure {

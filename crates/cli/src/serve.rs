@@ -37,7 +37,8 @@ pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
     if models.is_empty() {
         return Err(nothing_to_serve());
     }
-    assemble(Face::Jitney, above.or(file.options), models, variables.remarks, env)
+    let plan = assemble(Face::Jitney, above.or(file.options), models, variables.remarks, env)?;
+    Ok(Plan { watch: flags.watch, ..plan })
 }
 
 /// Plans `jitney demo`.
@@ -49,7 +50,7 @@ pub fn plan_demo(flags: DemoFlags, env: &Env) -> Result<Plan, Failure> {
 
 fn nothing_to_serve() -> Failure {
     Failure::usage("no model to serve")
-        .hint("name an archive, a directory or an .onnx file, or try `jitney demo`")
+        .hint("name an archive, a directory, an .onnx file or module:object, or try `jitney demo`")
 }
 
 /// The models of the command line, then those of the file. For each: what flags and variables say,
@@ -94,6 +95,7 @@ fn assemble(
         logs: logs(options.log_level, env),
         metrics: MetricsPlan::default(),
         snapshots: None,
+        watch: false,
         remarks,
         temp_dir: env.temp_dir(),
     })
@@ -135,6 +137,7 @@ fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, 
         shutdown_grace: drain(options).timeout,
         model_api: true,
         oip: true,
+        natural: true,
         ..defaults
     })
 }

@@ -11,6 +11,8 @@ pub struct Startup {
     pub name: Option<String>,
     /// File of the store, path or URL.
     pub url: String,
+    /// `module:object`, if it is a definition in Python; then the url only repeats it.
+    pub definition: Option<String>,
     /// The version to serve it as.
     pub version: Option<String>,
     /// The handler, if not the archive's own.

@@ -104,6 +104,11 @@ impl Engine {
         }))
     }
 
+    /// Where our own Python packages lie, for whoever runs Python beside the workers.
+    pub fn python_packages(&self) -> &Path {
+        &self.runtime_dir
+    }
+
     /// The model that answers to this name, and version if one is asked for.
     pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
         self.registry.find(name, version)
@@ -200,7 +205,7 @@ impl Engine {
             url: wishes.url.clone(),
             at_startup: wishes.at_startup,
             settings,
-            intake: Intake::Python,
+            intake: package.api.map_or(Intake::Python, Intake::Defined),
             launcher,
             observer: Arc::clone(&self.observer),
             dir: Some(package.dir),
@@ -386,7 +391,7 @@ impl Draft {
         let tag = Arc::new(ModelTag {
             name: self.name.clone(),
             version: self.version.clone(),
-            python: matches!(self.intake, Intake::Python),
+            python: !matches!(self.intake, Intake::Onnx(_)),
         });
         let plan = SeatPlan {
             startup_timeout: self.settings.startup_timeout,

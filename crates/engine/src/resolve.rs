@@ -72,7 +72,7 @@ pub(crate) fn settings(
         mix_origins: yaml.batching.mix_origins.unwrap_or(defaults.mix_origins),
         isolate: !yaml.sequence_batching.unwrap_or(false),
         job_ticket: yaml.use_job_ticket.unwrap_or(false),
-        slots: if yaml.async_communication.unwrap_or(false) { ASYNC_SLOTS } else { 1 },
+        slots: slots(yaml),
         workers_min,
         workers_max,
         // The archive's word about its own times comes first, as in TorchServe.
@@ -184,6 +184,12 @@ fn checked(settings: Settings) -> Result<Settings, RegisterError> {
 
 fn seconds(asked: Option<u64>, default: u64) -> Duration {
     Duration::from_secs(asked.unwrap_or(default))
+}
+
+/// What the model says, then the default of asynchronous handlers.
+fn slots(yaml: &ModelYaml) -> u8 {
+    let usual = if yaml.async_communication.unwrap_or(false) { ASYNC_SLOTS } else { 1 };
+    yaml.batching.max_concurrent_batches.unwrap_or(usual)
 }
 
 /// How batches leave, decided from what was said about it and what was not.

@@ -26,7 +26,7 @@ use crate::grpc::Desk;
 use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
-use crate::rest::{describe_api, health, inference, management, metrics, token};
+use crate::rest::{definitions, describe_api, health, inference, management, metrics, token};
 use crate::route::{self, Apis, Route};
 
 /// What all doors share.
@@ -129,6 +129,8 @@ impl Visit<'_> {
             Route::SetDefault { model, version } => management::set_default(self, model, version),
             Route::ModelReady(model) => management::ready(self, model),
             Route::RenewToken => token::renew(self),
+            Route::OpenApi => Ok(definitions::document(self)),
+            Route::Docs => Ok(definitions::page()),
             Route::Metrics => Ok(metrics::page(self)),
             Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
             Route::NotFound => Err(Problem::not_found()),

@@ -19,6 +19,8 @@ pub struct Apis {
     pub metrics: bool,
     /// The health and metadata endpoints of the Open Inference Protocol, beside inference.
     pub oip: bool,
+    /// Models under their own names, `/docs` and `/openapi.json`, beside inference.
+    pub natural: bool,
 }
 
 /// A model, and perhaps a version, that a path names.
@@ -89,6 +91,10 @@ pub enum Route<'a> {
     ModelReady(&'a str),
     /// A new key in place of an old one.
     RenewToken,
+    /// The OpenAPI document of all models that describe themselves.
+    OpenApi,
+    /// The page on which that document is tried out.
+    Docs,
     /// Prometheus text.
     Metrics,
     /// A known path, an unfit method.
@@ -129,6 +135,9 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     }
     if found == Route::NotFound && apis.metrics && segments[0] == "metrics" {
         found = Route::Metrics;
+    }
+    if found == Route::NotFound && apis.inference && apis.natural {
+        found = natural(segments);
     }
     found
 }
@@ -210,6 +219,22 @@ fn open_inference<'a>(segments: &[&'a str]) -> Route<'a> {
         ["v2", "models", _, rest] if rest.starts_with("versions/") => Route::OipVersions,
         _ => Route::NotFound,
     }
+}
+
+/// What no other route wants: a model under its own name, then one of its endpoints.
+fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["docs"] => Route::Docs,
+        ["openapi.json"] => Route::OpenApi,
+        ["models" | "predictions" | "explanations" | "v1" | "v2" | "favicon.ico", ..] => Route::NotFound,
+        [model] => named(model, ""),
+        [model, endpoint] => named(model, endpoint),
+        _ => Route::NotFound,
+    }
+}
+
+fn named<'a>(model: &'a str, endpoint: &'a str) -> Route<'a> {
+    ride(Target { model, version: None }, None, Some(endpoint), true)
 }
 
 fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {

@@ -17,7 +17,7 @@ from jitney.worker.batch import BatchDecoder
 from jitney.worker.loader import LoadedModel
 from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import BATCH, STOP, Frame, FrameReader, ProtocolError
-from jitney.worker.run import bind, conclude, excuse, send_answer
+from jitney.worker.run import BatchAnswer, bind, conclude, excuse, send_answer
 
 CANCEL_SECONDS = 1.0
 
@@ -102,7 +102,7 @@ class _Floor:
             if inspect.isawaitable(outputs):
                 outputs = await outputs
         except Exception as error:
-            answer = excuse(error)
+            answer: BatchAnswer = excuse(error)
         else:
             answer = conclude(outputs, frame.count, context)
         send_answer(self._outlet, frame, answer)

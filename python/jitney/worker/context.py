@@ -65,6 +65,11 @@ class WorkerContext(Context):
         self.batch_id = other.batch_id
 
     @property
+    def metas(self) -> list[bytes]:
+        """The metas of the current batch, for whoever reads them without the context's help."""
+        return self._metas or []
+
+    @property
     def request_ids(self) -> dict[int, str] | None:
         """Request ids by position in the batch; None before the first batch."""
         if self._request_ids is None and self._metas is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jitney.worker.protocol import FIELD, REPLY_META, Bytes
 from ts.context import RequestProcessor
@@ -37,7 +37,16 @@ def encode_meta(processor: RequestProcessor) -> bytes:
     headers = processor.get_response_headers()
     if status == 200 and not phrase and not headers:
         return b""
-    parts = [REPLY_META.pack(ANSWERED, 0, int(status), len(phrase), len(headers)), phrase]
+    return _pack(int(status), phrase, headers)
+
+
+def encode_fields(status: int, phrase: str, headers: Mapping[str, str]) -> bytes:
+    """The meta of an answered item from its parts."""
+    return _pack(status, phrase.encode(), headers)
+
+
+def _pack(status: int, phrase: bytes, headers: Mapping[str, str]) -> bytes:
+    parts = [REPLY_META.pack(ANSWERED, 0, status, len(phrase), len(headers)), phrase]
     for name, value in headers.items():
         name_bytes, value_bytes = str(name).encode(), str(value).encode()
         parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes

@@ -32,6 +32,8 @@ class LoadedModel(NamedTuple):
     context: WorkerContext
     decode_input: bool
     mode: str = "single"
+    close: Callable[[], None] | None = None
+    """Called once when the worker ends, if there is anything to end."""
 
 
 def load_model(spec: dict[str, Any]) -> LoadedModel:
@@ -40,9 +42,24 @@ def load_model(spec: dict[str, Any]) -> LoadedModel:
     if envelope:
         raise ImportError(f"request envelope {envelope!r} is not provided by this version of Jitney")
     context = make_context(spec)
+    if is_defined(spec.get("model_yaml_config") or {}):
+        return load_definition(spec, context)
     enter_model_dir(spec["model_dir"], spec["handler"])
     entry_point = load_entry_point(spec["handler"], context)
     return LoadedModel(entry_point, context, spec.get("decode_input", True), spec.get("mode", "single"))
+
+
+def is_defined(settings: dict[str, Any]) -> bool:
+    """Whether the model is a definition of `jitney` and not a TorchServe handler."""
+    return isinstance(settings.get("jitney"), dict) and "object" in settings["jitney"]
+
+
+def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
+    """Brings a definition to life. Imported only here: handlers need none of it."""
+    from jitney.worker.defined import DefinedModel
+
+    model = DefinedModel(spec["model_yaml_config"])
+    return LoadedModel(model, context, True, spec.get("mode", "single"), model.instance.close)
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:

@@ -68,7 +68,11 @@ def live(sock: socket.socket, token: str) -> int:
         if model is None:
             return 1
         model.context.outlet = outlet
-        run_model(outlet, crew.reader(reader), model)
+        try:
+            run_model(outlet, crew.reader(reader), model)
+        finally:
+            if model.close is not None:
+                model.close()
     return 0
 
 

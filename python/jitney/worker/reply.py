@@ -39,6 +39,10 @@ class BatchFailure(NamedTuple):
     status: int | None = None
 
 
+class EncodedReply(list[Bytes]):
+    """The payload of a REPLY that an entry point made itself."""
+
+
 def failure_of(error: Exception) -> BatchFailure:
     """The cause TorchServe would report for an exception a handler raised."""
     if isinstance(error, PredictionException):

@@ -16,7 +16,7 @@ from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
 from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
-from jitney.worker.reply import PREDICTION_FAILED, BatchFailure, check_outputs, encode_reply, failure_of
+from jitney.worker.reply import PREDICTION_FAILED, BatchFailure, EncodedReply, check_outputs, encode_reply, failure_of
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +51,12 @@ def excuse(error: Exception) -> BatchFailure:
 
 def conclude(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
     """The payload of the reply for what a handler returned, or what is wrong with it as a whole."""
-    failure = check_outputs(outputs, count)
+    encoded = isinstance(outputs, EncodedReply)
+    failure = None if encoded else check_outputs(outputs, count)
     if failure is not None:
         logger.error("handler returned %s for a batch of %d: %s", describe(outputs), count, failure.message)
         return failure
-    parts = encode_reply(outputs, context)
+    parts = outputs if encoded else encode_reply(outputs, context)
     if sum(map(len, parts)) > FRAME_BYTES_LIMIT:
         logger.error("the answers of a batch of %d are over the frame limit", count)
         return BatchFailure("raised", PREDICTION_FAILED)

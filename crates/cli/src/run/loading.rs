@@ -6,18 +6,34 @@ use std::sync::Arc;
 use jitney_engine::settings::Wishes;
 use jitney_engine::{Engine, Registered, onnx};
 
+use super::watch::Watched;
+use crate::definition::{Packed, Packer};
 use crate::failure::Failure;
 use crate::plan::{Face, Plan};
 use crate::startup::Startup;
 
 /// Registers what the plan names. TorchServe goes on without a model it cannot load; whoever types
 /// `jitney serve x.mar` wants to know at once.
-pub async fn load(plan: &Plan, engine: &Arc<Engine>) -> Result<(), Failure> {
+pub async fn load(
+    plan: &Plan,
+    engine: &Arc<Engine>,
+    packer: &Packer,
+) -> Result<Vec<Watched>, Failure> {
+    let mut watched = Vec::new();
     if matches!(plan.face, Face::Demo) {
         staff(embedded(engine).await?);
     }
     for startup in &plan.models {
-        match register(engine, startup).await {
+        if let Some(object) = &startup.definition {
+            let packed = packer.pack(object, startup.version.as_deref()).await?;
+            let registered = register(engine, startup, wishes(startup, &packed)).await?;
+            let (name, version) = (registered.model.name(), registered.model.version());
+            let (name, version) = (name.to_owned(), version.to_owned());
+            settle(engine, startup, registered);
+            watched.push(Watched { startup: startup.clone(), packed, name, version });
+            continue;
+        }
+        match register(engine, startup, startup.wishes()).await {
             Ok(registered) => settle(engine, startup, registered),
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
@@ -25,12 +41,22 @@ pub async fn load(plan: &Plan, engine: &Arc<Engine>) -> Result<(), Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    Ok(())
+    Ok(watched)
 }
 
-async fn register(engine: &Engine, startup: &Startup) -> Result<Registered, Failure> {
+/// What the engine is asked for when a definition was packed.
+pub fn wishes(startup: &Startup, packed: &Packed) -> Wishes {
+    let url = packed.model.to_string_lossy().into_owned();
+    Wishes { url, version: None, ..startup.wishes() }
+}
+
+async fn register(
+    engine: &Engine,
+    startup: &Startup,
+    wishes: Wishes,
+) -> Result<Registered, Failure> {
     engine
-        .register(startup.wishes())
+        .register(wishes)
         .await
         .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))
 }

@@ -1,10 +1,11 @@
-//! A model on the command line of `jitney serve`: `PATH`, `URL` or `NAME=` either, checked before a port is
+//! A model on the command line of `jitney serve`: `PATH`, `URL`, `module:object` or `NAME=` any of them, checked before a port is
 //! bound and turned into what the store understands.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use super::file::Entry;
+use crate::definition::is_definition;
 use crate::failure::Failure;
 use crate::startup::Startup;
 
@@ -36,6 +37,10 @@ fn from_path(text: &str) -> Result<Startup, Failure> {
             || Failure::usage(format!("{text}: models come from http:// and https:// only"));
         return if startup.is_remote() { Ok(startup) } else { Err(other()) };
     }
+    if is_definition(text) {
+        let definition = Some(text.to_owned());
+        return Ok(Startup { definition, ..Startup::unnamed(text) });
+    }
     let path = Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error))?;
     Ok(Startup::unnamed(&url(&path)))
 }
@@ -45,7 +50,9 @@ fn no_such_file(text: &str, error: &std::io::Error) -> Failure {
         return Failure::usage(format!("cannot read {text}: {error}"));
     }
     Failure::usage(format!("no such file: {text}"))
-        .hint("a model is an archive, a directory or an .onnx file; NAME=PATH names it")
+        .hint(
+            "a model is an archive, a directory, an .onnx file or module:object; NAME=MODEL names it",
+        )
 }
 
 /// Directories are opened by path, files through a `file://` URL, since a bare path to a file would
@@ -82,6 +89,7 @@ mod tests {
             (at(""), None, root.display().to_string()),
             ("https://x/y.mar?a=b".to_owned(), None, "https://x/y.mar?a=b".to_owned()),
             ("n=https://x/y.mar".to_owned(), Some("n"), "https://x/y.mar".to_owned()),
+            ("n=app:Model".to_owned(), Some("n"), "app:Model".to_owned()),
         ] {
             let startup = parse(&text).expect("reads");
             assert_eq!((startup.name.as_deref(), startup.url), (name, url), "{text}");

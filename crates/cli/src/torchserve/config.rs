@@ -64,6 +64,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         logs,
         metrics,
         snapshots,
+        watch: false,
         remarks,
         temp_dir: env.temp_dir(),
     })

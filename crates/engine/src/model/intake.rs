@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
 use crate::onnx::OnnxModel;
+use crate::store::Api;
 
 /// Requests that must ride alone meet nobody in a lane of their own.
 const ALONE_BUCKET: u16 = u16::MAX;
@@ -19,6 +20,8 @@ const PARAMETERS_MAX: usize = u8::MAX as usize;
 pub(crate) enum Intake {
     /// Python handlers decode for themselves.
     Python,
+    /// A definition in Python: requests of different endpoints never meet.
+    Defined(Api),
     /// Tensors are decoded and checked here.
     Onnx(Arc<OnnxModel>),
 }
@@ -39,12 +42,25 @@ impl Intake {
     ) -> Result<Accepted, CallError> {
         match self {
             Self::Python => Self::accept_raw(input, alone, batch_size),
+            Self::Defined(api) => {
+                let bucket = if api.endpoints.len() > 1 { lane(api, &input) } else { 0 };
+                let accepted = Self::accept_raw(input, alone, batch_size)?;
+                Ok(Accepted { bucket: accepted.bucket.max(bucket), ..accepted })
+            }
             Self::Onnx(model) => {
                 let accepted =
                     model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
                 let payload = Payload::Tensors(accepted.tensors);
                 Ok(Accepted { payload, items: accepted.items, bucket: accepted.bucket })
             }
+        }
+    }
+
+    /// The model's description of its own API, if it brought one.
+    pub(crate) fn api(&self) -> Option<&Api> {
+        match self {
+            Self::Defined(api) => Some(api),
+            Self::Python | Self::Onnx(_) => None,
         }
     }
 
@@ -61,5 +77,35 @@ impl Intake {
         }
         let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
         Ok(Accepted { payload: Payload::Raw(input), items, bucket })
+    }
+}
+
+/// The lane of the endpoint that a request asks for: its place among the model's, from 1. The route's
+/// word follows what a client may have sent under the same name, so the last one counts.
+fn lane(api: &Api, input: &Input) -> u16 {
+    let asked = input.headers.iter().filter(|(name, _)| *name == b"url_path").last();
+    let asked = asked.map_or(&b""[..], |(_, value)| value);
+    let place = api.endpoints.iter().position(|endpoint| endpoint.as_bytes() == asked);
+    place.map_or(0, |place| u16::try_from(place + 1).unwrap_or(ALONE_BUCKET - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::HeaderBlock;
+
+    fn bucket(asked: &[&str]) -> u16 {
+        let endpoints = vec!["one".to_owned(), "two".to_owned()];
+        let intake = Intake::Defined(Api { endpoints, ..Api::default() });
+        let mut headers = HeaderBlock::new();
+        asked.iter().for_each(|value| headers.push("url_path", value.as_bytes()));
+        let input = Input { id: String::new(), headers, parameters: Vec::new() };
+        intake.accept(input, false, 8).ok().map(|accepted| accepted.bucket).expect("fits")
+    }
+
+    #[test]
+    fn endpoints_of_a_definition_have_lanes_of_their_own() {
+        assert_eq!([bucket(&["one"]), bucket(&["two"]), bucket(&["?"]), bucket(&[])], [1, 2, 0, 0]);
+        assert_eq!(bucket(&["one", "two"]), 2, "the route has the last word");
     }
 }

@@ -39,7 +39,7 @@ use crate::observer::ModelTag;
 use crate::onnx::Signature;
 use crate::reply::{AnswerReceiver, Reply};
 use crate::settings::{PolicyName, Settings};
-use crate::store::{Fetched, ModelDir};
+use crate::store::{Api, Fetched, ModelDir};
 
 /// Messages from the doors, in the order in which they came.
 #[derive(Debug)]
@@ -159,8 +159,13 @@ impl Model {
     pub fn signature(&self) -> Option<&Signature> {
         match &self.intake {
             Intake::Onnx(model) => Some(model.signature()),
-            Intake::Python => None,
+            Intake::Python | Intake::Defined(_) => None,
         }
+    }
+
+    /// What it says about its API: definitions in Python do.
+    pub fn api(&self) -> Option<&Api> {
+        self.intake.api()
     }
 
     /// Its effective settings.

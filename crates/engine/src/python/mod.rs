@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 pub(crate) use self::dialin::DialIn;
 pub(crate) use self::launcher::{LoadOrder, PythonLauncher};
-pub(crate) use self::runtime::unpack_runtime;
+pub use self::runtime::unpack_runtime;
 
 /// How Python workers are started.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
 /// Writes the packages under `scratch` and returns the directory for `PYTHONPATH`.
-pub(crate) fn unpack_runtime(scratch: &Path) -> io::Result<PathBuf> {
+pub fn unpack_runtime(scratch: &Path) -> io::Result<PathBuf> {
     let root = scratch.join("python");
     for (name, content) in PYTHON_FILES {
         let path = root.join(name);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{fields::Fields, yaml::batch_delay};
 
 /// The keys of the section, for the warning about others.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "policy",
     "max_batch_size",
     "max_latency_ms",
@@ -13,6 +13,7 @@ const KEYS: [&str; 7] = [
     "cost",
     "batch_dim",
     "mix_origins",
+    "max_concurrent_batches",
 ];
 
 /// How the model wants to be batched; `None` where it does not say.
@@ -32,6 +33,8 @@ pub struct BatchingYaml {
     pub batch_dim: Option<i32>,
     /// Whether requests from different doors may share a batch.
     pub mix_origins: Option<bool>,
+    /// Batches that one worker may hold at a time, at most 255; more than 1 runs them side by side.
+    pub max_concurrent_batches: Option<u8>,
 }
 
 /// The policies that a model can ask for.
@@ -64,6 +67,9 @@ impl BatchingYaml {
             cost: fields.text("cost").map(str::to_owned),
             batch_dim: fields.signed("batch_dim"),
             mix_origins: fields.flag("mix_origins"),
+            max_concurrent_batches: fields
+                .raised("max_concurrent_batches", 1)
+                .map(|batches| u8::try_from(batches).unwrap_or(u8::MAX)),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! for downloads, which go into the store; an archive is hostile until it is unpacked, and one that
 //! fails leaves nothing behind.
 
+mod api;
 mod batching;
 mod dir;
 mod error;
@@ -40,6 +41,7 @@ use std::{
 };
 
 pub use self::{
+    api::Api,
     batching::{BatchingYaml, PolicyYaml},
     dir::ModelDir,
     error::{Breach, Excess, StoreError},

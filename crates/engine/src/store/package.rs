@@ -9,6 +9,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
+    api::Api,
     dir::{MANIFEST_DIRECTORY, ModelDir},
     error::StoreError,
     fetch::Fetched,
@@ -34,6 +35,8 @@ pub struct Package {
     pub yaml: ModelYaml,
     /// The YAML with every key in its order, for the handler; `{}` if there is none.
     pub yaml_json: Value,
+    /// What it says about its API, if it is a definition.
+    pub api: Option<Api>,
     /// The archive that was fetched into the store for this model and leaves with it.
     pub downloaded: Option<Fetched>,
 }
@@ -47,6 +50,7 @@ impl Package {
             Some(file) => read_yaml(&dir.path().join(file))?,
             None => Map::new(),
         };
+        let api = Api::read(dir.path());
         Ok(Self {
             url: url.to_owned(),
             dir,
@@ -55,6 +59,7 @@ impl Package {
             yaml: ModelYaml::from_json(&yaml_map),
             yaml_json: Value::Object(yaml_map),
             downloaded: None,
+            api,
         })
     }
 }
@@ -83,7 +88,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Only regular files are opened: a pipe in a directory served in place would block for ever.
-fn read_text(path: &Path) -> io::Result<String> {
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }

@@ -26,7 +26,7 @@ impl Gate {
     /// hidden behind the tokens of the listener.
     pub fn of(apis: Apis, route: &Route<'_>) -> Self {
         match route {
-            Route::Description | Route::Metrics => Self::Open,
+            Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
             Route::Ping
             | Route::Predict(_)
             | Route::Invocations

@@ -2,11 +2,11 @@
 
 use super::*;
 
-const I: Apis = Apis { inference: true, management: false, metrics: false, oip: false };
+const I: Apis = Apis { inference: true, management: false, metrics: false, oip: false, natural: false };
 const OIP: Apis = Apis { oip: true, ..I };
-const M: Apis = Apis { inference: false, management: true, metrics: false, oip: false };
-const X: Apis = Apis { inference: false, management: false, metrics: true, oip: false };
-const ALL: Apis = Apis { inference: true, management: true, metrics: true, oip: false };
+const M: Apis = Apis { inference: false, management: true, metrics: false, oip: false, natural: false };
+const X: Apis = Apis { inference: false, management: false, metrics: true, oip: false, natural: false };
+const ALL: Apis = Apis { inference: true, management: true, metrics: true, oip: false, natural: false };
 
 fn to<'a>(model: &'a str, version: Option<&'a str>) -> Target<'a> {
     Target { model, version }
@@ -162,4 +162,22 @@ fn one_address_for_everything() {
             ("GET", "/metrics", Route::Metrics),
         ],
     );
+}
+
+#[test]
+fn models_answer_under_their_own_names_where_that_is_on() {
+    let apis = Apis { natural: true, oip: true, ..ALL };
+    let get = |path| route(apis, &Method::GET, path);
+    let Route::Predict(ride) = get("/adder") else { panic!("no prediction") };
+    assert_eq!((ride.target.model, ride.url_path, ride.query_counts), ("adder", Some(""), true));
+    let Route::Predict(ride) = get("/iris/classify/") else { panic!("no prediction") };
+    assert_eq!((ride.target.model, ride.url_path), ("iris", Some("classify")));
+    assert_eq!(get("/docs"), Route::Docs);
+    assert_eq!(get("/openapi.json"), Route::OpenApi);
+    assert_eq!(get("/ping"), Route::Ping);
+    assert_eq!(get("/metrics"), Route::Metrics);
+    assert_eq!(get("/models"), Route::List);
+    assert_eq!(get("/predictions"), Route::NotFound);
+    assert_eq!(get("/a/b/c"), Route::NotFound);
+    assert_eq!(route(ALL, &Method::GET, "/adder"), Route::NotFound);
 }

@@ -1,0 +1,135 @@
+//! Models that are Python definitions: `module:object`. Their code is imported by a short-lived
+//! Python process (`python -m jitney pack`) that writes a model directory; from there on they are
+//! models like any other. This program itself never runs what a user wrote.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::failure::Failure;
+
+/// How long the user's modules may take to import.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Whether a word on the command line names a definition: `module:object` or a `.py` file.
+pub fn is_definition(text: &str) -> bool {
+    let (module, object) = text.split_once(':').unwrap_or((text, ""));
+    let path = |word: &str| !word.is_empty() && word.split('.').all(is_identifier);
+    let file = Path::new(module).extension().is_some_and(|extension| extension == "py");
+    let named = text.contains(':') && path(object);
+    (file && (object.is_empty() || path(object))) || (path(module) && named)
+}
+
+fn is_identifier(word: &str) -> bool {
+    let mut letters = word.chars();
+    letters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_alphanumeric() || letter == '_')
+}
+
+/// Who packs definitions: the interpreter of the workers, with the environment of the workers.
+pub struct Packer {
+    /// The interpreter.
+    pub python: PathBuf,
+    /// Where our own Python packages lie.
+    pub packages: PathBuf,
+    /// The workers' environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Where model directories are written.
+    pub scratch: PathBuf,
+    /// Where the user stands; modules are imported from here.
+    pub directory: PathBuf,
+    /// Directories written so far.
+    pub count: AtomicU32,
+}
+
+/// A definition that was packed.
+#[derive(Debug, Deserialize)]
+pub struct Packed {
+    /// The model's name, if nobody gives it another.
+    pub name: String,
+    /// The version it will be served as.
+    pub version: String,
+    /// The user's own files that were imported.
+    pub sources: Vec<PathBuf>,
+    /// The model directory.
+    #[serde(skip)]
+    pub model: PathBuf,
+}
+
+impl Packer {
+    /// Imports a definition and writes its model directory.
+    pub async fn pack(&self, object: &str, version: Option<&str>) -> Result<Packed, Failure> {
+        let turn = self.count.fetch_add(1, Ordering::Relaxed);
+        let model = self.scratch.join(format!("definitions/{turn}"));
+        let mut command = self.command();
+        command.args(["pack", object, "--out"]).arg(&model);
+        command.args(version.iter().flat_map(|version| ["--version", *version]));
+        let broken = |why: String| Failure::failed(format!("cannot load {object}: {why}"));
+        let ran = tokio::time::timeout(IMPORT_TIMEOUT, command.output()).await;
+        let output = ran
+            .map_err(|_| broken(format!("it did not import within {} s", IMPORT_TIMEOUT.as_secs())))?
+            .map_err(|error| broken(format!("{}: {error}", self.python.display())))?;
+        let talk = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(broken(format!("\n{}", talk.trim_end())));
+        }
+        talk.lines().for_each(|line| tracing::info!(object, "{line}"));
+        let packed: Packed = serde_json::from_slice(&output.stdout)
+            .map_err(|error| broken(format!("its description is unreadable: {error}")))?;
+        Ok(Packed { model, ..packed })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.python);
+        command
+            .args(["-m", "jitney"])
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("PYTHONPATH", python_path(&self.packages, &self.env))
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// Our packages first, then the operator's path.
+pub fn python_path(packages: &Path, env: &[(OsString, OsString)]) -> OsString {
+    let mut path = packages.as_os_str().to_owned();
+    if let Some((_, given)) = env.iter().find(|(name, _)| name == "PYTHONPATH") {
+        path.push(":");
+        path.push(given);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_told_from_files_and_urls() {
+        for (text, expected) in [
+            ("app:model", true),
+            ("pkg.app:Model.method", true),
+            ("app.py:model", true),
+            ("app.py", true),
+            ("dir/app.py:model", true),
+            ("model.mar", false),
+            ("app", false),
+            ("C:\\x", false),
+            ("https://x/y.mar", false),
+            ("app:", false),
+            (":model", false),
+            ("a-b:c", false),
+            ("app.py:1", false),
+        ] {
+            assert_eq!(is_definition(text), expected, "{text}");
+        }
+    }
+}

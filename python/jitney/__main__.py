@@ -1,0 +1,80 @@
+"""`python -m jitney`: what the `jitney` command leaves to Python, because it imports user code.
+
+stdout is data, stderr is talk. Exit status: 0 fine, 1 failed or mistakes found, 64 wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from jitney.check import check
+from jitney.definition import Definition, define
+from jitney.errors import DefinitionError
+from jitney.locate import locate
+from jitney.pack import pack
+
+FAILED, USAGE = 1, 64
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command."""
+    flags = parser().parse_args(arguments)
+    try:
+        definition = load(flags.object, flags.directory)
+    except DefinitionError as error:
+        print(f"error: {flags.object}: {error}", file=sys.stderr)
+        return FAILED
+    except Exception as error:
+        traceback.print_exc()
+        print(f"error: {flags.object} raised {type(error).__name__} while it was imported", file=sys.stderr)
+        return FAILED
+    if flags.command == "pack":
+        print(json.dumps(pack(definition, flags.object, flags.directory, Path(flags.out), flags.version)))
+        return 0
+    try:
+        samples = [read_sample(text) for text in flags.sample]
+    except ValueError as error:
+        print(f"error: --sample must be a JSON object of one item's arguments: {error}", file=sys.stderr)
+        return USAGE
+    return check(definition, samples)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m jitney")
+    commands = top.add_subparsers(dest="command", required=True)
+    for name, about in (("pack", "write a definition's model directory"), ("check", "look for batching mistakes")):
+        one = commands.add_parser(name, help=about)
+        one.add_argument("object", help="module:object, or file.py:object")
+        one.add_argument("--directory", default=os.getcwd(), help="where to import from")
+        if name == "pack":
+            one.add_argument("--out", required=True, help="the directory to write")
+            one.add_argument("--version", help="the version to serve it as")
+        else:
+            one.add_argument("--sample", action="append", default=[], help="one item's arguments as a JSON object")
+    return top
+
+
+def read_sample(text: str) -> dict[str, Any]:
+    """One item's arguments."""
+    sample = json.loads(text)
+    if not isinstance(sample, dict):
+        raise ValueError(f"{text!r} is no object")
+    return sample
+
+
+def load(spec: str, directory: str) -> Definition:
+    """The definition that a `module:object` names. What its modules print is talk, not data."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return define(locate(spec, os.path.abspath(directory)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

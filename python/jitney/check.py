@@ -1,0 +1,155 @@
+"""`jitney check`: runs a definition without a server and looks for batching mistakes.
+
+A model that is right alone may be wrong in company: too few outputs, outputs that follow the
+place in the batch instead of the item, outputs that depend on the neighbours. Each is tried out
+on example items: those given, those of the decorator, or ones made up from the type hints.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitney.comparing import same
+from jitney.definition import Definition, Endpoint
+from jitney.errors import WrongLength, describe
+from jitney.grouping import Item
+from jitney.http import answers, arguments
+from jitney.instance import Instance
+from jitney.samples import samples
+
+PERMUTATIONS = 3
+SCALARS = (int, float, str, bool, bytes, dict)
+
+
+@dataclass
+class Report:
+    """What was found about one endpoint."""
+
+    endpoint: str
+    passed: list[str] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def check(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> int:
+    """Prints a report; 1 if there are mistakes."""
+    reports = examine(definition, given)
+    for report in reports:
+        print(f"{definition.name}/{report.endpoint}")
+        for mark, lines in (("ok", report.passed), ("note", report.remarks), ("WRONG", report.mistakes)):
+            for line in lines:
+                print(f"  {mark:<6}{line}")
+    sys.stdout.flush()
+    return 1 if any(report.mistakes for report in reports) else 0
+
+
+def examine(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> list[Report]:
+    """One report per endpoint."""
+    instance = Instance(definition)
+    try:
+        return [_Examination(instance, one, given).report() for one in definition.endpoints]
+    finally:
+        instance.close()
+
+
+class _Examination:
+    def __init__(self, instance: Instance, endpoint: Endpoint, given: Sequence[dict[str, Any]]) -> None:
+        self._instance = instance
+        self._endpoint = endpoint
+        self._given = given
+        self._report = Report(endpoint.name)
+
+    def report(self) -> Report:
+        """Runs every test that makes sense."""
+        endpoint, report = self._endpoint, self._report
+        self._look_at_hints()
+        items = self._items()
+        if items is None or endpoint.streams:
+            return report
+        alone = [self._run([item]) for item in items]
+        alone_outcomes = [outcome[0] for outcome in alone if outcome is not None]
+        if len(alone_outcomes) < len(items):
+            return report
+        self._look_at_outputs(alone_outcomes)
+        if endpoint.batched:
+            self._in_company(items, alone_outcomes)
+        return report
+
+    def _items(self) -> list[Item] | None:
+        raw = samples(self._endpoint, self._given)
+        if raw is None:
+            self._report.remarks.append(
+                "not run: no example could be made up; give --sample '{...}' or examples=[...] in the decorator"
+            )
+            return None
+        try:
+            return [Item(arguments.read(self._endpoint, {"body": one})) for one in raw]
+        except Exception as error:
+            self._report.mistakes.append(f"an example is not accepted: {describe(error)}")
+            return None
+
+    def _look_at_hints(self) -> None:
+        for param in self._endpoint.params:
+            if self._endpoint.batched and not param.is_list and param.hint in SCALARS:
+                kind = param.hint.__name__
+                self._report.mistakes.append(
+                    f"parameter {param.name!r} is annotated {kind}, but arrives as a list: write list[{kind}]"
+                )
+
+    def _run(self, items: Sequence[Item]) -> list[Any] | None:
+        """The outcomes, or None after noting why there are none."""
+        try:
+            return self._instance.call(self._endpoint, items)
+        except WrongLength as error:
+            self._note(f"{error} (each item must get exactly one output)")
+        except Exception as error:
+            self._note(f"a batch of {len(items)} raised {describe(error)}")
+        return None
+
+    def _note(self, mistake: str) -> None:
+        if mistake not in self._report.mistakes:
+            self._report.mistakes.append(mistake)
+
+    def _look_at_outputs(self, outcomes: Sequence[Any]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, WrongLength):
+                self._note(f"{outcome} (each item must get exactly one output)")
+            elif isinstance(outcome, BaseException):
+                self._note(f"an example item alone raised {describe(outcome)}")
+            else:
+                self._encodes(outcome)
+
+    def _encodes(self, outcome: Any) -> None:
+        try:
+            answers.encode(outcome)
+        except Exception as error:
+            self._note(f"an output of type {type(outcome).__name__} cannot be sent: {error}")
+
+    def _in_company(self, items: list[Item], alone: list[Any]) -> None:
+        together = self._run(items)
+        if together is None or self._report.mistakes:
+            return
+        self._report.passed.append(f"{len(items)} items give {len(items)} outputs")
+        changed = [at for at, (one, other) in enumerate(zip(alone, together)) if not same(one, other)]
+        if changed:
+            self._note(f"items {_places(changed)} get another output in a batch than alone: neighbours change it")
+        dice = random.Random(0)
+        for _ in range(PERMUTATIONS):
+            order = dice.sample(range(len(items)), len(items))
+            permuted = self._run([items[at] for at in order])
+            if permuted is None:
+                return
+            moved = [at for place, at in enumerate(order) if not same(together[at], permuted[place])]
+            if moved:
+                self._note(f"items {_places(moved)} get another output when the batch is in another order")
+                return
+        if not changed:
+            self._report.passed.append("outputs follow their items, alone and in any order")
+
+
+def _places(positions: Sequence[int]) -> str:
+    return ", ".join(map(str, positions[:5])) + (" ..." if len(positions) > 5 else "")

@@ -1,0 +1,95 @@
+"""The decorators. They only leave a note on what they decorate and hand it back unchanged, so a
+decorated function is called, tested and debugged like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, TypeVar, overload
+
+from jitney.options import Dims, Options
+
+NOTE = "__jitney__"
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a decorator left behind."""
+
+    options: Options
+    kind: str
+    """`batch`, `endpoint` or `model`."""
+
+
+def note_of(target: Any) -> Note | None:
+    """The note on a function, method or class, if it carries one of its own."""
+    note = vars(target).get(NOTE) if isinstance(target, type) else getattr(target, NOTE, None)
+    return note if isinstance(note, Note) else None
+
+
+def _decorate(target: T | None, kind: str, options: Options) -> Any:
+    def leave_note(target: T) -> T:
+        setattr(target, NOTE, Note(options, kind))
+        return target
+
+    return leave_note if target is None else leave_note(target)
+
+
+@overload
+def batch(target: T) -> T: ...
+
+
+@overload
+def batch(
+    *,
+    max_batch_size: int | None = None,
+    max_latency_ms: float | None = None,
+    max_batch_delay_ms: float | None = None,
+    policy: str | None = None,
+    batch_dim: Dims | None = None,
+    cost: Callable[..., float] | None = None,
+    bucket: Callable[..., Any] | None = None,
+    concurrency: int | None = None,
+    workers: int | None = None,
+    name: str | None = None,
+    version: str | None = None,
+    queue: int | None = None,
+    response_timeout_s: int | None = None,
+    startup_timeout_s: int | None = None,
+    mix_origins: bool | None = None,
+    examples: Sequence[Mapping[str, Any]] | None = None,
+) -> Callable[[T], T]: ...
+
+
+def batch(target: Any = None, **options: Any) -> Any:
+    """Marks a function, a method or a callable class that takes many items at a time.
+
+    Every argument arrives as a list with one element per item, and the answer is a list of the
+    same length. Arguments that are numpy arrays, torch tensors or pandas frames are joined along
+    `batch_dim` instead, and the answer is cut by the same rows. A parameter's default is what an
+    item gets that does not bring it.
+
+    `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
+    the sum. `bucket` names the group an item may be batched with. `concurrency` lets one worker
+    run several batches of an `async` function at a time. `examples` are arguments of single items,
+    for `jitney check` and for the API's page.
+    """
+    return _decorate(target, "batch", Options(**options))
+
+
+def endpoint(target: Any = None, **options: Any) -> Any:
+    """Marks a function or method that takes one item at a time. Options are those of `batch`
+    without the ones about batches."""
+    return _decorate(target, "endpoint", Options(**options))
+
+
+def model(target: Any = None, **options: Any) -> Any:
+    """Marks a class with several endpoints: its methods that carry `batch` or `endpoint`.
+
+    One object is made per worker; `setup()` and `teardown()` are called around its life if it
+    has them.
+    """
+    return _decorate(target, "model", Options(**options))

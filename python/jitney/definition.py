@@ -1,0 +1,182 @@
+"""A definition: what is served under one name, whoever calls it and however.
+
+It is made from what the user wrote (a function, a class, an object) and knows names, options and
+endpoints. It knows neither HTTP nor frames nor files: transports build on it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Callable
+
+from jitney import hints
+from jitney.decorators import Note, note_of
+from jitney.errors import DefinitionError
+from jitney.hints import Param, Shape
+from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
+
+SINGLE_ASYNC_CONCURRENCY = 100
+"""Calls of a single-item `async` function that one worker holds unless it says otherwise."""
+
+CLASS_ONLY = ("workers", "name", "version", "queue", "response_timeout_s", "startup_timeout_s", "mix_origins")
+"""Options that belong to a model and not to one of its endpoints."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One way to call a model."""
+
+    name: str
+    attribute: str | None
+    """The method's name; None if the definition is a function."""
+    batched: bool
+    is_async: bool
+    streams: bool
+    options: Options
+    shape: Shape
+    doc: str
+
+    @cached_property
+    def lists(self) -> frozenset[str]:
+        """Parameters that say themselves that they are lists; arrays in them are not joined."""
+        return frozenset(param.name for param in self.params if param.is_list)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all items can meet, whatever they bring: lists only, and nothing to weigh."""
+        lists_only = all(param.is_list or param.is_request for param in self.params)
+        return lists_only and not self.shape.takes_any and self.options.cost is None and self.options.bucket is None
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """What it takes."""
+        return self.shape.params
+
+    @property
+    def max_batch_size(self) -> int:
+        """The most items, rows or cost of one call."""
+        return (self.options.max_batch_size or BATCH_SIZE_DEFAULT) if self.batched else 1
+
+    @property
+    def concurrency(self) -> int:
+        """Calls that may be under way in one worker."""
+        alone = self.is_async and not self.batched
+        return self.options.concurrency or (SINGLE_ASYNC_CONCURRENCY if alone else 1)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Everything that is served under one name."""
+
+    target: Any
+    """What the user wrote."""
+    name: str
+    version: str
+    doc: str
+    endpoints: tuple[Endpoint, ...]
+    options: Options
+
+    @property
+    def default(self) -> Endpoint | None:
+        """The endpoint of a call that names none: the only one, `__call__` or `predict`."""
+        if len(self.endpoints) == 1:
+            return self.endpoints[0]
+        return next((one for one in self.endpoints if one.name in ("call", "predict")), None)
+
+    def endpoint(self, name: str = "") -> Endpoint:
+        """The endpoint of this name, or the default one."""
+        found = next((one for one in self.endpoints if one.name == name), None) if name else self.default
+        if found is None:
+            known = ", ".join(one.name for one in self.endpoints)
+            raise LookupError(f"{self.name} has no endpoint {name!r}; it has: {known}")
+        return found
+
+    @property
+    def max_batch_size(self) -> int:
+        """The most items that any endpoint takes at a time."""
+        return max(one.max_batch_size for one in self.endpoints)
+
+    @property
+    def concurrency(self) -> int:
+        """Calls that may be under way in one worker."""
+        return max(one.concurrency for one in self.endpoints)
+
+
+def define(target: Any) -> Definition:
+    """Reads a definition from a function, a class or an object that can be called."""
+    if isinstance(target, Definition):
+        return target
+    if not callable(target) and not _marked_methods(target) and not hasattr(target, "predict"):
+        raise DefinitionError(f"{target!r} cannot be served: it is neither a function nor a class")
+    marked = _marked_methods(target)
+    note = note_of(target) or Note(Options(), "model" if marked else "endpoint")
+    if inspect.isroutine(target):
+        endpoints: tuple[Endpoint, ...] = (_endpoint("call", None, target, note),)
+    elif marked:
+        endpoints = tuple(_method(target, name, note) for name in marked)
+    else:
+        endpoints = (_method(target, _main_method(target), note),)
+    name = note.options.name or _name_of(target)
+    doc = inspect.getdoc(target) or ""
+    return Definition(target, name, note.options.version or "1.0", doc, endpoints, note.options)
+
+
+def _method(target: Any, attribute: str, outer: Note) -> Endpoint:
+    """A method as an endpoint; what it does not say itself the class says."""
+    function = getattr(target, attribute)
+    note = note_of(function)
+    if note is None:
+        note = outer if outer.kind != "model" else Note(outer.options, "endpoint")
+    else:
+        misplaced = [name for name in CLASS_ONLY if getattr(note.options, name) is not None and name != "name"]
+        if misplaced:
+            raise DefinitionError(f"{attribute}: {', '.join(misplaced)} belongs to @jitney.model on the class")
+        note = Note(note.options.over(outer.options), note.kind)
+    own = note_of(function)
+    name = (own.options.name if own else None) or attribute.strip("_")
+    return _endpoint(name, attribute, function, note, skip_self=isinstance(target, type))
+
+
+def _endpoint(
+    name: str, attribute: str | None, function: Callable[..., Any], note: Note, skip_self: bool = False
+) -> Endpoint:
+    bare = inspect.unwrap(function)
+    streams = inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
+    is_async = inspect.iscoroutinefunction(bare) or inspect.isasyncgenfunction(bare)
+    batched = note.kind == "batch"
+    if not is_async and (note.options.concurrency or 1) > 1:
+        raise DefinitionError(f"{name}: concurrency is for `async` functions; use workers for others")
+    if not batched and (note.options.max_batch_size or 1) > 1:
+        raise DefinitionError(f"{name}: max_batch_size needs @jitney.batch; it takes one item at a time")
+    shape = hints.read(function, batched, streams, skip_self)
+    if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
+        raise DefinitionError(f"{name}: a batch function needs a parameter that arrives as a list")
+    return Endpoint(name, attribute, batched, is_async, streams, note.options, shape, inspect.getdoc(function) or "")
+
+
+def _marked_methods(target: Any) -> list[str]:
+    if inspect.isroutine(target):
+        return []
+    owner = target if isinstance(target, type) else type(target)
+    written = {name: None for one in reversed(owner.__mro__) for name in vars(one)}
+    return [name for name in written if inspect.isroutine(one := getattr(owner, name, None)) and note_of(one)]
+
+
+def _main_method(target: Any) -> str:
+    owner = target if isinstance(target, type) else type(target)
+    for name in ("__call__", "predict"):
+        if inspect.isroutine(getattr(owner, name, None)):
+            return name
+    raise DefinitionError(
+        f"{target!r} cannot be served: give it a function, or a class with __call__, predict or methods "
+        "marked with @jitney.batch or @jitney.endpoint"
+    )
+
+
+def _name_of(target: Any) -> str:
+    name = getattr(target, "__name__", None) or type(target).__name__
+    if not NAME.fullmatch(name):
+        raise DefinitionError(f"{name!r} cannot name a model; say name= in the decorator")
+    return name

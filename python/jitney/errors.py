@@ -1,0 +1,74 @@
+"""What can go wrong in a definition, and how a model says that one item of a batch did.
+
+A model returns an exception in an item's place, or raises `ItemErrors`, to fail these items and
+no others. Any other exception out of a batch of several fails the call as a whole; the server
+then tries its halves until the bad item stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class DefinitionError(Exception):
+    """The definition itself makes no sense; it says what to change. Nothing was served."""
+
+
+class Error(Exception):
+    """A failure with a status and a sentence for the client."""
+
+    status = 500
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        if status is not None:
+            self.status = check_status(status)
+
+
+class BadInput(Error):
+    """The item itself is wrong: the client is told with status 400."""
+
+    status = 400
+
+
+class TooCostly(Error):
+    """One item weighs more than a whole batch may."""
+
+    status = 413
+
+
+class ItemErrors(Exception):
+    """Raised out of a batch: the named positions fail, the others are run again without them."""
+
+    def __init__(self, errors: Mapping[int, BaseException]) -> None:
+        super().__init__(f"{len(errors)} items failed")
+        self.errors = dict(errors)
+
+
+class WrongLength(Exception):
+    """The function did not return one output per item; nobody is answered from such a batch."""
+
+
+class NotAnAnswer(WrongLength):
+    """The function returned something that cannot be split by item at all."""
+
+
+def check_status(status: int) -> int:
+    """A status that ends a request with a failure."""
+    if not 400 <= status <= 599:
+        raise ValueError(f"status must be between 400 and 599, not {status!r}")
+    return status
+
+
+def describe(error: BaseException) -> str:
+    """The sentence a client gets: an `Error`'s own words, of others the type and the words."""
+    if isinstance(error, Error):
+        return str(error)
+    text = str(error)
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def status_of(error: BaseException) -> int:
+    """The status a failure asks for; 500 unless it says otherwise."""
+    return error.status if isinstance(error, Error) else 500

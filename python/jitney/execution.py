@@ -1,0 +1,183 @@
+"""Runs a batch of items through an endpoint: arrange, call, split, one outcome per item.
+
+An outcome is the item's output, or the exception that is its own. An exception that may be
+anybody's (out of a call with several items) is raised to the caller, who knows whether the batch
+can be tried in halves. Sync and async differ in nothing but the `await`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Callable
+
+from jitney.containers import container_of
+from jitney.definition import Endpoint
+from jitney.errors import ItemErrors
+from jitney.grouping import Item, Plan, Ride, plan
+from jitney.splitting import split
+from jitney.streaming import Emit, Streams
+
+Function = Callable[..., Any]
+
+
+def run(endpoint: Endpoint, function: Function, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
+    """One outcome per item of a batch, from a function that is not `async`."""
+    batch = _Batch(endpoint, items)
+    for ride in batch.plan.rides:
+        if endpoint.streams:
+            batch.take(_stream(function, ride, _streams(endpoint, ride, emit)))
+            continue
+        for again in batch.tries(ride):
+            try:
+                result = function(**again.arguments)
+                batch.take(_outcomes(endpoint, again, result))
+            except Exception as error:
+                batch.excuse(again, error)
+    return batch.outcomes()
+
+
+async def run_async(
+    endpoint: Endpoint, function: Function, items: Sequence[Item], emit: Emit | None = None
+) -> list[Any]:
+    """The same for functions that may be `async`."""
+    batch = _Batch(endpoint, items)
+    for ride in batch.plan.rides:
+        if endpoint.streams:
+            batch.take(await _stream_async(function, ride, _streams(endpoint, ride, emit)))
+            continue
+        for again in batch.tries(ride):
+            try:
+                result = function(**again.arguments)
+                if inspect.isawaitable(result):
+                    result = await result
+                batch.take(_outcomes(endpoint, again, result))
+            except Exception as error:
+                batch.excuse(again, error)
+    return batch.outcomes()
+
+
+class _Batch:
+    """A batch while it is being worked on."""
+
+    def __init__(self, endpoint: Endpoint, items: Sequence[Item]) -> None:
+        self._endpoint = endpoint
+        self._items = items
+        self.plan: Plan = plan(endpoint, items)
+        self._done: dict[int, Any] = dict(self.plan.failed)
+        self._parts: dict[int, list[Any]] = {}
+        self._again: list[Ride] = []
+
+    def tries(self, ride: Ride) -> Any:
+        """The ride, and what is left of it after some of its items were named as bad."""
+        if not ride.whole and isinstance(self._done.get(ride.positions[0]), BaseException):
+            return
+        yield ride
+        while self._again:
+            yield self._again.pop(0)
+
+    def take(self, outcomes: dict[int, tuple[Any, bool]] | dict[int, Any]) -> None:
+        """Keeps the outcomes of a ride."""
+        for position, outcome in outcomes.items():
+            if isinstance(outcome, _Part):
+                self._parts.setdefault(position, []).append(outcome.output)
+            else:
+                self._done[position] = outcome
+
+    def excuse(self, ride: Ride, error: Exception) -> None:
+        """An exception is its item's own if there is only one; named items fail, the rest ride again."""
+        if isinstance(error, ItemErrors):
+            named = {ride.positions[at]: bad for at, bad in error.errors.items() if 0 <= at < len(ride.positions)}
+            if named:
+                self._done.update(named)
+                self._rest(ride, named)
+                return
+        if len(ride.positions) > 1:
+            raise error
+        self._done[ride.positions[0]] = error
+
+    def _rest(self, ride: Ride, named: dict[int, BaseException]) -> None:
+        """Every round takes an item away, so there are no more rounds than items."""
+        left = [position for position in ride.positions if position not in named]
+        if left:
+            again = plan(self._endpoint, [self._items[position] for position in left])
+            for one in again.rides:
+                one.positions = [left[at] for at in one.positions]
+            self._again += again.rides
+
+    def outcomes(self) -> list[Any]:
+        """One per item, in order."""
+        for position, parts in self._parts.items():
+            if position not in self._done:
+                self._done[position] = _joined(parts, self._endpoint.options.dims[1])
+        return [self._done[position] for position in range(len(self._items))]
+
+
+class _Part:
+    """The output of some of an item's rows."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+
+
+def _outcomes(endpoint: Endpoint, ride: Ride, result: Any) -> dict[int, Any]:
+    if not endpoint.batched:
+        return {ride.positions[0]: result}
+    outputs = split(result, len(ride.positions), ride.sizes, endpoint.options.dims[1])
+    if not ride.whole and not isinstance(outputs[0], BaseException):
+        return {ride.positions[0]: _Part(outputs[0])}
+    return dict(zip(ride.positions, outputs))
+
+
+def _joined(parts: list[Any], dim: int) -> Any:
+    """The output of an item that was too large for one call."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {key: _joined([part[key] for part in parts], dim) for key in first}
+    container = container_of(first)
+    if container is not None:
+        return container.join(parts, dim)
+    return [output for part in parts for output in part]
+
+
+def _streams(endpoint: Endpoint, ride: Ride, emit: Emit | None) -> Streams:
+    return Streams(ride, endpoint.batched, emit or (lambda position, piece: None))
+
+
+def _stream(function: Function, ride: Ride, streams: Streams) -> dict[int, Any]:
+    try:
+        generator = function(**ride.arguments)
+        try:
+            for pieces in generator:
+                streams.step(pieces)
+                if not streams.open:
+                    break
+        finally:
+            generator.close()
+    except Exception as error:
+        return _broken_off(ride, streams, error)
+    return streams.finish()
+
+
+async def _stream_async(function: Function, ride: Ride, streams: Streams) -> dict[int, Any]:
+    generator = function(**ride.arguments)
+    if not hasattr(generator, "__aiter__"):
+        return _stream(lambda **_: generator, ride, streams)
+    try:
+        try:
+            async for pieces in generator:
+                streams.step(pieces)
+                if not streams.open:
+                    break
+        finally:
+            await generator.aclose()
+    except Exception as error:
+        return _broken_off(ride, streams, error)
+    return streams.finish()
+
+
+def _broken_off(ride: Ride, streams: Streams, error: Exception) -> dict[int, Any]:
+    """What was sent stays sent; who waits gets the error. Before the first piece all can be tried again."""
+    if len(ride.positions) > 1 and not streams.begun:
+        raise error
+    return streams.finish(error)

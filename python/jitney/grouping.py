@@ -1,0 +1,184 @@
+"""Which items of a batch meet in one call of the user's function.
+
+The server forms batches by count and time; what an item contains is known only here. Items whose
+arrays do not fit together, whose buckets differ or whose cost is too much for one call are run
+in calls of their own, in the order in which they came. An item that fits nowhere fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jitney.containers import container_of
+from jitney.definition import Endpoint
+from jitney.errors import BadInput, TooCostly
+from jitney.hints import MISSING
+from jitney.request import Request
+
+
+@dataclass
+class Item:
+    """One call's arguments, by name."""
+
+    arguments: dict[str, Any]
+    request: Request = field(default_factory=Request)
+
+
+@dataclass
+class Ride:
+    """One call of the function."""
+
+    positions: list[int]
+    """The places of its items in the batch."""
+    arguments: dict[str, Any]
+    sizes: list[int] | None = None
+    """Rows per item where arrays were joined."""
+    whole: bool = True
+    """False if it carries only a part of a single item's rows."""
+
+
+class _Measured(NamedTuple):
+    """An item with what decides whom it may meet."""
+
+    position: int
+    arguments: dict[str, Any]
+    key: Hashable
+    rows: int | None
+    cost: float
+
+
+@dataclass
+class Plan:
+    """The calls to make, and the items that are over already."""
+
+    rides: list[Ride] = field(default_factory=list)
+    failed: dict[int, BaseException] = field(default_factory=dict)
+
+
+def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
+    """Arranges a batch into calls."""
+    made = Plan()
+    groups: dict[Hashable, list[list[_Measured]]] = {}
+    weights: dict[Hashable, float] = {}
+    for at, item in enumerate(items):
+        try:
+            if not endpoint.batched:
+                made.rides.append(Ride([at], _complete(endpoint, item)))
+                continue
+            one = _measure(endpoint, at, item)
+        except Exception as error:
+            made.failed[at] = error
+            continue
+        calls = groups.setdefault(one.key, [])
+        if not calls or weights[one.key] + one.cost > endpoint.max_batch_size:
+            calls.append([])
+            weights[one.key] = 0
+        calls[-1].append(one)
+        weights[one.key] += one.cost
+    for call in sorted((call for calls in groups.values() for call in calls), key=lambda call: call[0].position):
+        made.rides += _rides(endpoint, call)
+    return made
+
+
+def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:
+    arguments = _complete(endpoint, item)
+    if endpoint.is_plain:
+        return _Measured(position, arguments, None, None, 1)
+    options, dim = endpoint.options, endpoint.options.dims[0]
+    rows: int | None = None
+    key: list[Hashable] = []
+    for name, value in arguments.items():
+        container = container_of(value)
+        key.append(name)
+        if container is None or name in endpoint.lists:
+            key.append(None)
+            continue
+        rows = _same_rows(name, _rows(name, value, dim), rows)
+        key.append(container.signature(value, dim))
+    own = {param.name: item.arguments[param.name] for param in endpoint.params if param.name in item.arguments}
+    own = item.arguments if endpoint.shape.takes_any else own
+    if options.bucket is not None:
+        key.append(_hashable(options.bucket(**own)))
+    cost = float(rows or 1) if options.cost is None else _cost(endpoint, options.cost(**own))
+    return _Measured(position, arguments, tuple(key), rows, cost)
+
+
+def _complete(endpoint: Endpoint, item: Item) -> dict[str, Any]:
+    """An item's arguments in the order of the parameters, whatever order the caller gave them in."""
+    complete: dict[str, Any] = {}
+    for param in endpoint.params:
+        if param.is_request:
+            complete[param.name] = item.request
+        elif param.name in item.arguments:
+            complete[param.name] = item.arguments[param.name]
+        elif param.default is not MISSING:
+            complete[param.name] = param.default
+        else:
+            raise BadInput(f"parameter {param.name!r} is missing")
+    for name in item.arguments.keys() - complete.keys():
+        if not endpoint.shape.takes_any:
+            raise BadInput(f"there is no parameter {name!r}")
+        complete[name] = item.arguments[name]
+    return complete
+
+
+def _rows(name: str, value: Any, dim: int) -> int:
+    container = container_of(value)
+    try:
+        return container.rows(value, dim) if container else 1
+    except ValueError as error:
+        raise BadInput(f"parameter {name!r}: {error}") from None
+
+
+def _same_rows(name: str, rows: int, before: int | None) -> int:
+    if before is not None and rows != before:
+        raise BadInput(f"parameter {name!r} has {rows} rows and another has {before}; they must agree")
+    return rows
+
+
+def _cost(endpoint: Endpoint, cost: Any) -> float:
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not cost >= 0:
+        raise TypeError(f"cost must return a number, 0 or more, not {cost!r}")
+    if cost > endpoint.max_batch_size:
+        raise TooCostly(f"this item costs {cost:g} and a whole batch may cost {endpoint.max_batch_size}")
+    return float(cost)
+
+
+def _hashable(bucket: Any) -> Hashable:
+    try:
+        hash(bucket)
+    except TypeError:
+        return repr(bucket)
+    return bucket  # type: ignore[no-any-return]
+
+
+def _rides(endpoint: Endpoint, call: Sequence[_Measured]) -> list[Ride]:
+    """The call of a group; several if a lone item has more rows than one call takes."""
+    ride = _join(endpoint, call)
+    rows = call[0].rows
+    if len(call) > 1 or rows is None or rows <= endpoint.max_batch_size or endpoint.options.cost is not None:
+        return [ride]
+    most = endpoint.max_batch_size
+    return [_piece(endpoint, call[0], start, min(start + most, rows)) for start in range(0, rows, most)]
+
+
+def _join(endpoint: Endpoint, call: Sequence[_Measured]) -> Ride:
+    dim = endpoint.options.dims[0]
+    joined: dict[str, Any] = {}
+    for name, first in call[0].arguments.items():
+        values = [one.arguments[name] for one in call]
+        container = None if name in endpoint.lists else container_of(first)
+        joined[name] = values if container is None else container.join(values, dim)
+    sizes = None if call[0].rows is None else [one.rows or 0 for one in call]
+    return Ride([one.position for one in call], joined, sizes)
+
+
+def _piece(endpoint: Endpoint, one: _Measured, start: int, end: int) -> Ride:
+    dim = endpoint.options.dims[0]
+    cut: dict[str, Any] = {}
+    for name, value in one.arguments.items():
+        container = None if name in endpoint.lists else container_of(value)
+        cut[name] = [value] if container is None else container.cut(value, start, end, dim)
+    return Ride([one.position], cut, [end - start], whole=False)

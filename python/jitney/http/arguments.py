@@ -1,0 +1,75 @@
+"""From a request's parameters, as the worker reads them, to an endpoint's arguments.
+
+A JSON object is keyword arguments; any other body is the one argument there is. Query and form
+fields are arguments by name. Extra fields are refused, so that a misspelt name is not silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitney.definition import Endpoint
+from jitney.errors import BadInput
+from jitney.hints import Param
+from jitney.http import tensors
+from jitney.http.convert import convert
+
+BODY = "body"
+
+
+def read(endpoint: Endpoint, row: dict[str, Any]) -> dict[str, Any]:
+    """One item's arguments."""
+    params = [param for param in endpoint.params if not param.is_request]
+    named = dict(row)
+    if BODY in named and not any(param.name == BODY for param in params):
+        _open_body(endpoint, params, named)
+    return {name: _one(endpoint, params, name, value) for name, value in named.items()}
+
+
+def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -> None:
+    """Puts what the body holds beside the other fields."""
+    body = named.pop(BODY)
+    missing = [param for param in params if param.name not in named]
+    if _is_empty(body) and (named or not any(param.required for param in missing)):
+        return
+    if tensors.is_npz(body) and not (len(missing) == 1 and missing[0].hint is bytes):
+        body = tensors.read_npz(body)
+    if isinstance(body, dict) and _is_keywords(endpoint, params, missing, body):
+        named.update({name: value for name, value in body.items() if name not in named})
+        return
+    target = _sole(params, missing)
+    if target is None:
+        raise BadInput(f"send a JSON object with {_list(params)}" if params else "it takes no body")
+    named[target.name] = body
+
+
+def _is_keywords(endpoint: Endpoint, params: list[Param], missing: list[Param], body: dict[str, Any]) -> bool:
+    """An object is the arguments by name, unless the one parameter wants an object itself."""
+    names = {param.name for param in params}
+    if len(missing) != 1 or endpoint.shape.takes_any:
+        return True
+    return bool(body.keys() & names) and body.keys() <= names
+
+
+def _sole(params: list[Param], missing: list[Param]) -> Param | None:
+    required = [param for param in missing if param.required]
+    if len(required) == 1:
+        return required[0]
+    return missing[0] if len(missing) == 1 else None
+
+
+def _one(endpoint: Endpoint, params: list[Param], name: str, value: Any) -> Any:
+    for param in params:
+        if param.name == name:
+            return convert(name, value, param.hint)
+    if not endpoint.shape.takes_any:
+        raise BadInput(f"there is no parameter {name!r}; {endpoint.name} takes {_list(params) or 'none'}")
+    return convert(name, value, Any)
+
+
+def _is_empty(body: Any) -> bool:
+    return isinstance(body, (bytes, bytearray, str)) and not len(body)
+
+
+def _list(params: list[Param]) -> str:
+    return ", ".join(repr(param.name) for param in params)

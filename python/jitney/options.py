@@ -1,0 +1,98 @@
+"""The options of a definition, checked where they are written down.
+
+They are plain values: how a batch is formed is decided by the server, what `cost` and `bucket`
+mean for the items of a batch by `jitney.grouping`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Callable, Union
+
+from jitney.errors import DefinitionError
+
+Dims = Union[int, tuple[int, int]]
+
+POLICIES = ("adaptive", "window", "opportunistic")
+BATCH_SIZE_DEFAULT = 32
+BATCH_SIZE_MAX = 65535
+CONCURRENCY_MAX = 255
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a decorator was told; None where it was told nothing."""
+
+    max_batch_size: int | None = None
+    max_latency_ms: float | None = None
+    max_batch_delay_ms: float | None = None
+    policy: str | None = None
+    batch_dim: Dims | None = None
+    cost: Callable[..., float] | None = None
+    bucket: Callable[..., Any] | None = None
+    concurrency: int | None = None
+    workers: int | None = None
+    name: str | None = None
+    version: str | None = None
+    queue: int | None = None
+    response_timeout_s: int | None = None
+    startup_timeout_s: int | None = None
+    mix_origins: bool | None = None
+    examples: Sequence[Mapping[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        _whole(self, "max_batch_size", 1, BATCH_SIZE_MAX)
+        _whole(self, "concurrency", 1, CONCURRENCY_MAX)
+        for name in ("workers", "queue", "response_timeout_s", "startup_timeout_s"):
+            _whole(self, name, 1, 2**31 - 1)
+        for name in ("max_latency_ms", "max_batch_delay_ms"):
+            _time(self, name)
+        if self.policy is not None and self.policy not in POLICIES:
+            raise DefinitionError(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
+        for name in ("cost", "bucket"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise DefinitionError(f"{name} must be a function of one item's arguments")
+        for name in ("name", "version"):
+            word = getattr(self, name)
+            if word is not None and not (isinstance(word, str) and NAME.fullmatch(word)):
+                raise DefinitionError(f"{name} must be letters, digits, '_', '-' and '.', not {word!r}")
+        for example in self.examples or ():
+            if not isinstance(example, Mapping):
+                raise DefinitionError(f"examples are dictionaries of one item's arguments, not {example!r}")
+        _ = self.dims
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """The dimensions along which inputs are joined and outputs cut."""
+        dims = 0 if self.batch_dim is None else self.batch_dim
+        pair = (dims, dims) if isinstance(dims, int) else dims
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(type(dim) is int for dim in pair)):
+            raise DefinitionError(f"batch_dim must be a number or a pair (input, output), not {dims!r}")
+        return pair
+
+    def over(self, lower: Options) -> Options:
+        """These, and where they are silent the others."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(lower, **{name: value for name, value in said.items() if value is not None})
+
+
+def _whole(options: Options, name: str, least: int, most: int) -> None:
+    value = getattr(options, name)
+    if value is None:
+        return
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+        object.__setattr__(options, name, value)
+    if type(value) is not int or not least <= value <= most:
+        raise DefinitionError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def _time(options: Options, name: str) -> None:
+    value = getattr(options, name)
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise DefinitionError(f"{name} must be a number of milliseconds, 0 or more, not {value!r}")

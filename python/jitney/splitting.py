@@ -1,0 +1,77 @@
+"""What a batch function returned, cut apart by item.
+
+The length is checked before anybody gets anything: an answer that does not have exactly one
+output per item (or row) is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from jitney.containers import Container, container_of
+from jitney.errors import NotAnAnswer, WrongLength
+
+
+def split(result: Any, count: int, sizes: Sequence[int] | None, dim: int) -> list[Any]:
+    """One output per item. `sizes` are the rows per item where arrays were joined, None where
+    every item was one element of a list."""
+    if isinstance(result, dict):
+        return _split_dict(result, count, sizes, dim)
+    container = container_of(result)
+    if container is not None:
+        return _split_container(container, result, count, sizes, dim)
+    if isinstance(result, (list, tuple)):
+        return _split_list(result, count, sizes)
+    raise NotAnAnswer(
+        f"the function returned {type(result).__name__} for a batch of {count}; "
+        "return a list with one output per item, or an array with one row per row of input"
+    )
+
+
+def _split_list(result: Sequence[Any], count: int, sizes: Sequence[int] | None) -> list[Any]:
+    if sizes is None:
+        _check(len(result), count, "outputs", "items")
+        return list(result)
+    _check(len(result), sum(sizes), "outputs", "rows")
+    return [_part(result[start:end]) for start, end in _bounds(sizes)]
+
+
+def _part(outputs: Sequence[Any]) -> Any:
+    """The outputs of one item's rows; an error among them is the item's."""
+    for output in outputs:
+        if isinstance(output, BaseException):
+            return output
+    return list(outputs)
+
+
+def _split_container(
+    container: Container, result: Any, count: int, sizes: Sequence[int] | None, dim: int
+) -> list[Any]:
+    try:
+        rows = container.rows(result, dim)
+    except ValueError as error:
+        raise NotAnAnswer(f"the function's answer cannot be split: {error}") from None
+    if sizes is None:
+        _check(rows, count, "rows", "items")
+        return [container.take(result, row, dim) for row in range(count)]
+    _check(rows, sum(sizes), "rows", "rows")
+    return [container.cut(result, start, end, dim) for start, end in _bounds(sizes)]
+
+
+def _split_dict(result: dict[Any, Any], count: int, sizes: Sequence[int] | None, dim: int) -> list[Any]:
+    if not result:
+        raise NotAnAnswer("the function returned an empty dictionary")
+    columns = {key: split(value, count, sizes, dim) for key, value in result.items()}
+    return [{key: column[item] for key, column in columns.items()} for item in range(count)]
+
+
+def _bounds(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    ends = list(accumulate(sizes))
+    return [(end - size, end) for end, size in zip(ends, sizes)]
+
+
+def _check(got: int, wanted: int, what: str, of: str) -> None:
+    if got != wanted:
+        raise WrongLength(f"the function returned {got} {what} for {wanted} {of}")

@@ -1,0 +1,136 @@
+"""Unit tests of a definition: explicit batches, no server, no clock, no threads.
+
+    with jitney.testing.load(adder) as model:
+        assert model.batch([{"number": 1}, {"number": 2}]) == [2, 3]
+        assert model.sizes == [2]
+
+An item that fails has its exception in the list, as its caller would get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from jitney.definition import Definition, Endpoint, define
+from jitney.errors import describe, status_of
+from jitney.grouping import Item
+from jitney.http import answers, arguments
+from jitney.instance import Instance
+from jitney.request import Request
+
+
+class Model:
+    """A definition under test."""
+
+    def __init__(self, target: Any) -> None:
+        self.definition: Definition = define(target)
+        self._instance = _Counting(self.definition)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many items each call of the function had, in order."""
+        return self._instance.sizes
+
+    def batch(
+        self,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        endpoint: str = "",
+        requests: Sequence[Request] | None = None,
+    ) -> list[Any]:
+        """Runs the items as one batch of the server's; one output or exception per item."""
+        one = self.definition.endpoint(endpoint)
+        made = [Item(dict(arguments)) for arguments in items]
+        for item, request in zip(made, requests or ()):
+            item.request = request
+        return self._run(one, made)
+
+    def call(self, *, endpoint: str = "", **arguments: Any) -> Any:
+        """Runs one item alone; what it fails with is raised."""
+        outcome = self.batch([arguments], endpoint=endpoint)[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def stream(self, items: Iterable[Mapping[str, Any]], *, endpoint: str = "") -> list[list[Any]]:
+        """The pieces each item got, in order; an exception is the last one of those it ended."""
+        made = [Item(dict(arguments)) for arguments in items]
+        pieces: list[list[Any]] = [[] for _ in made]
+        one = self.definition.endpoint(endpoint)
+        outcomes = self._run(one, made, lambda position, piece: pieces[position].append(piece))
+        for got, outcome in zip(pieces, outcomes):
+            if isinstance(outcome, BaseException):
+                got.append(outcome)
+        return pieces
+
+    def post(self, body: Any = b"", *, endpoint: str = "", accept: str = "", **query: str) -> Answer:
+        """One request as HTTP would bring it: JSON values as they are, bytes as a body of bytes."""
+        one = self.definition.endpoint(endpoint)
+        row = {**{name: bytearray(value.encode()) for name, value in query.items()}, "body": body}
+        try:
+            outcome = self._run(one, [Item(arguments.read(one, row))])[0]
+        except Exception as error:
+            outcome = error
+        if isinstance(outcome, BaseException):
+            return Answer(status_of(outcome), answers.TEXT, describe(outcome).encode())
+        return Answer(200, *answers.encode(outcome, accept))
+
+    def _run(self, endpoint: Endpoint, items: list[Item], emit: Any = None) -> list[Any]:
+        return self._instance.call(endpoint, items, emit)
+
+    def close(self) -> None:
+        """Ends it; `teardown` is called."""
+        self._instance.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Answer:
+    """An HTTP answer."""
+
+    def __init__(self, status: int, content_type: str, body: bytes | bytearray | memoryview) -> None:
+        self.status = status
+        self.content_type = content_type
+        self.body = bytes(body)
+
+
+class _Counting(Instance):
+    """An instance that notes how its functions are called."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.sizes: list[int] = []
+        super().__init__(definition)
+
+    def function(self, endpoint: Endpoint) -> Any:
+        function = super().function(endpoint)
+
+        def counted(**arguments: Any) -> Any:
+            self.sizes.append(_size(endpoint, arguments))
+            return function(**arguments)
+
+        return counted
+
+
+def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:
+    """Items of a call: the length of its lists, or the rows of its arrays."""
+    if not endpoint.batched:
+        return 1
+    lists = [value for value in arguments.values() if isinstance(value, list)]
+    if lists:
+        return len(lists[0])
+    first = next(iter(arguments.values()))
+    dim = endpoint.options.dims[0]
+    return int(first.shape[dim]) if hasattr(first, "shape") else len(first)
+
+
+def load(target: Any) -> Model:
+    """Brings a definition to life for a test."""
+    return Model(target)

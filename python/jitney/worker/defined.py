@@ -1,0 +1,192 @@
+"""The worker's side of a definition: parameters in, arguments, a call, answers out.
+
+It stands where a TorchServe handler would, and answers with ready-made items, since a definition
+can fail one item, choose content types and stream, which a handler's plain list cannot say.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from jitney.definition import Definition, Endpoint, define
+from jitney.errors import BadInput, WrongLength, describe, status_of
+from jitney.grouping import Item
+from jitney.http import answers, arguments
+from jitney.instance import Instance
+from jitney.locate import locate
+from jitney.request import Request
+from jitney.streaming import STREAMED
+from jitney.worker.batch import Row
+from jitney.worker.context import WorkerContext
+from jitney.worker.headers import read_headers, read_request_id
+from jitney.worker.items import assemble, encode_fields
+from jitney.worker.protocol import POSITION, REPLY_META, Bytes
+from jitney.worker.reply import ITEM_FAILED, EncodedReply
+
+logger = logging.getLogger(__name__)
+
+CAUSE_RAISED, CAUSE_PREDICTION = 1, 3
+SECTION = "jitney"
+METHOD_HEADER = "url_path"
+
+
+_PLAIN_HEADS = {
+    kind: encode_fields(200, "", {"Content-Type": kind}) for kind in (answers.JSON, answers.TEXT, answers.BYTES)
+}
+"""What nearly every answer begins with."""
+
+
+class WireRequest(Request):
+    """A request whose id and headers stay unread until the model asks for them."""
+
+    def __init__(self, meta: bytes, endpoint: str) -> None:
+        self._meta = meta
+        self.endpoint = endpoint
+
+    @property
+    def id(self) -> str:
+        return read_request_id(self._meta)
+
+    @property
+    def headers(self) -> Any:
+        return read_headers(self._meta)
+
+
+class DefinedModel:
+    """The entry point of a worker that runs a definition."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        section = settings[SECTION]
+        directory = section["directory"]
+        os.chdir(directory)
+        self.definition: Definition = define(locate(section["object"], directory))
+        self.instance = Instance(self.definition)
+        self._concurrent = self.definition.concurrency > 1
+
+    def __call__(self, rows: list[Row], context: WorkerContext) -> Any:
+        """Answers one batch; a coroutine where batches run side by side."""
+        batch = _Batch(self.definition, rows, context)
+        if self._concurrent:
+            return self._answer_async(batch)
+        for endpoint, positions in batch.groups():
+            items = [batch.items[at] for at in positions]
+            batch.take(positions, self.instance.call(endpoint, items, batch.emitter(positions)))
+        return batch.reply()
+
+    async def _answer_async(self, batch: _Batch) -> EncodedReply:
+        for endpoint, positions in batch.groups():
+            items = [batch.items[at] for at in positions]
+            batch.take(positions, await self.instance.call_async(endpoint, items, batch.emitter(positions)))
+        return batch.reply()
+
+
+class _Batch:
+    """A batch on its way through the model."""
+
+    def __init__(self, definition: Definition, rows: list[Row], context: WorkerContext) -> None:
+        self._context = context
+        self._outcomes: dict[int, Any] = {}
+        self._streamed: set[int] = set()
+        self.items: dict[int, Item] = {}
+        self._endpoints: dict[int, Endpoint] = {}
+        metas = context.metas
+        for at, row in enumerate(rows):
+            try:
+                self._open(definition, at, row, metas[at])
+            except Exception as error:
+                self._outcomes[at] = error
+
+    def _open(self, definition: Definition, at: int, row: Row, meta: bytes) -> None:
+        endpoint = _choose(definition, meta)
+        self.items[at] = Item(arguments.read(endpoint, row), WireRequest(meta, endpoint.name))
+        self._endpoints[at] = endpoint
+
+    def groups(self) -> list[tuple[Endpoint, list[int]]]:
+        """The positions of each endpoint's items, in order."""
+        groups: dict[str, tuple[Endpoint, list[int]]] = {}
+        for at, endpoint in self._endpoints.items():
+            groups.setdefault(endpoint.name, (endpoint, []))[1].append(at)
+        return list(groups.values())
+
+    def take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
+        """Keeps what became of these items."""
+        self._outcomes.update(zip(positions, outcomes))
+
+    def emitter(self, positions: Sequence[int]) -> Any:
+        """Sends pieces of answers to their clients, now."""
+
+        def emit(position: int, piece: Any) -> None:
+            at = positions[position]
+            content_type, body = answers.encode(piece)
+            head = b"" if at in self._streamed else self._head(at, content_type)
+            self._streamed.add(at)
+            outlet = self._context.outlet
+            if outlet is None:
+                raise RuntimeError("only a worker can stream")
+            parts = assemble({0: POSITION.pack(at) + head}, [body])
+            outlet.chunk(self._context.batch_id, 1, parts)
+
+        return emit
+
+    def reply(self) -> EncodedReply:
+        """The items of the batch's REPLY."""
+        metas: dict[int, bytes] = {}
+        bodies: list[Bytes] = []
+        for at in range(len(self._outcomes)):
+            meta, body = self._encode(at, self._outcomes[at])
+            bodies.append(body)
+            if meta:
+                metas[at] = meta
+        return EncodedReply(assemble(metas, bodies))
+
+    def _encode(self, at: int, outcome: Any) -> tuple[bytes, Bytes]:
+        if isinstance(outcome, BaseException):
+            return _failed(outcome)
+        if outcome is STREAMED:
+            empty = b"" if at in self._streamed else self._head(at, answers.TEXT)
+            return empty, b""
+        try:
+            content_type, body = answers.encode(outcome, self._accept(at))
+            return self._head(at, content_type), body
+        except Exception as error:
+            return _failed(error)
+
+    def _accept(self, at: int) -> str:
+        """The client's wish; only looked up for outputs that have more than one form."""
+        outcome = self._outcomes[at]
+        if not hasattr(outcome, "shape"):
+            return ""
+        return str(self.items[at].request.headers.get("accept", ""))
+
+    def _head(self, at: int, content_type: str) -> bytes:
+        request = self.items[at].request
+        if request.is_untouched and content_type in _PLAIN_HEADS:
+            return _PLAIN_HEADS[content_type]
+        headers = {"Content-Type": content_type, **request.response_headers}
+        return encode_fields(request.status or 200, "", headers)
+
+
+def _choose(definition: Definition, meta: bytes) -> Endpoint:
+    if len(definition.endpoints) == 1:
+        return definition.endpoints[0]
+    name = str(read_headers(meta).get(METHOD_HEADER, ""))
+    try:
+        return definition.endpoint(name)
+    except LookupError as error:
+        raise BadInput(str(error), status=404) from None
+
+
+def _failed(error: BaseException) -> tuple[bytes, Bytes]:
+    """An item that failed alone. Client mistakes leave no traceback in the log."""
+    status = status_of(error)
+    if status >= 500:
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        logger.error("a request failed\n%s", trace)
+    cause = CAUSE_PREDICTION
+    if isinstance(error, WrongLength):
+        cause = CAUSE_RAISED
+    return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), describe(error).encode()

@@ -1,0 +1,95 @@
+"""`jitney check` finds the mistakes that only show in company, and is content with what is right."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import jitney
+from jitney.check import examine
+
+
+def mistakes(function, given=()):
+    (report,) = examine(jitney.define(function), given)
+    return report.mistakes
+
+
+@jitney.batch
+def right(x: list[int]) -> list[int]:
+    return [one + 1 for one in x]
+
+
+@jitney.batch
+def too_short(x: list[int]) -> list[int]:
+    return x[:-1] or x
+
+
+@jitney.batch
+def sorts(x: list[int]) -> list[int]:
+    return sorted(x, reverse=True)
+
+
+@jitney.batch
+def mean(x: list[float]) -> list[float]:
+    return [one - sum(x) / len(x) for one in x]
+
+
+@jitney.batch
+def scalar_hint(x: int) -> int:
+    return x
+
+
+@jitney.batch
+def unsendable(x: list[int]) -> list[object]:
+    return [object() for _ in x]
+
+
+@jitney.batch
+def not_a_list(x: list[int]) -> list[int]:
+    return len(x)
+
+
+_turn = itertools.count()
+
+
+@jitney.batch
+def by_turn(x: list[int]) -> list[int]:
+    return [next(_turn) for _ in x]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (too_short, "returned 4 outputs for 5 items"),
+        (sorts, "neighbours"),
+        (mean, "neighbours"),
+        (scalar_hint, "write list[int]"),
+        (unsendable, "cannot be sent"),
+        (not_a_list, "returned int"),
+        (by_turn, "another order"),
+    ],
+)
+def test_each_mistake_is_named(function, words):
+    assert words in " ".join(mistakes(function))
+
+
+def test_what_is_right_passes():
+    assert mistakes(right) == []
+    (report,) = examine(jitney.define(right))
+    assert report.passed == ["5 items give 5 outputs", "outputs follow their items, alone and in any order"]
+
+
+def test_examples_are_taken_where_they_are_given():
+    @jitney.batch(examples=[{"row": {"a": 1}}, {"row": {"a": 2}}])
+    def unknown(row):
+        return [one["a"] for one in row]
+
+    @jitney.batch
+    def nobody_knows(row):
+        return row
+
+    assert mistakes(unknown) == []
+    (report,) = examine(jitney.define(nobody_knows))
+    assert "--sample" in report.remarks[0]
+    assert mistakes(nobody_knows, [{"row": 1}, {"row": 2}]) == []

@@ -1,0 +1,167 @@
+"""What the decorators accept, what they refuse, and what a definition knows about itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import jitney
+
+
+def test_a_decorated_function_is_still_the_function():
+    @jitney.batch(max_batch_size=4)
+    def adder(number: list[int]) -> list[int]:
+        return [one + 1 for one in number]
+
+    assert adder([1, 2]) == [2, 3]
+    definition = jitney.define(adder)
+    assert (definition.name, definition.max_batch_size, definition.default.batched) == ("adder", 4, True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_batch_size": 0},
+        {"max_batch_size": -1},
+        {"max_batch_size": 1.1},
+        {"max_batch_size": "4"},
+        {"max_batch_size": True},
+        {"max_latency_ms": -1},
+        {"max_latency_ms": "soon"},
+        {"max_latency_ms": float("nan")},
+        {"max_batch_delay_ms": -0.1},
+        {"policy": "sometimes"},
+        {"batch_dim": "0"},
+        {"batch_dim": (0, 1, 2)},
+        {"workers": 0},
+        {"cost": 3},
+        {"bucket": "x"},
+        {"name": "a b"},
+        {"concurrency": 0},
+        {"examples": [3]},
+    ],
+)
+def test_options_that_make_no_sense_are_refused_where_they_are_written(options):
+    with pytest.raises(jitney.DefinitionError, match=next(iter(options))):
+        jitney.batch(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_batch_size": 1.0}, {"max_latency_ms": 0}, {"max_batch_delay_ms": 0.0}, {"batch_dim": (1, 0)}, {}],
+)
+def test_options_that_make_sense_are_accepted(options):
+    @jitney.batch(**options)
+    def function(x):
+        return x
+
+    assert jitney.define(function).default.batched
+
+
+def test_an_unknown_option_is_a_type_error_of_python():
+    with pytest.raises(TypeError):
+        jitney.batch(max_bach_size=3)
+
+
+def test_sync_async_and_generators_are_told_apart():
+    async def coroutine(x: int) -> int:
+        return x
+
+    def pieces(x: int):
+        yield x
+
+    async def async_pieces(x: int):
+        yield x
+
+    def plain(x: int) -> int:
+        return x
+
+    kinds = [jitney.define(one).default for one in (plain, coroutine, pieces, async_pieces)]
+    assert [(one.is_async, one.streams) for one in kinds] == [
+        (False, False),
+        (True, False),
+        (False, True),
+        (True, True),
+    ]
+    assert [one.concurrency for one in kinds] == [1, 100, 1, 100]
+
+
+def test_a_class_serves_its_marked_methods_in_their_order():
+    @jitney.model(workers=2, name="m")
+    class Model:
+        @jitney.batch(max_batch_size=8)
+        def second(self, x: list[int]) -> list[int]:
+            return x
+
+        @jitney.endpoint
+        def first(self, x: int) -> int:
+            return x
+
+        def helper(self):
+            """Not served."""
+
+    definition = jitney.define(Model)
+    assert [one.name for one in definition.endpoints] == ["second", "first"]
+    assert [one.max_batch_size for one in definition.endpoints] == [8, 1]
+    assert (definition.name, definition.options.workers, definition.default) == ("m", 2, None)
+
+
+def test_a_batched_class_is_called():
+    @jitney.batch(max_batch_size=3)
+    class Model:
+        def __call__(self, x: list[int]) -> list[int]:
+            return x
+
+    one = jitney.define(Model).default
+    assert (one.name, one.batched, one.max_batch_size) == ("call", True, 3)
+
+
+def test_what_a_class_says_holds_for_its_methods_unless_they_say_otherwise():
+    @jitney.model(max_batch_size=16)
+    class Model:
+        @jitney.batch
+        def usual(self, x):
+            return x
+
+        @jitney.batch(max_batch_size=2)
+        def own(self, x):
+            return x
+
+    assert [one.max_batch_size for one in jitney.define(Model).endpoints] == [16, 2]
+
+
+def test_workers_on_a_method_belong_to_the_class():
+    class Model:
+        @jitney.batch(workers=2)
+        def method(self, x):
+            return x
+
+    with pytest.raises(jitney.DefinitionError, match=r"workers belongs to @jitney\.model"):
+        jitney.define(Model)
+
+
+def nothing():
+    """Takes nothing."""
+
+
+def only_positions(*values):
+    """Has no names."""
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (jitney.batch(lambda: []), "needs a parameter"),
+        (jitney.batch(only_positions), "no names"),
+        (3, "neither a function nor a class"),
+        (jitney.endpoint(max_batch_size=3)(lambda x: x), "needs @jitney.batch"),
+        (jitney.batch(concurrency=2)(lambda x: x), "async"),
+    ],
+)
+def test_definitions_that_cannot_work_say_what_to_change(target, why):
+    with pytest.raises(jitney.DefinitionError, match=why):
+        jitney.define(target)
+
+
+def test_a_function_without_decorator_takes_one_item():
+    definition = jitney.define(nothing)
+    assert (definition.name, definition.default.batched, definition.max_batch_size) == ("nothing", False, 1)

@@ -1,0 +1,215 @@
+"""Bodies, queries and files to arguments, outputs to bodies, hints to OpenAPI."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import io
+import json
+from typing import Any, Literal, Optional
+
+import pytest
+
+import jitney
+from jitney.http import openapi
+from jitney.testing import load
+
+np = pytest.importorskip("numpy")
+pd = pytest.importorskip("pandas")
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+
+def echo_as(hint: Any):
+    def echo(value):
+        return {"type": type(value).__name__, "value": value if not isinstance(value, enum.Enum) else value.name}
+
+    echo.__annotations__ = {"value": hint}
+    return echo
+
+
+@pytest.mark.parametrize(
+    ("hint", "body", "expected"),
+    [
+        (int, 3, 3),
+        (int, "3", 3),
+        (int, bytearray(b"3"), 3),
+        (float, 3, 3.0),
+        (bool, True, True),
+        (bool, bytearray(b"no"), False),
+        (str, "abc", "abc"),
+        (str, bytearray("grün".encode()), "grün"),
+        (list, [1, "a"], [1, "a"]),
+        (list[int], ["1", 2], [1, 2]),
+        (tuple[int, str], [1, "a"], [1, "a"]),
+        (dict[str, float], {"a": 1}, {"a": 1.0}),
+        (Optional[int], None, None),
+        (Optional[int], 4, 4),
+        (Literal["a", "b"], "b", "b"),
+        (Color, "blue", "BLUE"),
+        (Point, {"x": 1}, {"x": 1.0, "y": 0.0}),
+        (Any, {"deep": [1]}, {"deep": [1]}),
+    ],
+)
+def test_values_become_what_the_hint_says(hint, body, expected):
+    with load(echo_as(hint)) as model:
+        is_text = isinstance(body, bytearray)
+        answer = model.post(b"", value=body.decode()) if is_text else model.post({"value": body})
+    assert (answer.status, json.loads(answer.body)["value"]) == (200, expected)
+
+
+@pytest.mark.parametrize(
+    ("hint", "body", "words"),
+    [
+        (int, "x", "cannot be read as int"),
+        (int, 1.5, "expected a whole number"),
+        (int, True, "expected a whole number"),
+        (float, [], "expected a number, got a list"),
+        (bool, 1, "expected true or false"),
+        (str, 1, "expected text"),
+        (list[int], [1, "x"], "cannot be read"),
+        (dict, [1], "expected an object"),
+        (Literal["a", "b"], "c", "expected one of 'a', 'b'"),
+        (Color, "green", "expected one of 'red', 'blue'"),
+        (Point, {"z": 1}, "no field 'z'"),
+        (bytes, 3, "octet-stream"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_with_the_reason(hint, body, words):
+    with load(echo_as(hint)) as model:
+        answer = model.post({"value": body})
+    assert answer.status == 400
+    assert "'value'" in answer.body.decode()
+    assert words in answer.body.decode()
+
+
+def add(a: int, b: int = 10) -> int:
+    return a + b
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "status", "answer"),
+    [
+        ({"a": 1, "b": 2}, {}, 200, "3"),
+        ({"a": 1}, {}, 200, "11"),
+        (bytearray(), {"a": "1", "b": "5"}, 200, "6"),
+        ({"b": 1}, {"a": "4"}, 200, "5"),
+        (7, {}, 200, "17"),
+        ({"a": 1, "c": 2}, {}, 400, "there is no parameter 'c'"),
+        ({}, {}, 400, "parameter 'a' is missing"),
+        ([1, 2], {}, 400, "expected a whole number, got a list"),
+    ],
+)
+def test_bodies_and_queries_are_arguments_by_name(body, query, status, answer):
+    with load(add) as model:
+        got = model.post(body, **query)
+    assert got.status == status
+    assert answer in got.body.decode()
+
+
+def test_the_one_parameter_may_be_an_object_itself():
+    def keys(row: dict) -> list:
+        return sorted(row)
+
+    with load(keys) as model:
+        assert model.post({"a": 1, "b": 2}).body == b'["a","b"]'
+        assert model.post({"row": {"z": 1}}).body == b'["z"]'
+
+
+@pytest.mark.parametrize(
+    ("output", "content_type", "body"),
+    [
+        ("text", "text/plain; charset=utf-8", b"text"),
+        (b"\x00\x01", "application/octet-stream", b"\x00\x01"),
+        ({"a": [1, None]}, "application/json", b'{"a":[1,null]}'),
+        (3, "application/json", b"3"),
+        (None, "application/json", b"null"),
+        (Point(1, 2), "application/json", b'{"x":1,"y":2}'),
+        ({3, 1}, "application/json", b"[1,3]"),
+        (Color.RED, "application/json", b'"red"'),
+    ],
+)
+def test_answers_take_the_form_of_their_type(output, content_type, body):
+    def give() -> Any:
+        return output
+
+    with load(give) as model:
+        answer = model.post()
+    assert (answer.status, answer.content_type, answer.body) == (200, content_type, body)
+
+
+def test_arrays_travel_as_json_and_as_npy():
+    @jitney.batch
+    def double(x: np.ndarray) -> np.ndarray:
+        return x * 2
+
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([[1.5, 2.0]], "float32"))
+    with load(double) as model:
+        assert model.post({"x": [[1, 2]]}).body == b"[[2,4]]"
+        assert model.post([[1, 2]]).body == b"[[2,4]]"
+        answer = model.post(bytearray(buffer.getvalue()), accept="application/x-npy")
+        ragged = model.post([[1], [1, 2]])
+        pickled = model.post(bytearray(b"\x80\x04."))
+    back = np.load(io.BytesIO(answer.body))
+    assert (answer.content_type, back.dtype.name, back.tolist()) == ("application/x-npy", "float32", [[3.0, 4.0]])
+    assert (ragged.status, pickled.status) == (400, 400)
+
+
+def test_a_dictionary_of_arrays_comes_as_npz():
+    @jitney.batch
+    def masked(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return (ids * mask).sum(axis=1)
+
+    buffer = io.BytesIO()
+    np.savez(buffer, ids=np.array([[1, 2]]), mask=np.array([[1, 0]]))
+    with load(masked) as model:
+        assert model.post(bytearray(buffer.getvalue())).body == b"[1]"
+        assert model.post({"ids": [[1, 2]], "mask": [[0, 1]]}).body == b"[2]"
+
+
+def test_frames_come_as_records_columns_and_csv():
+    @jitney.batch
+    def total(frame: pd.DataFrame) -> list:
+        return (frame["a"] + frame["b"]).tolist()
+
+    with load(total) as model:
+        assert model.post([{"a": 1, "b": 2}, {"a": 3, "b": 4}]).body == b"[3,7]"
+        assert model.post({"frame": {"a": [1], "b": [2]}}).body == b"[3]"
+        assert model.post("a,b\n1,2\n").body == b"[3]"
+
+
+def test_the_api_is_described_by_the_hints():
+    @jitney.model(name="shop")
+    class Shop:
+        @jitney.batch
+        def price(self, item: list[str], count: list[int] = 1, request: list[jitney.Request] = ()) -> list[float]:
+            """What it costs.
+
+            More words."""
+            return [1.0 for _ in item]
+
+        @jitney.endpoint
+        def photo(self, data: bytes) -> bytes:
+            return data
+
+    paths = openapi.paths(jitney.define(Shop))
+    assert list(paths) == ["/shop/price", "/shop/photo"]
+    price = paths["/shop/price"]["post"]
+    schema = price["requestBody"]["content"]["application/json"]["schema"]
+    assert price["summary"] == "What it costs."
+    assert schema["properties"] == {"item": {"type": "string"}, "count": {"type": "integer", "default": 1}}
+    assert schema["required"] == ["item"]
+    assert price["responses"]["200"]["content"] == {"application/json": {"schema": {"type": "number"}}}
+    photo = paths["/shop/photo"]["post"]
+    assert "multipart/form-data" in photo["requestBody"]["content"]
+    assert list(photo["responses"]["200"]["content"]) == ["application/octet-stream"]

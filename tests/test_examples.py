@@ -1,0 +1,82 @@
+"""Every example, served by the real binary and asked as its text says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness.client import together
+from harness.server import ASK_SECONDS, Server
+from harness.wait import until
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def example(start: Callable[..., Server]) -> Callable[..., Server]:
+    return lambda *arguments: start("serve", *arguments, cwd=EXAMPLES)
+
+
+def test_nine_calls_of_the_adder_run_as_batches_of_one_four_and_four(example):
+    server = example("adder:adder")
+
+    def ask(number: int) -> int:
+        return requests.get(server.url(f"/adder?number={number}"), timeout=ASK_SECONDS).json()
+
+    answers = together([partial(ask, number) for number in range(9)])
+    assert answers == list(range(1, 10))
+    until(lambda: sum(batches(server)) == 9, "all batches are logged")
+    assert batches(server) == [1, 4, 4]
+
+
+def batches(server: Server) -> list[int]:
+    return [int(size) for size in re.findall(r"a batch of (\d+)", server.log)]
+
+
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
+def test_the_digits_of_many_callers_are_read_together(example):
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    server = example("digits:Digits")
+    described = server.describe("Digits")
+    assert described["batchSize"] == 100
+
+    def ask(at: int, rows: int) -> bool:
+        body = {"pixels": digits.data[at : at + rows].tolist()}
+        answer = requests.post(server.url("/Digits"), json=body, timeout=ASK_SECONDS).json()
+        right = [one == other for one, other in zip(answer, digits.target[at : at + rows])]
+        return len(answer) == rows and sum(right) >= rows - 1
+
+    assert all(together([partial(ask, 20 * at, 1 + at % 3) for at in range(12)]))
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_a_dictionary_of_tensors_is_scored(example):
+    server = example("torch_dict:Scorer")
+    body = {"ids": [[1, 2], [3, 4]], "mask": [[1, 1], [1, 0]]}
+    answer = requests.post(server.url("/Scorer"), json=body, timeout=ASK_SECONDS).json()
+    assert answer["tokens"] == [2, 1]
+    assert len(answer["score"]) == 2
+
+
+def test_stories_are_told_word_by_word_to_everybody(example):
+    server = example("story:tell")
+
+    def ask(topic: str, words: int) -> tuple[str, str]:
+        body = {"topic": topic, "words": words}
+        with requests.post(server.url("/tell"), json=body, stream=True, timeout=ASK_SECONDS) as reply:
+            return reply.headers["transfer-encoding"], "".join(reply.iter_content(None, decode_unicode=True))
+
+    answers = together([partial(ask, "cats", 7), partial(ask, "dogs", 8), partial(ask, "mice", 9)])
+    assert answers == [
+        ("chunked", "Once upon a time there were cats "),
+        ("chunked", "Once upon a time there were dogs and "),
+        ("chunked", "Once upon a time there were mice and everyone "),
+    ]
