@@ -1,0 +1,1 @@
+"""TorchServe's stock handlers and request envelopes."""
