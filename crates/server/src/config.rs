@@ -35,6 +35,8 @@ pub struct ServerConfig {
     pub model_api: bool,
     /// Whether the Open Inference Protocol's health and metadata endpoints exist.
     pub oip: bool,
+    /// Whether SageMaker's own health and execution parameters are told.
+    pub sagemaker: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
     /// The tokens that requests must bring; without them anyone may come in.
@@ -64,6 +66,7 @@ impl Default for ServerConfig {
             shutdown_grace: Duration::from_secs(30),
             model_api: false,
             oip: false,
+            sagemaker: false,
             cors: Cors::default(),
             tokens: None,
             tls: None,
