@@ -154,10 +154,11 @@ def test_a_handler_that_is_nowhere_is_named_in_the_failure(raw_worker, model):
     assert failure["cause"] == "error" and "'ghost'" in failure["message"]
 
 
-def test_an_envelope_is_refused_rather_than_ignored(raw_worker, model):
+def test_an_unknown_envelope_is_refused_with_the_known_ones(raw_worker, model):
     worker = raw_worker()
-    worker.load(model(ECHO_CLASS), "handler.py", envelope="json")
-    assert "envelope 'json'" in worker.read_control(wire.LOAD_FAILED)["message"]
+    worker.load(model(ECHO_CLASS), "handler.py", envelope="kserv")
+    message = worker.read_control(wire.LOAD_FAILED)["message"]
+    assert "envelope 'kserv'" in message and "kservev2" in message
 
 
 def test_the_time_a_load_took_is_reported(raw_worker, model):

@@ -42,6 +42,14 @@ class Store:
             file.write_text(text)
         return root
 
+    def war(self, name: str, spec: str, handler: str | None = "steps", **manifest: Any) -> str:
+        """A workflow's archive; returns the file's name."""
+        workflow = {"workflowName": name, "specFile": "workflow.yaml", "handler": handler and f"{handler}.py", **manifest}
+        files = {"WAR-INF/MANIFEST.json": json.dumps({"workflow": workflow}), "workflow.yaml": spec}
+        if handler:
+            files[f"{handler}.py"] = (HANDLERS / f"{handler}.py").read_text()
+        return self.zip(f"{name}.war", files).name
+
     def zip(self, file: str, files: dict[str, str]) -> Path:
         """A zip of exactly these members, however strange."""
         path = self.path / file

@@ -67,6 +67,8 @@ pub struct EnginePlan {
     pub defaults: Defaults,
     /// Where archives are found by name.
     pub model_store: Option<PathBuf>,
+    /// Where workflows are found by name; without it where models are.
+    pub workflow_store: Option<PathBuf>,
     /// Which URLs may be opened.
     pub urls: Arc<UrlRule>,
     /// The interpreter of Python workers.

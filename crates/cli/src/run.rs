@@ -13,6 +13,7 @@ mod signals;
 mod system;
 mod watch;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::SystemTime;
@@ -170,17 +171,22 @@ async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
 }
 
 fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle) -> EngineConfig {
-    let urls = Arc::clone(&plan.urls);
-    EngineConfig {
-        defaults: plan.defaults.clone(),
-        limits: Limits::default(),
-        store: StoreConfig {
-            model_store: plan.model_store.clone(),
+    let web = Arc::new(Web::new(Arc::clone(&plan.urls), admin.clone()));
+    let store = |directory: Option<&PathBuf>| {
+        let urls = Arc::clone(&plan.urls);
+        StoreConfig {
+            model_store: directory.cloned(),
             scratch: scratch.path().to_owned(),
             limits: jitney_engine::store::Limits::default(),
             url_allowed: Box::new(move |url| urls.allows(url)),
-            remote: Some(Arc::new(Web::new(Arc::clone(&plan.urls), admin.clone()))),
-        },
+            remote: Some(Arc::clone(&web) as _),
+        }
+    };
+    EngineConfig {
+        defaults: plan.defaults.clone(),
+        limits: Limits::default(),
+        store: store(plan.model_store.as_ref()),
+        workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: PythonConfig {
             interpreter: plan.python.clone(),
             env: plan.hidden.filter(env),

@@ -168,6 +168,7 @@ fn engine(options: &Options, models: &[Startup], python: PathBuf) -> Result<Engi
     Ok(EnginePlan {
         defaults: defaults(&options.per_model),
         model_store: options.model_store.clone(),
+        workflow_store: None,
         urls: Arc::new(UrlRule::Named(named)),
         python,
         hidden: Hidden::default(),

@@ -1,6 +1,8 @@
 //! The engine as its owner holds it: one value with the registry, the limits and the means to
 //! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
 
+mod workflows;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{Defaults, PolicyName, Settings, Wishes};
 use crate::store::{Fetched, Found, ModelDir, Package, Store, StoreConfig, StoreError};
+use crate::workflow::Table as Workflows;
 
 /// Messages that may be on their way from the doors to one model's task.
 const INBOX: usize = 4096;
@@ -35,6 +38,8 @@ pub struct EngineConfig {
     pub limits: Limits,
     /// Where archives come from and are unpacked to.
     pub store: StoreConfig,
+    /// The same for workflows; without it they come from where models come from.
+    pub workflow_store: Option<StoreConfig>,
     /// How Python workers are started.
     pub python: PythonConfig,
     /// The id of the first worker; later ones count up and are never used again.
@@ -54,6 +59,7 @@ pub struct Registered {
 /// Everything that runs models.
 pub struct Engine {
     registry: Registry,
+    workflows: Workflows,
     changes: Changes,
     admission: Arc<Admission>,
     /// Readiness has fallen; requests are still served.
@@ -62,6 +68,7 @@ pub struct Engine {
     draining: Arc<AtomicBool>,
     defaults: Defaults,
     store: Arc<Store>,
+    workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
     dial_in: Arc<DialIn>,
     runtime_dir: std::path::PathBuf,
@@ -86,8 +93,11 @@ impl Engine {
         let scratch = config.store.scratch.clone();
         std::fs::create_dir_all(&scratch)?;
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
+        let store = Arc::new(Store::new(config.store));
+        let workflow_store = config.workflow_store.map(|config| Arc::new(Store::new(config)));
         Ok(Arc::new(Self {
             registry: Registry::default(),
+            workflows: Workflows::default(),
             changes: Changes::default(),
             admission: Admission::new(config.limits),
             leaving: AtomicBool::new(false),
@@ -95,7 +105,8 @@ impl Engine {
             defaults: config.defaults,
             dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
             runtime_dir: unpack_runtime(&scratch)?,
-            store: Arc::new(Store::new(config.store)),
+            workflow_store: workflow_store.unwrap_or_else(|| Arc::clone(&store)),
+            store,
             python: Arc::new(config.python),
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
@@ -204,6 +215,7 @@ impl Engine {
             version,
             url: wishes.url.clone(),
             at_startup: wishes.at_startup,
+            workflow: wishes.workflow.clone(),
             settings,
             intake: package.api.map_or(Intake::Python, Intake::Defined),
             launcher,
@@ -242,6 +254,7 @@ impl Engine {
             version,
             url: wishes.url,
             at_startup: wishes.at_startup,
+            workflow: wishes.workflow,
             settings,
             launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
             intake: Intake::Onnx(model),
@@ -315,11 +328,13 @@ impl Engine {
     pub async fn drain(&self, grace: Duration) -> bool {
         self.begin_drain();
         self.draining.store(true, Ordering::Relaxed);
-        let models = self.registry.all();
         let started = tokio::time::Instant::now();
+        self.finish_workflows(grace).await;
+        let grace_left = grace.saturating_sub(started.elapsed());
+        let models = self.registry.all();
         let closing: Vec<_> = models
             .into_iter()
-            .map(|model| tokio::spawn(async move { model.close(grace).await }))
+            .map(|model| tokio::spawn(async move { model.close(grace_left).await }))
             .collect();
         for task in closing {
             drop(task.await);
@@ -367,6 +382,7 @@ pub(crate) struct Draft {
     pub(crate) version: String,
     pub(crate) url: String,
     pub(crate) at_startup: bool,
+    pub(crate) workflow: Option<String>,
     pub(crate) settings: Settings,
     pub(crate) intake: Intake,
     pub(crate) launcher: Arc<dyn Launcher>,
@@ -415,6 +431,7 @@ impl Draft {
             version: self.version,
             url: self.url,
             at_startup: self.at_startup,
+            workflow: self.workflow,
             wanted: Wanted::of(&self.settings),
             settings: ArcSwap::from_pointee(self.settings),
             intake: self.intake,

@@ -26,6 +26,7 @@ pub mod settings;
 pub mod store;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, Registered};
 pub use histogram::Distribution;
@@ -34,3 +35,4 @@ pub use model::{Counters, Measures, Model, Reconfigure, Status, Traffic};
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
 pub use reply::Rest;
+pub use workflow::Workflow;

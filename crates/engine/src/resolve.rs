@@ -47,7 +47,7 @@ pub(crate) fn name_and_version(
 }
 
 /// Whether a name can stand in a path.
-fn is_sound(word: &str) -> bool {
+pub(crate) fn is_sound(word: &str) -> bool {
     !word.is_empty() && !word.contains(|letter: char| letter == '/' || letter.is_control())
 }
 

@@ -160,6 +160,8 @@ pub struct Wishes {
     pub queue_max: Option<u32>,
     /// Whether the server itself loads it at start-up.
     pub at_startup: bool,
+    /// The workflow that the model is a node of.
+    pub workflow: Option<String>,
 }
 
 /// What applies to every model unless something closer to it says otherwise.

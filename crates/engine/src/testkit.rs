@@ -259,6 +259,7 @@ impl Kit {
             version: "1.0".to_owned(),
             url: "kit.mar".to_owned(),
             at_startup: false,
+            workflow: None,
             settings,
             intake: Intake::Python,
             launcher: Arc::new(launcher),

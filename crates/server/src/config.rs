@@ -37,6 +37,8 @@ pub struct ServerConfig {
     pub oip: bool,
     /// Whether models answer under their own names, with `/docs` and `/openapi.json` beside them.
     pub natural: bool,
+    /// Whether SageMaker's own health and execution parameters are told.
+    pub sagemaker: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
     /// The tokens that requests must bring; without them anyone may come in.
@@ -67,6 +69,7 @@ impl Default for ServerConfig {
             model_api: false,
             oip: false,
             natural: false,
+            sagemaker: false,
             cors: Cors::default(),
             tokens: None,
             tls: None,

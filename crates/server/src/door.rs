@@ -26,7 +26,9 @@ use crate::grpc::Desk;
 use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
-use crate::rest::{definitions, describe_api, health, inference, management, metrics, token};
+use crate::rest::{
+    definitions, describe_api, health, inference, management, metrics, sagemaker, token, workflow,
+};
 use crate::route::{self, Apis, Route};
 
 /// What all doors share.
@@ -113,6 +115,9 @@ impl Visit<'_> {
         match route {
             Route::Predict(ride) => inference::predict(self, body, ride).await,
             Route::Invocations => Box::pin(inference::invoke(self, body)).await,
+            Route::RunWorkflow(name) => Box::pin(workflow::run(self, body, name)).await,
+            Route::SagemakerPing => sagemaker::ping(&self.house.engine),
+            Route::ExecutionParameters => Ok(sagemaker::execution_parameters(self)),
             Route::Ping => Ok(health::ping(&self.house.engine)),
             Route::Description => Ok(describe_api::listener(self)),
             Route::PredictDescription(target) => describe_api::predictions(self, target),
@@ -127,6 +132,12 @@ impl Visit<'_> {
             Route::Scale(target) => Box::pin(management::scale(self, target)).await,
             Route::Unregister(target) => Box::pin(management::unregister(self, target)).await,
             Route::SetDefault { model, version } => management::set_default(self, model, version),
+            Route::ListWorkflows => Ok(management::list_workflows(self)),
+            Route::RegisterWorkflow => Box::pin(management::register_workflow(self, body)).await,
+            Route::DescribeWorkflow(name) => management::describe_workflow(self, name),
+            Route::UnregisterWorkflow(name) => {
+                Box::pin(management::unregister_workflow(self, name)).await
+            }
             Route::ModelReady(model) => management::ready(self, model),
             Route::RenewToken => token::renew(self),
             Route::OpenApi => Ok(definitions::document(self)),

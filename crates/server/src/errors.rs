@@ -12,6 +12,7 @@ use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 mod grpc;
 mod refusal;
 mod store;
+mod workflow;
 
 pub(crate) use grpc::grpc_code_of;
 
@@ -43,6 +44,16 @@ pub enum ErrorCode {
     ModelNotFound,
     /// No such version of the model.
     VersionNotFound,
+    /// No workflow of this name, or no archive of one at this place.
+    WorkflowNotFound,
+    /// The archive is no workflow.
+    InvalidWorkflow,
+    /// The workflow's nodes have no order that a request could take.
+    InvalidDag,
+    /// A node of the workflow did not come up.
+    WorkflowFailed,
+    /// A node of the workflow did not answer, as often as it was tried.
+    NodeFailed,
     /// The archive is no model.
     InvalidModel,
     /// The archive could not be downloaded.
@@ -108,6 +119,11 @@ impl ErrorCode {
             Self::TooLarge         => row(413, 11, "RequestEntityTooLargeException",  false, Client),
             Self::ModelNotFound    => row(404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(404,  5, "ModelVersionNotFoundException",   false, Client),
+            Self::WorkflowNotFound => row(404,  5, "WorkflowNotFoundException",       false, Client),
+            Self::InvalidWorkflow  => row(500,  3, "InvalidWorkflowException",        false, Client),
+            Self::InvalidDag       => row(400,  3, "InvalidDAGException",             false, Client),
+            Self::WorkflowFailed   => row(500, 13, "WorkflowException",               false, Model),
+            Self::NodeFailed       => row(500, 13, "InternalServerException",         true,  Model),
             Self::InvalidModel     => row(400,  3, "InvalidModelException",           false, Model),
             Self::DownloadFailed   => row(400,  3, "DownloadArchiveException",        true,  Client),
             Self::Conflict         => row(409,  6, "ConflictStatusException",         false, Client),

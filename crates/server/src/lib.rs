@@ -228,10 +228,11 @@ fn grpc_plans(config: &ServerConfig) -> Vec<Planned> {
 /// The HTTP listeners. APIs with one address share one; where inference and management do, metrics
 /// are offered too, as in TorchServe.
 fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
-    let oip = config.oip;
+    let (oip, sagemaker) = (config.oip, config.sagemaker);
     let combined = config.inference.is_same(&config.management);
-    let mut plans =
-        vec![(config.inference.clone(), Apis { inference: true, oip, natural: config.natural, ..Apis::default() })];
+    let natural = config.natural;
+    let inference = Apis { inference: true, oip, natural, sagemaker, ..Apis::default() };
+    let mut plans = vec![(config.inference.clone(), inference)];
     let management = Apis { management: true, ..Apis::default() };
     if combined {
         plans[0].1.management = true;

@@ -21,6 +21,8 @@ pub struct Apis {
     pub oip: bool,
     /// Models under their own names, `/docs` and `/openapi.json`, beside inference.
     pub natural: bool,
+    /// SageMaker's own health and its question about parallelism, beside inference.
+    pub sagemaker: bool,
 }
 
 /// A model, and perhaps a version, that a path names.
@@ -58,6 +60,12 @@ pub enum Route<'a> {
     Predict(Ride<'a>),
     /// A prediction whose model is named elsewhere than in the path.
     Invocations,
+    /// A request for a workflow.
+    RunWorkflow(&'a str),
+    /// SageMaker: whether models are there.
+    SagemakerPing,
+    /// SageMaker: how batch transforms should ask.
+    ExecutionParameters,
     /// The OpenAPI document of a model's predictions.
     PredictDescription(Target<'a>),
     /// Open Inference Protocol: the server lives.
@@ -85,6 +93,14 @@ pub enum Route<'a> {
         /// The version that answers from now on.
         version: &'a str,
     },
+    /// All workflows.
+    ListWorkflows,
+    /// A new workflow.
+    RegisterWorkflow,
+    /// What a workflow is made of.
+    DescribeWorkflow(&'a str),
+    /// The end of a workflow and its nodes.
+    UnregisterWorkflow(&'a str),
     /// The OpenAPI document of a model's management.
     ManageDescription(Target<'a>),
     /// KServe's question whether a model is ready.
@@ -124,7 +140,10 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
         _ => {}
     }
     let mut found = Route::NotFound;
-    if apis.inference {
+    if apis.inference && apis.sagemaker {
+        found = sagemaker_extras(method, segments);
+    }
+    if found == Route::NotFound && apis.inference {
         found = inference(method, segments);
     }
     if found == Route::NotFound && apis.inference && apis.oip {
@@ -159,6 +178,18 @@ fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         ["models", ..] => Route::NotFound,
         [model, "predict"] => sagemaker(model, None),
         [model, version, "predict"] => sagemaker(model, Some(version)),
+        [first, workflow] if first.eq_ignore_ascii_case("wfpredict") => {
+            Route::RunWorkflow(workflow)
+        }
+        _ => Route::NotFound,
+    }
+}
+
+fn sagemaker_extras<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["ping"] => Route::SagemakerPing,
+        ["execution-parameters"] if method == Method::GET => Route::ExecutionParameters,
+        ["execution-parameters"] => Route::MethodNotAllowed,
         _ => Route::NotFound,
     }
 }
@@ -256,6 +287,16 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         },
         ["v1", "models", model] => match *method {
             Method::GET => Route::ModelReady(model),
+            _ => Route::MethodNotAllowed,
+        },
+        ["workflows"] => match *method {
+            Method::GET => Route::ListWorkflows,
+            Method::POST => Route::RegisterWorkflow,
+            _ => Route::MethodNotAllowed,
+        },
+        ["workflows", workflow] => match *method {
+            Method::GET => Route::DescribeWorkflow(workflow),
+            Method::DELETE => Route::UnregisterWorkflow(workflow),
             _ => Route::MethodNotAllowed,
         },
         _ => Route::NotFound,

@@ -25,6 +25,10 @@ EntryPoint = Callable[[Any, WorkerContext], Any]
 STOCK_PACKAGE = "ts.torch_handler"
 
 
+ENVELOPE_PACKAGE = "ts.torch_handler.request_envelope"
+ENVELOPES = ("body", "json", "kserve", "kservev2")
+
+
 class LoadedModel(NamedTuple):
     """A handler that is ready, and the context it is called with."""
 
@@ -38,14 +42,14 @@ class LoadedModel(NamedTuple):
 
 def load_model(spec: dict[str, Any]) -> LoadedModel:
     """Loads what a LOAD frame describes; leaves the process inside the model directory."""
-    envelope = spec.get("envelope")
-    if envelope:
-        raise ImportError(f"request envelope {envelope!r} is not provided by this version of Jitney")
     context = make_context(spec)
     if is_defined(spec.get("model_yaml_config") or {}):
         return load_definition(spec, context)
     enter_model_dir(spec["model_dir"], spec["handler"])
     entry_point = load_entry_point(spec["handler"], context)
+    envelope = spec.get("envelope")
+    if envelope:
+        entry_point = in_envelope(envelope, entry_point)
     return LoadedModel(entry_point, context, spec.get("decode_input", True), spec.get("mode", "single"))
 
 
@@ -113,6 +117,14 @@ def load_entry_point(handler: str, context: WorkerContext) -> EntryPoint:
             asyncio.run(wait_for(ready))
         return function  # type: ignore[no-any-return]
     return load_class(module, context)
+
+
+def in_envelope(name: str, entry_point: EntryPoint) -> EntryPoint:
+    """The entry point behind a request envelope."""
+    if name not in ENVELOPES:
+        raise ValueError(f"unknown request envelope {name!r}; known: {', '.join(ENVELOPES)}")
+    (envelope,) = list_classes_from_module(importlib.import_module(f"{ENVELOPE_PACKAGE}.{name}"))
+    return envelope(entry_point).handle  # type: ignore[no-any-return]
 
 
 async def wait_for(ready: Awaitable[Any]) -> Any:

@@ -1,1 +1,1 @@
-"""TorchServe's stock handlers and their bases, written anew; they need torch in the worker's Python."""
+"""TorchServe's stock handlers, their bases and request envelopes, written anew; the handlers need torch in the worker's Python."""

@@ -28,7 +28,7 @@ pub struct TorchserveFlags {
     /// Directory with the model archives; needed here or in the file
     #[arg(long, value_name = "DIR")]
     pub model_store: Option<PathBuf>,
-    /// Directory with the workflow archives; workflows come with a later version
+    /// Directory with the workflow archives [default: the model store]
     #[arg(long, value_name = "DIR")]
     pub workflow_store: Option<PathBuf>,
     /// Models to load at start-up: FILE or NAME=FILE, separated by spaces or commas; "all" loads the

@@ -251,6 +251,7 @@ fn server(
         shutdown_grace: drain.timeout,
         model_api: values.truth("enable_model_api", false),
         oip: values.truth("ts_open_inference_protocol", false),
+        sagemaker: values.truth("sagemaker", false),
         cors: Cors {
             origin: text("cors_allowed_origin"),
             methods: text("cors_allowed_methods"),
@@ -267,6 +268,7 @@ fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, 
     Ok(EnginePlan {
         defaults: defaults(values)?,
         model_store: Some(store.to_owned()),
+        workflow_store: values.text("workflow_store").map(PathBuf::from),
         urls: Arc::new(urls),
         python,
         hidden: Hidden::pattern(values.text("blacklist_env_vars"))?,

@@ -35,6 +35,7 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("grpc_management_max_connection_age_ms", Acts, ENV),
     ("grpc_management_max_connection_age_grace_ms", Acts, ENV),
     ("model_store", Acts, ENV),
+    ("workflow_store", Acts, ENV),
     ("load_models", Acts, ENV),
     ("models", Acts, NO_ENV),
     ("model_snapshot", Acts, NO_ENV),
@@ -78,12 +79,12 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("metric_time_interval", Acts, NO_ENV),
     // Ours.
     ("batching_policy", Acts, ENV),
+    ("sagemaker", Acts, ENV),
     ("io_threads", Acts, ENV),
     ("drain_delay", Acts, ENV),
     ("drain_timeout", Acts, ENV),
     // Later.
     ("enable_grpc_ssl", Acts, ENV),
-    ("workflow_store", Later, ENV),
     ("max_response_size", Later, ENV),
     ("install_py_dep_per_model", Later, ENV),
     ("initial_distribution_port", Later, ENV),

@@ -116,6 +116,8 @@ pub struct Model {
     pub(crate) version: String,
     pub(crate) url: String,
     pub(crate) at_startup: bool,
+    /// The workflow that it is a node of.
+    pub(crate) workflow: Option<String>,
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
@@ -153,6 +155,16 @@ impl Model {
     /// Whether the server loaded it at start-up.
     pub fn at_startup(&self) -> bool {
         self.at_startup
+    }
+
+    /// The workflow that it is a node of, if it is one.
+    pub fn workflow(&self) -> Option<&str> {
+        self.workflow.as_deref()
+    }
+
+    /// Whether it is a function of a workflow, which no archive of its own stands behind.
+    pub fn is_function(&self) -> bool {
+        self.workflow.is_some() && self.url.is_empty()
     }
 
     /// What it takes and gives, where that is known: of models that run in this process.
@@ -200,24 +212,32 @@ impl Model {
 
     /// Answers one request. Dropping the future means that the client went away.
     pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        if self.draining.load(Ordering::Relaxed) {
+            add(&self.board.requests, 1);
+            return Err(self.refused(refusal(Refusal::Draining)));
+        }
+        self.carry_on(call).await
+    }
+
+    /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.
+    pub(crate) async fn carry_on(&self, call: Call) -> Result<Answer, CallError> {
         add(&self.board.requests, 1);
         let (answer, departed_client) = match self.admit(call) {
             Ok(admitted) => admitted,
-            Err(refused) => {
-                add(&self.board.refused, 1);
-                self.board.meters.refused(&refused);
-                return Err(refused);
-            }
+            Err(refusal) => return Err(self.refused(refusal)),
         };
         let answer = answer.await.unwrap_or(Err(CallError::Gone));
         departed_client.disarm();
         answer
     }
 
+    fn refused(&self, refusal: CallError) -> CallError {
+        add(&self.board.refused, 1);
+        self.board.meters.refused(&refusal);
+        refusal
+    }
+
     fn admit(&self, call: Call) -> Result<(AnswerReceiver, DepartedClient<'_>), CallError> {
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(refusal(Refusal::Draining));
-        }
         if !self.board.hopeful.load(Ordering::Relaxed) {
             return Err(refusal(Refusal::NoWorker));
         }

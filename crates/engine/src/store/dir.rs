@@ -25,7 +25,7 @@ impl ModelDir {
     }
 
     /// Somebody else's directory.
-    pub(super) fn in_place(path: PathBuf) -> Self {
+    pub(crate) fn in_place(path: PathBuf) -> Self {
         Self { path, ours: false }
     }
 

@@ -53,6 +53,7 @@ pub use self::{
     resolve::{Found, default_model_name},
     yaml::{DeviceType, ModelYaml, ParallelType},
 };
+pub(crate) use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};
 use self::{resolve::resolve, unpack::unpack};
 
 /// Says whether an `http(s)://` or `file://` url may be opened.

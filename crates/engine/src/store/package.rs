@@ -88,7 +88,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Only regular files are opened: a pipe in a directory served in place would block for ever.
-pub(super) fn read_text(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }

@@ -30,6 +30,9 @@ impl Gate {
             Route::Ping
             | Route::Predict(_)
             | Route::Invocations
+            | Route::RunWorkflow(_)
+            | Route::SagemakerPing
+            | Route::ExecutionParameters
             | Route::PredictDescription(_)
             | Route::OipLive
             | Route::OipReady
@@ -41,6 +44,10 @@ impl Gate {
             | Route::Scale(_)
             | Route::Unregister(_)
             | Route::SetDefault { .. }
+            | Route::ListWorkflows
+            | Route::RegisterWorkflow
+            | Route::DescribeWorkflow(_)
+            | Route::UnregisterWorkflow(_)
             | Route::ManageDescription(_)
             | Route::ModelReady(_) => Self::Management,
             Route::RenewToken => Self::Renewal,

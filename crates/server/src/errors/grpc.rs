@@ -50,6 +50,10 @@ fn class(code: ErrorCode) -> String {
         ErrorCode::ModelNotFound | ErrorCode::VersionNotFound | ErrorCode::InvalidModel => {
             "org.pytorch.serve.archive.model"
         }
+        ErrorCode::WorkflowNotFound
+        | ErrorCode::InvalidWorkflow
+        | ErrorCode::InvalidDag
+        | ErrorCode::WorkflowFailed => "org.pytorch.serve.archive.workflow",
         ErrorCode::DownloadFailed => "org.pytorch.serve.archive",
         ErrorCode::ResourceNotFound
         | ErrorCode::MethodNotAllowed
@@ -64,6 +68,7 @@ fn class(code: ErrorCode) -> String {
         | ErrorCode::Quota
         | ErrorCode::InvalidKey
         | ErrorCode::Ending
+        | ErrorCode::NodeFailed
         | ErrorCode::Prediction
         | ErrorCode::OutOfMemory
         | ErrorCode::WorkerDied

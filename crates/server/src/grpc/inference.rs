@@ -38,7 +38,8 @@ impl Inference {
         });
         let parameters = parameters.collect();
         let wish = Wish { model: &model, target, parameters, open_inference: false };
-        let Answer { output, receipt, rest } = predict::predict(&envelope, wish).await?;
+        let Answer { output, receipt, rest } =
+            predict::predict(&envelope, &self.house.config.meter, wish).await?;
         let Output { status, headers, body } = output;
         let first = PredictionResponse {
             prediction: body,

@@ -10,6 +10,7 @@ use super::caller::{self, Caller};
 use super::note::Trailing;
 use crate::door::House;
 use crate::errors::{Asked, Problem};
+use crate::metrics::Meter;
 use crate::rest::{inference, receipt};
 use crate::route::Target;
 
@@ -43,7 +44,11 @@ pub(super) struct Wish<'a> {
 }
 
 /// Calls the model. The future is dropped with the call, and the request leaves its queue.
-pub(super) async fn predict(envelope: &Envelope, wish: Wish<'_>) -> Result<Answer, Problem> {
+pub(super) async fn predict(
+    envelope: &Envelope,
+    meter: &Meter,
+    wish: Wish<'_>,
+) -> Result<Answer, Problem> {
     let Envelope { caller, metadata } = envelope;
     let mut headers = caller::headers(metadata);
     if wish.open_inference {
@@ -57,7 +62,10 @@ pub(super) async fn predict(envelope: &Envelope, wish: Wish<'_>) -> Result<Answe
         priority: inference::priority(metadata)?,
         alone: false,
     };
-    wish.model.call(call).await.map_err(|error| {
+    meter.asked(wish.model, wish.target.version.is_some());
+    let answer = wish.model.call(call).await;
+    let answer = answer.inspect(|answer| meter.waited(answer.receipt.queue));
+    answer.map_err(|error| {
         let Target { model, version } = wish.target;
         let queue_max = wish.model.settings().queue_max;
         Asked { model, version, purpose: "inference", queue_max }.problem(&error)

@@ -23,22 +23,31 @@ struct Entry {
 /// One page of models, sorted by name.
 pub(crate) fn list(engine: &Engine, limit: Option<i32>, start: Option<i32>) -> Page {
     let models = engine.models();
-    let entries = models.iter().map(|model| Entry {
+    // A workflow's functions are no models that anybody registered.
+    let entries = models.iter().filter(|model| !model.is_function()).map(|model| Entry {
         model_name: model.name().to_owned(),
         model_url: model.url().to_owned(),
     });
     page(entries.collect(), limit, start)
 }
 
+fn page(all: Vec<Entry>, limit: Option<i32>, start: Option<i32>) -> Page {
+    let (next_page_token, models) = slice(all, limit, start);
+    Page { next_page_token, models }
+}
+
 /// A page that ends exactly at the last model still has a token, as in TorchServe: clients that
 /// follow it meet an empty page.
-fn page(all: Vec<Entry>, limit: Option<i32>, start: Option<i32>) -> Page {
+pub(super) fn slice<T>(
+    all: Vec<T>,
+    limit: Option<i32>,
+    start: Option<i32>,
+) -> (Option<String>, Vec<T>) {
     let limit = limit.filter(|limit| (0..=LIMIT).contains(limit)).unwrap_or(LIMIT) as usize;
     let start = start.unwrap_or(0).max(0) as usize;
     let end = start + limit;
     let next_page_token = (end <= all.len()).then(|| end.to_string());
-    let models = all.into_iter().skip(start).take(limit).collect();
-    Page { next_page_token, models }
+    (next_page_token, all.into_iter().skip(start).take(limit).collect())
 }
 
 #[cfg(test)]

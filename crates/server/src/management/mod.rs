@@ -7,6 +7,7 @@ mod describe;
 mod list;
 mod register;
 mod scale;
+mod workflows;
 
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ pub(crate) use describe::{Asker, describe};
 pub(crate) use list::list;
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, range, scale};
+pub(crate) use workflows::{
+    describe_workflow, list_workflows, register_workflow, unregister_workflow,
+};
 
 /// What a change tells its client.
 #[derive(Debug)]

@@ -232,6 +232,12 @@ impl Meter {
         journal.push_all(entries.into_iter().flatten());
     }
 
+    /// A prediction over gRPC was answered. TorchServe keeps the sums of latencies for REST alone; how
+    /// long the last request waited is told for both.
+    pub(crate) fn waited(&self, queue: Duration) {
+        self.host(self.known.queue_time, millis(queue));
+    }
+
     /// Bytes of memory that a worker's process uses, as measured last.
     pub(crate) fn memory(&self, pid: u32) -> Option<u64> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()

@@ -5,6 +5,7 @@
 
 mod paths;
 mod schema;
+mod workflows;
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -42,6 +43,9 @@ fn listener_paths(apis: Apis, metrics: bool) -> Map<String, Value> {
     let mut paths = Map::new();
     if apis.inference {
         paths.extend(paths::inference());
+    }
+    if apis.inference && apis.sagemaker {
+        paths.extend(paths::sagemaker());
     }
     if apis.inference && apis.oip {
         paths.extend(paths::open_inference());
@@ -94,6 +98,7 @@ mod tests {
                 "/explanations/{model_name}/{model_version}",
                 "/invocations",
                 "/models/{model_name}/invoke",
+                "/wfpredict/{workflow_name}",
                 "/api-description",
                 "/metrics",
             ]
@@ -108,6 +113,8 @@ mod tests {
                 "/models/{model_name}/{model_version}",
                 "/models/{model_name}/{model_version}/set-default",
                 "/v1/models/{model_name}",
+                "/workflows",
+                "/workflows/{workflow_name}",
                 "/api-description",
                 "/metrics",
             ]
@@ -118,7 +125,7 @@ mod tests {
     #[test]
     fn every_operation_has_an_id_of_its_own_and_answers() {
         let apis =
-            Apis { inference: true, management: true, metrics: true, oip: true, natural: true };
+            Apis { inference: true, management: true, metrics: true, oip: true, natural: true, sagemaker: true };
         let mut ids = Vec::new();
         for (path, operations) in listener_paths(apis, true) {
             for (method, operation) in operations.as_object().unwrap() {

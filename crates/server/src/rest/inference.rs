@@ -12,7 +12,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority};
+use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority, Rest};
 use tokio::time::Instant;
 
 use super::{input, receipt};
@@ -73,7 +73,8 @@ async fn run(
         priority: priority(headers)?,
         input: input::read(visit.parts, &visit.id, &ride, body).await?,
         origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
-        alone: false,
+        // Handlers ask the first request of a batch whether to explain, so it must speak for itself.
+        alone: ride.explain == Some(true),
     };
     let (meter, version_named) = (&visit.house.config.meter, ride.target.version.is_some());
     meter.asked(model, version_named);
@@ -112,8 +113,16 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
 }
 
 fn reply(answer: Answer) -> Result<Reply, Problem> {
-    let Output { status, headers, body } = answer.output;
-    let mut reply = Reply::new(Outgoing::new(body, answer.rest));
+    let Answer { output, receipt, rest } = answer;
+    let mut reply = reply_of(output, rest)?;
+    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&receipt));
+    Ok(reply)
+}
+
+/// What a handler said, and what it still says.
+pub(super) fn reply_of(output: Output, rest: Option<Rest>) -> Result<Reply, Problem> {
+    let Output { status, headers, body } = output;
+    let mut reply = Reply::new(Outgoing::new(body, rest));
     match status {
         None => {}
         Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),
@@ -126,7 +135,6 @@ fn reply(answer: Answer) -> Result<Reply, Problem> {
     for (name, value) in &headers {
         add(reply.headers_mut(), name, value);
     }
-    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&answer.receipt));
     Ok(reply)
 }
 

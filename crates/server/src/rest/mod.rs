@@ -9,4 +9,6 @@ pub(crate) mod input;
 pub(crate) mod management;
 pub(crate) mod metrics;
 pub(crate) mod receipt;
+pub(crate) mod sagemaker;
 pub(crate) mod token;
+pub(crate) mod workflow;

@@ -2,11 +2,19 @@
 
 use super::*;
 
-const I: Apis = Apis { inference: true, management: false, metrics: false, oip: false, natural: false };
+const NONE: Apis = Apis {
+    inference: false,
+    management: false,
+    metrics: false,
+    oip: false,
+    natural: false,
+    sagemaker: false,
+};
+const I: Apis = Apis { inference: true, ..NONE };
 const OIP: Apis = Apis { oip: true, ..I };
-const M: Apis = Apis { inference: false, management: true, metrics: false, oip: false, natural: false };
-const X: Apis = Apis { inference: false, management: false, metrics: true, oip: false, natural: false };
-const ALL: Apis = Apis { inference: true, management: true, metrics: true, oip: false, natural: false };
+const M: Apis = Apis { management: true, ..NONE };
+const X: Apis = Apis { metrics: true, ..NONE };
+const ALL: Apis = Apis { inference: true, management: true, metrics: true, ..NONE };
 
 fn to<'a>(model: &'a str, version: Option<&'a str>) -> Target<'a> {
     Target { model, version }
@@ -56,6 +64,8 @@ fn the_inference_listener() {
             ("POST", "/models/m/invoke", sagemaker("m", None)),
             ("POST", "/m/predict", sagemaker("m", None)),
             ("POST", "/m/1.0/predict", sagemaker("m", Some("1.0"))),
+            ("PUT", "/wfpredict/w", Route::RunWorkflow("w")),
+            ("POST", "/WfPredict/w/", Route::RunWorkflow("w")),
         ],
     );
 }
@@ -78,7 +88,10 @@ fn what_the_inference_listener_does_not_know() {
         "/v2/health/live",
         "/metrics",
         "//ping",
-        "/wfpredict/w",
+        "/wfpredict",
+        "/wfpredict/w/1.0",
+        "/workflows",
+        "/execution-parameters",
         "*",
     ];
     for path in unknown {
@@ -98,6 +111,20 @@ fn the_open_inference_protocol_is_a_switch() {
             ("POST", "/v2/models/m/infer", kserve_v2("m")),
             ("GET", "/v2/health", Route::NotFound),
             ("GET", "/v2/models/m/ready", Route::NotFound),
+        ],
+    );
+}
+
+#[test]
+fn sagemaker_is_a_switch_too() {
+    let sagemaker = Apis { sagemaker: true, ..I };
+    check(
+        sagemaker,
+        &[
+            ("GET", "/ping", Route::SagemakerPing),
+            ("GET", "/execution-parameters", Route::ExecutionParameters),
+            ("POST", "/execution-parameters", Route::MethodNotAllowed),
+            ("POST", "/invocations", Route::Invocations),
         ],
     );
 }
@@ -127,6 +154,14 @@ fn the_management_listener() {
             ("GET", "/models/a/b/c/d", Route::NotFound),
             ("GET", "/v1/models/m", Route::ModelReady("m")),
             ("POST", "/v1/models/m", Route::MethodNotAllowed),
+            ("GET", "/workflows", Route::ListWorkflows),
+            ("POST", "/workflows/", Route::RegisterWorkflow),
+            ("PUT", "/workflows", Route::MethodNotAllowed),
+            ("GET", "/workflows/w", Route::DescribeWorkflow("w")),
+            ("DELETE", "/workflows/w", Route::UnregisterWorkflow("w")),
+            ("PUT", "/workflows/w", Route::MethodNotAllowed),
+            ("GET", "/workflows/w/1", Route::NotFound),
+            ("POST", "/wfpredict/w", Route::NotFound),
             ("POST", "/predictions/m", Route::NotFound),
             ("GET", "/ping", Route::NotFound),
             ("GET", "/metrics", Route::NotFound),

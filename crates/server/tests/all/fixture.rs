@@ -168,6 +168,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         defaults: Defaults::default(),
         limits: Default::default(),
         store,
+        workflow_store: None,
         python,
         first_worker_id: 9000,
     };

@@ -63,7 +63,8 @@ fn is_zero(number: &i64) -> bool {
 /// The models of a running engine.
 pub fn models(engine: &Engine, store: &Path) -> Models {
     let mut models = Models::new();
-    for default in engine.models() {
+    // A workflow brings its nodes itself, and is not in snapshots.
+    for default in engine.models().into_iter().filter(|model| model.workflow().is_none()) {
         let versions = engine.versions(default.name()).unwrap_or_default();
         let described = versions.iter().map(|model| {
             let is_default = model.version() == default.version();

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::schema::{Operation, any_schema, object, object_schema, status_schema};
+use super::workflows;
 
 const JSON: &str = "application/json";
 const METHODS: [&str; 3] = ["post", "put", "get"];
@@ -43,7 +44,22 @@ pub(super) fn inference() -> Paths {
     add(&mut paths, "/invocations", "post", invocations);
     let invoke = "/models/{model_name}/invoke";
     add(&mut paths, invoke, "post", prediction("invoke", invoke));
+    add(&mut paths, "/wfpredict/{workflow_name}", "post", workflows::run());
     describe_self(&mut paths, "/api-description", "get", "apiDescriptionAlias");
+    paths
+}
+
+/// What SageMaker asks.
+pub(super) fn sagemaker() -> Paths {
+    let mut paths = Paths::new();
+    let fields = object(&[
+        ("MaxConcurrentTransforms", "integer"),
+        ("BatchStrategy", "string"),
+        ("MaxPayloadInMB", "integer"),
+    ]);
+    let operation = Operation::new("executionParameters", "How batch transforms should ask.")
+        .answers("200", "SageMaker's parameters.", JSON, fields);
+    add(&mut paths, "/execution-parameters", "get", operation.done());
     paths
 }
 
@@ -99,6 +115,10 @@ pub(super) fn management() -> Paths {
         )
         .fails(&[("404", "Model not found.")]);
     add(&mut paths, path, "get", ready.done());
+    add(&mut paths, "/workflows", "get", workflows::list());
+    add(&mut paths, "/workflows", "post", workflows::register());
+    add(&mut paths, "/workflows/{workflow_name}", "get", workflows::describe());
+    add(&mut paths, "/workflows/{workflow_name}", "delete", workflows::unregister());
     describe_self(&mut paths, "/api-description", "get", "managementApiDescriptionAlias");
     paths
 }

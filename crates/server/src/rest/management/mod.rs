@@ -4,6 +4,7 @@
 
 mod register;
 mod scale;
+mod workflows;
 
 use http::StatusCode;
 use jitney_engine::call::{Origin, OriginKind};
@@ -17,6 +18,9 @@ use crate::route::Target;
 
 pub(crate) use register::register;
 pub(crate) use scale::scale;
+pub(crate) use workflows::{
+    describe_workflow, list_workflows, register_workflow, unregister_workflow,
+};
 
 /// `GET /models`.
 pub(crate) fn list(visit: &Visit<'_>) -> Reply {

@@ -21,7 +21,7 @@ pub(crate) async fn register(visit: &Visit<'_>, body: Upload) -> Result<Reply, P
 }
 
 /// A JSON body replaces the query; any other body is ignored.
-async fn fields(visit: &Visit<'_>, body: Upload) -> Result<Fields, Problem> {
+pub(super) async fn fields(visit: &Visit<'_>, body: Upload) -> Result<Fields, Problem> {
     if input::mime(&visit.parts.headers) != "application/json" {
         return Ok(visit.query());
     }

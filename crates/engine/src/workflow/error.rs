@@ -1,0 +1,88 @@
+//! How registering, finding or running a workflow can go wrong, as facts with fields.
+
+use crate::error::CallError;
+use crate::store::StoreError;
+
+use super::dag::DagError;
+
+/// Why a workflow was not registered.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkflowError {
+    /// Nothing is there.
+    #[error("Workflow not found in workflow store: {url}")]
+    NotFound {
+        /// As the caller gave it.
+        url: String,
+    },
+    /// The archive could not be had.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The archive is no workflow.
+    #[error("Invalid workflow archive: {0}")]
+    Invalid(String),
+    /// Its nodes have no order that a request could take.
+    #[error(transparent)]
+    Dag(#[from] DagError),
+    /// The name is taken.
+    #[error("Workflow {workflow} is already registered.")]
+    Conflict {
+        /// The name.
+        workflow: String,
+    },
+    /// Some node did not come up; the others were taken down again.
+    #[error("Workflow {workflow} has failed to register. Failures: [{}]", .failures.join(", "))]
+    Failed {
+        /// The workflow.
+        workflow: String,
+        /// A sentence per node.
+        failures: Vec<String>,
+    },
+    /// The server is ending.
+    #[error("the server is shutting down")]
+    Draining,
+}
+
+impl From<StoreError> for WorkflowError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound { url } => Self::NotFound { url },
+            StoreError::EmptyUrl => Self::NotFound { url: String::new() },
+            other => Self::Store(other),
+        }
+    }
+}
+
+/// No workflow answers to this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Workflow not found: {workflow}")]
+pub struct UnknownWorkflow {
+    /// The name that was asked for.
+    pub workflow: String,
+}
+
+/// Why a request did not come through a workflow.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// A node failed as often as it may be tried.
+    #[error(
+        "Failed to execute workflow Node after {attempts} attempts : Error executing {node}: {why}"
+    )]
+    Failed {
+        /// The node.
+        node: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// What went wrong last, in a few words for the client.
+        why: String,
+    },
+    /// A node refused the request, or its handler blames the client: trying again changes nothing.
+    #[error("{model}: {error}")]
+    Refused {
+        /// The node's model.
+        model: String,
+        /// How many requests may wait for it.
+        queue_max: u32,
+        /// What it said.
+        error: CallError,
+    },
+}

@@ -1,0 +1,102 @@
+//! Workflows come, are looked at and go.
+
+use std::sync::Arc;
+
+use jitney_engine::workflow::WorkflowWishes;
+use jitney_engine::{Engine, Workflow};
+use serde::Serialize;
+
+use super::list::slice;
+use super::{Notice, finish};
+use crate::errors::Problem;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkflowPage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_page_token: Option<String>,
+    workflows: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    workflow_name: String,
+    workflow_url: String,
+}
+
+/// The fields in TorchServe's order; the numbers are those that the specification sets for all nodes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkflowDescription {
+    workflow_name: String,
+    workflow_url: String,
+    min_workers: u32,
+    max_workers: u32,
+    batch_size: u32,
+    max_batch_delay: u64,
+    workflow_dag: String,
+}
+
+/// Registers a workflow and waits for all its nodes.
+pub(crate) async fn register_workflow(
+    engine: &Arc<Engine>,
+    wishes: WorkflowWishes,
+) -> Result<Notice, Problem> {
+    let engine = Arc::clone(engine);
+    finish(async move {
+        let workflow = engine.register_workflow(wishes).await.inspect_err(|error| {
+            tracing::warn!(%error, "a workflow was not registered");
+        })?;
+        let name = workflow.name();
+        let text = format!("Workflow {name} has been registered and scaled successfully.");
+        Ok(Notice::done(text))
+    })
+    .await
+}
+
+/// Removes a workflow with its nodes.
+pub(crate) async fn unregister_workflow(
+    engine: &Arc<Engine>,
+    name: &str,
+) -> Result<Notice, Problem> {
+    let (engine, name) = (Arc::clone(engine), name.to_owned());
+    finish(async move {
+        engine.unregister_workflow(&name).await?;
+        Ok(Notice::done(format!("Workflow \"{name}\" unregistered")))
+    })
+    .await
+}
+
+/// One page of workflows, sorted by name.
+pub(crate) fn list_workflows(
+    engine: &Engine,
+    limit: Option<i32>,
+    start: Option<i32>,
+) -> WorkflowPage {
+    let entry = |workflow: &Arc<Workflow>| Entry {
+        workflow_name: workflow.name().to_owned(),
+        workflow_url: workflow.url().to_owned(),
+    };
+    let all = engine.workflows().iter().map(entry).collect();
+    let (next_page_token, workflows) = slice(all, limit, start);
+    WorkflowPage { next_page_token, workflows }
+}
+
+/// What a workflow is made of.
+pub(crate) fn describe_workflow(
+    engine: &Engine,
+    name: &str,
+) -> Result<WorkflowDescription, Problem> {
+    let workflow = engine.workflow(name)?;
+    let settings = &workflow.spec().settings;
+    Ok(WorkflowDescription {
+        workflow_name: workflow.name().to_owned(),
+        workflow_url: workflow.url().to_owned(),
+        min_workers: settings.workers_min,
+        max_workers: settings.workers_max,
+        batch_size: settings.batch_size,
+        max_batch_delay: settings.batch_delay_ms,
+        workflow_dag: workflow.spec().dag.to_string(),
+    })
+}

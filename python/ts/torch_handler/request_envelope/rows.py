@@ -1,0 +1,65 @@
+"""Requests of a batch as JSON, and the handler's results shared out among them.
+
+KServe's requests bring several rows each. The handler sees the rows of all requests of the batch as one list,
+and its results are cut apart again; TorchServe's own KServe envelopes forget all requests but the first.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ts.utils.util import PredictionException
+
+BAD_REQUEST = 400
+
+
+def refuse(message: str) -> PredictionException:
+    """What to raise about a request that is not what the envelope takes."""
+    return PredictionException(message, BAD_REQUEST)
+
+
+def value_of(row: dict[str, Any]) -> Any:
+    """The request's value: a field called `data`, else the body."""
+    value = row.get("data")
+    return row.get("body") if value is None else value
+
+
+def document_of(row: dict[str, Any], key: str) -> dict[str, Any]:
+    """The request's JSON object, which must have a list under `key`."""
+    value = value_of(row)
+    if isinstance(value, (bytes, bytearray, str)):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise refuse(f"The request body is not valid JSON: {error}") from error
+    if not isinstance(value, dict) or not isinstance(value.get(key), list):
+        raise refuse(f'The request body must be a JSON object with a list "{key}".')
+    return value
+
+
+def share_out(results: Any, counts: list[int]) -> list[Any]:
+    """The results of each request, given how many rows it brought. A lone request gets whatever there is."""
+    if len(counts) == 1:
+        return [results]
+    if not isinstance(results, (list, tuple)) or len(results) != sum(counts):
+        found = len(results) if isinstance(results, (list, tuple)) else type(results).__name__
+        raise ValueError(f"the handler was given {sum(counts)} rows of {len(counts)} requests and returned {found}")
+    shares, at = [], 0
+    for count in counts:
+        shares.append(list(results[at : at + count]))
+        at += count
+    return shares
+
+
+def plain(value: Any) -> Any:
+    """Tensors and arrays as lists; all else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def plain_or_refused(value: Any) -> Any:
+    """`plain` for `json.dumps`, which asks about what it does not know."""
+    listed = plain(value)
+    if listed is value:
+        raise TypeError(f"a result of type {type(value).__name__} has no JSON form")
+    return listed

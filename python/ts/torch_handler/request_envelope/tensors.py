@@ -1,0 +1,74 @@
+"""Tensors of the Open Inference Protocol's JSON: from `{name, shape, datatype, data}` and back, without numpy."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from ts.torch_handler.request_envelope.rows import plain, refuse
+
+DATATYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+}
+"""The protocol's names for the types of arrays and tensors."""
+
+
+def read_tensor(tensor: Any) -> Any:
+    """An input's value: nested lists of its shape, or the first element of a tensor of bytes."""
+    if not isinstance(tensor, dict) or "data" not in tensor:
+        raise refuse('Every input must be an object with "name", "shape", "datatype" and "data".')
+    data = list(flat(tensor["data"]))
+    if tensor.get("datatype") == "BYTES":
+        return data[0] if data else ""
+    return shaped(data, tensor.get("shape", [len(data)]), str(tensor.get("name", "")))
+
+
+def shaped(data: list[Any], shape: Any, name: str) -> Any:
+    """Flat data as nested lists, row by row."""
+    sizes = shape if isinstance(shape, list) else [shape]
+    if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != len(data):
+        raise refuse(f'Input "{name}" has {len(data)} elements, which is not what its shape {shape} says.')
+    for size in reversed(sizes[1:]):
+        data = [data[at : at + size] for at in range(0, len(data), size)] if size else []
+    return data if sizes else data[0]
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The elements of lists in lists."""
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            yield from flat(element)
+    else:
+        yield value
+
+
+def write_tensor(name: str, result: Any) -> dict[str, Any]:
+    """A result as an output with flat data. What is no number travels as text, objects as their JSON."""
+    data = list(flat(plain(result)))
+    datatype = DATATYPES.get(str(getattr(result, "dtype", "")).rpartition(".")[2]) or datatype_of(data)
+    if datatype == "BYTES":
+        data = [element if isinstance(element, str) else json.dumps(element) for element in data]
+    return {"name": name, "datatype": datatype, "data": data, "shape": [len(data)]}
+
+
+def datatype_of(data: list[Any]) -> str:
+    """The type of plain elements; whole numbers among fractions are fractions."""
+    kinds = {type(element) for element in data}
+    if kinds <= {bool} and kinds:
+        return "BOOL"
+    if kinds <= {int}:
+        return "INT64"
+    return "FP64" if kinds <= {int, float} else "BYTES"
