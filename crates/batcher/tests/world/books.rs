@@ -221,7 +221,7 @@ impl Books {
             return Some(Departure::Full);
         }
         match self.config.policy {
-            Policy::Opportunistic => Some(Departure::Idle),
+            Policy::Opportunistic | Policy::Adaptive(_) => Some(Departure::Idle),
             Policy::Window { delay } if oldest + delay <= self.now => Some(Departure::Window),
             Policy::Window { .. } if lane.iter().any(|known| known.half_time() <= self.now) => {
                 Some(Departure::Deadline)

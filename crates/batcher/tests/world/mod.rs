@@ -177,5 +177,6 @@ fn config(dice: &mut Dice) -> Config {
         mix_origins: dice.percent(30),
         isolate: dice.percent(80),
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
+        ..Config::default()
     }
 }

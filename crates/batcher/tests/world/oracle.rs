@@ -67,7 +67,7 @@ impl Oracle {
 
     fn follow(&mut self, event: &Event, action: &Action, out: &Actions) -> Verdict {
         match action {
-            Action::Dispatch { worker, batch, members, items, attempt, reason } => {
+            Action::Dispatch { worker, batch, members, items, attempt, reason, .. } => {
                 let members = out.members(members);
                 self.check_slot(*worker, *reason)?;
                 self.check_company(members, *items, *attempt, *reason)?;
