@@ -8,19 +8,24 @@
 
 pub mod arrivals;
 pub mod bounds;
+pub mod contender;
 pub mod curve;
 pub mod demand;
 pub mod dice;
+pub mod grid;
 pub mod job;
 pub mod noise;
 pub mod ours;
 pub mod outcome;
+pub mod peers;
 pub mod runner;
 pub mod scheduler;
 pub mod search;
+pub mod tables;
 pub mod world;
 
 pub use arrivals::Arrivals;
+pub use contender::Contender;
 pub use curve::{Curve, ms};
 pub use demand::{Class, Demand};
 pub use job::{End, Job};

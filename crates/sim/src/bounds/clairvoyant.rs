@@ -16,14 +16,13 @@ use crate::job::Job;
 pub fn clairvoyant(curve: &Curve, jobs: &[Job], allowed: usize) -> Option<usize> {
     let times = optimistic(curve);
     let ring = times.len() + 1;
-    // fronts[j % ring][d - base] is the earliest time at which the worker can be free when the
-    // first j requests are dealt with and d of them dropped.
+    // fronts[j % ring] belongs to the first j requests; no batch reaches further than the ring.
     let mut fronts: Vec<Front> = vec![Front::default(); ring];
     fronts[0].offer(0, 0);
     for (at, job) in jobs.iter().enumerate() {
         let mut front = std::mem::take(&mut fronts[at % ring]);
         front.prune(job.at);
-        for &(drops, free) in &front.0 {
+        for (drops, free) in front.pairs() {
             if drops < allowed {
                 fronts[(at + 1) % ring].offer(drops + 1, free);
             }
@@ -36,10 +35,10 @@ pub fn clairvoyant(curve: &Curve, jobs: &[Job], allowed: usize) -> Option<usize>
                 fronts[(at + size + 1) % ring].offer(drops, finish);
             }
         }
-        front.0.clear();
+        front.times.clear();
         fronts[at % ring] = front;
     }
-    fronts[jobs.len() % ring].0.iter().map(|&(drops, _)| drops).min()
+    fronts[jobs.len() % ring].pairs().map(|(drops, _)| drops).next()
 }
 
 /// The least time in which at least so many can be served: optimistic where a curve has dents.
@@ -51,27 +50,46 @@ pub(super) fn optimistic(curve: &Curve) -> Vec<Nanos> {
     times
 }
 
-/// Pairs of drops and free time; kept small by pruning before use.
+/// The earliest time at which the worker can be free, by the number of requests dropped.
 #[derive(Clone, Debug, Default)]
-struct Front(Vec<(usize, Nanos)>);
+struct Front {
+    /// Drops of the first entry.
+    base: usize,
+    times: Vec<Nanos>,
+}
 
 impl Front {
     fn offer(&mut self, drops: usize, free: Nanos) {
-        self.0.push((drops, free));
+        if self.times.is_empty() {
+            self.base = drops;
+        }
+        if drops < self.base {
+            let missing = self.base - drops;
+            self.times.splice(0..0, std::iter::repeat_n(Nanos::MAX, missing));
+            self.base = drops;
+        }
+        let at = drops - self.base;
+        if at >= self.times.len() {
+            self.times.resize(at + 1, Nanos::MAX);
+        }
+        self.times[at] = self.times[at].min(free);
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (usize, Nanos)> {
+        let all = self.times.iter().enumerate().map(|(at, &free)| (self.base + at, free));
+        all.filter(|&(_, free)| free != Nanos::MAX)
     }
 
     /// Keeps those that no other beats; to be free before the next arrival is worth nothing.
     fn prune(&mut self, arrival: Nanos) {
-        for pair in &mut self.0 {
-            pair.1 = pair.1.max(arrival);
-        }
-        self.0.sort_unstable();
         let mut best = Nanos::MAX;
-        self.0.retain(|&(_, free)| {
-            let better = free < best;
-            best = best.min(free);
-            better
-        });
+        for free in &mut self.times {
+            let time = (*free).max(arrival);
+            *free = if time < best { time } else { Nanos::MAX };
+            best = best.min(time);
+        }
+        let useful = self.times.iter().rposition(|&free| free != Nanos::MAX);
+        self.times.truncate(useful.map_or(0, |at| at + 1));
     }
 }
 

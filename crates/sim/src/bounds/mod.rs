@@ -5,5 +5,9 @@
 
 mod clairvoyant;
 pub mod fluid;
+mod interval;
+mod pair;
 
 pub use clairvoyant::clairvoyant;
+pub use interval::interval;
+pub use pair::clairvoyant_pair;
