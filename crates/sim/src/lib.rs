@@ -8,6 +8,7 @@
 
 pub mod arrivals;
 pub mod bounds;
+pub mod chart;
 pub mod contender;
 pub mod curve;
 pub mod demand;
@@ -18,10 +19,12 @@ pub mod noise;
 pub mod ours;
 pub mod outcome;
 pub mod peers;
+pub mod plan;
 pub mod runner;
 pub mod scheduler;
 pub mod search;
 pub mod tables;
+pub mod trace;
 pub mod world;
 
 pub use arrivals::Arrivals;

@@ -88,7 +88,7 @@ pub fn table(effort: &mut Effort<'_>) -> Table {
     if effort.peers {
         (effort.progress)("every window");
         let best = |cell: &Cell| best_window(cell, effort.count, effort.seed);
-        table.row("best of 20 windows", cells.iter().map(best).collect::<Vec<_>>());
+        table.row("best of 25 windows", cells.iter().map(best).collect::<Vec<_>>());
     }
     table
 }

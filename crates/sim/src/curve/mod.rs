@@ -3,7 +3,11 @@
 //! Always a table with one time per size, whatever it was made from, so that every policy, bound
 //! and plan reads the same numbers. Chance is added elsewhere (`noise`).
 
+mod written;
+
 use jitney_batcher::Nanos;
+
+pub use written::{NoCurve, Written};
 
 /// Nanoseconds in a millisecond.
 pub const MS: f64 = 1e6;

@@ -1,8 +1,12 @@
 //! The policies that can be compared, by name: ours and the peers with their settings.
 
+mod parse;
+
 use std::fmt;
 
 use jitney_batcher::{Adaptive, Config, Nanos, Policy};
+
+pub use parse::NoContender;
 
 use crate::ours::Ours;
 use crate::peers::bentoml::{self, BentoMl};
