@@ -34,6 +34,11 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// Whether the adaptive policy decides, which has lines of its own.
+    pub(crate) fn adaptive(&self) -> bool {
+        matches!(self.config.policy, Policy::Adaptive(_))
+    }
+
     /// Decides when the lane's next batch departs.
     pub(crate) fn due(&self, load: &Load) -> Due {
         // Every request fits alone, so a load that reaches a limit either fills the batch exactly

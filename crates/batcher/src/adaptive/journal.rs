@@ -38,3 +38,31 @@ pub struct Decision {
     /// How long the most hurried member could still have waited; none without a deadline.
     pub slack: Option<Nanos>,
 }
+
+const KEPT: usize = 64;
+
+/// The last decisions.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    ring: Vec<Decision>,
+    next: usize,
+}
+
+impl Journal {
+    /// Writes a decision down, over the oldest one. A wait that goes on is one decision.
+    pub(crate) fn write(&mut self, decision: Decision) {
+        if self.ring.len() < KEPT {
+            self.ring.reserve_exact(KEPT - self.ring.len());
+            self.ring.push(decision);
+            return;
+        }
+        self.ring[self.next] = decision;
+        self.next = (self.next + 1) % KEPT;
+    }
+
+    /// Oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Decision> {
+        let (newer, older) = self.ring.split_at(self.next);
+        older.iter().chain(newer)
+    }
+}
