@@ -108,7 +108,14 @@ impl Fair {
     }
 
     /// Chooses positions from `skip` on by turns, up to `size`; ascending in `picked`.
-    pub(crate) fn pick(&mut self, line: &Line, skip: usize, size: u64, picked: &mut Vec<u32>) {
+    pub(crate) fn pick(
+        &mut self,
+        line: &Line,
+        skip: usize,
+        size: u64,
+        config: &Config,
+        picked: &mut Vec<u32>,
+    ) {
         picked.clear();
         self.heads = [NIL; SLOTS];
         let end = line.len().min(skip + SCAN);
@@ -119,11 +126,13 @@ impl Fair {
             self.next[position - skip] = std::mem::replace(&mut self.heads[slot], position as u32);
         }
         let mut clocks = self.tenants.map(|it| it.clock);
-        let mut left = size;
+        let (mut left, mut items, mut cost) = (size, 0, 0);
         while let Some(slot) = self.turn(&clocks) {
             let position = self.heads[slot];
             let entry = line.get(position as usize);
-            if u64::from(entry.size) > left {
+            items += u64::from(entry.items);
+            cost += u128::from(entry.cost);
+            if u64::from(entry.size) > left || !config.holds(items, cost) {
                 break;
             }
             left -= u64::from(entry.size);

@@ -76,7 +76,6 @@ pub(crate) struct Planner {
     handoff: Tail,
     overhead: Tail,
     last_done: Nanos,
-    idle_since: Nanos,
     /// Positions chosen by turns, and the lookahead of `form`; scratch.
     pub(crate) picked: Vec<u32>,
     free: Vec<Nanos>,
@@ -98,7 +97,6 @@ impl Default for Planner {
             handoff: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             overhead: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             last_done: 0,
-            idle_since: 0,
             picked: Vec::new(),
             free: Vec::new(),
             until: None,
@@ -206,7 +204,7 @@ impl Planner {
             return false;
         }
         let curve = Curve { service, allowed: allowed(&rules.config) };
-        let needs = curve.planned(size.into()) as Nanos + self.margin();
+        let needs = curve.planned(size.into()).ceil() as Nanos + self.margin();
         deadline < (rules.now + after).saturating_add(needs)
     }
 
@@ -218,7 +216,7 @@ impl Planner {
         let allowed = allowed(&rules.config);
         let first = self.queue.next_hopeless(|lane, head| {
             let service = self.curves.get(lane.curve);
-            let needs = Curve { service, allowed }.planned(head.size.into()) as Nanos;
+            let needs = Curve { service, allowed }.planned(head.size.into()).ceil() as Nanos;
             if service.known() { needs + self.margin() } else { 0 }
         });
         first.map(|time| time.max(rules.now) + 1)
@@ -251,13 +249,6 @@ impl Planner {
     }
 
     // Deciding
-
-    /// Notes since when anybody has been free.
-    pub(crate) fn surveyed(&mut self, now: Nanos) {
-        if self.fleet.open == 0 {
-            self.idle_since = now;
-        }
-    }
 
     /// The trip that leaves now, if any; otherwise `until` says when to look again.
     pub(crate) fn next_trip(&mut self, rules: &Rules) -> Option<Trip> {
@@ -389,7 +380,6 @@ impl Planner {
             open_rate: lane.open.after_silence(now, self.unit),
             last_open: lane.open.last(),
             now,
-            idle_since: self.idle_since,
         }
     }
 

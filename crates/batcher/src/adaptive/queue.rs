@@ -37,10 +37,6 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn bucket(&self) -> u16 {
-        self.key.bucket
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.iter().all(Line::is_empty)
     }
@@ -127,11 +123,6 @@ impl Queue {
         all.iter().for_each(|&at| records[at].place = Place::Running);
         all.sort_unstable_by_key(|&at| records[at].seq);
         all
-    }
-
-    /// The lanes in which anybody waits.
-    pub(crate) fn occupied(&self) -> impl Iterator<Item = usize> {
-        (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].is_empty())
     }
 
     /// When the first head of any line can no longer be in time, by what each needs.

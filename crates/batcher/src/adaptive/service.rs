@@ -176,11 +176,6 @@ impl Service {
         self.batches > 0
     }
 
-    /// The time one more item takes on average.
-    pub(crate) fn slope(&self) -> f64 {
-        self.slope
-    }
-
     /// Whether one more than this size is known to cost far more than one more elsewhere.
     pub(crate) fn step_above(&self, size: u64) -> bool {
         let at = grid::floor(size);

@@ -35,8 +35,6 @@ pub(crate) struct Prospect<'a> {
     /// The last arrival that was nobody's return.
     pub(crate) last_open: Nanos,
     pub(crate) now: Nanos,
-    /// Since when a worker has been free for this batch.
-    pub(crate) idle_since: Nanos,
 }
 
 impl Prospect<'_> {
@@ -79,7 +77,7 @@ impl Scene<'_> {
         if spare == 0.0 { next } else { next - spare / self.rate.max(1e-12) }
     }
 
-    /// Whether the batch waits; `bulk` counts those who would ride along.
+    /// Whether the batch waits, and until when.
     pub(crate) fn wait(&self, formed: Formed, prospect: &Prospect<'_>) -> Option<Wait> {
         let now = prospect.now;
         let latest = self.latest(formed, prospect.unit);

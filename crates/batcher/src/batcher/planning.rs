@@ -8,7 +8,7 @@ use crate::action::{Actions, Departure, Refusal};
 use crate::adaptive::{Planner, Trip, Verdict, size_of};
 use crate::config::Policy;
 use crate::records::{List, Place};
-use crate::request::{BatchId, NEVER, Nanos, Priority, Request};
+use crate::request::{BatchId, NEVER, Nanos, Priority, Request, RequestId};
 use crate::running::Batch;
 
 impl Batcher {
@@ -59,7 +59,7 @@ impl Batcher {
         if self.waiting() > self.rules.config.queue_max {
             // One who leaves at once needs no place in the queue.
             self.decide(out);
-            self.make_room(at, out);
+            self.make_room(request.id, out);
         }
     }
 
@@ -74,8 +74,9 @@ impl Batcher {
     }
 
     /// Keeps the queue within its bound: at the cost of the tenant that holds more than its share.
-    fn make_room(&mut self, at: u32, out: &mut Actions) {
+    fn make_room(&mut self, id: RequestId, out: &mut Actions) {
         let queue = self.rules.config.queue_max;
+        let Some(at) = self.records.find(id) else { return };
         if !self.records[at].waits() || self.waiting() <= queue {
             return;
         }
@@ -153,7 +154,6 @@ impl Batcher {
     fn survey(&mut self) {
         let (now, ahead) = (self.rules.now, self.planner.ahead());
         self.slots.survey(now, ahead, &mut self.planner.fleet);
-        self.planner.surveyed(now);
     }
 
     fn travel(&mut self, trip: Trip, out: &mut Actions) {
@@ -171,7 +171,8 @@ impl Batcher {
         let choice = formed.skip + formed.len < queued.len() && self.planner.fair.contested();
         if choice {
             let mut picked = std::mem::take(&mut self.planner.picked);
-            self.planner.fair.pick(queued, formed.skip, formed.size, &mut picked);
+            let config = &self.rules.config;
+            self.planner.fair.pick(queued, formed.skip, formed.size, config, &mut picked);
             for (taken, &position) in picked.iter().enumerate() {
                 self.embark(&mut batch, trip, line, position as usize - taken);
             }
