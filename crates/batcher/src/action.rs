@@ -23,6 +23,13 @@ pub enum Action {
         attempt: u8,
         /// Why the batch leaves now.
         reason: Departure,
+        /// Items to pad the batch to: one of [`Config::allowed_sizes`](crate::Config), or `items`.
+        size: u32,
+        /// How long the worker is expected to take, if anything was learned.
+        predicted: Option<Nanos>,
+        /// When the batch is expected to be answered, if anything was learned. Later than now plus
+        /// `predicted` where it waits behind another batch on the same worker.
+        planned_finish: Option<Nanos>,
     },
     /// The request ends here, untried or not to be tried again.
     Reject {
@@ -30,7 +37,7 @@ pub enum Action {
         id: RequestId,
         /// Why.
         reason: Refusal,
-        /// When it may be worth trying again, from now; only with `QueueFull`.
+        /// When it may be worth trying again, from now; where it is known.
         retry_after: Option<Nanos>,
     },
     /// The request ends here: its batch failed and it will not be tried again.

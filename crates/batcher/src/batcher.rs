@@ -6,10 +6,12 @@
 
 mod departure;
 mod failure;
+mod planning;
 #[cfg(test)]
 mod tests;
 
 use crate::action::{Action, Actions, Refusal};
+use crate::adaptive::{CurvePoint, Decision, Planner};
 use crate::config::Config;
 use crate::event::{Event, Failure};
 use crate::expiry::Deadlines;
@@ -34,6 +36,8 @@ pub struct Batcher {
     running: Running,
     budget: Budget,
     pace: Pace,
+    /// What the adaptive policy knows, and who waits under it.
+    planner: Planner,
     /// What the caller was last told.
     timer: Option<Nanos>,
 }
@@ -52,6 +56,7 @@ impl Batcher {
             running: Running::default(),
             budget: Budget::default(),
             pace: Pace::default(),
+            planner: Planner::default(),
             timer: None,
         }
     }
@@ -74,13 +79,14 @@ impl Batcher {
     /// Requests that wait, those to be tried again included.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        self.lanes.len + self.retries.len
+        self.lanes.len + self.planner.queue.len + self.retries.len
     }
 
     /// Items of the requests that wait.
     #[must_use]
     pub fn waiting_items(&self) -> u32 {
-        u32::try_from(self.lanes.items + self.retries.items).unwrap_or(u32::MAX)
+        let items = self.lanes.items + self.planner.queue.items + self.retries.items;
+        u32::try_from(items).unwrap_or(u32::MAX)
     }
 
     /// Batches on workers.
@@ -101,6 +107,17 @@ impl Batcher {
         &self.rules.config
     }
 
+    /// What was learned about the service time: one point for every batch size seen, ascending.
+    /// One curve per bucket.
+    pub fn curve(&self) -> impl Iterator<Item = CurvePoint> + '_ {
+        self.planner.curve_points()
+    }
+
+    /// The last decisions of the adaptive policy, oldest first; at most 64.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
+        self.planner.journal.iter()
+    }
+
     fn apply(&mut self, event: Event, out: &mut Actions) {
         match event {
             Event::Arrive(request) => self.arrive(request, out),
@@ -112,12 +129,11 @@ impl Batcher {
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
             Event::Drain => self.rules.draining = true,
-            // What is due is derived at every step, whoever woke us; the others tell the adaptive
-            // policy what to expect.
-            Event::Timer
-            | Event::Announce { .. }
-            | Event::Retract { .. }
-            | Event::Started { .. } => {}
+            Event::Announce { origin } => self.planner.announce(self.rules.now, origin),
+            Event::Retract { origin } => self.planner.retract(origin),
+            Event::Started { batch } => self.started(batch),
+            // What is due is derived at every step, whoever woke us.
+            Event::Timer => {}
         }
     }
 
@@ -127,6 +143,9 @@ impl Batcher {
         request.items = request.items.max(1);
         if let Some(reason) = self.refusal(&request) {
             return out.push(Action::Reject { id: request.id, reason, retry_after: None });
+        }
+        if self.rules.adaptive() {
+            return self.arrive_adaptive(request, out);
         }
         let at = self.records.admit(request, self.rules.now);
         self.wait(at);
@@ -151,6 +170,9 @@ impl Batcher {
 
     /// How long it will take until all who wait now have been answered.
     fn drain_time(&self) -> Option<Nanos> {
+        if self.rules.adaptive() {
+            return self.planner.drain_time(&self.rules.config);
+        }
         let batches = self.waiting_items().div_ceil(self.rules.config.max_items);
         self.pace.predict(u64::from(batches) + u64::from(self.running()), self.slots.capacity())
     }
@@ -178,6 +200,7 @@ impl Batcher {
         let Some(mut batch) = self.running.take(id) else { return };
         self.slots.release(batch.worker);
         self.pace.learn(exec);
+        self.learn(&batch, exec);
         if batch.attempt == 1 {
             self.budget.earn(batch.members.len);
         }
@@ -191,7 +214,9 @@ impl Batcher {
     /// Everybody who waits is looked at again: lanes may divide otherwise, limits be smaller.
     fn configure(&mut self, config: Config, out: &mut Actions) {
         self.rules.config = config.normal();
-        for at in self.lanes.take_all(&mut self.records) {
+        let mut all = self.lanes.take_all(&mut self.records);
+        all.extend(self.leave_lines());
+        for at in all {
             if self.readmit(at, out) {
                 self.wait(at);
             }
@@ -205,7 +230,11 @@ impl Batcher {
 
     /// Puts a request that stands nowhere into its lane.
     fn wait(&mut self, at: u32) {
-        self.lanes.insert(&mut self.records, at, &self.rules.config);
+        if self.rules.adaptive() {
+            self.line_up(at);
+        } else {
+            self.lanes.insert(&mut self.records, at, &self.rules.config);
+        }
         self.deadlines.watch(&mut self.records, at);
     }
 
@@ -213,6 +242,7 @@ impl Batcher {
     fn withdraw(&mut self, at: u32) {
         match self.records[at].place {
             Place::Lane(lane) => self.lanes.remove(&mut self.records, at, lane),
+            Place::Line(lane) => self.leave_line(at, lane),
             Place::Group(serial) => self.retries.remove(&mut self.records, at, serial),
             Place::Running => {}
         }

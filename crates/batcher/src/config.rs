@@ -24,6 +24,13 @@ pub struct Config {
     /// its first attempt is over, so that a few bad requests never cost the others their retry,
     /// while a model that fails everything is not run over and over.
     pub retry_budget: u32,
+    /// What a batch's service time grows with (adaptive policy).
+    pub measure: Measure,
+    /// Sizes the model runs at, ascending; a batch is padded up to the next one, or trimmed to the
+    /// one below where that is measured to be cheaper. Empty: any size (adaptive policy).
+    pub allowed_sizes: Vec<u32>,
+    /// Weights of tenants that are not 1, each at most once (adaptive policy).
+    pub tenant_weights: Vec<(u32, u32)>,
 }
 
 impl Default for Config {
@@ -37,6 +44,9 @@ impl Default for Config {
             mix_origins: false,
             isolate: true,
             retry_budget: 64,
+            measure: Measure::Items,
+            allowed_sizes: Vec::new(),
+            tenant_weights: Vec::new(),
         }
     }
 }
@@ -44,6 +54,9 @@ impl Default for Config {
 impl Config {
     pub(crate) fn normal(mut self) -> Self {
         self.max_items = self.max_items.max(1);
+        self.allowed_sizes.retain(|&size| size > 0 && size <= self.max_items);
+        self.allowed_sizes.sort_unstable();
+        self.allowed_sizes.dedup();
         self
     }
 
@@ -68,4 +81,29 @@ pub enum Policy {
     },
     /// At once, with whatever is there.
     Opportunistic,
+    /// When waiting does not pay any more, by what was learned of the model and of the arrivals.
+    Adaptive(Adaptive),
+}
+
+/// What the adaptive policy is asked for. Everything else it learns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adaptive {
+    /// The latency asked for: a request without a deadline of its own gets its arrival plus this.
+    pub objective: Option<Nanos>,
+    /// Nobody waits longer than this for company while a worker is free.
+    pub max_wait: Option<Nanos>,
+}
+
+/// What the service time of a batch grows with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// The number of items.
+    #[default]
+    Items,
+    /// The sum of the costs: a model that packs its items.
+    Packed,
+    /// The number of items times the longest of them, rounded up to half an octave: a model that
+    /// pads. The cost of a request is its items times their length. Lengths of the same half
+    /// octave form a lane.
+    Padded,
 }

@@ -59,6 +59,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod adaptive;
 mod batcher;
 mod config;
 mod event;
@@ -73,7 +74,8 @@ mod running;
 mod slots;
 
 pub use action::{Action, Actions, Departure, Members, Refusal};
+pub use adaptive::{CurvePoint, Decision, Verdict};
 pub use batcher::Batcher;
-pub use config::{Config, Policy};
+pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{Down, Event, Failure};
 pub use request::{BatchId, Nanos, Origin, OriginKind, Priority, Request, RequestId, WorkerId};

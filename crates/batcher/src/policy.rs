@@ -34,16 +34,21 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// Whether the adaptive policy decides, which has lines of its own.
+    pub(crate) fn adaptive(&self) -> bool {
+        matches!(self.config.policy, Policy::Adaptive(_))
+    }
+
     /// Decides when the lane's next batch departs.
     pub(crate) fn due(&self, load: &Load) -> Due {
         // Every request fits alone, so a load that reaches a limit either fills the batch exactly
         // or contains one that does not fit any more.
-        let Config { max_items, max_cost, policy, .. } = self.config;
-        if load.items >= max_items.into() || load.cost >= max_cost.into() {
+        let Config { max_items, max_cost, policy, .. } = &self.config;
+        if load.items >= u64::from(*max_items) || load.cost >= u128::from(*max_cost) {
             return Due::Now(Departure::Full);
         }
-        match policy {
-            Policy::Opportunistic => Due::Now(Departure::Idle),
+        match *policy {
+            Policy::Opportunistic | Policy::Adaptive(_) => Due::Now(Departure::Idle),
             Policy::Window { delay } => self.window(load.oldest.saturating_add(delay), load),
         }
     }

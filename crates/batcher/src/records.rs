@@ -18,6 +18,8 @@ const LIVE: &str = "a request in a list has not ended";
 pub(crate) enum Place {
     /// Waits in the lane of this index.
     Lane(usize),
+    /// Waits in the lane of this index, by deadline (adaptive policy).
+    Line(usize),
     /// Waits in the retry group of this serial number.
     Group(u64),
     /// In a batch on a worker, or on its way between two lists.
@@ -67,7 +69,7 @@ impl Record {
     }
 
     pub(crate) fn waits(&self) -> bool {
-        matches!(self.place, Place::Lane(_) | Place::Group(_))
+        !matches!(self.place, Place::Running)
     }
 }
 

@@ -4,7 +4,7 @@
 //! happens to the worker. A batch stays here until somebody takes it out whole.
 
 use crate::records::List;
-use crate::request::{BatchId, WorkerId};
+use crate::request::{BatchId, Nanos, WorkerId};
 
 /// A batch on a worker.
 #[derive(Debug)]
@@ -14,6 +14,19 @@ pub(crate) struct Batch {
     pub(crate) members: List,
     /// 1 for the first try.
     pub(crate) attempt: u8,
+    pub(crate) leg: Leg,
+}
+
+/// What is remembered of a departure to learn from when it is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leg {
+    /// When it was handed over.
+    pub(crate) departed: Nanos,
+    /// Whether its worker had nothing else to do then.
+    pub(crate) alone: bool,
+    pub(crate) bucket: u16,
+    /// What its time grows with.
+    pub(crate) size: u64,
 }
 
 /// All running batches, oldest first.
@@ -26,10 +39,16 @@ pub(crate) struct Running {
 
 impl Running {
     /// Gives a departing batch its name.
-    pub(crate) fn start(&mut self, worker: WorkerId, members: List, attempt: u8) -> BatchId {
+    pub(crate) fn start(
+        &mut self,
+        worker: WorkerId,
+        members: List,
+        attempt: u8,
+        leg: Leg,
+    ) -> BatchId {
         self.last += 1;
         let id = BatchId(self.last);
-        self.batches.push(Batch { id, worker, members, attempt });
+        self.batches.push(Batch { id, worker, members, attempt, leg });
         id
     }
 
@@ -37,6 +56,12 @@ impl Running {
     pub(crate) fn take(&mut self, id: BatchId) -> Option<Batch> {
         let at = self.batches.binary_search_by_key(&id, |batch| batch.id).ok()?;
         Some(self.batches.remove(at))
+    }
+
+    /// What is remembered of a batch's departure, unless the name is stale.
+    pub(crate) fn leg(&self, id: BatchId) -> Option<Leg> {
+        let at = self.batches.binary_search_by_key(&id, |batch| batch.id).ok()?;
+        Some(self.batches[at].leg)
     }
 
     /// Takes out the oldest batch of a worker.

@@ -3,7 +3,13 @@
 //! Apart from `running`, which knows the batches: here a worker is a name and two counts. It
 //! never decides what a worker gets. Workers are few, so they are simply scanned.
 
-use crate::request::WorkerId;
+use crate::adaptive::Fleet;
+use crate::request::{NEVER, Nanos, WorkerId};
+
+/// A worker that takes more than this many times as long as expected is not planned with.
+const SUSPECT: u64 = 3;
+/// A worker that is overdue is expected after this part of what it was to take.
+const OVERDUE: u64 = 20;
 
 #[derive(Debug)]
 struct Worker {
@@ -11,11 +17,28 @@ struct Worker {
     slots: u8,
     busy: u8,
     retiring: bool,
+    /// When its last batch is expected to be over, and how long that one was to take.
+    finish: Nanos,
+    takes: Nanos,
 }
 
 impl Worker {
     fn free(&self) -> bool {
         !self.retiring && self.busy < self.slots
+    }
+
+    /// Whether it takes a batch though its last one is over only by `due`.
+    fn open(&self, due: Nanos) -> bool {
+        self.free() && (self.busy == 0 || self.finish <= due)
+    }
+
+    /// How long until it is free; none if nobody knows.
+    fn left(&self, now: Nanos) -> Option<Nanos> {
+        let late = now.saturating_sub(self.finish);
+        match self.finish.checked_sub(now) {
+            Some(left) if left > 0 => Some(left),
+            _ => (late <= (SUSPECT - 1) * self.takes).then_some(self.takes / OVERDUE),
+        }
     }
 }
 
@@ -33,7 +56,10 @@ impl Slots {
                 self.workers[at].slots = slots;
                 self.workers[at].retiring = false;
             }
-            Err(at) => self.workers.insert(at, Worker { id, slots, busy: 0, retiring: false }),
+            Err(at) => {
+                let (busy, retiring, finish, takes) = (0, false, 0, 0);
+                self.workers.insert(at, Worker { id, slots, busy, retiring, finish, takes });
+            }
         }
     }
 
@@ -59,14 +85,55 @@ impl Slots {
 
     /// Takes a slot of the lowest-numbered worker that has one, of `avoid` only if no other has.
     pub(crate) fn take(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        let mut free = self.workers.iter().enumerate().filter(|(_, worker)| worker.free());
-        let first = free.next()?;
-        let (at, _) = match avoid {
-            Some(id) if first.1.id == id => free.next().unwrap_or(first),
-            _ => first,
-        };
-        self.workers[at].busy += 1;
-        Some(self.workers[at].id)
+        self.take_by(avoid, NEVER, |_| 0)
+    }
+
+    /// The same where a worker takes another batch only once its last one is over by `due`; idle
+    /// ones go before those.
+    pub(crate) fn take_due(&mut self, avoid: Option<WorkerId>, due: Nanos) -> Option<WorkerId> {
+        self.take_by(avoid, due, |worker| u64::from(worker.busy > 0) * worker.finish.max(1))
+    }
+
+    fn take_by(
+        &mut self,
+        avoid: Option<WorkerId>,
+        due: Nanos,
+        rank: impl Fn(&Worker) -> u64,
+    ) -> Option<WorkerId> {
+        let open = self.workers.iter_mut().filter(|worker| worker.open(due));
+        let worker = open.min_by_key(|worker| (Some(worker.id) == avoid, rank(worker)))?;
+        worker.busy += 1;
+        Some(worker.id)
+    }
+
+    /// Notes what is expected of the worker that was just taken: when a batch handed to it now
+    /// starts, and when it is over. Says both, and whether it had nothing else to do.
+    pub(crate) fn expect(&mut self, id: WorkerId, now: Nanos, takes: Nanos) -> (Nanos, bool) {
+        let Ok(at) = self.find(id) else { return (now, true) };
+        let worker = &mut self.workers[at];
+        let alone = worker.busy == 1;
+        let start = if alone { now } else { worker.finish.max(now) };
+        (worker.finish, worker.takes) = (start.saturating_add(takes), takes);
+        (worker.finish, alone)
+    }
+
+    /// Sketches when the workers come free; one may be handed a batch `ahead` of that.
+    pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
+        fleet.clear();
+        for worker in self.workers.iter().filter(|worker| !worker.retiring && worker.slots > 0) {
+            let early = ahead.min(worker.takes / 2);
+            if worker.busy == 0 {
+                fleet.open(0);
+            } else if worker.open(now.saturating_add(early)) {
+                fleet.open(worker.finish.saturating_sub(now));
+            } else if let Some(left) = worker.left(now) {
+                fleet.busy.push(left);
+                if worker.free() {
+                    let at = worker.finish.saturating_sub(early).max(now + 1);
+                    fleet.ahead = Some(fleet.ahead.map_or(at, |other| other.min(at)));
+                }
+            }
+        }
     }
 
     /// Gives a slot back.

@@ -5,17 +5,23 @@
 
 use super::Batcher;
 use crate::action::{Action, Actions, Departure};
+use crate::adaptive::{Planner, size_of};
+use crate::config::Measure;
 use crate::isolation::Group;
 use crate::records::List;
 use crate::request::{NEVER, WorkerId};
+use crate::running::Leg;
 
 impl Batcher {
     /// Lets go whatever is due while anybody is free to take it.
     pub(super) fn decide(&mut self, out: &mut Actions) {
+        if self.rules.adaptive() {
+            return self.decide_adaptive(out);
+        }
         while self.slots.any_free() && (self.depart_again(out) || self.depart(out)) {}
     }
 
-    fn depart_again(&mut self, out: &mut Actions) -> bool {
+    pub(super) fn depart_again(&mut self, out: &mut Actions) -> bool {
         let Some(group) = self.retries.pop(&mut self.records) else { return false };
         let Group { members, attempt, avoid } = group;
         self.dispatch(members, attempt, Some(avoid), Departure::Retry, out);
@@ -29,7 +35,7 @@ impl Batcher {
         true
     }
 
-    fn dispatch(
+    pub(super) fn dispatch(
         &mut self,
         members: List,
         attempt: u8,
@@ -37,11 +43,40 @@ impl Batcher {
         reason: Departure,
         out: &mut Actions,
     ) {
-        let worker = self.slots.take(avoid).expect("a batch departs only when a slot is free");
+        let now = self.rules.now;
+        let worker = match self.rules.adaptive() {
+            true => self.slots.take_due(avoid, now.saturating_add(self.planner.ahead())),
+            false => self.slots.take(avoid),
+        };
+        let worker = worker.expect("a batch departs only when a slot is free");
+        let (bucket, size) = self.measure(&members);
+        let predicted = self.planner.predict(bucket, size, &self.rules.config);
+        let (finish, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0));
         let items = members.items as u32;
         let ids = out.list(self.records.ids(&members));
-        let batch = self.running.start(worker, members, attempt);
-        out.push(Action::Dispatch { worker, batch, members: ids, items, attempt, reason });
+        let leg = Leg { departed: now, alone, bucket, size };
+        out.push(Action::Dispatch {
+            worker,
+            batch: self.running.start(worker, members, attempt, leg),
+            members: ids,
+            items,
+            attempt,
+            reason,
+            size: Planner::padded(&self.rules.config, items),
+            predicted,
+            planned_finish: predicted.map(|_| finish),
+        });
+    }
+
+    /// The bucket of a batch and what its time grows with.
+    fn measure(&self, members: &List) -> (u16, u64) {
+        let measure = self.rules.config.measure;
+        let bucket = members.head().map_or(0, |at| self.records[at].request.bucket);
+        if measure == Measure::Items {
+            return (bucket, members.items);
+        }
+        let sizes = self.records.walk(members).map(|it| u64::from(size_of(&it.request, measure)));
+        (bucket, sizes.sum())
     }
 
     /// Asks to be woken when the next thing is due, if that time has changed.
@@ -49,7 +84,10 @@ impl Batcher {
         let expiry = self.deadlines.next(&mut self.records);
         // While nobody is free a window that ends changes nothing.
         let free = self.slots.any_free();
-        let due = free.then(|| self.lanes.next_due(&self.records, &self.rules)).flatten();
+        let due = match self.rules.adaptive() {
+            true => self.next_look(),
+            false => free.then(|| self.lanes.next_due(&self.records, &self.rules)).flatten(),
+        };
         let timer = [expiry, due].into_iter().flatten().min().filter(|&time| time != NEVER);
         if timer != self.timer {
             self.timer = timer;

@@ -103,8 +103,13 @@ impl Books {
         self.config = Config { max_items: config.max_items.max(1), ..config.clone() };
     }
 
-    fn arrive(&mut self, request: Request) {
+    fn arrive(&mut self, mut request: Request) {
         self.arrivals += 1;
+        if let Policy::Adaptive(Adaptive { objective: Some(objective), .. }) = self.config.policy
+            && request.deadline == Nanos::MAX
+        {
+            request.deadline = self.now + objective;
+        }
         let known = Known {
             request: Request { items: request.items.max(1), ..request },
             arrived: self.now,
@@ -174,6 +179,14 @@ impl Books {
 
     // The rules in their simplest form
 
+    pub fn adaptive(&self) -> bool {
+        matches!(self.config.policy, Policy::Adaptive(_))
+    }
+
+    pub fn idle(&self) -> bool {
+        self.workers.values().any(|it| !it.retiring && it.busy == 0 && it.slots > 0)
+    }
+
     pub fn waiting(&self) -> impl Iterator<Item = &Known> {
         self.requests.values().filter(|known| known.state != State::Running)
     }
@@ -221,7 +234,7 @@ impl Books {
             return Some(Departure::Full);
         }
         match self.config.policy {
-            Policy::Opportunistic => Some(Departure::Idle),
+            Policy::Opportunistic | Policy::Adaptive(_) => Some(Departure::Idle),
             Policy::Window { delay } if oldest + delay <= self.now => Some(Departure::Window),
             Policy::Window { .. } if lane.iter().any(|known| known.half_time() <= self.now) => {
                 Some(Departure::Deadline)

@@ -8,6 +8,9 @@ use dice::Dice;
 use jitney_batcher::*;
 use oracle::Oracle;
 
+/// The grain of time in these worlds. The adaptive policy keeps half of it as a margin.
+const TICK: Nanos = 100_000;
+
 /// What happened, enough to play it again.
 pub struct Story {
     pub config: Config,
@@ -37,7 +40,7 @@ impl World {
         let story = Story { config: config.clone(), events: Vec::new(), departures: 0 };
         Self {
             seed,
-            now: 1000,
+            now: 10 * TICK,
             batcher: Batcher::new(config.clone()),
             oracle: Oracle::new(&config),
             generations: vec![0; 48],
@@ -55,7 +58,8 @@ impl World {
             roll if roll < self.crowd => self.arrival(),
             0..83 => self.finish(),
             83..86 => Event::Cancel { id: self.somebody() },
-            86..91 => Event::Timer,
+            86..89 => Event::Timer,
+            89..91 => self.rumour(),
             _ if self.dice.percent(self.trouble) => self.disaster(),
             _ => self.worker_up(),
         };
@@ -70,10 +74,10 @@ impl World {
             if self.batcher.drained() {
                 return assert!(self.oracle.nobody_is_left(), "seed {}: lost", self.seed);
             }
-            self.now += 1;
+            self.now += TICK;
             let event = match self.oracle.running() {
                 [] => Event::Timer,
-                [batch, ..] => Event::Done { batch: *batch, exec: 10 },
+                [batch, ..] => Event::Done { batch: *batch, exec: 10 * TICK },
             };
             self.step(event);
         }
@@ -95,10 +99,10 @@ impl World {
 
     /// Mostly a little, sometimes exactly to the timer, sometimes beyond it.
     fn pass_time(&mut self) {
-        let little = self.now + self.dice.roll(6);
+        let little = self.now + self.dice.roll(6) * TICK;
         self.now = match self.oracle.timer() {
             Some(timer) if self.dice.percent(15) => timer.max(self.now),
-            Some(timer) if self.dice.percent(3) => timer.max(self.now) + self.dice.roll(50),
+            Some(timer) if self.dice.percent(3) => timer.max(self.now) + self.dice.roll(50) * TICK,
             _ => little,
         };
     }
@@ -113,13 +117,15 @@ impl World {
         let mut request = Request::new(RequestId::new(index as u32, self.generations[index]));
         let dice = &mut self.dice;
         if dice.percent(40) {
-            request.deadline = self.now + dice.roll(80);
+            request.deadline = self.now + dice.roll(80) * TICK;
         }
         request.items = dice.pick(&[0, 1, 1, 1, 1, 2, 3, 5]);
         request.cost = dice.pick(&[1, 1, 1, 3, 7]);
         request.bucket = dice.pick(&[0, 0, 0, 1]);
         request.priority =
             dice.pick(&[Priority::Interactive, Priority::Interactive, Priority::Bulk]);
+        request.tenant = dice.pick(&[0, 0, 0, 1, 2]);
+        request.origin.peer = dice.roll(6);
         request.origin.kind = dice.pick(&[OriginKind::Http, OriginKind::Http, OriginKind::Grpc]);
         Event::Arrive(request)
     }
@@ -141,7 +147,18 @@ impl World {
             ]);
             return Event::Failed { batch, kind };
         }
-        Event::Done { batch, exec: self.dice.roll(30) }
+        Event::Done { batch, exec: self.dice.roll(30) * TICK }
+    }
+
+    /// Word of a request that is on its way or not, or of a batch that has begun.
+    fn rumour(&mut self) -> Event {
+        let peer = self.dice.roll(6);
+        let origin = Origin { kind: OriginKind::Http, peer };
+        match (self.dice.roll(3), self.oracle.running()) {
+            (0, _) => Event::Retract { origin },
+            (1, running @ [_, ..]) => Event::Started { batch: self.dice.pick(running) },
+            _ => Event::Announce { origin },
+        }
     }
 
     /// Anybody who is, was or never will be here.
@@ -168,14 +185,21 @@ impl World {
 }
 
 fn config(dice: &mut Dice) -> Config {
-    let window = Policy::Window { delay: dice.pick(&[0, 10, 40]) };
+    let window = Policy::Window { delay: dice.pick(&[0, 10, 40]) * TICK };
+    let adaptive = Policy::Adaptive(Adaptive {
+        objective: dice.pick(&[None, None, Some(60 * TICK)]),
+        max_wait: dice.pick(&[None, Some(5 * TICK)]),
+    });
     Config {
-        policy: dice.pick(&[window, Policy::Opportunistic]),
+        policy: dice.pick(&[window, Policy::Opportunistic, adaptive, adaptive]),
         max_items: dice.pick(&[0, 1, 4, 4, 8]),
         max_cost: dice.pick(&[u64::MAX, 12]),
         queue_max: dice.pick(&[0, 4, 30]),
         mix_origins: dice.percent(30),
         isolate: dice.percent(80),
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
+        measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
+        allowed_sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
+        tenant_weights: dice.pick(&[vec![], vec![(1, 3)]]),
     }
 }

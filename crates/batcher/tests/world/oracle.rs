@@ -67,7 +67,7 @@ impl Oracle {
 
     fn follow(&mut self, event: &Event, action: &Action, out: &Actions) -> Verdict {
         match action {
-            Action::Dispatch { worker, batch, members, items, attempt, reason } => {
+            Action::Dispatch { worker, batch, members, items, attempt, reason, .. } => {
                 let members = out.members(members);
                 self.check_slot(*worker, *reason)?;
                 self.check_company(members, *items, *attempt, *reason)?;
@@ -113,7 +113,15 @@ impl Oracle {
             Refusal::QueueFull => {
                 newcomer && self.books.waiting().count() >= self.books.config.queue_max as usize
             }
-            Refusal::Hopeless | Refusal::Overload | Refusal::Quota | Refusal::NoWorker => false,
+            // By what was learned, which the oracle does not know: only where there is a deadline.
+            Refusal::Hopeless | Refusal::Overload => {
+                self.books.adaptive() && known.request.deadline != Nanos::MAX
+            }
+            Refusal::Quota => {
+                let queue = self.books.config.queue_max as usize;
+                self.books.adaptive() && self.books.waiting().count() >= queue
+            }
+            Refusal::NoWorker => false,
         }
     }
 
@@ -131,7 +139,8 @@ impl Oracle {
     fn check_slot(&self, worker: WorkerId, reason: Departure) -> Verdict {
         let free: Vec<_> = self.books.free_workers().collect();
         ensure(free.contains(&worker), || format!("{worker:?} has no free slot"))?;
-        let lowest = reason == Departure::Retry || free[0] == worker;
+        let chosen = reason == Departure::Retry || self.books.adaptive();
+        let lowest = chosen || free[0] == worker;
         ensure(lowest, || format!("{worker:?} is not the lowest of {free:?}"))
     }
 
@@ -159,6 +168,7 @@ impl Oracle {
     fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Verdict {
         let failed = self.books.requests[&members[0]].worker == Some(worker);
         let other = self.books.free_workers().any(|free| free != worker);
+        let other = other && !self.books.adaptive();
         ensure(!(failed && other), || format!("a retry on {worker:?} again"))?;
         let small = |id| match self.books.requests[id].state {
             State::Retry(most) => members.len() <= most,
@@ -171,6 +181,9 @@ impl Oracle {
     fn check_turn(&mut self, members: &[RequestId], reason: Departure) -> Verdict {
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
         ensure(!retry, || "fresh work departs before a retry".into())?;
+        if self.books.adaptive() {
+            return Ok(());
+        }
         let lead = &self.books.requests[&members[0]];
         let lane: Vec<_> =
             self.books.fresh().filter(|known| self.books.may_meet(known, lead)).collect();
@@ -220,13 +233,42 @@ impl Oracle {
             })?;
             ensure(self.books.holds(&[known]), || format!("{known:?} waits though too large"))?;
         }
+        if self.books.adaptive() {
+            return self.check_patience();
+        }
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
         let due = retry || self.books.lanes().iter().any(|lane| self.books.due(lane).is_some());
         let free = self.books.free_workers().next().is_some();
         ensure(!(free && due), || "a free slot and a due batch coexist".into())
     }
 
+    /// Under the adaptive policy an idle worker may stand beside those who wait for company, but
+    /// not for ever, and not while the model is being shut down.
+    fn check_patience(&self) -> Verdict {
+        let patient = self.books.idle() && self.books.waiting().next().is_some();
+        ensure(!(patient && self.books.draining), || "a drain waits for company".into())?;
+        ensure(!patient || self.timer.is_some(), || "nobody will look again".into())?;
+        if let Policy::Adaptive(Adaptive { max_wait: Some(most), .. }) = self.books.config.policy {
+            let tired = |it: &Known| it.arrived + most <= self.books.now;
+            let tired = patient && self.books.waiting().all(tired);
+            ensure(!tired, || "all have waited long enough".into())?;
+        }
+        Ok(())
+    }
+
+    fn check_adaptive_timer(&self) -> Verdict {
+        let expiry = self.books.waiting().map(|known| known.request.deadline);
+        let expiry = expiry.filter(|&time| time != Nanos::MAX).min();
+        let soon = expiry.is_none_or(|time| self.timer.is_some_and(|timer| timer <= time));
+        ensure(soon, || format!("timer {:?} is after {expiry:?}", self.timer))?;
+        let ahead = self.timer.is_none_or(|timer| timer > self.books.now);
+        ensure(ahead, || format!("timer {:?} is not ahead", self.timer))
+    }
+
     fn check_timer(&self) -> Verdict {
+        if self.books.adaptive() {
+            return self.check_adaptive_timer();
+        }
         let expiry = self.books.waiting().map(|known| known.request.deadline);
         let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
         if let (Policy::Window { delay }, Some(_)) =

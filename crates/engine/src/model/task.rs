@@ -342,7 +342,7 @@ impl Task {
     }
 
     fn dispatch(&mut self, action: &Action, actions: &Actions) {
-        let Action::Dispatch { worker, batch, members, items, attempt, reason } = action else {
+        let Action::Dispatch { worker, batch, members, items, attempt, reason, .. } = action else {
             return;
         };
         let (ids, riders) = self.gather(members, actions);

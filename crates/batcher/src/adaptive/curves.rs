@@ -1,0 +1,132 @@
+//! One service model per bucket, and the view of one that a decision asks.
+//!
+//! The view knows what the model alone does not: sizes a batch is padded to, and the safety factor.
+
+use super::CurvePoint;
+use super::service::Service;
+use crate::request::Nanos;
+
+/// Buckets with a model of their own; the others share the last one.
+const BUCKETS: usize = 32;
+/// What an item takes where nothing is known and no objective hints at it.
+const GUESS: Nanos = 1_000_000;
+
+/// The service models of all buckets seen.
+#[derive(Debug, Default)]
+pub(crate) struct Curves {
+    known: Vec<(u16, Service)>,
+}
+
+impl Curves {
+    /// The place of a bucket's model; makes one that guesses like its elders.
+    pub(crate) fn place(&mut self, bucket: u16, objective: Option<Nanos>) -> usize {
+        if let Some(at) = self.known.iter().position(|(it, _)| *it == bucket) {
+            return at;
+        }
+        if self.known.len() == BUCKETS {
+            return BUCKETS - 1;
+        }
+        let elder = self.known.first().map(|(_, service)| service.mean(1) as Nanos);
+        let guess = elder.or(objective.map(|time| time / 10)).unwrap_or(GUESS);
+        self.known.push((bucket, Service::new(guess)));
+        self.known.len() - 1
+    }
+
+    pub(crate) fn get(&self, place: usize) -> &Service {
+        &self.known[place].1
+    }
+
+    pub(crate) fn learn(&mut self, bucket: u16, size: u64, took: Nanos) {
+        let place = self.place(bucket, None);
+        self.known[place].1.learn(size, took);
+    }
+
+    pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
+        self.known.iter().flat_map(|(bucket, service)| {
+            service.points().map(|(size, mean, samples)| CurvePoint {
+                bucket: *bucket,
+                size,
+                mean: mean as Nanos,
+                planned: (mean * service.factor()) as Nanos,
+                samples,
+            })
+        })
+    }
+}
+
+/// One model as a decision sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Curve<'a> {
+    pub(crate) service: &'a Service,
+    /// Ascending; empty where any size runs as it is.
+    pub(crate) allowed: &'a [u32],
+}
+
+impl Curve<'_> {
+    /// The size a batch runs at.
+    pub(crate) fn padded(&self, size: u64) -> u64 {
+        let above = self.allowed.iter().map(|&it| u64::from(it)).find(|&it| it >= size);
+        above.unwrap_or(size)
+    }
+
+    /// The expected time of a batch of this size.
+    pub(crate) fn mean(&self, size: u64) -> f64 {
+        let size = if self.allowed.is_empty() { size } else { self.padded(size) };
+        self.service.mean(size)
+    }
+
+    /// The time that deadlines are planned with.
+    pub(crate) fn planned(&self, size: u64) -> f64 {
+        self.mean(size) * self.service.factor()
+    }
+
+    /// The largest size up to `cap` that is planned to be done in this time; 0 if none is.
+    pub(crate) fn largest_within(&self, cap: u64, time: f64) -> u64 {
+        if self.planned(cap) <= time {
+            return cap;
+        }
+        let (mut low, mut high) = (0, cap);
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            if self.planned(middle) <= time { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    /// Whether one more than this size costs far more than one more elsewhere.
+    pub(crate) fn step_above(&self, size: u64) -> bool {
+        match self.allowed {
+            [] => self.service.step_above(size),
+            allowed => u32::try_from(size).is_ok_and(|size| allowed.binary_search(&size).is_ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_size_within_a_time_is_found_on_the_padded_curve() {
+        let mut service = Service::new(1000);
+        for n in 0..2000 {
+            service.learn(n % 16 + 1, 1000 * (n % 16 + 1));
+        }
+        let curve = Curve { service: &service, allowed: &[] };
+        assert_eq!(curve.largest_within(16, 8_100.0), 8);
+        assert_eq!(curve.largest_within(16, 900.0), 0);
+        assert_eq!(curve.largest_within(16, 1e9), 16);
+        let curve = Curve { allowed: &[4, 8, 16], ..curve };
+        assert_eq!((curve.padded(5), curve.padded(17)), (8, 17));
+        assert_eq!(curve.largest_within(16, 9_100.0), 8);
+        assert_eq!(curve.largest_within(16, 3_000.0), 0, "even one item runs as four");
+        assert!(curve.step_above(8) && !curve.step_above(9));
+    }
+
+    #[test]
+    fn buckets_learn_apart_and_beyond_the_bound_share_a_model() {
+        let mut curves = Curves::default();
+        (0..100).for_each(|bucket| curves.learn(bucket, 1, 1000));
+        assert_eq!(curves.points().count(), BUCKETS);
+    }
+}

@@ -1,0 +1,3 @@
+//! Rules of fair, told as tests.
+
+use super::*;

@@ -1,0 +1,186 @@
+//! Who would travel if a batch left now: how many hurried heads to pass over, how many to take.
+//!
+//! Normally all who fit. If that would make the head late, a smaller batch for the head, provided
+//! that the workers can keep up with such small ones. If they cannot, the batch that serves the most
+//! per unit of time, which passes over those at the head: dropping only the expired would leave
+//! everybody else just too little time, and goodput would collapse. It never says when.
+
+use super::curves::Curve;
+use super::fleet::Fleet;
+use super::line::Line;
+use crate::config::Config;
+use crate::request::{NEVER, Nanos};
+
+/// Heads that are considered for being passed over.
+const SCAN: usize = 1024;
+/// Batches planned ahead to see whether everybody will be in time.
+const PLAN: usize = 24;
+/// Deadlines further apart than this are classes of their own.
+const MIXED: f64 = 1.5;
+
+/// A batch that could leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Formed {
+    pub(crate) skip: usize,
+    pub(crate) len: usize,
+    pub(crate) size: u64,
+    /// Whether a deadline, and no other limit, kept it from being larger.
+    pub(crate) hurried: bool,
+}
+
+/// All that a formation looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) line: &'a Line,
+    pub(crate) curve: Curve<'a>,
+    pub(crate) config: &'a Config,
+    pub(crate) fleet: &'a Fleet,
+    /// When the batch would start.
+    pub(crate) start: Nanos,
+    /// Time to keep between the planned finish and a deadline.
+    pub(crate) margin: Nanos,
+    /// Largest size to form, apart from the limits of the model.
+    pub(crate) cap: u64,
+    /// Size units that arrive per nanosecond.
+    pub(crate) rate: f64,
+}
+
+impl Scene<'_> {
+    /// The batch that should leave if one leaves now. None: nobody would be in time.
+    pub(crate) fn form(&self, free: &mut Vec<Nanos>) -> Option<Formed> {
+        let head = self.line.head()?;
+        let (all, size) = self.prefix(0, u64::MAX);
+        let within = self.curve.largest_within(self.cap_at(0), self.time_left(head.deadline));
+        let (len, small) = self.prefix(0, within);
+        if len == all {
+            return Some(Formed { skip: 0, len, size, hurried: false });
+        }
+        let may_stay = len > 0 && (self.sustainable(small) || self.mixed());
+        if may_stay && self.feasible(len, small, free) {
+            return Some(Formed { skip: 0, len, size: small, hurried: true });
+        }
+        self.best_rate()
+    }
+
+    /// The batch to leave with while nothing is known: as many as may be tried.
+    pub(crate) fn first(&self) -> Option<Formed> {
+        self.line.head()?;
+        let (len, size) = self.prefix(0, u64::MAX);
+        Some(Formed { skip: 0, len, size, hurried: false })
+    }
+
+    /// Time a batch has that starts now, for this deadline.
+    pub(crate) fn time_left(&self, deadline: Nanos) -> f64 {
+        if deadline == NEVER {
+            return f64::INFINITY;
+        }
+        deadline as f64 - (self.start + self.margin) as f64
+    }
+
+    /// Whether batches of this size keep up with the arrivals.
+    pub(crate) fn sustainable(&self, size: u64) -> bool {
+        self.load(size) <= 1.0
+    }
+
+    /// The share of the workers' time that batches of this size take.
+    pub(crate) fn load(&self, size: u64) -> f64 {
+        self.rate * self.curve.mean(size) / (size.max(1) as f64 * self.fleet.len())
+    }
+
+    /// How many from `skip` on, and of what size, travel within the limits and this size.
+    fn prefix(&self, skip: usize, within: u64) -> (usize, u64) {
+        let within = within.min(self.cap_at(skip));
+        let (mut size, mut items, mut cost) = (0, 0, 0);
+        for position in skip..self.line.len() {
+            let entry = self.line.get(position);
+            items += u64::from(entry.items);
+            cost += u128::from(entry.cost);
+            let next = size + u64::from(entry.size);
+            if next > within || !self.config.holds(items, cost) {
+                return (position - skip, size);
+            }
+            size = next;
+        }
+        (self.line.len() - skip, size)
+    }
+
+    /// A request larger than the cap travels alone.
+    fn cap_at(&self, position: usize) -> u64 {
+        self.cap.max(self.line.get(position).size.into())
+    }
+
+    /// Whether the last in line has far more time than the head had.
+    fn mixed(&self) -> bool {
+        let given = |entry: &super::line::Entry| match entry.deadline {
+            NEVER => f64::INFINITY,
+            deadline => (deadline - entry.arrived) as f64,
+        };
+        let ends = self.line.head().zip(self.line.last());
+        ends.is_some_and(|(head, last)| given(last) > MIXED * given(head))
+    }
+
+    /// Whether everybody behind this batch will be in time if all leave in order of deadline.
+    fn feasible(&self, len: usize, size: u64, free: &mut Vec<Nanos>) -> bool {
+        free.clear();
+        free.push(self.start + self.curve.mean(size) as Nanos);
+        free.extend((1..self.fleet.open).map(|_| self.start));
+        free.extend(self.fleet.busy.iter().map(|time| self.start + time));
+        let mut position = len;
+        for _ in 0..PLAN {
+            if position >= self.line.len() {
+                return true;
+            }
+            let Some(slot) = free.iter_mut().min() else { return false };
+            let later = Scene { start: *slot, ..*self };
+            let deadline = self.line.get(position).deadline;
+            let within =
+                later.curve.largest_within(self.cap_at(position), later.time_left(deadline));
+            let (len, size) = later.prefix(position, within);
+            if len == 0 {
+                return false;
+            }
+            *slot += self.curve.mean(size) as Nanos;
+            position += len;
+        }
+        true
+    }
+
+    /// The run of the line that serves the most per unit of time with nobody in it late.
+    fn best_rate(&self) -> Option<Formed> {
+        let (mut best, mut best_rate) = (None, 0.0);
+        let (mut end, mut size, mut items, mut cost) = (0, 0u64, 0u64, 0u128);
+        for skip in 0..self.line.len().min(SCAN) {
+            let head = self.line.get(skip);
+            let time = self.time_left(head.deadline);
+            let within = self.curve.largest_within(self.cap_at(skip), time);
+            // Who stands behind has no less time, so the end of the run only moves on.
+            while end < self.line.len() {
+                let next = self.line.get(end);
+                let held = (items + u64::from(next.items), cost + u128::from(next.cost));
+                if size + u64::from(next.size) > within || !self.config.holds(held.0, held.1) {
+                    break;
+                }
+                (items, cost) = held;
+                size += u64::from(next.size);
+                end += 1;
+            }
+            if end == skip {
+                end += 1;
+                continue;
+            }
+            let rate = size as f64 / self.curve.mean(size);
+            if rate > best_rate * (1.0 + 1e-9) {
+                best_rate = rate;
+                best = Some(Formed { skip, len: end - skip, size, hurried: true });
+            }
+            size -= u64::from(head.size);
+            items -= u64::from(head.items);
+            cost -= u128::from(head.cost);
+        }
+        best
+    }
+}
+
+#[cfg(test)]
+#[path = "form/tests.rs"]
+mod tests;

@@ -1,0 +1,3 @@
+//! Rules of form, told as tests.
+
+use super::*;

@@ -1,0 +1,293 @@
+//! Who will come back soon: clients that send their next request once they have their answer.
+//!
+//! The members of an answered batch form a cohort; each origin remembers that it is out. From the
+//! times clients took to return follows how many of a cohort to expect by when. Requests whose
+//! head was seen but whose body is still coming are counted here too. It never keeps more than a
+//! fixed table: where two origins share a slot, the older one is forgotten.
+
+use super::histogram::Histogram;
+use crate::request::{Nanos, Origin};
+
+/// One who is out for longer than this is not expected any more.
+const HORIZON: Nanos = 200_000_000;
+const COHORTS: usize = 8;
+const SLOTS: usize = 2048;
+/// An announced body that is this many times later than usual is not waited for.
+const STALE: f64 = 4.0;
+
+/// What is known of an origin.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    key: u64,
+    /// Requests of it that were answered and not followed by another.
+    out: u32,
+    /// Requests of it that were announced, and how many of them count as returns.
+    announced: u32,
+    returning: u32,
+    done: Nanos,
+    cohort: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cohort {
+    serial: u64,
+    done: Nanos,
+    remaining: u32,
+}
+
+/// Part of a cohort that is still out: how many, for how long, and the weights to divide by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Out {
+    remaining: f64,
+    age: Nanos,
+    back: f64,
+    others: f64,
+}
+
+/// Clients that are out, and when they tend to return.
+#[derive(Debug)]
+pub(crate) struct Returns {
+    slots: Box<[Slot]>,
+    cohorts: [Cohort; COHORTS],
+    serial: u64,
+    histogram: Histogram,
+    announced: u32,
+    announced_last: Nanos,
+    /// Mean time between head and body.
+    body: f64,
+}
+
+impl Default for Returns {
+    fn default() -> Self {
+        Self {
+            slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
+            cohorts: [Cohort::default(); COHORTS],
+            serial: 0,
+            histogram: Histogram::default(),
+            announced: 0,
+            announced_last: 0,
+            body: 0.0,
+        }
+    }
+}
+
+impl Returns {
+    // What happens
+
+    /// A batch was answered: opens the cohort that `answered` fills.
+    pub(crate) fn batch(&mut self, now: Nanos) {
+        self.serial += 1;
+        let cohort = &mut self.cohorts[self.serial as usize % COHORTS];
+        let lost = cohort.remaining;
+        *cohort = Cohort { serial: self.serial, done: now, remaining: 0 };
+        if lost > 0 {
+            self.histogram.give_up(lost);
+        }
+    }
+
+    /// A member of the batch was answered.
+    pub(crate) fn answered(&mut self, now: Nanos, origin: Origin) {
+        let serial = self.serial;
+        self.cohorts[serial as usize % COHORTS].remaining += 1;
+        let slot = self.slot(origin);
+        if now.saturating_sub(slot.done) > HORIZON {
+            slot.out = 0;
+        }
+        slot.out += 1;
+        (slot.done, slot.cohort) = (now, serial);
+    }
+
+    /// A request came from there; whether it is that of a client who came back.
+    pub(crate) fn arrived(&mut self, now: Nanos, origin: Origin) -> bool {
+        let slot = self.slot(origin);
+        if slot.announced == 0 {
+            return self.came_back(now, origin);
+        }
+        slot.announced -= 1;
+        let returning = slot.returning > 0;
+        slot.returning -= u32::from(returning);
+        self.announced = self.announced.saturating_sub(1);
+        let took = now.saturating_sub(self.announced_last) as f64;
+        self.body += (took - self.body) / 16.0;
+        returning
+    }
+
+    /// A request has begun to come from there.
+    pub(crate) fn announce(&mut self, now: Nanos, origin: Origin) {
+        let returning = self.came_back(now, origin);
+        let slot = self.slot(origin);
+        slot.announced += 1;
+        slot.returning += u32::from(returning);
+        self.announced += 1;
+        self.announced_last = now;
+    }
+
+    /// It will not come after all.
+    pub(crate) fn retract(&mut self, origin: Origin) {
+        let slot = self.slot(origin);
+        if slot.announced > 0 {
+            slot.announced -= 1;
+            slot.returning = slot.returning.min(slot.announced);
+            self.announced = self.announced.saturating_sub(1);
+        }
+    }
+
+    fn came_back(&mut self, now: Nanos, origin: Origin) -> bool {
+        let slot = self.slot(origin);
+        let away = now.saturating_sub(slot.done);
+        if slot.out == 0 || away > HORIZON {
+            slot.out = 0;
+            return false;
+        }
+        slot.out -= 1;
+        let serial = slot.cohort;
+        let cohort = &mut self.cohorts[serial as usize % COHORTS];
+        if cohort.serial == serial && cohort.remaining > 0 {
+            cohort.remaining -= 1;
+        } else {
+            self.histogram.take_back();
+        }
+        self.histogram.learn(away);
+        true
+    }
+
+    // What to expect
+
+    /// Gives up those who have been out for too long.
+    pub(crate) fn close(&mut self, now: Nanos) {
+        for cohort in &mut self.cohorts {
+            if cohort.remaining > 0 && now.saturating_sub(cohort.done) > HORIZON {
+                self.histogram.give_up(cohort.remaining);
+                cohort.remaining = 0;
+            }
+        }
+    }
+
+    /// The cohorts of which anybody is still to be expected.
+    pub(crate) fn out(&self, now: Nanos) -> ([Out; COHORTS], usize) {
+        let (mut out, mut len) = ([Out::default(); COHORTS], 0);
+        if !self.histogram.worth_asking() {
+            return (out, 0);
+        }
+        for cohort in &self.cohorts {
+            let age = now.saturating_sub(cohort.done);
+            if cohort.remaining > 0 {
+                let back = self.histogram.by(age);
+                let others = self.histogram.total() - back;
+                out[len] = Out { remaining: cohort.remaining.into(), age, back, others };
+                len += usize::from(others > 0.0);
+            }
+        }
+        (out, len)
+    }
+
+    /// How many of them return within this time.
+    pub(crate) fn expected(&self, out: &[Out], within: Nanos) -> f64 {
+        let one =
+            |it: &Out| it.remaining * (self.histogram.by(it.age + within) - it.back) / it.others;
+        out.iter().map(one).sum()
+    }
+
+    /// Whether clients do come back and none is out: all who can come have come.
+    pub(crate) fn all_back(&self, now: Nanos) -> bool {
+        let recent = |it: &Cohort| it.remaining > 0 && now.saturating_sub(it.done) <= HORIZON;
+        self.histogram.worth_asking() && !self.cohorts.iter().any(recent)
+    }
+
+    /// How many announced requests arrive within this time.
+    pub(crate) fn announced(&self, now: Nanos, within: Nanos) -> f64 {
+        let since = now.saturating_sub(self.announced_last) as f64;
+        if self.announced == 0 || since > STALE * self.body.max(1000.0) {
+            return 0.0;
+        }
+        f64::from(self.announced) * (within as f64 / self.body.max(1.0)).min(1.0)
+    }
+
+    /// The slot of an origin, emptied if it was another's.
+    fn slot(&mut self, origin: Origin) -> &mut Slot {
+        let key = (origin.peer << 2 | origin.kind as u64).wrapping_add(1);
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2());
+        let slot = &mut self.slots[hash as usize];
+        if slot.key != key {
+            self.announced = self.announced.saturating_sub(slot.announced);
+            *slot = Slot { key, ..Slot::default() };
+        }
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OriginKind;
+
+    const MS: Nanos = 1_000_000;
+
+    fn peer(peer: u64) -> Origin {
+        Origin { kind: OriginKind::Http, peer }
+    }
+
+    fn expected(returns: &mut Returns, now: Nanos, within: Nanos) -> f64 {
+        returns.close(now);
+        let (out, len) = returns.out(now);
+        returns.expected(&out[..len], within)
+    }
+
+    /// Eight clients that come back half a millisecond after each answer, a few rounds long.
+    fn closed_loop() -> Returns {
+        let mut returns = Returns::default();
+        for round in 0..20 {
+            let now = round * 10 * MS;
+            (0..8).for_each(|n| _ = returns.arrived(now + MS / 2, peer(n)));
+            returns.batch(now + 9 * MS);
+            (0..8).for_each(|n| returns.answered(now + 9 * MS, peer(n)));
+        }
+        returns
+    }
+
+    #[test]
+    fn those_who_always_came_back_are_expected_until_all_are_here() {
+        let mut returns = closed_loop();
+        let now = 199 * MS;
+        assert!((7.0..=8.0).contains(&expected(&mut returns, now, 5 * MS)));
+        for n in 0..8 {
+            assert!(returns.arrived(now + 2 * MS, peer(n)), "a return");
+        }
+        assert_eq!(expected(&mut returns, now + 2 * MS, 5 * MS), 0.0);
+    }
+
+    #[test]
+    fn strangers_are_no_returns_and_nobody_waits_for_clients_who_never_come() {
+        let mut returns = Returns::default();
+        for n in 0..500 {
+            assert!(!returns.arrived(n * MS, peer(n)));
+            returns.batch(n * MS);
+            returns.answered(n * MS, peer(n));
+        }
+        assert_eq!(expected(&mut returns, 500 * MS, 100 * MS), 0.0);
+    }
+
+    #[test]
+    fn streams_of_one_connection_come_back_one_by_one() {
+        let mut returns = Returns::default();
+        returns.batch(MS);
+        (0..3).for_each(|_| returns.answered(MS, peer(7)));
+        assert!((0..3).all(|_| returns.arrived(2 * MS, peer(7))));
+        assert!(!returns.arrived(2 * MS, peer(7)));
+    }
+
+    #[test]
+    fn an_announced_request_is_expected_until_it_comes_or_is_retracted() {
+        let mut returns = Returns::default();
+        for n in 0..50 {
+            returns.announce(n * 10 * MS, peer(1));
+            returns.arrived(n * 10 * MS + 2 * MS, peer(1));
+        }
+        assert_eq!(returns.announced(500 * MS, 2 * MS), 0.0);
+        returns.announce(500 * MS, peer(2));
+        assert!(returns.announced(500 * MS, 2 * MS) > 0.9);
+        assert_eq!(returns.announced(520 * MS, 2 * MS), 0.0, "its body is long overdue");
+        returns.retract(peer(2));
+        assert_eq!(returns.announced(500 * MS, 2 * MS), 0.0);
+    }
+}

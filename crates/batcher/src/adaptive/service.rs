@@ -1,0 +1,199 @@
+//! How long a batch of a given size takes: learned from every batch that was answered.
+//!
+//! A cell per size with a short memory, a line through all sizes for the cells that know little,
+//! and a safety factor for deadlines. It is robust (one slow batch moves it little), it forgets,
+//! and it notices when everything has become slower or faster at once. The table never falls as
+//! sizes grow. It decides nothing.
+
+use super::fit::Fit;
+use super::grid::{self, CELLS, SIZES};
+use super::tail::Tail;
+use crate::request::Nanos;
+
+/// Batches a cell remembers, and from how many on it needs no line.
+const CELL_MEMORY: f64 = 32.0;
+const CELL_SURE: f64 = 8.0;
+/// What the line weighs, in batches, against a cell that is not sure.
+const LINE_WEIGHT: f64 = 2.0;
+/// Once this many batches are known, one that takes more than twice the mean counts as twice.
+const CLIP_AFTER: u32 = 20;
+/// This many surprises in a row on the same side mean that the machine has changed its pace.
+const DRIFT_RUN: usize = 8;
+const SURPRISE: f64 = 0.25;
+/// Before anything is known the first batches hold no more than this.
+const FIRST_CAP: u64 = 4;
+/// What one more item costs at a step, in slopes of the line.
+const STEP: f64 = 3.0;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    batches: f64,
+    mean: f64,
+}
+
+/// The service model of one kind of batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    cells: [Cell; CELLS],
+    /// The blended, monotone table, in nanoseconds.
+    table: [f64; CELLS],
+    fit: Fit,
+    slope: f64,
+    factor: Tail,
+    /// Ratios of the latest surprises, all on the same side.
+    run: [f64; DRIFT_RUN],
+    run_len: usize,
+    batches: u32,
+    largest: u64,
+}
+
+impl Service {
+    /// Knows nothing yet: half of `guess` is fixed, and each item costs the other half.
+    pub(crate) fn new(guess: Nanos) -> Self {
+        let guess = guess.max(1) as f64;
+        Self {
+            cells: [Cell::default(); CELLS],
+            table: std::array::from_fn(|at| guess * (0.5 + 0.5 * SIZES[at] as f64)),
+            fit: Fit::default(),
+            slope: guess / 2.0,
+            factor: Tail::new(1.05, 0.95, 0.02, 0.002),
+            run: [1.0; DRIFT_RUN],
+            run_len: 0,
+            batches: 0,
+            largest: 0,
+        }
+    }
+
+    // Learning
+
+    /// A batch of this size took this long.
+    pub(crate) fn learn(&mut self, size: u64, took: Nanos) {
+        let at = grid::nearest(size);
+        let expected = self.mean(size);
+        let ratio = took.max(1) as f64 / expected;
+        self.notice_drift(at, ratio);
+        let clip = if self.batches >= CLIP_AFTER { 2.0 } else { f64::MAX };
+        let time = took.max(1) as f64;
+        let time = if ratio > clip { clip * expected } else { time };
+        self.batches = self.batches.saturating_add(1);
+        self.largest = self.largest.max(size);
+        self.learn_factor(at, ratio);
+        self.fit.learn(size as f64, time);
+        self.slope = self.fit.slope();
+        // A size between two cells is moved to the nearer one along the line.
+        let time = time + self.slope * (SIZES[at] as f64 - size as f64);
+        let cell = &mut self.cells[at];
+        cell.batches = (cell.batches + 1.0).min(CELL_MEMORY);
+        cell.mean += (time - cell.mean) / cell.batches;
+        self.blend();
+    }
+
+    /// Only sizes that are known count: the first batch of a size says nothing about scatter.
+    fn learn_factor(&mut self, at: usize, ratio: f64) {
+        if self.cells[at].batches >= 1.0 {
+            self.factor.learn(ratio * (1.0 - 1e-6));
+            self.factor.within(1.0, 2.0);
+        }
+    }
+
+    /// Rescales everything by the median of a run of surprises in sizes that were well known.
+    fn notice_drift(&mut self, at: usize, ratio: f64) {
+        if self.cells[at].batches < CELL_SURE {
+            return;
+        }
+        let same_side = self.run_len == 0 || (self.run[0] > 1.0) == (ratio > 1.0);
+        if (ratio - 1.0).abs() <= SURPRISE || !same_side {
+            self.run_len = 0;
+        }
+        if (ratio - 1.0).abs() > SURPRISE {
+            self.run[self.run_len] = ratio;
+            self.run_len += 1;
+        }
+        if self.run_len == DRIFT_RUN {
+            self.run.sort_unstable_by(f64::total_cmp);
+            self.rescale(self.run[DRIFT_RUN / 2]);
+        }
+    }
+
+    fn rescale(&mut self, ratio: f64) {
+        self.run_len = 0;
+        for cell in &mut self.cells {
+            cell.mean *= ratio;
+            cell.batches = cell.batches.min(1.0);
+        }
+        self.fit.scale(ratio);
+        self.slope = self.fit.slope();
+        self.blend();
+    }
+
+    fn blend(&mut self) {
+        // Sizes nobody has come near are not planned with; one beyond the largest cell in use is.
+        let end = (grid::floor(self.largest.saturating_mul(4).max(64)) + 2).min(CELLS);
+        let mut least = 1.0f64;
+        for at in 0..end {
+            let Cell { batches, mean } = self.cells[at];
+            let time = if batches >= CELL_SURE {
+                mean
+            } else {
+                let line = self.fit.at(SIZES[at] as f64, self.slope);
+                (batches * mean + LINE_WEIGHT * line) / (batches + LINE_WEIGHT)
+            };
+            least = least.max(time);
+            self.table[at] = least;
+        }
+        for at in end..CELLS {
+            self.table[at] = least.max(self.fit.at(SIZES[at] as f64, self.slope));
+        }
+    }
+
+    // Asking
+
+    /// The expected time of a batch of this size.
+    pub(crate) fn mean(&self, size: u64) -> f64 {
+        let at = grid::floor(size);
+        let below = self.table[at];
+        match SIZES.get(at + 1) {
+            Some(&next) if size > SIZES[at] => {
+                let part = (size - SIZES[at]) as f64 / (next - SIZES[at]) as f64;
+                below + part * (self.table[at + 1] - below)
+            }
+            _ => below,
+        }
+    }
+
+    /// The factor between the expected time and the one that deadlines are planned with.
+    pub(crate) fn factor(&self) -> f64 {
+        self.factor.get()
+    }
+
+    /// The largest size worth trying by what was seen: growth is by doubling.
+    pub(crate) fn cap(&self) -> u64 {
+        FIRST_CAP.max(self.largest.saturating_mul(2))
+    }
+
+    /// Whether anything was learned.
+    pub(crate) fn known(&self) -> bool {
+        self.batches > 0
+    }
+
+    /// Whether one more than this size is known to cost far more than one more elsewhere.
+    pub(crate) fn step_above(&self, size: u64) -> bool {
+        let at = grid::floor(size);
+        let sure = |at: usize| self.cells.get(at).is_some_and(|it| it.batches >= CELL_SURE);
+        SIZES[at] == size
+            && sure(at)
+            && sure(at + 1)
+            && SIZES[at + 1] == size + 1
+            && self.table[at + 1] - self.table[at] > STEP * self.slope
+    }
+
+    /// Size, mean and number of batches of every cell in use.
+    pub(crate) fn points(&self) -> impl Iterator<Item = (u64, f64, u32)> + '_ {
+        let used = (0..CELLS).filter(|&at| self.cells[at].batches > 0.0);
+        used.map(|at| (SIZES[at], self.table[at], self.cells[at].batches as u32))
+    }
+}
+
+#[cfg(test)]
+#[path = "service/tests.rs"]
+mod tests;

@@ -1,0 +1,84 @@
+//! What the model makes of the batches it is shown.
+
+use super::*;
+
+const MS: f64 = 1e6;
+
+fn taught(batches: u32, time: impl Fn(u64) -> f64) -> Service {
+    let mut service = Service::new(1_000_000);
+    for n in 0..batches {
+        let size = u64::from(n * 7 % 16 + 1);
+        service.learn(size, time(size) as Nanos);
+    }
+    service
+}
+
+fn affine(size: u64) -> f64 {
+    5.0 * MS + MS * size as f64
+}
+
+#[track_caller]
+fn near(have: f64, want: f64, share: f64) {
+    assert!((have / want - 1.0).abs() <= share, "{have}, not {want}");
+}
+
+#[test]
+fn it_learns_the_curve_and_guesses_beyond_it() {
+    let service = taught(300, affine);
+    (1..=16).for_each(|size| near(service.mean(size), affine(size), 0.001));
+    near(service.mean(32), affine(32), 0.03);
+    near(service.mean(90), affine(90), 0.05);
+    near(service.factor(), 1.0, 0.001);
+}
+
+#[test]
+fn one_slow_batch_hardly_moves_it() {
+    let mut service = taught(300, affine);
+    service.learn(4, 900_000_000);
+    near(service.mean(4), affine(4), 0.06);
+    near(service.mean(30), affine(30), 0.05);
+}
+
+#[test]
+fn a_lasting_slow_down_rescales_the_whole_table_within_eight_batches() {
+    let mut service = taught(600, affine);
+    (0..8).for_each(|_| service.learn(4, (1.5 * affine(4)) as Nanos));
+    near(service.mean(4), 1.5 * affine(4), 0.02);
+    near(service.mean(16), 1.5 * affine(16), 0.05);
+}
+
+#[test]
+fn the_table_never_falls_as_sizes_grow() {
+    let service = taught(500, |size| if size == 5 { 30.0 * MS } else { affine(size) });
+    (1..200).for_each(|size| assert!(service.mean(size) <= service.mean(size + 1)));
+}
+
+#[test]
+fn a_well_known_step_is_not_smeared_by_the_line() {
+    let service = taught(800, |size| if size > 8 { 20.0 * MS } else { 10.0 * MS });
+    near(service.mean(8), 10.0 * MS, 0.001);
+    near(service.mean(9), 20.0 * MS, 0.001);
+    assert!(service.step_above(8));
+    assert!(!service.step_above(7) && !service.step_above(12));
+}
+
+#[test]
+fn scatter_raises_the_safety_factor_towards_the_95th_percentile() {
+    let mut service = taught(300, affine);
+    for n in 0..4000u32 {
+        // Evenly between 0.9 and 1.1 of the mean.
+        let scatter = 0.9 + 0.2 * f64::from(n.wrapping_mul(2_654_435_761) >> 16) / 65536.0;
+        service.learn(8, (affine(8) * scatter) as Nanos);
+    }
+    assert!((1.05..1.12).contains(&service.factor()), "{}", service.factor());
+}
+
+#[test]
+fn untried_sizes_are_approached_by_doubling() {
+    let mut service = Service::new(1_000_000);
+    assert_eq!((service.cap(), service.known()), (4, false));
+    service.learn(4, 1000);
+    assert_eq!((service.cap(), service.known()), (8, true));
+    service.learn(20, 2000);
+    assert_eq!(service.cap(), 40);
+}

@@ -1,0 +1,264 @@
+//! What the batcher does under the adaptive policy: asks the planner and carries out its answers.
+//!
+//! Arrival, departure and refusal as elsewhere, only that the planner says who and when. All its
+//! actions are written here; what it learns is told to it from here.
+
+use super::Batcher;
+use crate::action::{Actions, Departure, Refusal};
+use crate::adaptive::{Planner, Trip, Verdict, size_of};
+use crate::config::Policy;
+use crate::records::{List, Place};
+use crate::request::{BatchId, NEVER, Nanos, Priority, Request, RequestId};
+use crate::running::Batch;
+
+impl Batcher {
+    // Learning
+
+    /// A worker has begun to compute; what passed since it was handed the batch is its handoff.
+    pub(super) fn started(&mut self, batch: BatchId) {
+        if let Some(leg) = self.running.leg(batch)
+            && leg.alone
+        {
+            self.planner.started(self.rules.now.saturating_sub(leg.departed));
+        }
+    }
+
+    pub(super) fn learn(&mut self, batch: &Batch, exec: Nanos) {
+        let now = self.rules.now;
+        let leg = batch.leg;
+        let late = now.saturating_sub(leg.departed).saturating_sub(exec);
+        let size = match u32::try_from(leg.size) {
+            Ok(items) => Planner::padded(&self.rules.config, items).into(),
+            Err(_) => leg.size,
+        };
+        self.planner.done(now, (leg.bucket, size), exec, leg.alone.then_some(late));
+        if self.rules.adaptive() {
+            let staying = self.records.walk(&batch.members).filter(|record| !record.cancelled);
+            self.planner.answered(now, staying.map(|record| record.request.origin));
+        }
+    }
+
+    // Arrival
+
+    pub(super) fn arrive_adaptive(&mut self, mut request: Request, out: &mut Actions) {
+        let now = self.rules.now;
+        if let Policy::Adaptive(adaptive) = self.rules.config.policy
+            && request.deadline == NEVER
+        {
+            let objective = adaptive.objective.unwrap_or(NEVER);
+            request.deadline = now.saturating_add(objective);
+        }
+        let (lane, size) = self.planner.arrived(&request, &self.rules);
+        let at = self.records.admit(request, now);
+        self.survey();
+        if let Some(reason) = self.unwelcome(lane, &request, size) {
+            self.planner.note_refusal(reason, request.deadline, size, now);
+            return self.reject(at, reason, self.drain_time(), out);
+        }
+        self.join(at, lane, size);
+        if self.waiting() > self.rules.config.queue_max {
+            // One who leaves at once needs no place in the queue.
+            self.decide(out);
+            self.make_room(request.id, out);
+        }
+    }
+
+    /// Why a newcomer is refused at the door, if so: it would be late, or wait far too long.
+    fn unwelcome(&self, lane: usize, request: &Request, size: u32) -> Option<Refusal> {
+        if request.deadline == NEVER {
+            return self.planner.overloaded(&self.rules.config).then_some(Refusal::Overload);
+        }
+        let soonest = self.planner.fleet.soonest()?;
+        let late = self.planner.hopeless(lane, (request.deadline, size), soonest, &self.rules);
+        late.then_some(Refusal::Hopeless)
+    }
+
+    /// Keeps the queue within its bound: at the cost of the tenant that holds more than its share.
+    fn make_room(&mut self, id: RequestId, out: &mut Actions) {
+        let queue = self.rules.config.queue_max;
+        let Some(at) = self.records.find(id) else { return };
+        if !self.records[at].waits() || self.waiting() <= queue {
+            return;
+        }
+        let tenant = self.records[at].request.tenant;
+        let contested = self.planner.fair.contested();
+        let (victim, reason) = match contested && !self.planner.fair.over_share(tenant, queue) {
+            true => {
+                self.heaviest(queue).map_or((at, Refusal::QueueFull), |it| (it, Refusal::Quota))
+            }
+            false if contested => (at, Refusal::Quota),
+            false => (at, Refusal::QueueFull),
+        };
+        self.withdraw(victim);
+        self.reject(victim, reason, self.drain_time(), out);
+    }
+
+    /// The most patient request of the tenant that is furthest above its share.
+    fn heaviest(&self, queue: u32) -> Option<u32> {
+        let lines = self.planner.queue.lanes.iter().flat_map(|lane| &lane.lines);
+        let entries = lines.flat_map(|line| line.iter());
+        let theirs = entries.filter(|it| self.planner.fair.heaviest(it.tenant, queue));
+        theirs.max_by_key(|it| (it.deadline, it.seq)).map(|it| it.at)
+    }
+
+    // Standing in line
+
+    /// Lets a request wait that has been here before.
+    pub(super) fn line_up(&mut self, at: u32) {
+        let request = self.records[at].request;
+        let lane = self.planner.lane(&request, &self.rules.config);
+        let size = size_of(&request, self.rules.config.measure);
+        self.insert(at, lane, size);
+    }
+
+    fn join(&mut self, at: u32, lane: usize, size: u32) {
+        self.insert(at, lane, size);
+        self.deadlines.watch(&mut self.records, at);
+    }
+
+    fn insert(&mut self, at: u32, lane: usize, size: u32) {
+        let (arrived, request) = (self.records[at].arrived, self.records[at].request);
+        let given = Planner::given(request.deadline, arrived);
+        let Self { planner, rules, records, .. } = self;
+        planner.fair.arrived(request.tenant, size, rules.now, given, &rules.config);
+        planner.queue.insert(records, at, lane, size);
+    }
+
+    pub(super) fn leave_line(&mut self, at: u32, lane: usize) {
+        self.planner.fair.left(self.records[at].request.tenant);
+        self.planner.queue.remove(&mut self.records, at, lane);
+    }
+
+    pub(super) fn leave_lines(&mut self) -> Vec<u32> {
+        let all = self.planner.queue.take_all(&mut self.records);
+        all.iter().for_each(|&at| self.planner.fair.left(self.records[at].request.tenant));
+        all
+    }
+
+    // Departure
+
+    /// Lets go whatever does not gain by waiting, while anybody is free to take it.
+    pub(super) fn decide_adaptive(&mut self, out: &mut Actions) {
+        self.planner.until = None;
+        self.survey();
+        self.refuse_hopeless(out);
+        while self.planner.fleet.open > 0 {
+            if !self.depart_again(out) {
+                let Some(trip) = self.planner.next_trip(&self.rules) else { break };
+                self.travel(trip, out);
+            }
+            self.survey();
+        }
+    }
+
+    fn survey(&mut self) {
+        let (now, ahead) = (self.rules.now, self.planner.ahead());
+        self.slots.survey(now, ahead, &mut self.planner.fleet);
+    }
+
+    fn travel(&mut self, trip: Trip, out: &mut Actions) {
+        self.planner.note(&trip, Verdict::Depart(trip.reason), self.rules.now);
+        let members = self.board(trip);
+        self.dispatch(members, 1, None, trip.reason, out);
+        self.refuse_passed_over(trip, out);
+    }
+
+    /// Takes the members out of their line: the run that was formed, or by turns of the tenants.
+    fn board(&mut self, trip: Trip) -> List {
+        let Trip { lane, line, formed, .. } = trip;
+        let mut batch = List::EMPTY;
+        let queued = &self.planner.queue.lanes[lane].lines[line];
+        let choice = formed.skip + formed.len < queued.len() && self.planner.fair.contested();
+        if choice {
+            let mut picked = std::mem::take(&mut self.planner.picked);
+            let config = &self.rules.config;
+            self.planner.fair.pick(queued, formed.skip, formed.size, config, &mut picked);
+            for (taken, &position) in picked.iter().enumerate() {
+                self.embark(&mut batch, trip, line, position as usize - taken);
+            }
+            self.planner.picked = picked;
+        }
+        if batch.len == 0 {
+            (0..formed.len).for_each(|_| self.embark(&mut batch, trip, line, formed.skip));
+        }
+        self.fill_up(&mut batch, trip);
+        batch
+    }
+
+    /// The other priority takes the room that is left while that makes nobody late.
+    fn fill_up(&mut self, batch: &mut List, trip: Trip) {
+        let other = 1 - trip.line;
+        let lane = &mut self.planner.queue.lanes[trip.lane];
+        let waits = !lane.lines[other].is_empty();
+        let interactive = trip.line == Priority::Interactive as usize;
+        lane.led = if waits && interactive { lane.led + 1 } else { 0 };
+        let mut room = trip.room;
+        while let Some(head) = self.planner.queue.lanes[trip.lane].lines[other].head()
+            && u64::from(head.size) <= room
+            && head.deadline > self.rules.now
+            && self
+                .rules
+                .config
+                .holds(batch.items + u64::from(head.items), batch.cost + u128::from(head.cost))
+        {
+            room -= u64::from(head.size);
+            self.embark(batch, trip, other, 0);
+        }
+    }
+
+    fn embark(&mut self, batch: &mut List, trip: Trip, line: usize, position: usize) {
+        let Some(entry) = self.planner.queue.take(trip.lane, line, position) else { return };
+        self.planner.fair.left(entry.tenant);
+        self.planner.fair.served(entry.tenant, entry.size);
+        self.records[entry.at].place = Place::Running;
+        self.records.push(batch, entry.at);
+    }
+
+    // Refusal
+
+    /// Ends those at the head of a line who could not be answered in time any more.
+    fn refuse_hopeless(&mut self, out: &mut Actions) {
+        for lane in 0..self.planner.queue.lanes.len() {
+            for line in 0..2 {
+                self.refuse_heads(lane, line, 0, Refusal::Hopeless, out);
+            }
+        }
+    }
+
+    /// Ends those who were passed over and will be late at the next worker.
+    fn refuse_passed_over(&mut self, trip: Trip, out: &mut Actions) {
+        if trip.formed.skip > 0 && trip.reason == Departure::Deadline {
+            self.survey();
+            let after = self.planner.fleet.soonest().unwrap_or(0);
+            self.refuse_heads(trip.lane, trip.line, after, Refusal::Overload, out);
+        }
+    }
+
+    fn refuse_heads(
+        &mut self,
+        lane: usize,
+        line: usize,
+        after: Nanos,
+        reason: Refusal,
+        out: &mut Actions,
+    ) {
+        while let Some(head) = self.planner.queue.lanes[lane].lines[line].head()
+            && self.planner.hopeless(lane, (head.deadline, head.size), after, &self.rules)
+        {
+            let (at, deadline, size) = (head.at, head.deadline, head.size);
+            let retry_after = self.drain_time();
+            self.planner.note_refusal(reason, deadline, size, self.rules.now);
+            self.withdraw(at);
+            self.reject(at, reason, retry_after, out);
+        }
+    }
+
+    /// When something is to be decided again though nothing happens.
+    pub(super) fn next_look(&self) -> Option<Nanos> {
+        let fleet = &self.planner.fleet;
+        let waits = self.planner.queue.len > 0 && fleet.open == 0;
+        let ahead = fleet.ahead.filter(|_| waits);
+        let hopeless = self.planner.next_hopeless(&self.rules);
+        [self.planner.until, ahead, hopeless].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,128 @@
+//! The exact optimum of one worker that knows the future.
+//!
+//! With agreeable deadlines (who comes later must not be answered earlier) batches of neighbours
+//! suffice, by exchange. After the first j requests only two things matter: how many were dropped
+//! and when the worker is free; of those pairs the ones that are best in one respect are kept.
+
+use jitney_batcher::Nanos;
+
+use crate::curve::Curve;
+use crate::job::Job;
+
+/// Fewest of these requests that one worker must miss, or `None` if more than `allowed`.
+///
+/// Requests are in order of arrival and of deadline.
+#[must_use]
+pub fn clairvoyant(curve: &Curve, jobs: &[Job], allowed: usize) -> Option<usize> {
+    let times = optimistic(curve);
+    let ring = times.len() + 1;
+    // fronts[j % ring] belongs to the first j requests; no batch reaches further than the ring.
+    let mut fronts: Vec<Front> = vec![Front::default(); ring];
+    fronts[0].offer(0, 0);
+    for (at, job) in jobs.iter().enumerate() {
+        let mut front = std::mem::take(&mut fronts[at % ring]);
+        front.prune(job.at);
+        for (drops, free) in front.pairs() {
+            if drops < allowed {
+                fronts[(at + 1) % ring].offer(drops + 1, free);
+            }
+            for (size, &time) in times.iter().enumerate() {
+                let Some(last) = jobs.get(at + size) else { break };
+                let finish = free.max(last.at) + time;
+                if finish > job.deadline {
+                    break;
+                }
+                fronts[(at + size + 1) % ring].offer(drops, finish);
+            }
+        }
+        front.times.clear();
+        fronts[at % ring] = front;
+    }
+    fronts[jobs.len() % ring].pairs().map(|(drops, _)| drops).next()
+}
+
+/// The least time in which at least so many can be served: optimistic where a curve has dents.
+pub(super) fn optimistic(curve: &Curve) -> Vec<Nanos> {
+    let mut times: Vec<Nanos> = (1..=curve.max()).map(|size| curve.time(size)).collect();
+    for at in (1..times.len()).rev() {
+        times[at - 1] = times[at - 1].min(times[at]);
+    }
+    times
+}
+
+/// The earliest time at which the worker can be free, by the number of requests dropped.
+#[derive(Clone, Debug, Default)]
+struct Front {
+    /// Drops of the first entry.
+    base: usize,
+    times: Vec<Nanos>,
+}
+
+impl Front {
+    fn offer(&mut self, drops: usize, free: Nanos) {
+        if self.times.is_empty() {
+            self.base = drops;
+        }
+        if drops < self.base {
+            let missing = self.base - drops;
+            self.times.splice(0..0, std::iter::repeat_n(Nanos::MAX, missing));
+            self.base = drops;
+        }
+        let at = drops - self.base;
+        if at >= self.times.len() {
+            self.times.resize(at + 1, Nanos::MAX);
+        }
+        self.times[at] = self.times[at].min(free);
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (usize, Nanos)> {
+        let all = self.times.iter().enumerate().map(|(at, &free)| (self.base + at, free));
+        all.filter(|&(_, free)| free != Nanos::MAX)
+    }
+
+    /// Keeps those that no other beats; to be free before the next arrival is worth nothing.
+    fn prune(&mut self, arrival: Nanos) {
+        let mut best = Nanos::MAX;
+        for free in &mut self.times {
+            let time = (*free).max(arrival);
+            *free = if time < best { time } else { Nanos::MAX };
+            best = best.min(time);
+        }
+        let useful = self.times.iter().rposition(|&free| free != Nanos::MAX);
+        self.times.truncate(useful.map_or(0, |at| at + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(pairs: &[(Nanos, Nanos)]) -> Vec<Job> {
+        let job = |&(at, deadline)| Job { at, deadline, tenant: 0, client: 0 };
+        pairs.iter().map(job).collect()
+    }
+
+    fn check(curve: &Curve, pairs: &[(Nanos, Nanos)], drops: usize) {
+        assert_eq!(clairvoyant(curve, &jobs(pairs), usize::MAX), Some(drops), "{pairs:?}");
+    }
+
+    #[test]
+    fn small_cases_worked_out_by_hand() {
+        // 10 ns + 1 ns per item.
+        let curve = Curve::affine(1e-5, 1e-6, 4);
+        check(&curve, &[(0, 11)], 0);
+        check(&curve, &[(0, 10)], 1);
+        // Together they need 12 from 5 on.
+        check(&curve, &[(0, 17), (5, 22)], 0);
+        // Apart they would need until 22, together until 17: the first is late by one.
+        check(&curve, &[(0, 16), (5, 21)], 1);
+        // Five do not fit into one batch and the second batch is late.
+        check(&curve, &[(0, 20); 5], 1);
+    }
+
+    #[test]
+    fn more_drops_than_allowed_is_no_answer() {
+        let curve = Curve::affine(1e-5, 1e-6, 4);
+        assert_eq!(clairvoyant(&curve, &jobs(&[(0, 5); 3]), 2), None);
+    }
+}

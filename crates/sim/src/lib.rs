@@ -1,0 +1,40 @@
+//! Worlds for the batcher: arrivals, service curves, faults, the peers' policies, and the bounds.
+//!
+//! A discrete-event simulator that drives the very [`Batcher`](jitney_batcher::Batcher) that
+//! serves, beside models of how other servers batch, on the same requests. `jitney simulate` and
+//! `jitney plan` are its faces. It reads no file and prints nothing, and a seed gives the same run
+//! on every machine.
+#![forbid(unsafe_code)]
+
+pub mod arrivals;
+pub mod bounds;
+pub mod chart;
+pub mod contender;
+pub mod curve;
+pub mod demand;
+pub mod dice;
+pub mod grid;
+pub mod job;
+pub mod noise;
+pub mod ours;
+pub mod outcome;
+pub mod peers;
+pub mod plan;
+pub mod runner;
+pub mod scheduler;
+pub mod search;
+pub mod tables;
+pub mod trace;
+pub mod world;
+
+pub use arrivals::Arrivals;
+pub use contender::Contender;
+pub use curve::{Curve, ms};
+pub use demand::{Class, Demand};
+pub use job::{End, Job};
+pub use noise::Noise;
+pub use ours::Ours;
+pub use outcome::Outcome;
+pub use runner::run;
+pub use scheduler::{Orders, Scheduler};
+pub use world::{Clients, Load, Loss, World};

@@ -1,0 +1,127 @@
+//! The very batcher that serves, behind the trait of the world.
+//!
+//! It only translates: request numbers to the dense indices the batcher wants, actions to orders.
+
+use jitney_batcher::{
+    Action, Actions, BatchId, Batcher, Config, Down, Event, Nanos, Origin, OriginKind, Request,
+    RequestId, WorkerId,
+};
+
+use crate::job::Job;
+use crate::scheduler::{Orders, Scheduler};
+
+/// Most requests that may wait: beyond any honest queue, so that the policy is what refuses.
+const QUEUE_MAX: u32 = 1_000_000;
+
+/// A [`Batcher`] that believes to be in a server.
+#[derive(Debug)]
+pub struct Ours {
+    batcher: Batcher,
+    actions: Actions,
+    /// The request at each index.
+    jobs: Vec<u32>,
+    /// The index of each request.
+    indices: Vec<u32>,
+    free: Vec<u32>,
+    /// What each worker runs.
+    running: Vec<Option<(BatchId, Vec<u32>)>>,
+}
+
+impl Ours {
+    /// A batcher with this configuration and `workers` workers of one slot each.
+    #[must_use]
+    pub fn new(config: Config, workers: usize) -> Self {
+        let config = Config { queue_max: QUEUE_MAX, ..config };
+        let mut batcher = Batcher::new(config);
+        let mut actions = Actions::new();
+        for worker in 0..workers {
+            let worker = WorkerId(worker as u32);
+            batcher.step(0, Event::WorkerUp { worker, slots: 1 }, &mut actions);
+        }
+        let running = (0..workers).map(|_| None).collect();
+        actions.clear();
+        Self { batcher, actions, jobs: vec![], indices: vec![], free: vec![], running }
+    }
+
+    /// The batcher, to look at what it has learnt.
+    #[must_use]
+    pub fn batcher(&self) -> &Batcher {
+        &self.batcher
+    }
+
+    fn step(&mut self, now: Nanos, event: Event, out: &mut Orders) {
+        self.actions.clear();
+        self.batcher.step(now, event, &mut self.actions);
+        let actions = std::mem::take(&mut self.actions);
+        for action in actions.iter() {
+            self.carry_out(action, &actions, out);
+        }
+        self.actions = actions;
+    }
+
+    fn carry_out(&mut self, action: &Action, actions: &Actions, out: &mut Orders) {
+        match action {
+            Action::Dispatch { worker, batch, members, .. } => {
+                let ids: Vec<u32> =
+                    actions.members(members).iter().map(|id| self.jobs[id.index()]).collect();
+                out.dispatch(worker.0 as usize, ids.iter().copied());
+                self.running[worker.0 as usize] = Some((*batch, ids));
+            }
+            Action::Reject { id, .. } | Action::Fail { id, .. } => {
+                let job = self.jobs[id.index()];
+                self.release(job);
+                out.refuse(job);
+            }
+            Action::SetTimer(at) => out.wake(Some(*at)),
+            Action::ClearTimer => out.wake(None),
+        }
+    }
+
+    fn index(&mut self, job: u32) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(0);
+            self.jobs.len() as u32 - 1
+        });
+        self.jobs[index as usize] = job;
+        self.indices.resize(self.indices.len().max(job as usize + 1), u32::MAX);
+        self.indices[job as usize] = index;
+        index
+    }
+
+    fn release(&mut self, job: u32) {
+        self.free.push(self.indices[job as usize]);
+    }
+}
+
+impl Scheduler for Ours {
+    fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders) {
+        let mut request = Request::new(RequestId::new(self.index(id), id));
+        request.deadline = job.deadline;
+        request.tenant = job.tenant;
+        request.origin = Origin { kind: OriginKind::Http, peer: job.client };
+        self.step(now, Event::Arrive(request), out);
+    }
+
+    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
+        let Some((batch, ids)) = self.running[worker].take() else { return };
+        for &job in &ids {
+            self.release(job);
+        }
+        self.step(now, Event::Done { batch, exec }, out);
+    }
+
+    fn timer(&mut self, now: Nanos, out: &mut Orders) {
+        self.step(now, Event::Timer, out);
+    }
+
+    fn lost(&mut self, now: Nanos, worker: usize, _members: &[u32], out: &mut Orders) {
+        self.running[worker] = None;
+        let worker = WorkerId(worker as u32);
+        self.step(now, Event::WorkerDown { worker, why: Down::Removed }, out);
+    }
+
+    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
+        let worker = WorkerId(worker as u32);
+        self.step(now, Event::WorkerUp { worker, slots: 1 }, out);
+    }
+}

@@ -1,0 +1,117 @@
+//! How a run ended, and the figures people ask about it.
+//!
+//! It only counts what the runner wrote down; nothing is estimated.
+
+use jitney_batcher::Nanos;
+
+use crate::job::{End, Job};
+
+/// Every request of a run with its end, in order of arrival.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The requests.
+    pub jobs: Vec<Job>,
+    /// How each of them ended.
+    pub ends: Vec<End>,
+    /// Batches run.
+    pub batches: u64,
+    /// Time spent by all workers together.
+    pub busy: Nanos,
+    /// When the last thing happened.
+    pub until: Nanos,
+}
+
+impl Outcome {
+    fn pairs(&self) -> impl Iterator<Item = (&Job, &End)> {
+        self.jobs.iter().zip(&self.ends)
+    }
+
+    /// Requests answered by their deadline.
+    #[must_use]
+    pub fn on_time(&self) -> usize {
+        self.pairs().filter(|(job, end)| in_time(job, end)).count()
+    }
+
+    /// Share of all requests answered by their deadline; refusals count as misses.
+    #[must_use]
+    pub fn on_time_share(&self) -> f64 {
+        self.on_time() as f64 / self.jobs.len().max(1) as f64
+    }
+
+    /// The same of the requests that are chosen.
+    #[must_use]
+    pub fn share_of(&self, chosen: impl Fn(&Job) -> bool) -> f64 {
+        let of = self.pairs().filter(|(job, _)| chosen(job));
+        let (count, good) = of.fold((0, 0), |(count, good), (job, end)| {
+            (count + 1, good + usize::from(in_time(job, end)))
+        });
+        good as f64 / f64::from(count.max(1))
+    }
+
+    /// Requests refused.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.ends.iter().filter(|end| matches!(end, End::Refused { .. })).count()
+    }
+
+    /// Seconds in which requests arrived.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let first = self.jobs.first().map_or(0, |job| job.at);
+        let last = self.jobs.last().map_or(0, |job| job.at);
+        (last - first).max(1) as f64 / 1e9
+    }
+
+    /// Answers in time per second of arrivals.
+    #[must_use]
+    pub fn goodput(&self) -> f64 {
+        self.on_time() as f64 / self.seconds()
+    }
+
+    /// Answers per second of arrivals.
+    #[must_use]
+    pub fn throughput(&self) -> f64 {
+        (self.ends.len() - self.refused()) as f64 / self.seconds()
+    }
+
+    /// Requests in an average batch.
+    #[must_use]
+    pub fn fill(&self) -> f64 {
+        (self.ends.len() - self.refused()) as f64 / self.batches.max(1) as f64
+    }
+
+    /// Latencies of the answered requests after the first `skip` of all.
+    #[must_use]
+    pub fn latencies(&self, skip: usize) -> Latencies {
+        let answered = |(job, end): (&Job, &End)| match end {
+            End::Answered { at, .. } => Some(at - job.at),
+            End::Refused { .. } => None,
+        };
+        let mut all: Vec<Nanos> = self.pairs().skip(skip).filter_map(answered).collect();
+        all.sort_unstable();
+        Latencies(all)
+    }
+}
+
+fn in_time(job: &Job, end: &End) -> bool {
+    matches!(end, End::Answered { at, .. } if *at <= job.deadline)
+}
+
+/// Sorted latencies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies(Vec<Nanos>);
+
+impl Latencies {
+    /// The mean in milliseconds; 0 if there are none.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.0.iter().map(|&each| each as f64).sum::<f64>() / self.0.len().max(1) as f64 / 1e6
+    }
+
+    /// The smallest latency in milliseconds that this share does not exceed; 0 if there are none.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> f64 {
+        let rank = (share * self.0.len() as f64).ceil() as usize;
+        self.0.get(rank.clamp(1, self.0.len().max(1)) - 1).map_or(0.0, |&each| each as f64 / 1e6)
+    }
+}

@@ -1,0 +1,225 @@
+//! BentoML's dispatcher: one per worker process, each with a queue of its own, requests by lot.
+//!
+//! A line through the last 50 batches predicts the next; the oldest is cancelled when the prediction
+//! for the whole queue exceeds `max_latency`; a cork holds the batch while the harm done to those
+//! waiting is below the wait seen lately. It polls every millisecond, and it begins with a training
+//! phase. The line is in `fit`.
+
+mod fit;
+
+use std::collections::VecDeque;
+
+use jitney_batcher::Nanos;
+
+use crate::dice::Dice;
+use crate::job::Job;
+use crate::scheduler::{Orders, Scheduler};
+use fit::Fit;
+
+const TICK: Nanos = 1_000_000;
+const DECAY: f64 = 0.95;
+
+/// The decorator's arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Most requests in a batch.
+    pub max_batch_size: usize,
+    /// The bound on the predicted latency of the oldest.
+    pub max_latency: Nanos,
+}
+
+/// Batches still to be run in training, the size waited for and the factor in the wait's limit.
+#[derive(Clone, Copy, Debug)]
+struct Lesson {
+    batches: u32,
+    size: usize,
+    factor: f64,
+    refit: bool,
+}
+
+const LESSONS: [Lesson; 4] = [
+    Lesson { batches: 8, size: 1, factor: 0.0, refit: false },
+    Lesson { batches: 1, size: 1, factor: 0.0, refit: true },
+    Lesson { batches: 1, size: 2, factor: 5.0, refit: true },
+    Lesson { batches: 1, size: 3, factor: 7.0, refit: true },
+];
+
+/// What the dispatcher does after a look at its queue.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Sleep,
+    Cancel,
+    Run,
+}
+
+#[derive(Debug)]
+struct Running {
+    size: usize,
+    wait: f64,
+}
+
+#[derive(Debug)]
+struct Dispatcher {
+    settings: Settings,
+    queue: VecDeque<(u32, Nanos)>,
+    fit: Fit,
+    lessons: VecDeque<Lesson>,
+    running: Option<Running>,
+    dead: bool,
+    /// When it looks again, if it polls.
+    tick: Option<Nanos>,
+}
+
+impl Dispatcher {
+    fn new(settings: Settings) -> Self {
+        let fit = Fit::new(settings.max_latency as f64 / 1e9);
+        let lessons = LESSONS.into();
+        Self {
+            settings,
+            queue: VecDeque::new(),
+            fit,
+            lessons,
+            running: None,
+            dead: false,
+            tick: None,
+        }
+    }
+
+    /// Looks until it sleeps or nothing is queued; says what to run.
+    fn look(&mut self, now: Nanos, out: &mut Orders) -> Option<Vec<u32>> {
+        self.tick = None;
+        let mut batch = None;
+        while !self.queue.is_empty() && !self.dead {
+            match self.verdict(now) {
+                Verdict::Sleep => {
+                    self.tick = Some(now + TICK);
+                    break;
+                }
+                Verdict::Cancel => out.refuse(self.queue.pop_front().expect("it is not empty").0),
+                Verdict::Run => batch = Some(self.take(now)),
+            }
+        }
+        batch
+    }
+
+    fn verdict(&self, now: Nanos) -> Verdict {
+        let seconds = |at: Nanos| (now - at) as f64 / 1e9;
+        let (n, bound) = (self.queue.len(), self.settings.max_latency as f64 / 1e9);
+        let oldest = seconds(self.queue[0].1);
+        let newest = seconds(self.queue[n - 1].1);
+        let Fit { slope, fixed, wait, .. } = self.fit;
+        if let Some(lesson) = self.lessons.front() {
+            return self.train(lesson, n, oldest, bound);
+        }
+        let count = n as f64;
+        if n > 1 && oldest + slope * count + fixed >= bound {
+            Verdict::Cancel
+        } else if self.running.is_some() {
+            if n == 1 && oldest >= bound { Verdict::Cancel } else { Verdict::Sleep }
+        } else if n < self.settings.max_batch_size
+            && count * (newest + TICK as f64 / 1e9 + slope) <= DECAY * wait
+        {
+            Verdict::Sleep
+        } else {
+            Verdict::Run
+        }
+    }
+
+    fn train(&self, lesson: &Lesson, n: usize, oldest: f64, bound: f64) -> Verdict {
+        let limit = (DECAY * bound).min(lesson.factor * self.fit.slope + self.fit.fixed);
+        if n > lesson.size && oldest >= bound {
+            Verdict::Cancel
+        } else if self.running.is_some() || (n < lesson.size && oldest <= limit) {
+            Verdict::Sleep
+        } else {
+            Verdict::Run
+        }
+    }
+
+    fn take(&mut self, now: Nanos) -> Vec<u32> {
+        let size = self.queue.len().min(self.settings.max_batch_size);
+        let oldest = (now - self.queue[0].1) as f64 / 1e9;
+        let wait = if self.lessons.is_empty() { oldest } else { 0.0 };
+        self.running = Some(Running { size, wait });
+        self.queue.drain(..size).map(|(id, _)| id).collect()
+    }
+
+    fn learn(&mut self, now: Nanos, exec: Nanos) {
+        let Some(Running { size, wait }) = self.running.take() else { return };
+        self.fit.sample(now, size as f64, exec as f64 / 1e9, wait);
+        let Some(lesson) = self.lessons.front_mut() else { return };
+        lesson.batches -= 1;
+        if lesson.batches == 0 {
+            if lesson.refit {
+                self.fit.refit();
+            }
+            self.lessons.pop_front();
+        }
+    }
+}
+
+/// One dispatcher per worker process.
+#[derive(Debug)]
+pub struct BentoMl {
+    settings: Settings,
+    dispatchers: Vec<Dispatcher>,
+    dice: Dice,
+}
+
+impl BentoMl {
+    /// One process per worker.
+    #[must_use]
+    pub fn new(settings: Settings, workers: usize, seed: u64) -> Self {
+        let dispatchers = (0..workers).map(|_| Dispatcher::new(settings)).collect();
+        Self { settings, dispatchers, dice: Dice::new(seed ^ 0xbe_170) }
+    }
+
+    fn look(&mut self, at: usize, now: Nanos, out: &mut Orders) {
+        if let Some(batch) = self.dispatchers[at].look(now, out) {
+            out.dispatch(at, batch);
+        }
+    }
+
+    fn wake(&self, out: &mut Orders) {
+        out.wake(self.dispatchers.iter().filter_map(|each| each.tick).min());
+    }
+}
+
+impl Scheduler for BentoMl {
+    fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
+        let alive: Vec<usize> =
+            (0..self.dispatchers.len()).filter(|&at| !self.dispatchers[at].dead).collect();
+        let Some(&at) = alive.get(self.dice.below(alive.len())) else { return out.refuse(id) };
+        self.dispatchers[at].queue.push_back((id, now));
+        if self.dispatchers[at].tick.is_none() {
+            self.look(at, now, out);
+        }
+        self.wake(out);
+    }
+
+    /// The end of a batch wakes nobody: the dispatcher finds out when it polls.
+    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, _: &mut Orders) {
+        self.dispatchers[worker].learn(now, exec);
+    }
+
+    fn timer(&mut self, now: Nanos, out: &mut Orders) {
+        for at in 0..self.dispatchers.len() {
+            if self.dispatchers[at].tick.is_some_and(|tick| tick <= now) {
+                self.look(at, now, out);
+            }
+        }
+        self.wake(out);
+    }
+
+    fn lost(&mut self, _: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
+        let dead = Dispatcher { dead: true, ..Dispatcher::new(self.settings) };
+        let gone = std::mem::replace(&mut self.dispatchers[worker], dead);
+        gone.queue.iter().for_each(|&(id, _)| out.refuse(id));
+        members.iter().for_each(|&id| out.refuse(id));
+        self.wake(out);
+    }
+
+    fn back(&mut self, _: Nanos, worker: usize, _: &mut Orders) {
+        self.dispatchers[worker].dead = false;
+    }
+}

@@ -1,0 +1,89 @@
+//! Clipper as its paper has it: additive increase, multiplicative decrease of the batch size.
+//!
+//! Eager: an idle container takes what is there, up to its cap. The cap grows by one when a
+//! batch kept the objective and shrinks by a tenth when one did not. Expired requests are removed
+//! when polled, not before. The objective is on the batch alone, not on the wait before it.
+
+use std::collections::VecDeque;
+
+use jitney_batcher::Nanos;
+
+use super::pool::Pool;
+use crate::job::Job;
+use crate::scheduler::{Orders, Scheduler};
+
+/// The objective and the largest batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a batch may take.
+    pub objective: Nanos,
+    /// Most requests in a batch.
+    pub max_batch_size: usize,
+}
+
+/// One queue, one cap per container.
+#[derive(Debug)]
+pub struct Clipper {
+    settings: Settings,
+    queue: VecDeque<(u32, Nanos)>,
+    pool: Pool,
+    caps: Vec<f64>,
+}
+
+impl Clipper {
+    /// One container per worker.
+    #[must_use]
+    pub fn new(settings: Settings, workers: usize) -> Self {
+        let caps = vec![1.0; workers];
+        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers), caps }
+    }
+
+    fn decide(&mut self, now: Nanos, out: &mut Orders) {
+        while self.pool.any() {
+            while let Some(&(id, deadline)) = self.queue.front()
+                && deadline <= now
+            {
+                self.queue.pop_front();
+                out.refuse(id);
+            }
+            if self.queue.is_empty() {
+                return;
+            }
+            let Some(worker) = self.pool.take() else { return };
+            let size = (self.caps[worker] as usize).min(self.queue.len());
+            out.dispatch(worker, self.queue.drain(..size).map(|(id, _)| id));
+        }
+    }
+
+    fn learn(&mut self, worker: usize, exec: Nanos) {
+        let cap = &mut self.caps[worker];
+        *cap = if exec > self.settings.objective { *cap * 0.9 } else { *cap + 1.0 };
+        *cap = cap.clamp(1.0, self.settings.max_batch_size as f64);
+    }
+}
+
+impl Scheduler for Clipper {
+    fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders) {
+        self.queue.push_back((id, job.deadline));
+        self.decide(now, out);
+    }
+
+    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
+        self.learn(worker, exec);
+        self.pool.give(worker);
+        self.decide(now, out);
+    }
+
+    fn timer(&mut self, _: Nanos, _: &mut Orders) {}
+
+    fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
+        members.iter().for_each(|&id| out.refuse(id));
+        self.pool.lost(worker);
+        self.decide(now, out);
+    }
+
+    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
+        self.pool.back(worker);
+        self.decide(now, out);
+    }
+}

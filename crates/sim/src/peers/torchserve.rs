@@ -1,0 +1,124 @@
+//! TorchServe: `batch_size` and `max_batch_delay`.
+//!
+//! One bounded queue per model. The worker that holds the queue's lock blocks for its first job,
+//! then collects until the batch is full or the delay is over, counted from that first take and not
+//! from the job's arrival. While it collects, the other idle workers wait for the lock. There is no
+//! deadline and no model of the service time.
+
+use std::collections::VecDeque;
+
+use jitney_batcher::Nanos;
+
+use super::pool::Pool;
+use crate::job::Job;
+use crate::scheduler::{Orders, Scheduler};
+
+/// The two knobs, and the length of the job queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Most requests in a batch.
+    pub batch_size: usize,
+    /// How long a worker collects after it took its first job.
+    pub max_batch_delay: Nanos,
+    /// Jobs that may wait; one more is refused.
+    pub job_queue_size: usize,
+}
+
+impl Settings {
+    /// With TorchServe's default queue of 100 jobs.
+    #[must_use]
+    pub fn new(batch_size: usize, max_batch_delay: Nanos) -> Self {
+        Self { batch_size, max_batch_delay, job_queue_size: 100 }
+    }
+}
+
+/// The worker that holds the lock.
+#[derive(Debug)]
+struct Collector {
+    worker: usize,
+    since: Nanos,
+    batch: Vec<u32>,
+}
+
+/// TorchServe's job queue and the threads that poll it.
+#[derive(Debug)]
+pub struct TorchServe {
+    settings: Settings,
+    queue: VecDeque<u32>,
+    pool: Pool,
+    collector: Option<Collector>,
+}
+
+impl TorchServe {
+    /// As many polling threads as workers.
+    #[must_use]
+    pub fn new(settings: Settings, workers: usize) -> Self {
+        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers), collector: None }
+    }
+
+    fn poll(&mut self, now: Nanos, out: &mut Orders) {
+        out.wake(None);
+        while let Some(mut collector) = self.collector.take().or_else(|| self.lock(now)) {
+            self.collect(&mut collector, now);
+            let end = collector.since + self.settings.max_batch_delay;
+            if collector.batch.len() < self.settings.batch_size && now < end {
+                out.wake(Some(end));
+                self.collector = Some(collector);
+                return;
+            }
+            out.dispatch(collector.worker, collector.batch);
+        }
+    }
+
+    /// The next thread gets the lock and its first job; without a job it would only block.
+    fn lock(&mut self, now: Nanos) -> Option<Collector> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let worker = self.pool.take()?;
+        let first = self.queue.pop_front()?;
+        Some(Collector { worker, since: now, batch: vec![first] })
+    }
+
+    fn collect(&mut self, collector: &mut Collector, now: Nanos) {
+        // Without a delay the loop still polls once before it looks at the time.
+        let polls =
+            if now < collector.since + self.settings.max_batch_delay { usize::MAX } else { 1 };
+        let room = (self.settings.batch_size - collector.batch.len()).min(polls);
+        let taken = room.min(self.queue.len());
+        collector.batch.extend(self.queue.drain(..taken));
+    }
+}
+
+impl Scheduler for TorchServe {
+    fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
+        if self.queue.len() >= self.settings.job_queue_size {
+            return out.refuse(id);
+        }
+        self.queue.push_back(id);
+        self.poll(now, out);
+    }
+
+    fn done(&mut self, now: Nanos, worker: usize, _: Nanos, out: &mut Orders) {
+        self.pool.give(worker);
+        self.poll(now, out);
+    }
+
+    fn timer(&mut self, now: Nanos, out: &mut Orders) {
+        self.poll(now, out);
+    }
+
+    fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
+        members.iter().for_each(|&id| out.refuse(id));
+        self.pool.lost(worker);
+        if let Some(collector) = self.collector.take_if(|collector| collector.worker == worker) {
+            collector.batch.into_iter().for_each(|id| out.refuse(id));
+        }
+        self.poll(now, out);
+    }
+
+    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
+        self.pool.back(worker);
+        self.poll(now, out);
+    }
+}

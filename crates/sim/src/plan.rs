@@ -1,0 +1,215 @@
+//! How many workers, and which largest batch, carry a load within an objective?
+//!
+//! It plays the load with the adaptive policy on more and more workers until the share that has to
+//! be in time is. Everything it says was played; the fluid limit only tells where to begin.
+
+use jitney_batcher::Nanos;
+
+use crate::arrivals::Arrivals;
+use crate::bounds::fluid;
+use crate::contender::Contender;
+use crate::curve::{Curve, Written, ms};
+use crate::demand::Demand;
+use crate::noise::Noise;
+use crate::runner::run;
+use crate::world::World;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// How long batches take.
+    pub curve: Written,
+    /// The largest batch that may be considered.
+    pub max_batch: usize,
+    /// Most workers that may be considered.
+    pub max_workers: usize,
+    /// Requests per second.
+    pub rate: f64,
+    /// When they come.
+    pub arrivals: Arrivals,
+    /// The objective in milliseconds.
+    pub objective: f64,
+    /// The share of requests that must keep it, such as 0.99.
+    pub share: f64,
+    /// What chance adds to the curve.
+    pub noise: Noise,
+    /// Requests per run.
+    pub count: usize,
+    /// Runs with different chance, all of which must succeed.
+    pub seeds: u64,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// This many are enough.
+    Enough(Plan),
+    /// Even a batch of one takes longer than the objective.
+    TooSlow {
+        /// What it takes in milliseconds.
+        alone: f64,
+    },
+    /// Not even the most workers carry it.
+    TooMuch {
+        /// The workers that the fluid limit asks for at least.
+        workers: usize,
+        /// The best trial with the most workers, if one was played.
+        best: Option<Trial>,
+    },
+}
+
+/// A number of workers and a largest batch that are enough.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The fewest workers with the smallest batch that is enough for them.
+    pub chosen: Trial,
+    /// Everything that was tried, in order.
+    pub trials: Vec<Trial>,
+    /// The rate at which the chosen one would just fail, by the fluid limit.
+    pub limit: f64,
+}
+
+/// One combination, played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trial {
+    /// Workers.
+    pub workers: usize,
+    /// The largest batch.
+    pub max_batch: usize,
+    /// The worst share in time over all seeds.
+    pub on_time: f64,
+    /// Median and p99 of those answered, in milliseconds, the worst of all seeds.
+    pub p50: f64,
+    /// See above.
+    pub p99: f64,
+    /// Share of the workers' time that was used.
+    pub busy: f64,
+    /// Requests in an average batch.
+    pub fill: f64,
+}
+
+impl Question {
+    /// Plays until an answer is found; `progress` is told before every trial.
+    pub fn answer(&self, progress: &mut dyn FnMut(usize, usize)) -> Answer {
+        let objective = ms(self.objective);
+        let curve = self.curve.curve(self.max_batch);
+        let alone = curve.time(1);
+        if alone > objective {
+            return Answer::TooSlow { alone: alone as f64 / 1e6 };
+        }
+        let least = self.least_workers(&curve, objective);
+        let mut trials = Vec::new();
+        for workers in least..=self.max_workers {
+            let widest = self.widest(&curve, objective);
+            progress(workers, widest);
+            let trial = self.play(&curve, workers, widest);
+            trials.push(trial);
+            if trial.on_time >= self.share {
+                return Answer::Enough(self.narrow(&curve, trials, progress));
+            }
+        }
+        Answer::TooMuch { workers: least, best: trials.pop() }
+    }
+
+    /// No fewer can carry it even if requests flowed like water and any could be dropped.
+    fn least_workers(&self, curve: &Curve, objective: Nanos) -> usize {
+        let one = fluid::lossy(curve, 1, objective).max(1e-9);
+        ((self.rate * self.share / one).ceil() as usize).max(1)
+    }
+
+    /// Larger batches could never be answered in time.
+    fn widest(&self, curve: &Curve, objective: Nanos) -> usize {
+        (1..=curve.max()).rev().find(|&size| curve.time(size) <= objective).unwrap_or(1)
+    }
+
+    /// The workers are found; what is the smallest largest batch that is enough for them?
+    fn narrow(
+        &self,
+        curve: &Curve,
+        mut trials: Vec<Trial>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Plan {
+        let mut chosen = trials[trials.len() - 1];
+        let powers = (0..).map(|power| 1usize << power).take_while(|&size| size < chosen.max_batch);
+        for max_batch in powers.collect::<Vec<_>>().into_iter().rev() {
+            let fits = curve.capped(max_batch).capacity(chosen.workers) >= self.rate * self.share;
+            if !fits {
+                break;
+            }
+            progress(chosen.workers, max_batch);
+            let trial = self.play(curve, chosen.workers, max_batch);
+            trials.push(trial);
+            if trial.on_time < self.share {
+                break;
+            }
+            chosen = trial;
+        }
+        let limit =
+            fluid::lossless(&curve.capped(chosen.max_batch), chosen.workers, ms(self.objective));
+        Plan { chosen, trials, limit }
+    }
+
+    fn play(&self, curve: &Curve, workers: usize, max_batch: usize) -> Trial {
+        let demand = Demand::new(self.arrivals.clone(), self.objective);
+        let mut worst =
+            Trial { workers, max_batch, on_time: 1.0, p50: 0.0, p99: 0.0, busy: 0.0, fill: 0.0 };
+        for seed in 1..=self.seeds.max(1) {
+            let mut world =
+                World::new(curve.capped(max_batch), workers).with_noise(self.noise.clone());
+            world.seed = seed;
+            let load = demand.load(self.rate, self.count, seed);
+            let outcome = run(&world, &load, Contender::Adaptive.build(&world).as_mut());
+            let latencies = outcome.latencies(0);
+            worst.on_time = worst.on_time.min(outcome.on_time_share());
+            worst.p50 = worst.p50.max(latencies.quantile(0.5));
+            worst.p99 = worst.p99.max(latencies.quantile(0.99));
+            let time = outcome.until.max(1) as f64 * workers as f64;
+            worst.busy = worst.busy.max(outcome.busy as f64 / time);
+            worst.fill = worst.fill.max(outcome.fill());
+        }
+        worst
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(curve: &str, rate: f64, objective: f64) -> Question {
+        Question {
+            curve: curve.parse().expect("a curve"),
+            max_batch: 32,
+            max_workers: 8,
+            rate,
+            arrivals: Arrivals::Poisson,
+            objective,
+            share: 0.99,
+            noise: Noise::NONE,
+            count: 2000,
+            seeds: 1,
+        }
+    }
+
+    #[test]
+    fn a_small_load_needs_one_worker() {
+        let answer = question("5+0.2b", 100.0, 100.0).answer(&mut |_, _| {});
+        assert!(matches!(answer, Answer::Enough(plan) if plan.chosen.workers == 1));
+    }
+
+    #[test]
+    fn more_load_needs_more_workers_and_never_fewer() {
+        let workers = |rate| match question("5+5b", rate, 50.0).answer(&mut |_, _| {}) {
+            Answer::Enough(plan) => plan.chosen.workers,
+            other => panic!("{other:?}"),
+        };
+        assert!(workers(100.0) < workers(400.0));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said_with_its_reason() {
+        let answer = question("50+1b", 10.0, 40.0).answer(&mut |_, _| {});
+        assert_eq!(answer, Answer::TooSlow { alone: 51.0 });
+        let answer = question("5+5b", 10_000.0, 50.0).answer(&mut |_, _| {});
+        assert!(matches!(answer, Answer::TooMuch { workers: 55, best: None }), "{answer:?}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What a policy looks like to the world: events come in, orders go out.
+//!
+//! Our batcher and the peers stand behind the same trait, so that no comparison can favour one.
+//! A scheduler never learns how long a batch will take, only how long it took.
+
+use std::ops::Range;
+
+use jitney_batcher::Nanos;
+
+use crate::job::Job;
+
+/// A policy that decides when batches leave.
+pub trait Scheduler {
+    /// A request arrives under this number.
+    fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders);
+    /// A worker finished its batch.
+    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders);
+    /// The time asked for by [`Orders::wake`] has come.
+    fn timer(&mut self, now: Nanos, out: &mut Orders);
+    /// A worker died while it ran these requests (perhaps none), which have not ended.
+    fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders);
+    /// A dead worker is back.
+    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders);
+}
+
+/// What a scheduler wants done; reused from step to step.
+#[derive(Debug, Default)]
+pub struct Orders {
+    pub(crate) batches: Vec<(usize, Range<usize>)>,
+    pub(crate) members: Vec<u32>,
+    pub(crate) refused: Vec<u32>,
+    pub(crate) timer: Option<Nanos>,
+}
+
+impl Orders {
+    /// Hands these requests to an idle worker as one batch.
+    pub fn dispatch(&mut self, worker: usize, members: impl IntoIterator<Item = u32>) {
+        let start = self.members.len();
+        self.members.extend(members);
+        self.batches.push((worker, start..self.members.len()));
+    }
+
+    /// Ends a request without an answer.
+    pub fn refuse(&mut self, id: u32) {
+        self.refused.push(id);
+    }
+
+    /// Asks for a call of [`Scheduler::timer`]; the last word counts, none is none.
+    pub fn wake(&mut self, at: Option<Nanos>) {
+        self.timer = at;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.batches.clear();
+        self.members.clear();
+        self.refused.clear();
+    }
+}
