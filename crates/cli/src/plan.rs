@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::settings::Defaults;
+use jitney_engine::store::Limits;
 use jitney_server::ServerConfig;
 
 use crate::logs::LogPlan;
@@ -65,6 +66,8 @@ pub struct EnginePlan {
     pub defaults: Defaults,
     /// Where archives are found by name.
     pub model_store: Option<PathBuf>,
+    /// How much may be downloaded and unpacked for one model.
+    pub store_limits: Limits,
     /// Which URLs may be opened.
     pub urls: Arc<UrlRule>,
     /// The interpreter of Python workers.

@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::fetch::Web;
+use crate::fetch::Elsewhere;
 use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
@@ -168,9 +168,9 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
         store: StoreConfig {
             model_store: plan.model_store.clone(),
             scratch: scratch.path().to_owned(),
-            limits: jitney_engine::store::Limits::default(),
+            limits: plan.store_limits,
             url_allowed: Box::new(move |url| urls.allows(url)),
-            remote: Some(Arc::new(Web::new(Arc::clone(&plan.urls), admin.clone()))),
+            remote: Some(Arc::new(Elsewhere::new(Arc::clone(&plan.urls), env, admin.clone()))),
         },
         python: PythonConfig {
             interpreter: plan.python.clone(),
