@@ -1,107 +1,70 @@
-//! Models from other machines, over HTTP: the store asks, this room speaks the protocol.
+//! Models from other machines: the store asks, this room finds out who can answer. Plain files come
+//! over [HTTP](web), objects of clouds from their [buckets](bucket), both through one client.
 //!
 //! Everything runs on the admin plane, whoever asks. Every redirect has to pass the allow-list again
-//! and never leads from https to http. The usual proxy variables are honoured. Object stores (s3, gs,
-//! azure) will come to stand beside this on the same HTTP client.
+//! and never leads from https to http. The usual proxy variables are honoured. How often and for how
+//! long something is tried is the store's business.
+
+mod bucket;
+mod client;
+mod web;
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use bytes::Bytes;
-use jitney_engine::store::{Download, Later, Remote};
-use reqwest::redirect::{Action, Attempt, Policy};
-use reqwest::{Client, Response};
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use jitney_engine::store::{Ask, Download, Later, Remote, Trouble};
+use reqwest::{Client, Url};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use crate::env::Env;
 use crate::url_rule::UrlRule;
+use bucket::Clouds;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-const REDIRECTS_MAX: usize = 10;
-
-/// The web, as far as the allow-list goes.
-pub struct Web {
+/// Other machines, as far as the allow-list goes.
+pub struct Elsewhere {
     rule: Arc<UrlRule>,
     admin: Handle,
+    clouds: Clouds,
     /// Made for the first download: the system's certificates take a moment to read.
     client: OnceLock<Result<Client, String>>,
 }
 
-impl Web {
+impl Elsewhere {
     /// Nothing is reached until a model is asked for.
-    pub fn new(rule: Arc<UrlRule>, admin: Handle) -> Self {
-        Self { rule, admin, client: OnceLock::new() }
+    pub fn new(rule: Arc<UrlRule>, env: &Env, admin: Handle) -> Self {
+        Self { rule, admin, clouds: Clouds::new(env), client: OnceLock::new() }
     }
 
-    fn client(&self) -> Result<Client, String> {
-        let make = || client(Arc::clone(&self.rule)).map_err(|error| words(&error));
-        self.client.get_or_init(make).clone()
-    }
-}
-
-impl Remote for Web {
-    fn open<'a>(&'a self, url: &'a str) -> Later<'a, Result<Box<dyn Download>, String>> {
-        Box::pin(async move {
-            let request = self.client()?.get(url);
-            // A set of one: unlike a bare task it ends when the caller goes away.
-            let mut asking = JoinSet::new();
-            asking.spawn_on(async { request.send().await?.error_for_status() }, &self.admin);
-            let asked = asking.join_next().await.ok_or("nobody asked")?;
-            let response = asked.map_err(|panic| panic.to_string())?;
-            let response = response.map_err(|error| words(&error.without_url()))?;
-            Ok(Box::new(Body(response)) as Box<dyn Download>)
-        })
-    }
-}
-
-struct Body(Response);
-
-impl Download for Body {
-    fn bytes_total(&self) -> Option<u64> {
-        self.0.content_length()
+    fn client(&self) -> Result<Client, Trouble> {
+        let make = || client::make(Arc::clone(&self.rule)).map_err(|error| words(&error));
+        self.client.get_or_init(make).clone().map_err(Trouble::lasting)
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, String>> {
-        Box::pin(async { self.0.chunk().await.map_err(|error| words(&error.without_url())) })
+    async fn ask(&self, ask: Ask<'_>) -> Result<Box<dyn Download>, Trouble> {
+        let client = self.client()?;
+        let url = Url::parse(ask.url).map_err(Trouble::lasting)?;
+        match self.clouds.place(&url, ask.signed, &client)? {
+            Some(place) => self.on_admin(place.open(ask.resume)).await,
+            None => self.on_admin(web::open(&client, url, ask.resume)).await,
+        }
+    }
+
+    /// A set of one: unlike a bare task it ends when the caller goes away.
+    async fn on_admin(
+        &self,
+        asking: impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + 'static,
+    ) -> Result<Box<dyn Download>, Trouble> {
+        let mut set = JoinSet::new();
+        set.spawn_on(asking, &self.admin);
+        let asked = set.join_next().await.ok_or_else(|| Trouble::lasting("nobody asked"))?;
+        asked.map_err(Trouble::lasting)?
     }
 }
 
-fn client(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
-    Client::builder()
-        .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
-        .tls_backend_preconfigured(trust())
-        .build()
-}
-
-/// The certificates that this machine trusts; `SSL_CERT_FILE` names others. A machine without any
-/// can still fetch over plain http.
-fn trust() -> ClientConfig {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (trusted, _) = roots.add_parsable_certificates(found.certs);
-    if trusted == 0 {
-        tracing::warn!("this machine trusts no certificates; nothing can be fetched over https");
-    }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions();
-    builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots).with_no_client_auth()
-}
-
-fn redirect(rule: &UrlRule, attempt: Attempt<'_>) -> Action {
-    let was_secure = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
-    if attempt.previous().len() > REDIRECTS_MAX {
-        attempt.error("it redirects too often")
-    } else if was_secure && attempt.url().scheme() != "https" {
-        attempt.error("it redirects from https to http")
-    } else if !rule.allows_redirect(attempt.url().as_str()) {
-        attempt.error("it redirects to a URL that is not allowed")
-    } else {
-        attempt.follow()
+impl Remote for Elsewhere {
+    fn open<'a>(&'a self, ask: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
+        Box::pin(self.ask(ask))
     }
 }
 
@@ -110,7 +73,11 @@ fn words(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut below = error.source();
     while let Some(error) = below {
-        words += &format!(": {error}");
+        let more = error.to_string();
+        // Some errors repeat what is below them.
+        if !words.ends_with(&more) {
+            words += &format!(": {more}");
+        }
         below = error.source();
     }
     words

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::settings::Defaults;
+use jitney_engine::store::Limits;
 use jitney_server::ServerConfig;
 
 use crate::logs::LogPlan;
@@ -69,6 +70,8 @@ pub struct EnginePlan {
     pub model_store: Option<PathBuf>,
     /// Where workflows are found by name; without it where models are.
     pub workflow_store: Option<PathBuf>,
+    /// How much may be downloaded and unpacked for one model.
+    pub store_limits: Limits,
     /// Which URLs may be opened.
     pub urls: Arc<UrlRule>,
     /// The interpreter of Python workers.

@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::fetch::Web;
+use crate::fetch::Elsewhere;
 use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
@@ -171,15 +171,15 @@ async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
 }
 
 fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle) -> EngineConfig {
-    let web = Arc::new(Web::new(Arc::clone(&plan.urls), admin.clone()));
+    let elsewhere = Arc::new(Elsewhere::new(Arc::clone(&plan.urls), env, admin.clone()));
     let store = |directory: Option<&PathBuf>| {
         let urls = Arc::clone(&plan.urls);
         StoreConfig {
             model_store: directory.cloned(),
             scratch: scratch.path().to_owned(),
-            limits: jitney_engine::store::Limits::default(),
+            limits: plan.store_limits,
             url_allowed: Box::new(move |url| urls.allows(url)),
-            remote: Some(Arc::clone(&web) as _),
+            remote: Some(Arc::clone(&elsewhere) as _),
         }
     };
     EngineConfig {

@@ -116,13 +116,7 @@ fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, 
     let bind = |port: Option<u16>, default| {
         Address::tcp(&host, port.unwrap_or(default)).secured(tls.is_some()).bind()
     };
-    // gRPC does not speak TLS yet, and a plain door beside locked ones would be a surprise.
-    let grpc = |port: Option<u16>, default: u16| {
-        if tls.is_some() {
-            return Ok(None);
-        }
-        Address::tcp(&host, port.unwrap_or(default)).bind().map(|bind| Some(bind.into()))
-    };
+    let grpc = |port: Option<u16>, default: u16| bind(port, default).map(|bind| Some(bind.into()));
     let defaults = ServerConfig::default();
     Ok(ServerConfig {
         inference: bind(port, 8080)?,
@@ -169,6 +163,7 @@ fn engine(options: &Options, models: &[Startup], python: PathBuf) -> Result<Engi
         defaults: defaults(&options.per_model),
         model_store: options.model_store.clone(),
         workflow_store: None,
+        store_limits: options.archives.limits(),
         urls: Arc::new(UrlRule::Named(named)),
         python,
         hidden: Hidden::default(),

@@ -1,6 +1,7 @@
 //! A model to load at start-up, before anybody knows what is inside it.
 
 use jitney_engine::settings::Wishes;
+use jitney_engine::store::{Sha256, is_remote};
 
 use crate::serve::options::PerModel;
 
@@ -23,6 +24,8 @@ pub struct Startup {
     pub per_model: PerModel,
     /// The fewest and the most workers, whatever the archive says.
     pub workers: Option<(u32, u32)>,
+    /// The sum its file must have.
+    pub sha256: Option<Sha256>,
     /// Whether this version answers when none is named; else the first one loaded does.
     pub default: bool,
 }
@@ -40,7 +43,7 @@ impl Startup {
 
     /// Whether it has to be fetched from another machine.
     pub fn is_remote(&self) -> bool {
-        ["http://", "https://"].iter().any(|scheme| self.url.starts_with(scheme))
+        is_remote(&self.url)
     }
 
     /// The same in the engine's words.
@@ -61,6 +64,7 @@ impl Startup {
             startup_timeout_s: self.per_model.startup_timeout.map(|time| time.whole()),
             queue_max: self.per_model.queue,
             at_startup: true,
+            sha256: self.sha256,
             ..Wishes::default()
         }
     }

@@ -24,7 +24,9 @@ use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runt
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{Defaults, PolicyName, Settings, Wishes};
-use crate::store::{Fetched, Found, ModelDir, Package, Store, StoreConfig, StoreError};
+use crate::store::{
+    Ask, Fetched, Found, ModelDir, Package, Sha256, Store, StoreConfig, StoreError,
+};
 use crate::workflow::Table as Workflows;
 
 /// Messages that may be on their way from the doors to one model's task.
@@ -155,23 +157,43 @@ impl Engine {
             return Err(RegisterError::Draining);
         }
         let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let found = self.find(&url, wishes.at_startup).await?;
+        let found = self.find(&wishes).await?;
         if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
             return self.register_onnx_file(found, wishes).await;
         }
         if url.ends_with(".onnx") {
             return Err(StoreError::NotFound { url }.into());
         }
+        let file = found.file().map(Path::to_owned);
         let package = blocking(move || store.open(&url, found)).await??;
+        let operators = resolve::operators_sha256(&package, &wishes, &self.defaults)?;
+        self.verify(&wishes.url, file.as_deref(), operators).await?;
         self.register_package(package, &wishes)
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
     /// download, and nothing is left of it.
-    async fn find(&self, url: &str, at_startup: bool) -> Result<Found, RegisterError> {
-        let (store, theirs) = (Arc::clone(&self.store), url.to_owned());
-        let found = blocking(move || store.find(&theirs, at_startup)).await??;
-        Ok(self.store.fetch(url, found).await?)
+    async fn find(&self, wishes: &Wishes) -> Result<Found, RegisterError> {
+        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
+        let at_startup = wishes.at_startup;
+        let found = blocking(move || store.find(&url, at_startup)).await??;
+        let ask = Ask { url: &wishes.url, signed: wishes.s3_sse_kms, resume: None };
+        let found = self.store.fetch(ask, found).await?;
+        self.verify(&wishes.url, found.file(), wishes.sha256).await?;
+        Ok(found)
+    }
+
+    /// Reads the file once more if somebody said which sum it must have.
+    async fn verify(
+        &self,
+        url: &str,
+        file: Option<&Path>,
+        sha256: Option<Sha256>,
+    ) -> Result<(), RegisterError> {
+        let Some(sha256) = sha256 else { return Ok(()) };
+        let (store, url, file) =
+            (Arc::clone(&self.store), url.to_owned(), file.map(Path::to_owned));
+        Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
     }
 
     async fn register_onnx_file(

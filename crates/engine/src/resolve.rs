@@ -10,7 +10,7 @@ use crate::model::Reconfigure;
 use crate::onnx::OnnxModel;
 use crate::python::PythonConfig;
 use crate::settings::{Declared, Defaults, PolicyName, Settings, Wishes};
-use crate::store::{BatchingYaml, ModelYaml, Package, ParallelType, PolicyYaml, Runtime};
+use crate::store::{BatchingYaml, ModelYaml, Package, ParallelType, PolicyYaml, Runtime, Sha256};
 
 /// TorchServe's window when a batch size is set and no delay.
 const DELAY_DEFAULT: Duration = Duration::from_millis(100);
@@ -91,6 +91,17 @@ pub(crate) fn settings(
         declared: declared(yaml),
     };
     checked(settings)
+}
+
+/// The sum that the operator's `models={...}` gives for this version.
+pub(crate) fn operators_sha256(
+    package: &Package,
+    wishes: &Wishes,
+    defaults: &Defaults,
+) -> Result<Option<Sha256>, RegisterError> {
+    let (name, version) = name_and_version(package, wishes)?;
+    let operator = Operator::about(&defaults.models, &name, &version);
+    operator.text("sha256").map(str::parse).transpose().map_err(RegisterError::BadSettings)
 }
 
 /// The effective settings of a model that runs in this process.
@@ -320,6 +331,10 @@ impl<'a> Operator<'a> {
 
     fn number(&self, key: &str) -> Option<u64> {
         self.0?.get(key)?.as_u64().filter(|number| *number > 0)
+    }
+
+    fn text(&self, key: &str) -> Option<&'a str> {
+        self.0?.get(key)?.as_str()
     }
 
     fn small(&self, key: &str) -> Option<u32> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jitney_batcher::{Config as BatcherConfig, Policy};
 
+use crate::store::Sha256;
+
 /// How batches of a model leave. `Adaptive` runs as [`Policy::Opportunistic`] until its own policy
 /// lands; the name is kept apart so that users can already ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +164,10 @@ pub struct Wishes {
     pub at_startup: bool,
     /// The workflow that the model is a node of.
     pub workflow: Option<String>,
+    /// The sum its file must have.
+    pub sha256: Option<Sha256>,
+    /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
+    pub s3_sse_kms: bool,
 }
 
 /// What applies to every model unless something closer to it says otherwise.

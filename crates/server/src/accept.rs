@@ -101,10 +101,11 @@ impl Acceptor {
     fn new(socket: Socketed, door: &Door) -> io::Result<Self> {
         let no_certificate = || io::Error::other("no certificate");
         Ok(match socket {
-            Socketed::Tls(listener) => Self::Tls(
-                TcpListener::from_std(listener)?,
-                door.house.config.tls.clone().ok_or_else(no_certificate)?,
-            ),
+            Socketed::Tls(listener) => {
+                let tls = door.house.config.tls.clone().ok_or_else(no_certificate)?;
+                let tls = if door.grpc.is_some() { tls.speaking(&[b"h2"]) } else { tls };
+                Self::Tls(TcpListener::from_std(listener)?, tls)
+            }
             Socketed::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
             Socketed::Unix(listener) => Self::Unix(UnixListener::from_std(listener)?),
         })
@@ -149,13 +150,7 @@ impl Floor<'_> {
     {
         let (peer, door, beats) = self.welcome(address);
         self.connections.spawn(async move {
-            match &door.grpc {
-                Some(grpc) => {
-                    let (desk, age) = (Arc::clone(&grpc.desk), grpc.age);
-                    Box::pin(grpc::connection::serve(stream, peer, desk, age, beats)).await;
-                }
-                None => serve_one(stream, &peer, &door, beats).await,
-            }
+            attend(stream, peer, &door, beats).await;
             drop(permit);
         });
     }
@@ -178,7 +173,7 @@ impl Floor<'_> {
                 _ = ends.wait_for(|beat| matches!(beat, Beat::End)) => Ok(None),
             };
             match shaken {
-                Ok(Some(stream)) => serve_one(stream, &peer, &door, beats).await,
+                Ok(Some(stream)) => attend(stream, peer, &door, beats).await,
                 Ok(None) => {}
                 Err(error) => tracing::debug!(peer = peer.address, %error, "no TLS"),
             }
@@ -190,6 +185,20 @@ impl Floor<'_> {
         let number = self.door.house.peers.fetch_add(1, Relaxed);
         let peer = Arc::new(Peer::new(number, address));
         (peer, Arc::clone(self.door), self.beats.subscribe())
+    }
+}
+
+/// Speaks what the door speaks.
+async fn attend<S>(stream: S, peer: Arc<Peer>, door: &Door, beats: watch::Receiver<Beat>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match &door.grpc {
+        Some(grpc) => {
+            let (desk, age) = (Arc::clone(&grpc.desk), grpc.age);
+            Box::pin(grpc::connection::serve(stream, peer, desk, age, beats)).await;
+        }
+        None => serve_one(stream, &peer, door, beats).await,
     }
 }
 

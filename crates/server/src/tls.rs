@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
-/// What a listener needs to speak HTTPS.
+/// What a listener needs to speak HTTPS, or gRPC over TLS.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 

@@ -33,9 +33,9 @@ async fn answer(mut stream: TcpStream, answers: &BTreeMap<String, String>) {
     let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await;
 }
 
-async fn get(rule: UrlRule, url: &str) -> Result<(Option<u64>, String), String> {
-    let web = Web::new(Arc::new(rule), Handle::current());
-    let mut download = web.open(url).await?;
+async fn get(rule: UrlRule, url: &str) -> Result<(Option<u64>, String), Trouble> {
+    let web = Elsewhere::new(Arc::new(rule), &Env::default(), Handle::current());
+    let mut download = web.open(Ask { url, ..Ask::default() }).await?;
     let (total, mut text) = (download.bytes_total(), String::new());
     while let Some(piece) = download.next().await? {
         text += &String::from_utf8_lossy(&piece);
@@ -64,9 +64,9 @@ async fn failures_say_what_happened_without_the_url() {
         (format!("http://{address}/none.mar?secret"), "404 Not Found"),
         (format!("http://{address}/cut.mar"), "end of file before message length reached"),
         ("http://127.0.0.1:1/a.mar".to_owned(), "Connection refused"),
-        ("http://".to_owned(), "builder error"),
+        ("http://".to_owned(), "empty host"),
     ] {
-        let why = get(any(), &url).await.expect_err(&url);
+        let why = get(any(), &url).await.expect_err(&url).why;
         assert!(why.contains(expected) && !why.contains("secret"), "{url}: {why}");
     }
 }
@@ -84,9 +84,9 @@ async fn every_redirect_is_checked_against_the_allow_list() {
     let at = |path: &str| format!("http://{address}{path}");
     let rule = || UrlRule::patterns("http://[^/]*/good/.*").expect("reads");
     assert!(get(rule(), &at("/good/a.mar")).await.is_ok());
-    let why = get(rule(), &at("/good/evil.mar")).await.expect_err("refused");
+    let why = get(rule(), &at("/good/evil.mar")).await.expect_err("refused").why;
     assert!(why.contains("it redirects to a URL that is not allowed"), "{why}");
-    let why = get(rule(), &at("/good/round.mar")).await.expect_err("refused");
+    let why = get(rule(), &at("/good/round.mar")).await.expect_err("refused").why;
     assert!(why.contains("it redirects too often"), "{why}");
     let named = UrlRule::Named([at("/good/evil.mar")].into());
     assert!(get(named, &at("/good/evil.mar")).await.is_ok(), "the operator named it");

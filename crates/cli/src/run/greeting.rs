@@ -59,7 +59,7 @@ fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
 
 /// An address as gRPC clients take it, without a scheme.
 fn dial(bind: &Bind) -> String {
-    bind.to_string().trim_start_matches("http://").to_owned()
+    bind.to_string().trim_start_matches("http://").trim_start_matches("https://").to_owned()
 }
 
 /// A line that works when pasted, as far as that is known here.
@@ -103,7 +103,11 @@ mod tests {
 
     #[test]
     fn grpc_addresses_are_told_as_clients_take_them() {
-        for (bind, told) in [("http://127.0.0.1:7070", "127.0.0.1:7070"), ("unix:/x", "unix:/x")] {
+        for (bind, told) in [
+            ("http://127.0.0.1:7070", "127.0.0.1:7070"),
+            ("https://127.0.0.1:7070", "127.0.0.1:7070"),
+            ("unix:/x", "unix:/x"),
+        ] {
             assert_eq!(dial(&bind.parse().expect("an address")), told);
         }
     }

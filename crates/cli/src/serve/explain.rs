@@ -12,7 +12,7 @@ use crate::flags::ServeFlags;
 use crate::origin::Origin;
 
 /// An option: its key in the file, its flag, its default.
-const KEYS: [(&str, &str, &str); 20] = [
+const KEYS: [(&str, &str, &str); 23] = [
     ("host", "host", "127.0.0.1"),
     ("port", "port", "8080"),
     ("management_port", "management-port", "8081"),
@@ -27,6 +27,9 @@ const KEYS: [(&str, &str, &str); 20] = [
     ("startup_timeout", "startup-timeout", "120"),
     ("model_store", "model-store", ""),
     ("max_request_size", "max-request-size", "6553500"),
+    ("max_download_size", "max-download-size", "68719476736"),
+    ("max_unpacked_size", "max-unpacked-size", "68719476736"),
+    ("max_unpacked_files", "max-unpacked-files", "200000"),
     ("io_threads", "io-threads", ""),
     ("python", "python", ""),
     ("log_level", "log-level", "info"),
@@ -140,6 +143,9 @@ fn values(options: &Options) -> Vec<Option<String>> {
         text(per_model.startup_timeout.map(|time| time.whole())),
         text(options.model_store.as_deref().map(Path::display)),
         text(options.max_request_size.map(|size| size.0)),
+        text(options.archives.max_download_size.map(|size| size.0)),
+        text(options.archives.max_unpacked_size.map(|size| size.0)),
+        text(options.archives.max_unpacked_files),
         text(options.io_threads),
         text(options.python.as_deref().map(Path::display)),
         options.log_level.clone(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::options::{Batching, Network, Options, PerModel, Security};
+use super::options::{Archives, Batching, Checksum, Network, Options, PerModel, Security};
 use crate::failure::Failure;
 use crate::nearest::did_you_mean;
 use crate::units::{Seconds, Size};
@@ -31,6 +31,8 @@ pub struct Entry {
     pub version: Option<String>,
     /// The handler, if not the archive's own.
     pub handler: Option<String>,
+    /// The sum its file must have.
+    pub sha256: Option<Checksum>,
     /// What it says about this model.
     pub per_model: PerModel,
 }
@@ -55,6 +57,9 @@ struct FileText {
     startup_timeout: Option<Seconds>,
     model_store: Option<PathBuf>,
     max_request_size: Option<Size>,
+    max_download_size: Option<Size>,
+    max_unpacked_size: Option<Size>,
+    max_unpacked_files: Option<u64>,
     io_threads: Option<usize>,
     python: Option<PathBuf>,
     log_level: Option<String>,
@@ -72,6 +77,7 @@ struct EntryText {
     name: Option<String>,
     version: Option<String>,
     handler: Option<String>,
+    sha256: Option<Checksum>,
     workers: Option<u32>,
     batching: Batching,
     queue: Option<u32>,
@@ -157,6 +163,11 @@ impl From<FileText> for File {
             },
             model_store: text.model_store,
             max_request_size: text.max_request_size,
+            archives: Archives {
+                max_download_size: text.max_download_size,
+                max_unpacked_size: text.max_unpacked_size,
+                max_unpacked_files: text.max_unpacked_files,
+            },
             io_threads: text.io_threads,
             python: text.python,
             log_level: text.log_level,
@@ -182,6 +193,7 @@ impl From<EntryText> for Entry {
             name: text.name,
             version: text.version,
             handler: text.handler,
+            sha256: text.sha256,
             per_model,
         }
     }

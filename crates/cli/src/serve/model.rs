@@ -1,5 +1,5 @@
-//! A model on the command line of `jitney serve`: `PATH`, `URL`, `module:object` or `NAME=` any of them, checked before a port is
-//! bound and turned into what the store understands.
+//! A model on the command line of `jitney serve`: `PATH`, `URL`, `module:object` or `NAME=` any of them, checked
+//! before a port is bound and turned into what the store understands. `URL#sha256=…` says which sum the file must have.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,6 +25,7 @@ pub fn from_entry(entry: Entry) -> Result<Startup, Failure> {
         name: entry.name,
         version: entry.version,
         handler: entry.handler,
+        sha256: entry.sha256.map(|sum| sum.0),
         per_model: entry.per_model,
         ..from_path(&entry.path)?
     })
@@ -32,9 +33,15 @@ pub fn from_entry(entry: Entry) -> Result<Startup, Failure> {
 
 fn from_path(text: &str) -> Result<Startup, Failure> {
     if text.contains("://") {
-        let startup = Startup::unnamed(text);
-        let other =
-            || Failure::usage(format!("{text}: models come from http:// and https:// only"));
+        let (url, sum) =
+            text.split_once("#sha256=").map_or((text, None), |(url, sum)| (url, Some(sum)));
+        let sum = sum.map(str::parse).transpose();
+        let sha256 = sum.map_err(|why: String| Failure::usage(format!("{url}: {why}")))?;
+        let startup = Startup { sha256, ..Startup::unnamed(url) };
+        let other = || {
+            Failure::usage(format!("{text}: models cannot be fetched from there"))
+                .hint("known: http://, https://, s3://, gs://, az://, abfs://")
+        };
         return if startup.is_remote() { Ok(startup) } else { Err(other()) };
     }
     if is_definition(text) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::settings::{Defaults, PolicyName};
+use jitney_engine::store::Limits;
 use jitney_server::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 
 use super::snapshot::{self, Snapshots};
@@ -19,7 +20,7 @@ use crate::logs::{LogPlan, Style};
 use crate::origin::Origin;
 use crate::plan::{Drain, EnginePlan, Face, Plan};
 use crate::startup::Startup;
-use crate::units::Seconds;
+use crate::units::{Seconds, Size};
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
 use crate::{machine, python};
@@ -50,7 +51,8 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         addresses: addresses.all(),
     });
     let drain = drain(&values)?;
-    let secure = addresses.all().into_iter().filter(|door| door.is_secure());
+    let doors = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
+    let secure = doors.filter(|door| door.is_secure());
     let tls = security::tls(&values, secure.collect(), &mut remarks)?;
     Ok(Plan {
         face: Face::TorchServe { banner },
@@ -176,17 +178,14 @@ struct Grpc {
 
 impl Grpc {
     fn read(values: &Values) -> Result<Self, Failure> {
-        if values.truth("enable_grpc_ssl", false) {
-            return Err(Failure::failed("gRPC does not speak TLS in this version".to_owned())
-                .hint("leave enable_grpc_ssl out and reach gRPC through loopback or a proxy"));
-        }
+        let secure = values.truth("enable_grpc_ssl", false);
         let door = |name: &str, port: u16| {
             let key = |part: &str| format!("grpc_{name}_{part}");
             let millis = |part: &str| -> Result<Option<Duration>, Failure> {
                 Ok(values.read(&key(part))?.map(Duration::from_millis))
             };
             let host = values.text(&key("address")).unwrap_or("127.0.0.1").trim();
-            let address = Address::tcp(host, values.number(&key("port"), port)?);
+            let address = Address::tcp(host, values.number(&key("port"), port)?).secured(secure);
             let (max, grace) =
                 (millis("max_connection_age_ms")?, millis("max_connection_age_grace_ms")?);
             Ok::<_, Failure>((address, ConnectionAge { max, grace }))
@@ -269,6 +268,7 @@ fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, 
         defaults: defaults(values)?,
         model_store: Some(store.to_owned()),
         workflow_store: values.text("workflow_store").map(PathBuf::from),
+        store_limits: store_limits(values)?,
         urls: Arc::new(urls),
         python,
         hidden: Hidden::pattern(values.text("blacklist_env_vars"))?,
@@ -276,6 +276,18 @@ fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, 
         limit_max_image_pixels: values.truth("limit_max_image_pixels", true),
         envelope: text("service_envelope"),
         first_worker_id: values.number("initial_worker_port", 9000)?,
+    })
+}
+
+fn store_limits(values: &Values) -> Result<Limits, Failure> {
+    let ours = Limits::default();
+    let bytes = |key, default: u64| -> Result<u64, Failure> {
+        Ok(values.read::<Size>(key)?.map_or(default, |size| size.0))
+    };
+    Ok(Limits {
+        fetched_bytes_max: bytes("max_download_size", ours.fetched_bytes_max)?,
+        unpacked_bytes_max: bytes("max_unpacked_size", ours.unpacked_bytes_max)?,
+        files_max: values.number("max_unpacked_files", ours.files_max)?,
     })
 }
 

@@ -56,8 +56,9 @@ fn grpc_has_hosts_ports_and_ages_of_its_own() {
     let usual = plan_of("").server.grpc_management.expect("listens");
     assert_eq!(usual.bind.to_string(), "http://127.0.0.1:7071");
     assert!(message("grpc_inference_port=x\n").contains("grpc_inference_port=x"));
-    let tls = message("enable_grpc_ssl=true\n");
-    assert!(tls.contains("gRPC does not speak TLS"), "{tls}");
+    let secure = plan_of("enable_grpc_ssl=true\n").server;
+    assert_eq!(secure.grpc_inference.expect("listens").bind.to_string(), "https://127.0.0.1:7070");
+    assert!(secure.tls.is_some() && secure.inference.to_string().starts_with("http://"));
 }
 
 #[test]

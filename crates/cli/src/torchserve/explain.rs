@@ -60,6 +60,9 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("enable_model_api", "false"),
     ("use_native_io", "true"),
     ("io_ratio", "50"),
+    ("max_download_size", "68719476736"),
+    ("max_unpacked_size", "68719476736"),
+    ("max_unpacked_files", "200000"),
     ("drain_delay", "0s"),
     ("drain_timeout", "30s"),
 ];

@@ -81,6 +81,9 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("batching_policy", Acts, ENV),
     ("sagemaker", Acts, ENV),
     ("io_threads", Acts, ENV),
+    ("max_download_size", Acts, ENV),
+    ("max_unpacked_size", Acts, ENV),
+    ("max_unpacked_files", Acts, ENV),
     ("drain_delay", Acts, ENV),
     ("drain_timeout", Acts, ENV),
     // Later.

@@ -5,6 +5,8 @@
 
 use std::{io, path::PathBuf};
 
+use super::checksum::Sha256;
+
 /// Why a model could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -45,6 +47,22 @@ pub enum StoreError {
         url: String,
         /// For the log.
         why: String,
+    },
+    /// The file is another one than the caller expects.
+    #[error("Checksum mismatch for {url}: its sha256 is {found}, expected {expected}")]
+    Checksum {
+        /// As the caller gave it.
+        url: String,
+        /// The sum that the file has.
+        found: Sha256,
+        /// The sum that it should have.
+        expected: Sha256,
+    },
+    /// A sum was given for something that is not one file.
+    #[error("A directory has no sha256: {url}")]
+    NoChecksum {
+        /// As the caller gave it.
+        url: String,
     },
     /// The archive tries something that an honest archive never does.
     #[error("Failed to save model: {url}")]
@@ -113,6 +131,8 @@ impl StoreError {
             | Self::NotAllowed { .. }
             | Self::NotFound { .. }
             | Self::AlreadyExists { .. }
+            | Self::Checksum { .. }
+            | Self::NoChecksum { .. }
             | Self::TooLarge { .. }
             | Self::Corrupt { .. }
             | Self::InvalidManifest { .. }

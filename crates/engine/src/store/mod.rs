@@ -14,6 +14,7 @@
 
 mod api;
 mod batching;
+mod checksum;
 mod dir;
 mod error;
 mod fetch;
@@ -43,20 +44,21 @@ use std::{
 pub use self::{
     api::Api,
     batching::{BatchingYaml, PolicyYaml},
+    checksum::Sha256,
     dir::ModelDir,
     error::{Breach, Excess, StoreError},
     fetch::Fetched,
     limits::Limits,
     manifest::{Manifest, Runtime},
     package::Package,
-    remote::{Download, Later, Remote},
+    remote::{Ask, Download, Later, Remote, Resume, Trouble, is_remote},
     resolve::{Found, default_model_name},
     yaml::{DeviceType, ModelYaml, ParallelType},
 };
 pub(crate) use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};
 use self::{resolve::resolve, unpack::unpack};
 
-/// Says whether an `http(s)://` or `file://` url may be opened.
+/// Says whether a url may be opened: `http(s)://`, `file://` or a bucket's.
 pub type UrlRule = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// What a store needs to know.
@@ -91,15 +93,35 @@ impl Store {
     }
 
     /// Fetches what is remote; everything else is here already.
-    pub async fn fetch(&self, url: &str, found: Found) -> Result<Found, StoreError> {
+    pub async fn fetch(&self, ask: Ask<'_>, found: Found) -> Result<Found, StoreError> {
         let Found::Remote(target) = found else { return Ok(found) };
         let bytes_max = self.config.limits.fetched_bytes_max;
         match &self.config.remote {
             Some(remote) => {
-                fetch::fetch(remote.as_ref(), url, target, bytes_max).await.map(Found::Fetched)
+                fetch::fetch(remote.as_ref(), ask, target, bytes_max).await.map(Found::Fetched)
             }
-            None => Err(not_fetched(url)),
+            None => Err(not_fetched(ask.url)),
         }
+    }
+
+    /// Compares the sum of a file that is here with the one it should have.
+    pub fn verify(
+        &self,
+        url: &str,
+        file: Option<&Path>,
+        expected: Sha256,
+    ) -> Result<(), StoreError> {
+        let url = || url.to_owned();
+        let path = file.ok_or_else(|| StoreError::NoChecksum { url: url() })?;
+        let sum = Sha256::of_file(path).map_err(|source| StoreError::Io {
+            url: url(),
+            path: path.to_owned(),
+            source,
+        })?;
+        if sum == expected {
+            return Ok(());
+        }
+        Err(StoreError::Checksum { url: url(), found: sum, expected })
     }
 
     /// Unpacks and reads a model.

@@ -9,7 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{StoreConfig, error::StoreError, fetch::Fetched};
+use super::{
+    StoreConfig,
+    error::StoreError,
+    fetch::Fetched,
+    remote::{is_bucket, is_web},
+};
 
 /// What a url names.
 #[derive(Debug)]
@@ -58,14 +63,17 @@ pub(super) fn resolve(
         }
         Scheme::Http => remote(config, url, at_startup),
         Scheme::File => file(url),
+        Scheme::Bucket if (config.url_allowed)(url) => remote(config, url, at_startup),
+        Scheme::Bucket => stored_bucket(config, url),
         Scheme::Other => local(config, url),
     }
 }
 
-/// The schemes that TorchServe takes for urls; all else is a path.
+/// The schemes that TorchServe takes for urls, and ours for buckets; all else is a path.
 enum Scheme {
     Http,
     File,
+    Bucket,
     Other,
 }
 
@@ -73,11 +81,17 @@ impl Scheme {
     fn of(url: &str) -> Self {
         let Some((scheme, _)) = url.split_once("://") else { return Self::Other };
         match scheme.to_ascii_lowercase().as_str() {
-            "http" | "https" => Self::Http,
+            scheme if is_web(scheme) => Self::Http,
+            scheme if is_bucket(scheme) => Self::Bucket,
             "file" => Self::File,
             _ => Self::Other,
         }
     }
+}
+
+/// TorchServe knows no buckets: to it the last element of such a url is a file of the store.
+fn stored_bucket(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+    local(config, url).map_err(|_| StoreError::NotAllowed { url: url.to_owned() })
 }
 
 fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, StoreError> {

@@ -14,8 +14,10 @@ pub(super) fn code(error: &StoreError) -> ErrorCode {
         | StoreError::RelativePath { .. }
         | StoreError::NotAllowed { .. }
         | StoreError::NotFound { .. } => ErrorCode::ModelNotFound,
-        StoreError::DownloadFailed { .. } => ErrorCode::DownloadFailed,
-        StoreError::InvalidRuntime { .. } => ErrorCode::BadRequest,
+        StoreError::DownloadFailed { .. } | StoreError::Checksum { .. } => {
+            ErrorCode::DownloadFailed
+        }
+        StoreError::InvalidRuntime { .. } | StoreError::NoChecksum { .. } => ErrorCode::BadRequest,
         StoreError::Corrupt { .. }
         | StoreError::InvalidManifest { .. }
         | StoreError::InvalidConfig { .. } => ErrorCode::InvalidModel,

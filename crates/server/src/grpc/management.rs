@@ -103,6 +103,7 @@ fn wishes(message: RegisterModelRequest) -> Result<Wishes, Problem> {
         initial_workers: given(message.initial_workers),
         response_timeout_s: given(message.response_timeout).map(u64::from),
         startup_timeout_s: given(message.startup_timeout).map(u64::from),
+        s3_sse_kms: message.s3_sse_kms,
         ..Wishes::default()
     })
 }

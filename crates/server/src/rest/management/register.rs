@@ -44,6 +44,8 @@ fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
         initial_workers: scale::workers(fields, "initial_workers")?,
         response_timeout_s: scale::not_negative(fields, "response_timeout"),
         startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
+        sha256: fields.text("sha256").map(str::parse).transpose().map_err(Problem::bad_request)?,
+        s3_sse_kms: fields.boolean("s3_sse_kms", false),
         ..Wishes::default()
     })
 }

@@ -1,0 +1,51 @@
+//! The one HTTP client of all downloads: whom it trusts, and which redirects it follows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Client;
+use reqwest::redirect::{Action, Attempt, Policy};
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::url_rule::UrlRule;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const REDIRECTS_MAX: usize = 10;
+
+/// Makes it; the system's certificates are read here.
+pub fn make(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
+    Client::builder()
+        .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
+        .tls_backend_preconfigured(trust())
+        .build()
+}
+
+/// The certificates that this machine trusts; `SSL_CERT_FILE` names others. A machine without any
+/// can still fetch over plain http.
+fn trust() -> ClientConfig {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (trusted, _) = roots.add_parsable_certificates(found.certs);
+    if trusted == 0 {
+        tracing::warn!("this machine trusts no certificates; nothing can be fetched over https");
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions();
+    builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots).with_no_client_auth()
+}
+
+fn redirect(rule: &UrlRule, attempt: Attempt<'_>) -> Action {
+    let was_secure = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
+    if attempt.previous().len() > REDIRECTS_MAX {
+        attempt.error("it redirects too often")
+    } else if was_secure && attempt.url().scheme() != "https" {
+        attempt.error("it redirects from https to http")
+    } else if !rule.allows_redirect(attempt.url().as_str()) {
+        attempt.error("it redirects to a URL that is not allowed")
+    } else {
+        attempt.follow()
+    }
+}

@@ -1,0 +1,111 @@
+//! A plain file over HTTP. What broke off is continued with `Range` and `If-Range`: a server that
+//! cannot, or whose file has another ETag by now, answers with the whole file.
+
+use bytes::Bytes;
+use jitney_engine::store::{Download, Later, Resume, Trouble};
+use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
+use reqwest::{Client, Response, StatusCode, Url};
+
+use super::words;
+
+/// Asks for the file, or for the rest of it.
+pub fn open(
+    client: &Client,
+    url: Url,
+    resume: Option<Resume<'_>>,
+) -> impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + use<> {
+    let mut request = client.get(url);
+    if let Some(Resume { bytes, tag }) = resume {
+        request = request.header(RANGE, format!("bytes={bytes}-")).header(IF_RANGE, tag);
+    }
+    async { Ok(Box::new(Body::of(answered(request.send().await)?)?) as Box<dyn Download>) }
+}
+
+fn answered(response: reqwest::Result<Response>) -> Result<Response, Trouble> {
+    let response = response.map_err(broken)?;
+    let status = response.status();
+    let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
+    match response.error_for_status() {
+        Ok(response) => Ok(response),
+        Err(error) => {
+            let why = words(&error.without_url());
+            Err(Trouble { why, passing: busy || status.is_server_error() })
+        }
+    }
+}
+
+fn broken(error: reqwest::Error) -> Trouble {
+    let passing = !(error.is_redirect() || error.is_builder());
+    Trouble { why: words(&error.without_url()), passing }
+}
+
+struct Body {
+    response: Response,
+    begins_at: u64,
+    bytes_total: Option<u64>,
+    tag: Option<String>,
+}
+
+impl Body {
+    fn of(response: Response) -> Result<Self, Trouble> {
+        let (begins_at, bytes_total) = if response.status() == StatusCode::PARTIAL_CONTENT {
+            let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+            let strange = || Trouble::lasting("it answered with a range that cannot be read");
+            range.and_then(content_range).ok_or_else(strange)?
+        } else {
+            (0, response.content_length())
+        };
+        let tag = strong_tag(response.headers());
+        Ok(Self { response, begins_at, bytes_total, tag })
+    }
+}
+
+/// `bytes 4-9/10`: where it begins, and how much there is in all (`*`: nobody knows).
+fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, _) = range.split_once('-')?;
+    let total = if total == "*" { None } else { Some(total.parse().ok()?) };
+    Some((first.parse().ok()?, total))
+}
+
+/// A weak tag (`W/"…"`) promises the same meaning, not the same bytes.
+fn strong_tag(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get(ETAG)?.to_str().ok()?;
+    tag.starts_with('"').then(|| tag.to_owned())
+}
+
+impl Download for Body {
+    fn bytes_total(&self) -> Option<u64> {
+        self.bytes_total
+    }
+
+    fn begins_at(&self) -> u64 {
+        self.begins_at
+    }
+
+    fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+        Box::pin(async { self.response.chunk().await.map_err(broken) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_and_strange_ones_are_not() {
+        for (text, expected) in [
+            ("bytes 4-9/10", Some((4, Some(10)))),
+            ("bytes 4-9/*", Some((4, None))),
+            ("bytes */10", None),
+            ("bytes 4-9", None),
+            ("items 4-9/10", None),
+        ] {
+            assert_eq!(content_range(text), expected, "{text}");
+        }
+    }
+}
