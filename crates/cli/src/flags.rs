@@ -63,6 +63,9 @@ pub struct ServeFlags {
     /// Read settings and models from this file (yaml). Flags and JITNEY_* variables win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<std::path::PathBuf>,
+    /// Python file (or module) with endpoints or authorization of your own; may be given several times
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub plugins: Vec<String>,
     /// Everything that can also stand in the file or the environment.
     #[command(flatten)]
     pub options: Options,

@@ -1,16 +1,19 @@
 //! The engine as its owner holds it: one value with the registry, the limits and the means to
 //! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
 
+mod plugin;
+
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+pub use self::plugin::PluginPlan;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
@@ -69,6 +72,8 @@ pub struct Engine {
     observer: Arc<dyn Observer>,
     data: Vec<Handle>,
     next_data: AtomicUsize,
+    /// The operator's own processes; they end with the models.
+    plugins: Mutex<Vec<Arc<Model>>>,
 }
 
 impl Engine {
@@ -101,6 +106,7 @@ impl Engine {
             observer,
             data,
             next_data: AtomicUsize::new(0),
+            plugins: Mutex::default(),
         }))
     }
 
@@ -310,7 +316,10 @@ impl Engine {
     pub async fn drain(&self, grace: Duration) -> bool {
         self.begin_drain();
         self.draining.store(true, Ordering::Relaxed);
-        let models = self.registry.all();
+        let mut models = self.registry.all();
+        models.extend(std::mem::take(
+            &mut *self.plugins.lock().unwrap_or_else(PoisonError::into_inner),
+        ));
         let started = tokio::time::Instant::now();
         let closing: Vec<_> = models
             .into_iter()

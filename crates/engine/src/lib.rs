@@ -27,7 +27,7 @@ pub mod store;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 
-pub use engine::{Engine, EngineConfig, Registered};
+pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
 pub use jitney_batcher::{Departure, Refusal};
 pub use model::{Counters, Measures, Model, Reconfigure, Status, Traffic};

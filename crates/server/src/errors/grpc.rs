@@ -63,6 +63,9 @@ fn class(code: ErrorCode) -> String {
         | ErrorCode::Busy
         | ErrorCode::Quota
         | ErrorCode::InvalidKey
+        | ErrorCode::Denied
+        | ErrorCode::PluginAway
+        | ErrorCode::PluginFailed
         | ErrorCode::Ending
         | ErrorCode::Prediction
         | ErrorCode::OutOfMemory

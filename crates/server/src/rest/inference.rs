@@ -111,7 +111,7 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
     }
 }
 
-fn reply(answer: Answer) -> Result<Reply, Problem> {
+pub(crate) fn reply(answer: Answer) -> Result<Reply, Problem> {
     let Output { status, headers, body } = answer.output;
     let mut reply = Reply::new(Outgoing::new(body, answer.rest));
     match status {

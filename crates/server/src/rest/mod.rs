@@ -7,5 +7,6 @@ pub(crate) mod inference;
 pub(crate) mod input;
 pub(crate) mod management;
 pub(crate) mod metrics;
+pub(crate) mod plugged;
 pub(crate) mod receipt;
 pub(crate) mod token;
