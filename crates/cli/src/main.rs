@@ -20,6 +20,7 @@ mod metrics;
 mod nearest;
 mod origin;
 mod plan;
+mod plugins;
 mod python;
 mod run;
 mod serve;

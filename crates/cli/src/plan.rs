@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_engine::PluginPlan;
 use jitney_engine::settings::Defaults;
 use jitney_engine::store::Limits;
 use jitney_server::ServerConfig;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub access_log: bool,
     /// What the engine is made from.
     pub engine: EnginePlan,
+    /// The operator's own processes, started before the doors are bound.
+    pub plugins: Vec<PluginPlan>,
     /// Models to load before the doors open.
     pub models: Vec<Startup>,
     /// Threads of the data plane.

@@ -7,6 +7,7 @@
 mod data_plane;
 mod greeting;
 mod loading;
+mod plugins;
 mod recorder;
 mod scratch;
 mod signals;
@@ -92,6 +93,10 @@ async fn live(
     server.access_log = access_log(plan);
     server.meter = Arc::clone(meter);
     let tokens = tokens(plan)?;
+    server.plugins = tokio::select! {
+        started = plugins::start(&plan.plugins, engine) => started?,
+        () = signals.first() => return Ok(()),
+    };
     server.tokens.clone_from(&tokens);
     let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
         .map_err(|error| Failure::failed(error.to_string()))?;

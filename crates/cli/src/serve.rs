@@ -23,13 +23,14 @@ use crate::plan::{Drain, EnginePlan, Face, Plan};
 use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
-use crate::{key_file, machine, python, tls};
+use crate::{key_file, machine, plugins, python, tls};
 pub use explain::explain;
 use options::{Network, Options, PerModel, Security};
 
 /// Plans `jitney serve`.
 pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
     let variables = variables::read(env)?;
+    let plugins = plugins::named(&flags.plugins, plugins::TIMEOUT)?;
     let file = flags.config.or_else(|| env.path("JITNEY_CONFIG"));
     let file = file.map(|path| file::read(&path)).transpose()?.unwrap_or_default();
     let above = flags.options.or(variables.options);
@@ -38,7 +39,7 @@ pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
         return Err(nothing_to_serve());
     }
     let plan = assemble(Face::Jitney, above.or(file.options), models, variables.remarks, env)?;
-    Ok(Plan { watch: flags.watch, ..plan })
+    Ok(Plan { watch: flags.watch, plugins, ..plan })
 }
 
 /// Plans `jitney demo`.
@@ -89,6 +90,7 @@ fn assemble(
         tokens: options.security.token_auth.unwrap_or(false).then_some(key_file::LIFETIME),
         access_log: options.access_log.unwrap_or(false),
         engine: engine(&options, &models, python.interpreter)?,
+        plugins: Vec::new(),
         models,
         io_threads: options.io_threads.unwrap_or_else(machine::io_threads).max(1),
         drain: drain(&options),

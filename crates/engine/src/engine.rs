@@ -1,18 +1,20 @@
 //! The engine as its owner holds it: one value with the registry, the limits and the means to
 //! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
 
+mod plugin;
 mod workflows;
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+pub use self::plugin::PluginPlan;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
@@ -78,6 +80,8 @@ pub struct Engine {
     observer: Arc<dyn Observer>,
     data: Vec<Handle>,
     next_data: AtomicUsize,
+    /// The operator's own processes; they end with the models.
+    plugins: Mutex<Vec<Arc<Model>>>,
 }
 
 impl Engine {
@@ -114,6 +118,7 @@ impl Engine {
             observer,
             data,
             next_data: AtomicUsize::new(0),
+            plugins: Mutex::default(),
         }))
     }
 
@@ -353,7 +358,10 @@ impl Engine {
         let started = tokio::time::Instant::now();
         self.finish_workflows(grace).await;
         let grace_left = grace.saturating_sub(started.elapsed());
-        let models = self.registry.all();
+        let mut models = self.registry.all();
+        models.extend(std::mem::take(
+            &mut *self.plugins.lock().unwrap_or_else(PoisonError::into_inner),
+        ));
         let closing: Vec<_> = models
             .into_iter()
             .map(|model| tokio::spawn(async move { model.close(grace_left).await }))

@@ -28,7 +28,7 @@ pub mod store;
 pub mod testkit;
 pub mod workflow;
 
-pub use engine::{Engine, EngineConfig, Registered};
+pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
 pub use jitney_batcher::{Departure, Refusal};
 pub use model::{Counters, Measures, Model, Reconfigure, Status, Traffic};

@@ -7,6 +7,7 @@ use crate::access::AccessLog;
 use crate::auth::Tokens;
 use crate::listen::Bind;
 use crate::metrics::Meter;
+use crate::plugins::Plugins;
 use crate::tls::Tls;
 
 /// What the doors are made from.
@@ -43,6 +44,8 @@ pub struct ServerConfig {
     pub cors: Cors,
     /// The tokens that requests must bring; without them anyone may come in.
     pub tokens: Option<Arc<Tokens>>,
+    /// What the operator's plugins answer and guard; nothing where there are none.
+    pub plugins: Option<Arc<Plugins>>,
     /// The certificate of the listeners that speak HTTPS.
     pub tls: Option<Tls>,
     /// Where one line per request goes, if anywhere.
@@ -72,6 +75,7 @@ impl Default for ServerConfig {
             sagemaker: false,
             cors: Cors::default(),
             tokens: None,
+            plugins: None,
             tls: None,
             access_log: None,
             server_version: "0.12.0".to_owned(),

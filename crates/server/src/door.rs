@@ -27,7 +27,8 @@ use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
 use crate::rest::{
-    definitions, describe_api, health, inference, management, metrics, sagemaker, token, workflow,
+    definitions, describe_api, health, inference, management, metrics, plugged, sagemaker, token,
+    workflow,
 };
 use crate::route::{self, Apis, Route};
 
@@ -112,6 +113,9 @@ impl Visit<'_> {
         let path: Cow<'_, str> = route::decode(self.parts.uri.path());
         let route = route::route(self.apis, &self.parts.method, &path);
         self.pass(&route)?;
+        if let Some(plugins) = &self.house.config.plugins {
+            Box::pin(plugged::authorize(self, plugins, &route)).await?;
+        }
         match route {
             Route::Predict(ride) => inference::predict(self, body, ride).await,
             Route::Invocations => Box::pin(inference::invoke(self, body)).await,
@@ -144,7 +148,7 @@ impl Visit<'_> {
             Route::Docs => Ok(definitions::page()),
             Route::Metrics => Ok(metrics::page(self)),
             Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
-            Route::NotFound => Err(Problem::not_found()),
+            Route::NotFound => Box::pin(plugged::answer(self, &path, body)).await,
         }
     }
 

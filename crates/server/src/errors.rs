@@ -38,6 +38,8 @@ pub enum ErrorCode {
     BadRequest,
     /// The token is missing, wrong, expired or meant for something else.
     InvalidKey,
+    /// The operator's plugin said no.
+    Denied,
     /// The body is larger than the server or any batch takes.
     TooLarge,
     /// No model of this name, or no archive at this place.
@@ -74,6 +76,10 @@ pub enum ErrorCode {
     Quota,
     /// The server or the model is ending.
     Ending,
+    /// A plugin that is needed does not answer.
+    PluginAway,
+    /// A plugin failed on the request.
+    PluginFailed,
     /// The handler failed on the request.
     Prediction,
     /// The handler ran out of memory.
@@ -116,6 +122,7 @@ impl ErrorCode {
             Self::MethodNotAllowed => row(405,  7, "MethodNotAllowedException",       false, Client),
             Self::BadRequest       => row(400,  3, "BadRequestException",             false, Client),
             Self::InvalidKey       => row(400,  7, "InvalidKeyException",             false, Client),
+            Self::Denied           => row(403,  7, "AccessDeniedException",           false, Client),
             Self::TooLarge         => row(413, 11, "RequestEntityTooLargeException",  false, Client),
             Self::ModelNotFound    => row(404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(404,  5, "ModelVersionNotFoundException",   false, Client),
@@ -134,6 +141,8 @@ impl ErrorCode {
             Self::Busy             => row(503,  8, "ServiceUnavailableException",     true,  Server),
             Self::Quota            => row(429,  8, "TooManyRequestsException",        true,  Client),
             Self::Ending           => row(503, 14, "ServiceUnavailableException",     true,  Server),
+            Self::PluginAway       => row(503, 14, "ServiceUnavailableException",     true,  Server),
+            Self::PluginFailed     => row(500, 13, "InternalServerException",         false, Server),
             Self::Prediction       => row(503, 14, "InternalServerException",         false, Model),
             Self::OutOfMemory      => row(507, 13, "InternalServerException",         false, Model),
             Self::WorkerDied       => row(500, 13, "InternalServerException",         true,  Model),

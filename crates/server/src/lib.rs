@@ -19,6 +19,7 @@ mod malformed;
 mod management;
 pub mod metrics;
 mod piecemeal;
+pub mod plugins;
 pub mod query;
 mod request_id;
 mod respond;
@@ -42,6 +43,7 @@ pub use crate::access::AccessLog;
 pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
+pub use crate::plugins::{PluginError, Plugins};
 pub use crate::tls::Tls;
 
 /// Where the doors are, with the ports that were free.

@@ -50,7 +50,7 @@ pub struct TorchserveFlags {
     /// Accepted without effect: there is no C++ backend
     #[arg(long, value_name = "FILE")]
     pub cpp_log_config: Option<PathBuf>,
-    /// Accepted without effect: Java plugins cannot be loaded
+    /// Directory whose Python files are loaded as plugins; Java's jars cannot be
     #[arg(long, visible_alias = "ppath", value_name = "DIR")]
     pub plugins_path: Option<PathBuf>,
     /// Set by the launcher for the server it starts in the background.
@@ -73,7 +73,6 @@ impl TorchserveFlags {
         let given = [
             (self.log_config.is_some(), "--log-config"),
             (self.cpp_log_config.is_some(), "--cpp-log-config"),
-            (self.plugins_path.is_some(), "--plugins-path"),
         ];
         given.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
     }
@@ -100,7 +99,8 @@ mod tests {
         assert!(flags.start && flags.foreground && flags.no_config_snapshots);
         assert!(flags.disable_token_auth && flags.enable_model_api);
         assert_eq!(flags.model_store, Some(PathBuf::from("d")));
-        assert_eq!(flags.without_effect(), ["--plugins-path"]);
+        assert_eq!(flags.plugins_path, Some(PathBuf::from("p")));
+        assert!(flags.without_effect().is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_engine::PluginPlan;
 use jitney_engine::settings::{Defaults, PolicyName};
 use jitney_engine::store::Limits;
 use jitney_server::{ConnectionAge, Cors, GrpcBind, ServerConfig};
@@ -23,7 +24,7 @@ use crate::startup::Startup;
 use crate::units::{Seconds, Size};
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
-use crate::{machine, python};
+use crate::{machine, plugins, python};
 
 const ANY_URL: &str = "file://.*|http(s)?://.*";
 
@@ -60,6 +61,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         tokens: security::tokens(&values)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter)?,
+        plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
         io_threads: values.number("io_threads", machine::io_threads())?.max(1),
         drain,
@@ -143,6 +145,16 @@ fn stores(values: &Values) -> Result<PathBuf, Failure> {
         }
     }
     std::path::absolute(store).map_err(|error| Failure::failed(format!("{store}: {error}")))
+}
+
+/// The files that `plugins` names and those that lie in `plugins_path`.
+fn plugins(values: &Values, remarks: &mut Vec<String>) -> Result<Vec<PluginPlan>, Failure> {
+    let timeout = values.number("plugin_timeout", Seconds(plugins::TIMEOUT))?.0;
+    let mut sources: Vec<String> = values.text("plugins").map(plugins::listed).unwrap_or_default();
+    if let Some(dir) = values.text("plugins_path") {
+        sources.extend(plugins::inside(Path::new(dir), remarks)?);
+    }
+    plugins::named(&sources, timeout)
 }
 
 /// The three doors.

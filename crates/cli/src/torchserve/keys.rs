@@ -86,6 +86,10 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("max_unpacked_files", Acts, ENV),
     ("drain_delay", Acts, ENV),
     ("drain_timeout", Acts, ENV),
+    ("plugins", Acts, NO_ENV),
+    ("plugin_timeout", Acts, ENV),
+    // Python files; jars are remarked on.
+    ("plugins_path", Acts, NO_ENV),
     // Later.
     ("enable_grpc_ssl", Acts, ENV),
     ("max_response_size", Later, ENV),
@@ -107,7 +111,6 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("use_native_io", Java, NO_ENV),
     ("io_ratio", Java, NO_ENV),
     ("vmargs", Java, NO_ENV),
-    ("plugins_path", Java, NO_ENV),
     ("cpp_log_config", Java, ENV),
     ("model_server_home", Java, ENV),
     // Written by snapshots, or seen in files of the wild that TorchServe ignores.

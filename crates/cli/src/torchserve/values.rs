@@ -56,6 +56,7 @@ impl Values {
         let stores = [
             ("model_store", &flags.model_store, "--model-store"),
             ("workflow_store", &flags.workflow_store, "--workflow-store"),
+            ("plugins_path", &flags.plugins_path, "--plugins-path"),
         ];
         for (key, path, flag) in stores {
             if let Some(path) = path {

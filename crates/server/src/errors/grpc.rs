@@ -67,6 +67,9 @@ fn class(code: ErrorCode) -> String {
         | ErrorCode::Busy
         | ErrorCode::Quota
         | ErrorCode::InvalidKey
+        | ErrorCode::Denied
+        | ErrorCode::PluginAway
+        | ErrorCode::PluginFailed
         | ErrorCode::Ending
         | ErrorCode::NodeFailed
         | ErrorCode::Prediction

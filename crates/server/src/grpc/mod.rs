@@ -39,6 +39,7 @@ use crate::auth::Gate;
 use crate::connection::Peer;
 use crate::door::House;
 use crate::errors::Problem;
+use crate::plugins::{Asker, Listener, Plugins};
 use crate::route::Apis;
 use caller::Caller;
 use note::{Note, Noted};
@@ -105,7 +106,13 @@ impl Desk {
         let note = Note::new(&self.house, peer, request.uri(), caller.started);
         let entry = self.find(request.uri().path());
         request.extensions_mut().insert(caller);
-        let response = match (entry, self.admit(request.headers())) {
+        let admitted = match &self.house.config.plugins {
+            Some(plugins) if entry.is_some() => {
+                Box::pin(self.ask(plugins, peer, &request, &caller)).await
+            }
+            Some(_) | None => self.admit(request.headers()),
+        };
+        let response = match (entry, admitted) {
             (None, _) => status::unknown_service(request.uri().path()).into_http(),
             (Some(_), Err(closed)) => Status::from(closed).into_http(),
             (Some(entry), Ok(())) => entry(request).await?,
@@ -117,6 +124,31 @@ impl Desk {
     fn admit(&self, metadata: &HeaderMap) -> Result<(), Problem> {
         let Some(tokens) = &self.house.config.tokens else { return Ok(()) };
         tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
+    }
+
+    /// The token first, then the operator's plugin, if one guards the doors.
+    async fn ask(
+        &self,
+        plugins: &Plugins,
+        peer: &Peer,
+        request: &Request<Incoming>,
+        caller: &Caller,
+    ) -> Result<(), Problem> {
+        self.admit(request.headers())?;
+        let listener = match self.gate {
+            Gate::Management | Gate::Renewal => Listener::Management,
+            Gate::Open | Gate::Inference | Gate::Either => Listener::Inference,
+        };
+        let asker = Asker {
+            id: caller.id.text(),
+            method: request.method(),
+            path: request.uri().path(),
+            query: None,
+            headers: request.headers(),
+            client: &peer.address,
+            origin: caller.origin(),
+        };
+        plugins.authorize(asker, listener).await
     }
 
     fn find(&self, path: &str) -> Option<&Entry> {

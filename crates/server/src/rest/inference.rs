@@ -112,7 +112,7 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
     }
 }
 
-fn reply(answer: Answer) -> Result<Reply, Problem> {
+pub(crate) fn reply(answer: Answer) -> Result<Reply, Problem> {
     let Answer { output, receipt, rest } = answer;
     let mut reply = reply_of(output, rest)?;
     reply.headers_mut().insert(SERVER_TIMING, receipt::header(&receipt));

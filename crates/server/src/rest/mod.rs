@@ -8,6 +8,7 @@ pub(crate) mod inference;
 pub(crate) mod input;
 pub(crate) mod management;
 pub(crate) mod metrics;
+pub(crate) mod plugged;
 pub(crate) mod receipt;
 pub(crate) mod sagemaker;
 pub(crate) mod token;

@@ -1,0 +1,49 @@
+# The image: TorchServe's layout (ports, user, paths, entry point), so that its `docker run` lines work unchanged.
+#
+#   docker build -t jitney .                                    CPU
+#   docker build --target gpu -t jitney:gpu .                   GPU; run it with --gpus all
+#   docker build --build-arg PYTHON_PACKAGES="" -t jitney .     without torch, for handlers that need none
+#
+# Both variants share one base: torch's wheels bring CUDA's libraries, the container runtime brings the driver.
+ARG RUST_VERSION=1.95.0
+ARG PYTHON_VERSION=3.11
+
+FROM rust:${RUST_VERSION}-slim-bookworm AS build
+WORKDIR /src
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends build-essential cmake perl \
+    && rm -rf /var/lib/apt/lists/*
+COPY . .
+RUN cargo build --locked --release -p jitney-cli
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS base
+RUN useradd --create-home model-server \
+    && mkdir -p /home/model-server/tmp /home/model-server/model-store /home/model-server/wf-store \
+    && python -m venv /home/venv \
+    && chown -R model-server:model-server /home/model-server /home/venv
+ENV PATH="/home/venv/bin:$PATH" \
+    VIRTUAL_ENV=/home/venv \
+    PYTHONUNBUFFERED=TRUE \
+    TEMP=/home/model-server/tmp \
+    TMPDIR=/home/model-server/tmp
+COPY --from=build /src/target/release/jitney /usr/local/bin/jitney
+COPY docker/dockerd-entrypoint.sh /usr/local/bin/dockerd-entrypoint.sh
+COPY --chown=model-server:model-server docker/config.properties /home/model-server/config.properties
+COPY --chown=model-server:model-server python/torchserve-compat /opt/torchserve-compat
+USER model-server
+RUN pip install --no-cache-dir /opt/torchserve-compat
+WORKDIR /home/model-server
+EXPOSE 8080 8081 8082 7070 7071
+ENTRYPOINT ["/usr/local/bin/dockerd-entrypoint.sh"]
+CMD ["serve"]
+
+FROM base AS gpu
+ARG PYTHON_PACKAGES="torch==2.6.0 torchvision==0.21.0 numpy==2.2.6 pillow==11.2.1"
+RUN test -z "$PYTHON_PACKAGES" || pip install --no-cache-dir $PYTHON_PACKAGES
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+
+FROM base AS cpu
+ARG PYTHON_PACKAGES="torch==2.6.0 torchvision==0.21.0 numpy==2.2.6 pillow==11.2.1"
+RUN test -z "$PYTHON_PACKAGES" \
+    || pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu $PYTHON_PACKAGES

@@ -1,0 +1,234 @@
+//! The operator's plugins as the doors use them: which paths they answer, and who may pass.
+//!
+//! The engine runs their processes (`docs/adr/0009`); here they are asked, within a time, and their
+//! words become answers. Whatever goes wrong with authorization is a no: this file has one place
+//! that lets a request pass, and it needs a plain `allow: true`.
+
+mod offer;
+mod question;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use jitney_engine::Model;
+use jitney_engine::call::Answer;
+
+use self::offer::{Offer, Offered};
+pub(crate) use self::question::Asker;
+use self::question::{Question, ask};
+use crate::errors::{ErrorCode, Problem};
+use crate::route::{self, Apis, Route};
+
+/// Which of the two listeners something belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Listener {
+    /// Where predictions are asked for.
+    Inference,
+    /// Where models are managed.
+    Management,
+}
+
+impl Listener {
+    fn is_of(self, apis: Apis) -> bool {
+        match self {
+            Self::Inference => apis.inference,
+            Self::Management => apis.management,
+        }
+    }
+}
+
+/// Why the plugins cannot be used as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PluginError {
+    /// One did not say, or said badly, what it offers.
+    Mute {
+        /// The plugin.
+        plugin: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A path is the server's own.
+    Taken {
+        /// The plugin.
+        plugin: String,
+        /// The path.
+        path: String,
+    },
+    /// A path is offered twice.
+    Twice {
+        /// The plugin that came second.
+        plugin: String,
+        /// The path.
+        path: String,
+    },
+    /// Two want to authorize.
+    TwoGuards {
+        /// The first.
+        first: String,
+        /// The second.
+        second: String,
+    },
+}
+
+impl fmt::Display for PluginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mute { plugin, why } => {
+                write!(f, "plugin {plugin} does not say what it offers: {why}")
+            }
+            Self::Taken { plugin, path } => {
+                write!(f, "plugin {plugin}: {path} is a path of the server's own; choose another")
+            }
+            Self::Twice { plugin, path } => write!(
+                f,
+                "plugin {plugin}: {path} is answered by a plugin already; a path can be declared once"
+            ),
+            Self::TwoGuards { first, second } => write!(
+                f,
+                "plugins {first} and {second} both have @authorize; leave one of them out"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PluginError {}
+
+/// A path that a plugin answers.
+pub(crate) struct Endpoint {
+    pub(crate) listener: Listener,
+    path: String,
+    methods: Vec<Method>,
+    plugin: Arc<Model>,
+}
+
+/// Everything the plugins offer.
+pub struct Plugins {
+    endpoints: Vec<Endpoint>,
+    guard: Option<Arc<Model>>,
+    timeout: Duration,
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<_> = self.endpoints.iter().map(|endpoint| &endpoint.path).collect();
+        let guard = self.guard.as_ref().map(|guard| guard.name());
+        f.debug_struct("Plugins").field("paths", &paths).field("guard", &guard).finish()
+    }
+}
+
+impl Plugins {
+    /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
+    ///
+    /// # Errors
+    /// One does not answer, or their offers do not fit together.
+    pub async fn gather(plugins: Vec<Arc<Model>>, timeout: Duration) -> Result<Self, PluginError> {
+        let mut gathered = Self { endpoints: Vec::new(), guard: None, timeout };
+        for plugin in plugins {
+            let offer = offer::of(&plugin, timeout)
+                .await
+                .map_err(|why| PluginError::Mute { plugin: plugin.name().to_owned(), why })?;
+            gathered.add(&plugin, offer)?;
+        }
+        Ok(gathered)
+    }
+
+    fn add(&mut self, plugin: &Arc<Model>, offer: Offer) -> Result<(), PluginError> {
+        let name = || plugin.name().to_owned();
+        for offered in offer.endpoints {
+            let path = offered.path.clone();
+            if is_our_own(&offered) {
+                return Err(PluginError::Taken { plugin: name(), path });
+            }
+            if self.endpoints.iter().any(|one| one.path == path && one.listener == offered.listener)
+            {
+                return Err(PluginError::Twice { plugin: name(), path });
+            }
+            let Offered { path, methods, listener } = offered;
+            self.endpoints.push(Endpoint { listener, path, methods, plugin: Arc::clone(plugin) });
+        }
+        if !offer.authorize {
+            return Ok(());
+        }
+        match self.guard.replace(Arc::clone(plugin)) {
+            None => Ok(()),
+            Some(first) => {
+                Err(PluginError::TwoGuards { first: first.name().to_owned(), second: name() })
+            }
+        }
+    }
+
+    /// Whether requests must be authorized.
+    pub(crate) fn guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Lets a request pass, or says why not.
+    pub(crate) async fn authorize(
+        &self,
+        asker: Asker<'_>,
+        listener: Listener,
+    ) -> Result<(), Problem> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        let question = Question { ask: "authorize", endpoint: None, listener, body: Bytes::new() };
+        let unclear = |why: &str| {
+            let message = format!(
+                "The request cannot be authorized: plugin {} {why}. Try again later.",
+                guard.name()
+            );
+            Problem::new(ErrorCode::PluginAway, message)
+        };
+        let asked = ask(guard, question, asker, self.timeout).await;
+        let answer = asked.map_err(|silence| unclear(silence.words()))?;
+        match offer::verdict(&answer.output.body) {
+            Some(Ok(())) => Ok(()),
+            Some(Err((status, message))) => {
+                Err(Problem { status, ..Problem::new(ErrorCode::Denied, message) })
+            }
+            None => Err(unclear("said neither yes nor no")),
+        }
+    }
+
+    /// Who answers a path that the server itself does not know.
+    pub(crate) fn endpoint(&self, apis: Apis, path: &str) -> Option<&Endpoint> {
+        let path = path.trim_end_matches('/');
+        self.endpoints.iter().find(|one| one.path == path && one.listener.is_of(apis))
+    }
+
+    /// Lets a plugin answer.
+    pub(crate) async fn answer(
+        &self,
+        endpoint: &Endpoint,
+        asker: Asker<'_>,
+        body: Bytes,
+    ) -> Result<Answer, Problem> {
+        let Endpoint { listener, path, plugin, .. } = endpoint;
+        let question =
+            Question { ask: "endpoint", endpoint: Some(path), listener: *listener, body };
+        ask(plugin, question, asker, self.timeout).await.map_err(|silence| {
+            let message = format!("Plugin {} {}.", plugin.name(), silence.words());
+            Problem::new(silence.code(), message)
+        })
+    }
+}
+
+impl Endpoint {
+    /// Whether the plugin takes this method.
+    pub(crate) fn takes(&self, method: &Method) -> bool {
+        self.methods.contains(method)
+    }
+}
+
+/// Whether any method of the path leads somewhere already, on any listener: addresses may coincide.
+fn is_our_own(offered: &Offered) -> bool {
+    let everything = Apis { inference: true, management: true, metrics: true, oip: true };
+    let usual = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    let mut methods = usual.iter().chain(&offered.methods);
+    methods.any(|method| route::route(everything, method, &offered.path) != Route::NotFound)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use super::offer::{read, verdict};
+use super::*;
+
+fn offered(path: &str) -> Offered {
+    Offered { path: path.to_owned(), methods: vec![Method::GET], listener: Listener::Inference }
+}
+
+#[test]
+fn paths_of_the_servers_own_are_known_whatever_the_method() {
+    for (path, ours) in [
+        ("/ping", true),
+        ("/models", true),
+        ("/predictions/m", true),
+        ("/predictions/m/1.0/deeper/still", true),
+        ("/metrics", true),
+        ("/v2/health/live", true),
+        ("/anything/predict", true),
+        ("/greeting", false),
+        ("/ping/deep", false),
+        ("/v9/models", false),
+    ] {
+        assert_eq!(is_our_own(&offered(path)), ours, "{path}");
+    }
+}
+
+#[test]
+fn only_a_plain_yes_lets_a_request_pass() {
+    assert_eq!(verdict(br#"{"allow": true}"#), Some(Ok(())));
+    let no = (401, "who are you?".to_owned());
+    let said = br#"{"allow": false, "status": 401, "message": "who are you?"}"#;
+    assert_eq!(verdict(said), Some(Err(no)));
+    for unclear in [
+        &b""[..],
+        b"true",
+        b"{}",
+        br#"{"allow": 1}"#,
+        br#"{"allow": "true"}"#,
+        br#"{"allow": false}"#,
+        br#"{"allow": false, "status": 200}"#,
+        b"null",
+    ] {
+        assert_eq!(verdict(unclear), None, "{}", String::from_utf8_lossy(unclear));
+    }
+}
+
+#[test]
+fn an_offer_is_read_strictly() {
+    let said = br#"{"endpoints": [{"path": "/a", "methods": ["GET", "PUT"], "listener": "management"}], "authorize": true}"#;
+    let offer = read(said).expect("reads");
+    assert!(offer.authorize);
+    assert_eq!(offer.endpoints[0].methods, [Method::GET, Method::PUT]);
+    assert_eq!(offer.endpoints[0].listener, Listener::Management);
+    for bad in [
+        r#"{"endpoints": []}"#,
+        r#"{"endpoints": [{"path": "/a", "methods": ["A B"], "listener": "inference"}], "authorize": false}"#,
+        r#"{"endpoints": [{"path": "/a", "methods": [], "listener": "metrics"}], "authorize": false}"#,
+    ] {
+        assert!(read(bad.as_bytes()).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn complaints_say_what_to_change() {
+    let (plugin, path) = ("b".to_owned(), "/x".to_owned());
+    for (error, words) in [
+        (PluginError::Taken { plugin: plugin.clone(), path: path.clone() }, "choose another"),
+        (PluginError::Twice { plugin: plugin.clone(), path }, "declared once"),
+        (PluginError::TwoGuards { first: "a".to_owned(), second: plugin }, "leave one"),
+    ] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

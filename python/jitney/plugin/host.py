@@ -1,0 +1,100 @@
+"""The handler of a plugin's process: loads the file, says what it offers, passes requests to its functions.
+
+To the worker runtime this is a model like any other (`docs/adr/0009`). A row brings `ask`, a JSON object of facts about
+the request, and `body`. What is not a clear yes of `authorize` is never turned into one here: the server fails closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+from jitney.plugin.declare import declared
+from jitney.plugin.words import Allow, Deny, Request, Response
+from jitney.worker.context import WorkerContext
+
+Facts = dict[str, Any]
+
+
+async def handle(data: Any, context: WorkerContext) -> list[Any] | None:
+    """Loads at the first call, as handlers do; afterwards answers the one request that a batch holds."""
+    if data is None:
+        load(context.model_yaml_config["plugin"])
+        return None
+    [row] = data
+    facts: Facts = json.loads(bytes(row["ask"]))
+    if facts["ask"] == "describe":
+        return [describe()]
+    request = read_request(facts, context.get_all_request_header(0), bytes(row.get("body", b"")))
+    if facts["ask"] == "authorize":
+        return [await judge(request)]
+    [found] = [each for each in declared.endpoints if (each.path, each.listener) == (facts["endpoint"], facts["listener"])]
+    return [write(await call(found.function, request), context)]
+
+
+def load(name: str) -> None:
+    """Runs a file, or imports a module; what it declares is kept in `declared`."""
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+    else:
+        path = Path(name)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{name} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    if not declared.endpoints and not declared.authorizers:
+        raise ValueError(f"plugin {name} declares neither an @endpoint nor an @authorize function")
+    if len(declared.authorizers) > 1:
+        raise ValueError(f"plugin {name} declares {len(declared.authorizers)} @authorize functions; there can be one")
+
+
+def describe() -> Facts:
+    """What the plugin offers."""
+    endpoints = [{"path": each.path, "methods": each.methods, "listener": each.listener} for each in declared.endpoints]
+    return {"endpoints": endpoints, "authorize": bool(declared.authorizers)}
+
+
+def read_request(facts: Facts, headers: Any, body: bytes) -> Request:
+    """The client's request as plugins see it; the entries of our own parameters are not its headers."""
+    for name in ("ask", "body"):
+        headers.pop(name, None)
+    known = ("method", "path", "query_string", "listener", "protocol", "client")
+    return Request(**{name: facts[name] for name in known}, headers=headers, body=body)
+
+
+async def call(function: Callable[[Request], Any], request: Request) -> Any:
+    """Calls a plugin's function; one that is not `async` runs on a thread and delays nobody."""
+    if inspect.iscoroutinefunction(function):
+        return await function(request)
+    return await asyncio.to_thread(function, request)
+
+
+async def judge(request: Request) -> Facts:
+    """The verdict; anything but a plain yes or no is a mistake of the plugin, and raised."""
+    verdict = await call(declared.authorizers[0], request)
+    if verdict is True or isinstance(verdict, Allow):
+        return {"allow": True}
+    if verdict is False:
+        verdict = Deny()
+    if not isinstance(verdict, Deny):
+        raise TypeError(f"@authorize must return True, False, Allow or Deny, not {type(verdict).__name__}")
+    return {"allow": False, "status": verdict.status, "message": verdict.message}
+
+
+def write(answer: Any, context: WorkerContext) -> Any:
+    """An endpoint's answer, its status and headers put where the runtime looks for them."""
+    response = answer if isinstance(answer, Response) else Response(answer)
+    context.set_response_status(response.status, "", 0)
+    if not isinstance(response.body, (str, bytes, type(None))):
+        context.set_response_header(0, "Content-Type", "application/json")
+    for name, value in response.headers.items():
+        context.set_response_header(0, name, value)
+    return b"" if response.body is None else response.body

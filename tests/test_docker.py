@@ -1,0 +1,127 @@
+"""The image without a container engine: its layout in a plain directory, its entry point run as it is, its promises read.
+
+What a container adds (the user, the ports mapped outside) is read off the Dockerfile; `make lint` has hadolint read it too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.processes import MARK, marked
+from harness.server import BOUND, FREE_ADDRESSES
+from harness.wait import until
+
+ROOT = Path(__file__).parent.parent
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+HOME = "/home/model-server"
+
+
+class Box:
+    """The image's directories below a root of the test's own, and the commands it has on its path."""
+
+    def __init__(self, binary: Path, root: Path) -> None:
+        self.root = root
+        self.home = root / HOME.lstrip("/")
+        for name in ("tmp", "wf-store"):
+            (self.home / name).mkdir(parents=True)
+        self.store = Store(self.home / "model-store")
+        names = root / "usr/local/bin"
+        names.mkdir(parents=True)
+        (names / "torchserve").write_text(f'#!/bin/sh\nexec "{binary}" torchserve "$@"\n')
+        (names / "torchserve").chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("JITNEY_", "TS_", "TMPDIR"))}
+        path = f"{names}:{kept['PATH']}"
+        self.env = {**kept, "PATH": path, "TEMP": str(self.home / "tmp"), "JITNEY_IMAGE_ROOT": str(root), MARK: root.name}
+
+    def run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """`docker run IMAGE arguments`; without any the image's own CMD."""
+        command = re.search(r'^CMD \["(\w+)"\]$', DOCKERFILE, re.MULTILINE)[1]
+        entry = ROOT / "docker/dockerd-entrypoint.sh"
+        with (self.root / "out").open("wb") as out:
+            return subprocess.Popen([entry, *(arguments or (command,))], cwd=self.home, env=self.env, stdout=out)
+
+    @property
+    def said(self) -> str:
+        """What the container said."""
+        return (self.root / "out").read_text()
+
+
+@pytest.fixture
+def box(binary: Path, tmp_path: Path) -> Box:
+    """A container without its walls."""
+    root = tmp_path / f"image-{os.getpid()}"
+    root.mkdir()
+    return Box(binary, root)
+
+
+def own_config(box: Box) -> str:
+    """The image's own configuration, below the box's root and on free ports."""
+    text = (ROOT / "docker/config.properties").read_text().replace(HOME, str(box.home))
+    return re.sub(r"^(inference|management|metrics)_address=.*\n", "", text, flags=re.MULTILINE) + FREE_ADDRESSES
+
+
+def mounted_config(box: Box) -> str:
+    """A configuration as the documents mount one over the image's: a model in it, and Java's settings."""
+    return own_config(box) + (
+        'load_models=echo.mar\nmodels={"echo": {"1.0": {"defaultVersion": true, "marName": "echo.mar", "minWorkers": 1, '
+        '"maxWorkers": 1, "batchSize": 3, "maxBatchDelay": 100, "responseTimeout": 120}}}\n'
+    )
+
+
+@pytest.mark.parametrize("config", [own_config, mounted_config])
+def test_the_documented_run_line_serves_and_stops(box: Box, config: Callable[[Box], str]) -> None:
+    box.store.mar("echo")
+    (box.home / "config.properties").write_text(config(box).replace("0.0.0.0", "127.0.0.1"))
+    container = box.run()
+    try:
+        until(lambda: "Model server started." in box.said or container.poll() is not None, "it starts", 60)
+        urls = {name.lower(): url for name, url in BOUND.findall(box.said)}
+        assert requests.get(urls["inference"] + "/ping", timeout=20).json() == {"status": "Healthy"}
+        models = requests.get(urls["management"] + "/models", timeout=20).json()["models"]
+        if config is mounted_config:
+            assert [model["modelName"] for model in models] == ["echo"], "without a token, as in TorchServe's image"
+            answer = requests.post(urls["inference"] + "/predictions/echo", data=b"hello", timeout=30)
+            assert answer.content == b"hello"
+    finally:
+        container.send_signal(signal.SIGTERM)
+        assert container.wait(30) == 0, box.said
+    until(lambda: not marked(box.root.name), "docker stop leaves nobody behind")
+
+
+def test_another_command_runs_as_it_is(box: Box) -> None:
+    assert box.run("torchserve", "--version").wait(20) == 0
+    assert box.said == "TorchServe Version is 0.12.0\n"
+
+
+def test_the_image_has_torchserves_layout() -> None:
+    for line in (
+        "EXPOSE 8080 8081 8082 7070 7071",
+        "USER model-server",
+        f"WORKDIR {HOME}",
+        'ENTRYPOINT ["/usr/local/bin/dockerd-entrypoint.sh"]',
+        'CMD ["serve"]',
+    ):
+        assert re.search(f"^{re.escape(line)}$", DOCKERFILE, re.MULTILINE), line
+    assert f"{HOME}/model-store" in DOCKERFILE and f"{HOME}/wf-store" in DOCKERFILE
+    assert re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)[-2:] == ["gpu", "cpu"], "the last one is the default"
+
+
+def test_the_image_is_built_with_the_projects_compiler() -> None:
+    pinned = re.search(r'channel = "(.*)"', (ROOT / "rust-toolchain.toml").read_text())[1]
+    assert f"ARG RUST_VERSION={pinned}\n" in DOCKERFILE
+
+
+def test_everything_the_image_copies_is_let_through() -> None:
+    allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (?:--chown=\S+ )?([\w./-]+) /", DOCKERFILE, re.MULTILINE)
+    assert copied and all((ROOT / path).exists() and path.split("/")[0] in allowed for path in copied)
+    assert all((ROOT / path).exists() for path in allowed)
