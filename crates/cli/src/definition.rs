@@ -72,7 +72,9 @@ impl Packer {
         let broken = |why: String| Failure::failed(format!("cannot load {object}: {why}"));
         let ran = tokio::time::timeout(IMPORT_TIMEOUT, command.output()).await;
         let output = ran
-            .map_err(|_| broken(format!("it did not import within {} s", IMPORT_TIMEOUT.as_secs())))?
+            .map_err(|_| {
+                broken(format!("it did not import within {} s", IMPORT_TIMEOUT.as_secs()))
+            })?
             .map_err(|error| broken(format!("{}: {error}", self.python.display())))?;
         let talk = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {

@@ -124,8 +124,14 @@ mod tests {
 
     #[test]
     fn every_operation_has_an_id_of_its_own_and_answers() {
-        let apis =
-            Apis { inference: true, management: true, metrics: true, oip: true, natural: true, sagemaker: true };
+        let apis = Apis {
+            inference: true,
+            management: true,
+            metrics: true,
+            oip: true,
+            natural: true,
+            sagemaker: true,
+        };
         let mut ids = Vec::new();
         for (path, operations) in listener_paths(apis, true) {
             for (method, operation) in operations.as_object().unwrap() {
