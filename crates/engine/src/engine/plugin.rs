@@ -81,6 +81,7 @@ impl Engine {
             observer: Arc::new(()),
             dir: None,
             fetched: None,
+            workflow: None,
         }
     }
 }

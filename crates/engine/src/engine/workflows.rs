@@ -16,7 +16,7 @@ use crate::error::RegisterError;
 use crate::model::Model;
 use crate::resolve::is_sound;
 use crate::settings::Wishes;
-use crate::store::{Fetched, Manifest, ModelDir, ModelYaml, Package, Store};
+use crate::store::{Ask, Fetched, Manifest, ModelDir, ModelYaml, Package, Store};
 use crate::workflow::{
     Course, ModelNode, Node, NodeSettings, UnknownWorkflow, War, Workflow, WorkflowError,
     WorkflowWishes,
@@ -163,6 +163,7 @@ impl Engine {
             yaml: ModelYaml::default(),
             yaml_json: json!({}),
             downloaded: None,
+            api: None,
         };
         let wishes = Wishes {
             version: Some(FUNCTION_VERSION.to_owned()),
@@ -219,7 +220,7 @@ async fn open(store: &Arc<Store>, url: &str) -> Result<War, WorkflowError> {
     let unread = |error: RegisterError| WorkflowError::Invalid(error.to_string());
     let (finder, theirs) = (Arc::clone(store), url.to_owned());
     let found = blocking(move || finder.find(&theirs, false)).await.map_err(unread)??;
-    let found = store.fetch(url, found).await?;
+    let found = store.fetch(Ask { url, signed: false, resume: None }, found).await?;
     let (opener, theirs) = (Arc::clone(store), url.to_owned());
     let read = move || War::read(opener.open(&theirs, found)?);
     blocking(read).await.map_err(unread)?
