@@ -58,6 +58,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("ts_header_key_sequence_end", "ts_request_sequence_end"),
     ("disable_token_authorization", "false"),
     ("enable_model_api", "false"),
+    ("plugin_timeout", "10"),
     ("use_native_io", "true"),
     ("io_ratio", "50"),
     ("max_download_size", "68719476736"),

@@ -1,3 +1,5 @@
+//! The offers and verdicts of plugins, and what the server makes of them.
+
 use super::offer::{read, verdict};
 use super::*;
 
