@@ -106,7 +106,10 @@ impl Batcher {
             Event::Arrive(request) => self.arrive(request, out),
             Event::Cancel { id } => self.cancel(id, out),
             Event::WorkerUp { worker, slots } => self.slots.up(worker, slots),
-            Event::WorkerRetire { worker } => self.slots.retire(worker),
+            Event::WorkerRetire { worker } => {
+                self.slots.retire(worker);
+                self.strand(worker, out);
+            }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
             Event::Done { batch, exec } => self.done(batch, exec),
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
@@ -144,8 +147,11 @@ impl Batcher {
             Some(Refusal::Draining)
         } else if config.too_large(request) {
             Some(Refusal::TooLarge)
+        } else if request.deadline <= *now {
+            Some(Refusal::Expired)
         } else {
-            (request.deadline <= *now).then_some(Refusal::Expired)
+            let gone = request.worker.is_some_and(|worker| !self.slots.stays(worker));
+            gone.then_some(Refusal::NoWorker)
         }
     }
 

@@ -18,26 +18,32 @@ impl Batcher {
     fn depart_again(&mut self, out: &mut Actions) -> bool {
         let Some(group) = self.retries.pop(&mut self.records) else { return false };
         let Group { members, attempt, avoid } = group;
-        self.dispatch(members, attempt, Some(avoid), Departure::Retry, out);
+        let worker = self.slots.take(Some(avoid));
+        self.dispatch(worker, members, attempt, Departure::Retry, out);
         true
     }
 
     fn depart(&mut self, out: &mut Actions) -> bool {
-        let Some(lead) = self.lanes.lead(&self.records, &self.rules) else { return false };
+        let lead = self.lanes.lead(&self.records, &self.rules, &self.slots);
+        let Some(lead) = lead else { return false };
         let members = self.lanes.board(&mut self.records, &self.rules.config, lead);
-        self.dispatch(members, 1, None, lead.reason, out);
+        let worker = match lead.worker {
+            Some(pinned) => self.slots.take_of(pinned),
+            None => self.slots.take(None),
+        };
+        self.dispatch(worker, members, 1, lead.reason, out);
         true
     }
 
     fn dispatch(
         &mut self,
+        worker: Option<WorkerId>,
         members: List,
         attempt: u8,
-        avoid: Option<WorkerId>,
         reason: Departure,
         out: &mut Actions,
     ) {
-        let worker = self.slots.take(avoid).expect("a batch departs only when a slot is free");
+        let worker = worker.expect("a batch departs only when a slot is free");
         let items = members.items as u32;
         let ids = out.list(self.records.ids(&members));
         let batch = self.running.start(worker, members, attempt);
@@ -49,7 +55,8 @@ impl Batcher {
         let expiry = self.deadlines.next(&mut self.records);
         // While nobody is free a window that ends changes nothing.
         let free = self.slots.any_free();
-        let due = free.then(|| self.lanes.next_due(&self.records, &self.rules)).flatten();
+        let due =
+            free.then(|| self.lanes.next_due(&self.records, &self.rules, &self.slots)).flatten();
         let timer = [expiry, due].into_iter().flatten().min().filter(|&time| time != NEVER);
         if timer != self.timer {
             self.timer = timer;

@@ -69,7 +69,7 @@ impl Oracle {
         match action {
             Action::Dispatch { worker, batch, members, items, attempt, reason } => {
                 let members = out.members(members);
-                self.check_slot(*worker, *reason)?;
+                self.check_slot(*worker, members, *reason)?;
                 self.check_company(members, *items, *attempt, *reason)?;
                 if *reason == Departure::Retry {
                     self.check_group(members, *worker)?;
@@ -113,7 +113,8 @@ impl Oracle {
             Refusal::QueueFull => {
                 newcomer && self.books.waiting().count() >= self.books.config.queue_max as usize
             }
-            Refusal::Hopeless | Refusal::Overload | Refusal::Quota | Refusal::NoWorker => false,
+            Refusal::NoWorker => self.books.stranded(known),
+            Refusal::Hopeless | Refusal::Overload | Refusal::Quota => false,
         }
     }
 
@@ -123,16 +124,23 @@ impl Oracle {
             Failure::Handler | Failure::TimedOut => known.company == 1,
             Failure::Crashed => known.crashes == 2,
         };
-        matches!(known.state, State::Retry(_)) && (last || spent || !self.books.config.isolate)
+        let pinned = known.request.worker.is_some();
+        let over = last || spent || pinned || !self.books.config.isolate;
+        matches!(known.state, State::Retry(_)) && over
     }
 
     // What must be true of a departure
 
-    fn check_slot(&self, worker: WorkerId, reason: Departure) -> Verdict {
+    fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: Departure) -> Verdict {
         let free: Vec<_> = self.books.free_workers().collect();
         ensure(free.contains(&worker), || format!("{worker:?} has no free slot"))?;
-        let lowest = reason == Departure::Retry || free[0] == worker;
-        ensure(lowest, || format!("{worker:?} is not the lowest of {free:?}"))
+        let pinned = self.books.requests.get(&ids[0]).and_then(|known| known.request.worker);
+        ensure(pinned.is_none() || reason != Departure::Retry, || "a pinned retry".into())?;
+        let right = match pinned {
+            Some(pinned) => pinned == worker,
+            None => reason == Departure::Retry || free[0] == worker,
+        };
+        ensure(right, || format!("{worker:?} is not the right one of {free:?}"))
     }
 
     fn check_company(&self, ids: &[RequestId], items: u32, attempt: u8, why: Departure) -> Verdict {
@@ -219,21 +227,23 @@ impl Oracle {
                 format!("{known:?} waits though expired")
             })?;
             ensure(self.books.holds(&[known]), || format!("{known:?} waits though too large"))?;
+            ensure(!self.books.stranded(known), || format!("{known:?} waits for nobody"))?;
         }
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
-        let due = retry || self.books.lanes().iter().any(|lane| self.books.due(lane).is_some());
-        let free = self.books.free_workers().next().is_some();
-        ensure(!(free && due), || "a free slot and a due batch coexist".into())
+        let retry = retry && self.books.free_workers().next().is_some();
+        let lanes = self.books.lanes();
+        let mut served = lanes.iter().filter(|lane| self.books.free_for(lane[0]));
+        let due = retry || served.any(|lane| self.books.due(lane).is_some());
+        ensure(!due, || "a free slot and a due batch coexist".into())
     }
 
     fn check_timer(&self) -> Verdict {
         let expiry = self.books.waiting().map(|known| known.request.deadline);
         let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
-        if let (Policy::Window { delay }, Some(_)) =
-            (self.books.config.policy, self.books.free_workers().next())
-        {
-            times.extend(self.books.fresh().map(|known| known.arrived + delay));
-            times.extend(self.books.fresh().map(Known::half_time).filter(|&at| at != Nanos::MAX));
+        if let Policy::Window { delay } = self.books.config.policy {
+            let served = || self.books.fresh().filter(|known| self.books.free_for(known));
+            times.extend(served().map(|known| known.arrived + delay));
+            times.extend(served().map(Known::half_time).filter(|&at| at != Nanos::MAX));
         }
         let want = times.into_iter().min();
         ensure(self.timer == want, || format!("timer {:?}, not {want:?}", self.timer))
