@@ -10,7 +10,7 @@ use crate::error::CallError;
 use crate::onnx::OnnxModel;
 
 /// Requests that must ride alone meet nobody in a lane of their own.
-const ALONE_BUCKET: u16 = u16::MAX;
+pub(super) const ALONE_BUCKET: u16 = u16::MAX;
 
 /// Parameters of one request that a frame has room for.
 const PARAMETERS_MAX: usize = u8::MAX as usize;

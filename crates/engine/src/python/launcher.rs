@@ -17,6 +17,7 @@ use super::{LinkError, PythonConfig};
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::settings::Rides;
 
 /// What a worker is told to load.
 #[derive(Clone, Debug)]
@@ -48,7 +49,8 @@ impl Launcher for PythonLauncher {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
             let link = load(stream, &message, &mut child).await?;
-            Ok(Box::new(PythonWorker::new(child, link)) as Box<dyn Worker>)
+            let cancels = message["mode"] == Rides::Continuous.as_str();
+            Ok(Box::new(PythonWorker::new(child, link, cancels)) as Box<dyn Worker>)
         })
     }
 }

@@ -27,13 +27,15 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct PythonWorker {
     child: Child,
     link: Link,
+    /// Whether it can drop a batch that nobody waits for any more.
+    cancels: bool,
     /// Why it was found lost.
     broken: Option<LinkError>,
 }
 
 impl PythonWorker {
-    pub(crate) fn new(child: Child, link: Link) -> Self {
-        Self { child, link, broken: None }
+    pub(crate) fn new(child: Child, link: Link, cancels: bool) -> Self {
+        Self { child, link, cancels, broken: None }
     }
 
     fn lose(&mut self, error: LinkError) -> Lost {
@@ -103,6 +105,16 @@ impl Worker for PythonWorker {
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
         Box::pin(async move {
             let sent = self.send(batch, riders).await;
+            sent.map_err(|error| self.lose(error))
+        })
+    }
+
+    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+        Box::pin(async move {
+            if !self.cancels {
+                return Ok(());
+            }
+            let sent = self.link.send_cancel(batch).await;
             sent.map_err(|error| self.lose(error))
         })
     }
