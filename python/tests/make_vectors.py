@@ -122,6 +122,7 @@ GOOD = [
     chunk("chunk of none", [], 5),
     control("stop", 9, {}),
     good("metric, reserved", wire.frame(wire.METRIC), 10, 0, 0, {}),
+    control("cancel", 11, {}, 2**33),
 ]  # fmt: skip
 
 META = struct.pack("<BBHI", 1, 1, 0, 0) + b"r" + struct.pack("<HHI", 4, 0, 3) + b"body"
@@ -141,7 +142,7 @@ def sized(meta_len, body_len, data):
 
 BAD = [
     bad("kind 0", wire.frame(0), "unknown-kind"),
-    bad("kind 11", wire.frame(11), "unknown-kind"),
+    bad("kind 12", wire.frame(12), "unknown-kind"),
     bad("shared memory flag, reserved", wire.frame(wire.STOP, flags=1), "unknown-flags"),
     bad("flag bit 7", wire.frame(wire.BATCH, flags=128), "unknown-flags"),
     bad("length over the limit", struct.pack("<IBBHQ", (1 << 30) + 1, wire.BATCH, 0, 1, 1), "too-large"),
@@ -149,6 +150,7 @@ BAD = [
     bad("end of stream in the header", wire.frame(wire.STOP)[:9], "truncated"),
     bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 2})[:-1], "truncated"),
     bad("control frame with a count", wire.frame(wire.STOP, count=1), "malformed"),
+    bad("cancel with a count", wire.frame(wire.CANCEL, count=1), "malformed"),
     bad("control payload is no JSON", wire.frame(wire.LOAD, b"{nope"), "malformed"),
     bad("control payload is no object", wire.frame(wire.LOAD, b"[1]"), "malformed"),
     bad("control payload is not utf-8", wire.frame(wire.LOAD, b'{"a":"\xff"}'), "malformed"),

@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import Any
 
-HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC = range(1, 11)
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CANCEL = range(1, 12)
 PYTHON_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VECTORS_PATH = os.path.join(os.path.dirname(PYTHON_DIR), "protocol", "vectors.json")
 

@@ -72,7 +72,7 @@ pub enum Refusal {
     Overload,
     /// Its tenant holds more than its share of a full queue (adaptive policy).
     Quota,
-    /// There is nobody to run it (said by the engine; the batcher lets requests wait).
+    /// There is nobody to run it. The batcher says so of pinned requests only and lets others wait.
     NoWorker,
 }
 

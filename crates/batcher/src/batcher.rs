@@ -123,7 +123,10 @@ impl Batcher {
             Event::Arrive(request) => self.arrive(request, out),
             Event::Cancel { id } => self.cancel(id, out),
             Event::WorkerUp { worker, slots } => self.slots.up(worker, slots),
-            Event::WorkerRetire { worker } => self.slots.retire(worker),
+            Event::WorkerRetire { worker } => {
+                self.slots.retire(worker);
+                self.strand(worker, out);
+            }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
             Event::Done { batch, exec } => self.done(batch, exec),
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
@@ -144,7 +147,7 @@ impl Batcher {
         if let Some(reason) = self.refusal(&request) {
             return out.push(Action::Reject { id: request.id, reason, retry_after: None });
         }
-        if self.rules.adaptive() {
+        if self.rules.adaptive() && request.worker.is_none() {
             return self.arrive_adaptive(request, out);
         }
         let at = self.records.admit(request, self.rules.now);
@@ -163,8 +166,11 @@ impl Batcher {
             Some(Refusal::Draining)
         } else if config.too_large(request) {
             Some(Refusal::TooLarge)
+        } else if request.deadline <= *now {
+            Some(Refusal::Expired)
         } else {
-            (request.deadline <= *now).then_some(Refusal::Expired)
+            let gone = request.worker.is_some_and(|worker| !self.slots.stays(worker));
+            gone.then_some(Refusal::NoWorker)
         }
     }
 
@@ -230,7 +236,7 @@ impl Batcher {
 
     /// Puts a request that stands nowhere into its lane.
     fn wait(&mut self, at: u32) {
-        if self.rules.adaptive() {
+        if self.rules.adaptive() && self.records[at].request.worker.is_none() {
             self.line_up(at);
         } else {
             self.lanes.insert(&mut self.records, at, &self.rules.config);

@@ -15,10 +15,12 @@ const CRASHES_MAX: u8 = 2;
 
 /// Whether a member of a failed batch of `len` gets another chance; its crashes include this one.
 pub(crate) fn again(record: &Record, kind: Failure, len: u32) -> bool {
-    match kind {
-        Failure::Handler | Failure::TimedOut => len > 1,
-        Failure::Crashed => record.crashes < CRASHES_MAX,
-    }
+    // What a pinned request changed on its worker cannot be undone, nor found on another.
+    record.request.worker.is_none()
+        && match kind {
+            Failure::Handler | Failure::TimedOut => len > 1,
+            Failure::Crashed => record.crashes < CRASHES_MAX,
+        }
 }
 
 /// How many of `survivors` travel together the next time.

@@ -1,14 +1,15 @@
 //! Who waits for a first departure, and with whom they may travel.
 //!
-//! A lane holds the requests that may meet in a batch: one bucket and, unless the model mixes
-//! them, one kind of origin. Inside it each priority keeps its own line in order of arrival,
+//! A lane holds the requests that may meet in a batch: one bucket, one worker if they are pinned to
+//! one and, unless the model mixes them, one kind of origin. Inside it each priority keeps its own line in order of arrival,
 //! which nobody ever overtakes. Apart from `policy`, which says when; here is which lane and who.
 
 use crate::action::Departure;
 use crate::config::Config;
 use crate::policy::{Due, Load, Rules};
 use crate::records::{List, Place, Record, Records};
-use crate::request::{NEVER, Nanos, OriginKind, Priority, Request};
+use crate::request::{NEVER, Nanos, OriginKind, Priority, Request, WorkerId};
+use crate::slots::Slots;
 
 /// The most departures in a row that interactive requests lead while a bulk batch is due as well.
 /// So a bulk request with n older ones before it leaves within (n + 1) * (BULK_TURN + 1)
@@ -22,12 +23,14 @@ struct Key {
     bucket: u16,
     /// None where kinds may mix.
     kind: Option<OriginKind>,
+    /// The worker they are pinned to, if they are.
+    worker: Option<WorkerId>,
 }
 
 impl Key {
     fn of(request: &Request, config: &Config) -> Self {
         let kind = (!config.mix_origins).then_some(request.origin.kind);
-        Self { bucket: request.bucket, kind }
+        Self { bucket: request.bucket, kind, worker: request.worker }
     }
 }
 
@@ -74,6 +77,8 @@ pub(crate) struct Lead {
     /// Arrival number of the request at the head.
     seq: u64,
     pub(crate) reason: Departure,
+    /// Who must take it, if it is pinned.
+    pub(crate) worker: Option<WorkerId>,
 }
 
 /// All lanes. There are about as many as buckets in use, few enough to scan.
@@ -122,9 +127,23 @@ impl Lanes {
         all
     }
 
+    /// Takes out all who are pinned to this worker.
+    pub(crate) fn take_pinned(&mut self, records: &mut Records, worker: WorkerId) -> Vec<u32> {
+        let mut pinned = Vec::new();
+        for lane in 0..self.lanes.len() {
+            while self.lanes[lane].key.worker == Some(worker)
+                && let Some(at) = self.lanes[lane].lines.iter().find_map(List::head)
+            {
+                self.remove(records, at, lane);
+                pinned.push(at);
+            }
+        }
+        pinned
+    }
+
     /// Chooses the due batch that leaves first: interactive before bulk, then the oldest head.
-    pub(crate) fn lead(&mut self, records: &Records, rules: &Rules) -> Option<Lead> {
-        let [interactive, bulk] = self.oldest_due(records, rules);
+    pub(crate) fn lead(&mut self, records: &Records, rules: &Rules, slots: &Slots) -> Option<Lead> {
+        let [interactive, bulk] = self.oldest_due(records, rules, slots);
         let contested = interactive.is_some() && bulk.is_some();
         let lead = if contested && self.led >= BULK_TURN { bulk } else { interactive.or(bulk) }?;
         let passed_over = contested && lead.priority == Priority::Interactive;
@@ -147,9 +166,15 @@ impl Lanes {
         batch
     }
 
-    /// When the next lane will be due if nobody comes or goes.
-    pub(crate) fn next_due(&self, records: &Records, rules: &Rules) -> Option<Nanos> {
-        let loads = self.lanes.iter().filter_map(|lane| lane.load(records));
+    /// When the next lane that a worker is free for will be due if nobody comes or goes.
+    pub(crate) fn next_due(
+        &self,
+        records: &Records,
+        rules: &Rules,
+        slots: &Slots,
+    ) -> Option<Nanos> {
+        let served = self.lanes.iter().filter(|lane| slots.free_for(lane.key.worker));
+        let loads = served.filter_map(|lane| lane.load(records));
         let times = loads.filter_map(|load| match rules.due(&load) {
             Due::Now(_) => None,
             Due::At(time) => Some(time),
@@ -158,14 +183,18 @@ impl Lanes {
     }
 
     /// For each priority the due lane in which its oldest request waits.
-    fn oldest_due(&self, records: &Records, rules: &Rules) -> [Option<Lead>; 2] {
+    fn oldest_due(&self, records: &Records, rules: &Rules, slots: &Slots) -> [Option<Lead>; 2] {
         let mut oldest: [Option<Lead>; 2] = [None, None];
         for (lane, it) in self.lanes.iter().enumerate() {
             let Some(load) = it.load(records) else { continue };
+            let worker = it.key.worker;
+            if !slots.free_for(worker) {
+                continue;
+            }
             let Due::Now(reason) = rules.due(&load) else { continue };
             for priority in PRIORITIES {
                 let Some(at) = it.lines[priority as usize].head() else { continue };
-                let lead = Lead { lane, priority, seq: records[at].seq, reason };
+                let lead = Lead { lane, priority, seq: records[at].seq, reason, worker };
                 let best = oldest[priority as usize].get_or_insert(lead);
                 if lead.seq < best.seq {
                     *best = lead;

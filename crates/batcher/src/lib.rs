@@ -45,8 +45,8 @@
 //!
 //! # The rules
 //!
-//! - A **lane** holds those who may meet in a batch: the same bucket and, unless
-//!   [`Config::mix_origins`], the same kind of origin. Within a lane and a priority nobody overtakes.
+//! - A **lane** holds those who may meet in a batch: the same bucket, the same worker where they are
+//!   pinned to one and, unless [`Config::mix_origins`], the same kind of origin. Within a lane and a priority nobody overtakes.
 //! - A batch leaves when its lane is **due** by the [`Policy`] and a worker has a free slot: the
 //!   lowest-numbered such worker. Its members are chosen at that moment and not before.
 //! - **Interactive** goes before **bulk**. Bulk fills the room that is left, and leads every ninth
@@ -55,6 +55,8 @@
 //!   While a worker is free, nobody spends more than half of their time waiting for a window.
 //! - **Isolation**: a batch on which the model failed is tried again in halves, one whose worker
 //!   died or hung, one by one. See [`Config::isolate`] and [`Config::retry_budget`].
+//! - A **pinned** request ([`Request::worker`]) leaves with that worker only, is never tried again,
+//!   and is refused as soon as that worker is gone or about to go.
 //! - After every step no batch is due while a slot is free.
 #![forbid(unsafe_code)]
 

@@ -92,6 +92,9 @@ pub struct Request {
     pub origin: Origin,
     /// Whether its items could travel in different batches. No policy splits a request yet.
     pub splittable: bool,
+    /// The only worker that can run it, for models that keep state between requests. It meets only
+    /// those of the same worker, is never tried again, and is refused once that worker is not there.
+    pub worker: Option<WorkerId>,
 }
 
 impl Request {
@@ -108,6 +111,7 @@ impl Request {
             tenant: 0,
             origin: Origin { kind: OriginKind::Http, peer: 0 },
             splittable: false,
+            worker: None,
         }
     }
 }

@@ -136,6 +136,26 @@ impl Slots {
         }
     }
 
+    /// Whether a batch that is pinned to this worker, or to none, could leave.
+    pub(crate) fn free_for(&self, pinned: Option<WorkerId>) -> bool {
+        match pinned {
+            None => self.any_free(),
+            Some(id) => self.find(id).is_ok_and(|at| self.workers[at].free()),
+        }
+    }
+
+    /// Whether the worker is there and not about to leave.
+    pub(crate) fn stays(&self, id: WorkerId) -> bool {
+        self.find(id).is_ok_and(|at| !self.workers[at].retiring)
+    }
+
+    /// Takes a slot of this very worker.
+    pub(crate) fn take_of(&mut self, id: WorkerId) -> Option<WorkerId> {
+        let at = self.find(id).ok().filter(|&at| self.workers[at].free())?;
+        self.workers[at].busy += 1;
+        Some(id)
+    }
+
     /// Gives a slot back.
     pub(crate) fn release(&mut self, id: WorkerId) {
         if let Ok(at) = self.find(id) {

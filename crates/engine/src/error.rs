@@ -25,6 +25,9 @@ pub enum CallError {
         /// Which limit was met: `requests`, `items` or `bytes`.
         what: &'static str,
     },
+    /// The model keeps sequences and has no room for this request among them.
+    #[error("{0}")]
+    Sequence(SequenceRefusal),
     /// The request does not fit the model; it never met a batch.
     #[error("{0}")]
     BadInput(String),
@@ -43,6 +46,23 @@ pub enum CallError {
     /// The model went away while the request was under way.
     #[error("the model was removed")]
     Gone,
+}
+
+/// Why a request found no room in a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SequenceRefusal {
+    /// It would begin one more sequence than the model keeps.
+    #[error("{most} sequences are open already")]
+    TooMany {
+        /// Sequences at a time (`maxNumSequence`).
+        most: u64,
+    },
+    /// As many requests of its sequence wait as may.
+    #[error("{most} requests of this sequence wait already")]
+    Backlog {
+        /// Waiting requests of a sequence (`maxSequenceJobQueueSize`).
+        most: u64,
+    },
 }
 
 /// Why a name does not lead to a model.

@@ -72,7 +72,7 @@ pub(crate) fn settings(
         mix_origins: yaml.batching.mix_origins.unwrap_or(defaults.mix_origins),
         isolate: !yaml.sequence_batching.unwrap_or(false),
         job_ticket: yaml.use_job_ticket.unwrap_or(false),
-        slots: slots(yaml),
+        slots: slots(yaml, batch.size),
         workers_min,
         workers_max,
         // The archive's word about its own times comes first, as in TorchServe.
@@ -163,7 +163,7 @@ pub(crate) fn load_message(
         "model_yaml_config": package.yaml_json,
         "server_version": "0.12.0",
         "workers": settings.workers_max.max(1),
-        "mode": if settings.slots > 1 { "concurrent" } else { "single" },
+        "mode": settings.rides().as_str(),
     })
 }
 
@@ -193,14 +193,21 @@ fn checked(settings: Settings) -> Result<Settings, RegisterError> {
     Ok(settings)
 }
 
-fn seconds(asked: Option<u64>, default: u64) -> Duration {
-    Duration::from_secs(asked.unwrap_or(default))
+/// What the model says, then the default of asynchronous handlers. A continuous batch is as large as
+/// its worker has slots, and twice that where it holds sequences, as in TorchServe.
+fn slots(yaml: &ModelYaml, batch_size: u32) -> u8 {
+    let sequences = yaml.sequence_batching.unwrap_or(false);
+    if yaml.continuous_batching.unwrap_or(false) {
+        let live = batch_size.saturating_mul(if sequences { 2 } else { 1 });
+        u8::try_from(live).unwrap_or(u8::MAX)
+    } else {
+        let usual = if yaml.async_communication.unwrap_or(false) { ASYNC_SLOTS } else { 1 };
+        yaml.batching.max_concurrent_batches.unwrap_or(usual)
+    }
 }
 
-/// What the model says, then the default of asynchronous handlers.
-fn slots(yaml: &ModelYaml) -> u8 {
-    let usual = if yaml.async_communication.unwrap_or(false) { ASYNC_SLOTS } else { 1 };
-    yaml.batching.max_concurrent_batches.unwrap_or(usual)
+fn seconds(asked: Option<u64>, default: u64) -> Duration {
+    Duration::from_secs(asked.unwrap_or(default))
 }
 
 /// How batches leave, decided from what was said about it and what was not.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jitney_batcher::{Config as BatcherConfig, Policy};
 
+use crate::model::SequenceLimits;
 use crate::store::Sha256;
 
 /// How batches of a model leave. `Adaptive` runs as [`Policy::Opportunistic`] until its own policy
@@ -64,7 +65,8 @@ pub struct Settings {
     pub isolate: bool,
     /// Accept a request only when a worker is free for it.
     pub job_ticket: bool,
-    /// Batches a worker may hold at a time; more than 1 only for asynchronous handlers.
+    /// Batches a worker may hold at a time; more than 1 only for asynchronous handlers and for
+    /// continuous batching.
     pub slots: u8,
     /// Workers wanted.
     pub workers_min: u32,
@@ -82,11 +84,12 @@ pub struct Settings {
     pub runtime: String,
     /// The handler's entry point; empty for ONNX.
     pub handler: String,
-    /// What a description must repeat although nothing here acts on it yet.
+    /// What a description must repeat.
     pub declared: Declared,
 }
 
-/// Settings of the archive that are shown but not acted on in this version.
+/// Settings of the archive that a description repeats as they were declared. Those about sequences
+/// and continuous batching are acted on through [`Settings::sequences`] and [`Settings::rides`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     /// `pp`, `tp`, `pptp`, `custom` or empty.
@@ -114,17 +117,72 @@ pub struct Declared {
 impl Settings {
     /// The part of the settings that the batcher acts on.
     pub fn batcher(&self) -> BatcherConfig {
+        let sequences = self.sequences().map_or(0, |limits| limits.sequences);
+        let queue_max = self.queue_max.max(u32::try_from(sequences).unwrap_or(u32::MAX));
         let policy = match self.policy {
             PolicyName::Window => Policy::Window { delay: self.batch_delay.as_nanos() as u64 },
             PolicyName::Adaptive | PolicyName::Opportunistic => Policy::Opportunistic,
         };
         BatcherConfig {
             policy,
-            max_items: self.batch_size,
-            queue_max: if self.job_ticket { 0 } else { self.queue_max },
+            max_items: self.items_max(),
+            queue_max: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
             ..BatcherConfig::default()
+        }
+    }
+
+    /// The limits of sequences, for a model that keeps them.
+    pub fn sequences(&self) -> Option<SequenceLimits> {
+        let Declared { stateful, sequence_max_idle_ms, sequence_timeout_ms, .. } = &self.declared;
+        (*stateful && *sequence_max_idle_ms > 0).then(|| SequenceLimits {
+            idle: Duration::from_millis(*sequence_max_idle_ms),
+            life: Duration::from_millis(*sequence_timeout_ms),
+            sequences: self.declared.max_num_sequence.max(1),
+            queue: self.declared.max_sequence_job_queue_size.max(1),
+        })
+    }
+
+    /// How a worker takes what it is given.
+    pub fn rides(&self) -> Rides {
+        if self.declared.continuous_batching {
+            Rides::Continuous
+        } else if self.slots > 1 {
+            Rides::Concurrent
+        } else {
+            Rides::Single
+        }
+    }
+
+    /// Most items in what a worker is given at a time: with continuous batching it is given them one
+    /// by one and makes the batches itself.
+    pub fn items_max(&self) -> u32 {
+        match self.rides() {
+            Rides::Continuous => 1,
+            Rides::Concurrent | Rides::Single => self.batch_size,
+        }
+    }
+}
+
+/// How a worker takes its batches; the `mode` of the worker protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rides {
+    /// One after another.
+    Single,
+    /// Many at a time, each by itself: asynchronous handlers.
+    Concurrent,
+    /// Many at a time, all of them together step by step: continuous batching.
+    Continuous,
+}
+
+impl Rides {
+    /// The word of the worker protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Concurrent => "concurrent",
+            Self::Continuous => "continuous",
         }
     }
 }

@@ -80,9 +80,9 @@ impl Launcher for ScriptedLauncher {
             tokio::time::sleep(pause).await;
             outcome?;
             let (says, words) = mpsc::channel(1);
-            let stages = JoinSet::new();
+            let (stages, plays, death) = (JoinSet::new(), Vec::new(), None);
             let worker =
-                ScriptedWorker { worker, life, script, rides, stages, says, words, death: None };
+                ScriptedWorker { worker, life, script, rides, stages, plays, says, words, death };
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
@@ -95,6 +95,8 @@ struct ScriptedWorker {
     rides: Arc<Mutex<Vec<Ride>>>,
     /// One play per batch; they end with the worker.
     stages: JoinSet<()>,
+    /// How the play of a batch is ended when nobody waits for it.
+    plays: Vec<(u64, tokio::task::AbortHandle)>,
     says: mpsc::Sender<Result<Word, Death>>,
     words: mpsc::Receiver<Result<Word, Death>>,
     /// How it died.
@@ -112,7 +114,19 @@ impl Worker for ScriptedWorker {
         let act = (self.script)(&ride);
         self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
         let stage = Stage { batch, bodies: ride.bodies, says: self.says.clone() };
-        self.stages.spawn(stage.perform(act));
+        self.plays.push((batch, self.stages.spawn(stage.perform(act))));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Drops the play and says an empty answer, as continuous workers do.
+    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+        let play = self.plays.iter().find(|(id, _)| *id == batch);
+        play.inspect(|(_, play)| play.abort());
+        let says = self.says.clone();
+        let outcome = BatchOutcome::Items(vec![Ok(Output::default())]);
+        self.stages.spawn(async move {
+            drop(says.send(Ok(Word::Over { batch, outcome })).await);
+        });
         Box::pin(std::future::ready(Ok(())))
     }
 

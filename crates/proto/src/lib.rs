@@ -22,4 +22,7 @@ mod generated {
     pub mod status;
 }
 
+/// A message of any type, for the details of an error.
+pub use prost_types::Any;
+
 pub use generated::{inference, kserve, management, openinference, status};

@@ -247,6 +247,7 @@ impl Asked<'_> {
         match error {
             CallError::Refused { reason, retry_after } => self.refusal(*reason, *retry_after),
             CallError::Crowded { what } => self.crowded(what),
+            CallError::Sequence(refusal) => self.sequence(*refusal),
             CallError::BadInput(message) => Problem::bad_request(message),
             CallError::Model(failure) => model_failure(failure),
             CallError::WorkerDied { killed: false } => {

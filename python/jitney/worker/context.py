@@ -46,6 +46,8 @@ class WorkerContext(Context):
         self.outlet: Outlet | None = None
         """Where pieces of answers go; None outside a worker."""
         self.batch_id = 0
+        self.batch_ids: list[int] | None = None
+        """The batch of each request, where each has one of its own (continuous batching)."""
         self.streamed: set[int] = set()
         """Positions of the requests that got a piece of their answer already."""
         super().__init__(*args, **kwargs)
@@ -56,6 +58,7 @@ class WorkerContext(Context):
         self._request_ids = None
         self.touched_requests = {}
         self.batch_id = batch_id
+        self.batch_ids = None
         self.streamed = set()
 
     def take_over(self, other: WorkerContext) -> None:
@@ -103,8 +106,13 @@ class WorkerContext(Context):
         """Sends one piece of each of these requests' answers to their clients, now."""
         if self.outlet is None:
             raise RuntimeError("only a worker can send intermediate responses")
-        pieces = [self._piece(idx, outputs[idx]) for idx in positions]
-        self.outlet.chunk(self.batch_id, len(pieces), table_of(pieces))
+        pieces = [(idx, *self._piece(idx, outputs[idx])) for idx in positions]
+        if self.batch_ids is not None:
+            for idx, meta, body in pieces:
+                self.outlet.piece(self.batch_ids[idx], meta, body)
+            return
+        placed = [(POSITION.pack(idx) + meta, body) for idx, meta, body in pieces]
+        self.outlet.chunk(self.batch_id, len(placed), table_of(placed))
 
     def _piece(self, idx: int, output: Any) -> tuple[bytes, Bytes]:
         body = encode_output(output)
@@ -114,7 +122,7 @@ class WorkerContext(Context):
             request.add_response_property(STREAM_NEXT, "true")
             head = encode_meta(request)
             self.streamed.add(idx)
-        return POSITION.pack(idx) + head, body
+        return head, body
 
     def end_streams(self) -> None:
         """Marks the answers that were streamed as complete, as TorchServe does."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
+from jitney.worker.continuous import run_continuously
 from jitney.worker.crew import Crew
 from jitney.worker.loader import LoadedModel, load_model
 from jitney.worker.outlet import Outlet
@@ -127,5 +128,5 @@ def run_batches(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None
         del frame, answer  # They may be large, and the wait for the next batch long.
 
 
-MODES = {"single": run_batches, "concurrent": run_concurrently}
-"""How a worker takes its batches: one after another, or many at a time."""
+MODES = {"single": run_batches, "concurrent": run_concurrently, "continuous": run_continuously}
+"""How a worker takes its batches: one after another, many at a time, or many together step by step."""

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.worker.protocol import CHUNK, Bytes, encode_control, send_frame
+from jitney.worker.items import table_of
+from jitney.worker.protocol import CHUNK, POSITION, Bytes, encode_control, send_frame
 
 
 class Outlet:
@@ -39,3 +40,7 @@ class Outlet:
     def chunk(self, frame_id: int, count: int, parts: Sequence[Bytes]) -> None:
         """Sends pieces of answers that are not complete yet."""
         self.frame(CHUNK, count, frame_id, parts)
+
+    def piece(self, frame_id: int, meta: bytes, body: Bytes) -> None:
+        """Sends a piece of the answer to the only request of a batch."""
+        self.chunk(frame_id, 1, table_of([(POSITION.pack(0) + meta, body)]))

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Union
 
 PROTOCOL_VERSION = 2
 
-HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC = range(1, 11)
-CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP))
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CANCEL = range(1, 12)
+CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, CANCEL))
 
 HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
 ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, zero, headers_len
@@ -72,7 +72,7 @@ class Frame(NamedTuple):
 def parse_header(buffer: Bytes, offset: int, limit: int = FRAME_BYTES_LIMIT) -> tuple[int, int, int, int]:
     """Returns (length, kind, count, id) of a valid header."""
     length, kind, flags, count, frame_id = HEADER.unpack_from(buffer, offset)
-    if not HELLO <= kind <= METRIC:
+    if not HELLO <= kind <= CANCEL:
         raise UnknownKind(f"unknown frame kind {kind}")
     if flags:
         raise UnknownFlags(f"unknown frame flags {flags:#04x}")

@@ -119,6 +119,21 @@ def add_meta(idx: int, processor: RequestProcessor, metas: dict[int, bytes], bod
         metas[idx] = meta
 
 
+def encode_item(output: Any, processor: RequestProcessor | None) -> tuple[bytes, Bytes, bool]:
+    """Meta and body of one answer by itself, and whether they say that it failed."""
+    metas: dict[int, bytes] = {}
+    bodies = encode_each([output], metas)
+    if not metas and processor is not None:
+        add_meta(0, processor, metas, bodies)
+    meta = metas.get(0, b"")
+    return meta, bodies[0], meta[:1] == bytes((ITEM_FAILED,))
+
+
+def failure_of_step(message: Bytes) -> BatchFailure:
+    """How an answer is broken off of which a part is out already."""
+    return BatchFailure("raised", bytes(message).decode(errors="replace"), ITEM_FAILED_STATUS)
+
+
 def failed_meta(cause: int, status: int = ITEM_FAILED_STATUS) -> bytes:
     """The meta of an item that failed alone; its body is the message."""
     return REPLY_META.pack(ITEM_FAILED, cause, status if 100 <= status <= 999 else 500, 0, 0)

@@ -24,30 +24,43 @@ impl Batcher {
     pub(super) fn depart_again(&mut self, out: &mut Actions) -> bool {
         let Some(group) = self.retries.pop(&mut self.records) else { return false };
         let Group { members, attempt, avoid } = group;
-        self.dispatch(members, attempt, Some(avoid), Departure::Retry, out);
+        let worker = self.take_slot(Some(avoid));
+        self.dispatch(worker, members, attempt, Departure::Retry, out);
         true
     }
 
-    fn depart(&mut self, out: &mut Actions) -> bool {
-        let Some(lead) = self.lanes.lead(&self.records, &self.rules) else { return false };
+    pub(super) fn depart(&mut self, out: &mut Actions) -> bool {
+        let lead = self.lanes.lead(&self.records, &self.rules, &self.slots);
+        let Some(lead) = lead else { return false };
         let members = self.lanes.board(&mut self.records, &self.rules.config, lead);
-        self.dispatch(members, 1, None, lead.reason, out);
+        let worker = match lead.worker {
+            Some(pinned) => self.slots.take_of(pinned),
+            None => self.take_slot(None),
+        };
+        self.dispatch(worker, members, 1, lead.reason, out);
         true
+    }
+
+    /// Takes the slot that the policy would fill first.
+    pub(super) fn take_slot(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
+        match self.rules.adaptive() {
+            true => {
+                let due = self.rules.now.saturating_add(self.planner.ahead());
+                self.slots.take_due(avoid, due)
+            }
+            false => self.slots.take(avoid),
+        }
     }
 
     pub(super) fn dispatch(
         &mut self,
+        worker: Option<WorkerId>,
         members: List,
         attempt: u8,
-        avoid: Option<WorkerId>,
         reason: Departure,
         out: &mut Actions,
     ) {
         let now = self.rules.now;
-        let worker = match self.rules.adaptive() {
-            true => self.slots.take_due(avoid, now.saturating_add(self.planner.ahead())),
-            false => self.slots.take(avoid),
-        };
         let worker = worker.expect("a batch departs only when a slot is free");
         let (bucket, size) = self.measure(&members);
         let predicted = self.planner.predict(bucket, size, &self.rules.config);
@@ -86,7 +99,10 @@ impl Batcher {
         let free = self.slots.any_free();
         let due = match self.rules.adaptive() {
             true => self.next_look(),
-            false => free.then(|| self.lanes.next_due(&self.records, &self.rules)).flatten(),
+            false => {
+                let next = || self.lanes.next_due(&self.records, &self.rules, &self.slots);
+                free.then(next).flatten()
+            }
         };
         let timer = [expiry, due].into_iter().flatten().min().filter(|&time| time != NEVER);
         if timer != self.timer {

@@ -24,12 +24,20 @@ impl Batcher {
 
     pub(super) fn worker_down(&mut self, worker: WorkerId, why: Down, out: &mut Actions) {
         self.slots.down(worker);
+        self.strand(worker, out);
         while let Some(batch) = self.running.take_from(worker) {
             match why {
                 Down::Crashed => self.isolate(batch, Failure::Crashed, out),
                 Down::TimedOut => self.isolate(batch, Failure::TimedOut, out),
                 Down::Removed => self.put_back(batch, out),
             }
+        }
+    }
+
+    /// Refuses those who wait for a worker that takes nothing more.
+    pub(super) fn strand(&mut self, worker: WorkerId, out: &mut Actions) {
+        for at in self.lanes.take_pinned(&mut self.records, worker) {
+            self.reject(at, Refusal::NoWorker, None, out);
         }
     }
 
@@ -100,6 +108,8 @@ impl Batcher {
             Refusal::Expired
         } else if self.rules.config.too_large(request) {
             Refusal::TooLarge
+        } else if request.worker.is_some_and(|worker| !self.slots.stays(worker)) {
+            Refusal::NoWorker
         } else {
             return true;
         };

@@ -140,6 +140,8 @@ impl Batcher {
     /// Lets go whatever does not gain by waiting, while anybody is free to take it.
     pub(super) fn decide_adaptive(&mut self, out: &mut Actions) {
         self.planner.until = None;
+        // The lanes hold only those who are pinned; nobody else can keep their workers busy.
+        while self.lanes.len > 0 && self.depart(out) {}
         self.survey();
         self.refuse_hopeless(out);
         while self.planner.fleet.open > 0 {
@@ -159,7 +161,8 @@ impl Batcher {
     fn travel(&mut self, trip: Trip, out: &mut Actions) {
         self.planner.note(&trip, Verdict::Depart(trip.reason), self.rules.now);
         let members = self.board(trip);
-        self.dispatch(members, 1, None, trip.reason, out);
+        let worker = self.take_slot(None);
+        self.dispatch(worker, members, 1, trip.reason, out);
         self.refuse_passed_over(trip, out);
     }
 

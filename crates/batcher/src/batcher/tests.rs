@@ -4,6 +4,7 @@ mod configuration;
 mod departures;
 mod endings;
 mod failures;
+mod pins;
 mod priorities;
 mod timers;
 

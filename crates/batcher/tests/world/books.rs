@@ -200,9 +200,20 @@ impl Books {
         self.workers.iter().filter(move |(_, worker)| free(worker)).map(|(id, _)| *id)
     }
 
+    /// Whether the worker this request is pinned to, or any if it is to none, can take a batch.
+    pub fn free_for(&self, known: &Known) -> bool {
+        self.free_workers().any(|free| known.request.worker.is_none_or(|pinned| pinned == free))
+    }
+
+    /// Whether the worker this request is pinned to is not there to stay.
+    pub fn stranded(&self, known: &Known) -> bool {
+        let stays = |id| self.workers.get(&id).is_some_and(|worker| !worker.retiring);
+        known.request.worker.is_some_and(|pinned| !stays(pinned))
+    }
+
     pub fn may_meet(&self, a: &Known, b: &Known) -> bool {
         let kinds = self.config.mix_origins || a.request.origin.kind == b.request.origin.kind;
-        kinds && a.request.bucket == b.request.bucket
+        kinds && a.request.bucket == b.request.bucket && a.request.worker == b.request.worker
     }
 
     pub fn holds(&self, members: &[&Known]) -> bool {
@@ -221,9 +232,10 @@ impl Books {
         lanes
     }
 
-    /// Arrival number of the oldest request of this priority in any lane that is due.
+    /// Arrival number of the oldest request of this priority in any lane that is due and served.
     pub fn oldest_due(&self, priority: Priority) -> Option<u64> {
-        let due = self.lanes().into_iter().filter(|lane| self.due(lane).is_some());
+        let served = self.lanes().into_iter().filter(|lane| self.free_for(lane[0]));
+        let due = served.filter(|lane| self.due(lane).is_some());
         due.flatten().filter(|known| known.request.priority == priority).map(|it| it.seq).min()
     }
 

@@ -18,6 +18,10 @@ pub struct Story {
     pub departures: u64,
 }
 
+/// Mostly none, sometimes one of the workers that come and go, sometimes one that never comes.
+const PINS: [Option<WorkerId>; 7] =
+    [None, None, None, Some(WorkerId(0)), Some(WorkerId(1)), Some(WorkerId(2)), Some(WorkerId(9))];
+
 pub struct World {
     seed: u64,
     dice: Dice,
@@ -30,6 +34,8 @@ pub struct World {
     trouble: u64,
     /// How often, in percent, somebody arrives.
     crowd: u64,
+    /// Whether requests may be pinned to workers in this world.
+    pins: bool,
     pub story: Story,
 }
 
@@ -46,6 +52,7 @@ impl World {
             generations: vec![0; 48],
             trouble: dice.pick(&[0, 5, 30]),
             crowd: dice.pick(&[40, 60, 75]),
+            pins: dice.percent(30),
             dice,
             story,
         }
@@ -126,6 +133,7 @@ impl World {
             dice.pick(&[Priority::Interactive, Priority::Interactive, Priority::Bulk]);
         request.tenant = dice.pick(&[0, 0, 0, 1, 2]);
         request.origin.peer = dice.roll(6);
+        request.worker = self.pins.then(|| dice.pick(&PINS)).flatten();
         request.origin.kind = dice.pick(&[OriginKind::Http, OriginKind::Http, OriginKind::Grpc]);
         Event::Arrive(request)
     }

@@ -69,7 +69,7 @@ impl Oracle {
         match action {
             Action::Dispatch { worker, batch, members, items, attempt, reason, .. } => {
                 let members = out.members(members);
-                self.check_slot(*worker, *reason)?;
+                self.check_slot(*worker, members, *reason)?;
                 self.check_company(members, *items, *attempt, *reason)?;
                 if *reason == Departure::Retry {
                     self.check_group(members, *worker)?;
@@ -121,7 +121,7 @@ impl Oracle {
                 let queue = self.books.config.queue_max as usize;
                 self.books.adaptive() && self.books.waiting().count() >= queue
             }
-            Refusal::NoWorker => false,
+            Refusal::NoWorker => self.books.stranded(known),
         }
     }
 
@@ -131,17 +131,24 @@ impl Oracle {
             Failure::Handler | Failure::TimedOut => known.company == 1,
             Failure::Crashed => known.crashes == 2,
         };
-        matches!(known.state, State::Retry(_)) && (last || spent || !self.books.config.isolate)
+        let pinned = known.request.worker.is_some();
+        let over = last || spent || pinned || !self.books.config.isolate;
+        matches!(known.state, State::Retry(_)) && over
     }
 
     // What must be true of a departure
 
-    fn check_slot(&self, worker: WorkerId, reason: Departure) -> Verdict {
+    fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: Departure) -> Verdict {
         let free: Vec<_> = self.books.free_workers().collect();
         ensure(free.contains(&worker), || format!("{worker:?} has no free slot"))?;
+        let pinned = self.books.requests.get(&ids[0]).and_then(|known| known.request.worker);
+        ensure(pinned.is_none() || reason != Departure::Retry, || "a pinned retry".into())?;
         let chosen = reason == Departure::Retry || self.books.adaptive();
-        let lowest = chosen || free[0] == worker;
-        ensure(lowest, || format!("{worker:?} is not the lowest of {free:?}"))
+        let right = match pinned {
+            Some(pinned) => pinned == worker,
+            None => chosen || free[0] == worker,
+        };
+        ensure(right, || format!("{worker:?} is not the right one of {free:?}"))
     }
 
     fn check_company(&self, ids: &[RequestId], items: u32, attempt: u8, why: Departure) -> Verdict {
@@ -232,25 +239,29 @@ impl Oracle {
                 format!("{known:?} waits though expired")
             })?;
             ensure(self.books.holds(&[known]), || format!("{known:?} waits though too large"))?;
+            ensure(!self.books.stranded(known), || format!("{known:?} waits for nobody"))?;
         }
         if self.books.adaptive() {
             return self.check_patience();
         }
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
-        let due = retry || self.books.lanes().iter().any(|lane| self.books.due(lane).is_some());
-        let free = self.books.free_workers().next().is_some();
-        ensure(!(free && due), || "a free slot and a due batch coexist".into())
+        let retry = retry && self.books.free_workers().next().is_some();
+        let lanes = self.books.lanes();
+        let mut served = lanes.iter().filter(|lane| self.books.free_for(lane[0]));
+        let due = retry || served.any(|lane| self.books.due(lane).is_some());
+        ensure(!due, || "a free slot and a due batch coexist".into())
     }
 
     /// Under the adaptive policy an idle worker may stand beside those who wait for company, but
     /// not for ever, and not while the model is being shut down.
     fn check_patience(&self) -> Verdict {
-        let patient = self.books.idle() && self.books.waiting().next().is_some();
+        let loose = || self.books.waiting().filter(|known| known.request.worker.is_none());
+        let patient = self.books.idle() && loose().next().is_some();
         ensure(!(patient && self.books.draining), || "a drain waits for company".into())?;
         ensure(!patient || self.timer.is_some(), || "nobody will look again".into())?;
         if let Policy::Adaptive(Adaptive { max_wait: Some(most), .. }) = self.books.config.policy {
             let tired = |it: &Known| it.arrived + most <= self.books.now;
-            let tired = patient && self.books.waiting().all(tired);
+            let tired = patient && loose().all(tired);
             ensure(!tired, || "all have waited long enough".into())?;
         }
         Ok(())
@@ -271,11 +282,10 @@ impl Oracle {
         }
         let expiry = self.books.waiting().map(|known| known.request.deadline);
         let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
-        if let (Policy::Window { delay }, Some(_)) =
-            (self.books.config.policy, self.books.free_workers().next())
-        {
-            times.extend(self.books.fresh().map(|known| known.arrived + delay));
-            times.extend(self.books.fresh().map(Known::half_time).filter(|&at| at != Nanos::MAX));
+        if let Policy::Window { delay } = self.books.config.policy {
+            let served = || self.books.fresh().filter(|known| self.books.free_for(known));
+            times.extend(served().map(|known| known.arrived + delay));
+            times.extend(served().map(Known::half_time).filter(|&at| at != Nanos::MAX));
         }
         let want = times.into_iter().min();
         ensure(self.timer == want, || format!("timer {:?}, not {want:?}", self.timer))

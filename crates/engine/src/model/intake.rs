@@ -11,7 +11,7 @@ use crate::onnx::OnnxModel;
 use crate::store::Api;
 
 /// Requests that must ride alone meet nobody in a lane of their own.
-const ALONE_BUCKET: u16 = u16::MAX;
+pub(super) const ALONE_BUCKET: u16 = u16::MAX;
 
 /// Parameters of one request that a frame has room for.
 const PARAMETERS_MAX: usize = u8::MAX as usize;

@@ -151,6 +151,7 @@ fn refusal(error: &CallError) -> Option<usize> {
             // Its client went away: abandoned, not refused.
             Refusal::Cancelled => None,
         },
+        CallError::Sequence(_) => Some(0),
         CallError::Crowded { .. } => Some(8),
         CallError::BadInput(_) => Some(9),
         CallError::Model(_)

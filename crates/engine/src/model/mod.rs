@@ -9,6 +9,7 @@ mod intake;
 mod measures;
 mod roster;
 mod scatter;
+mod sequence;
 mod task;
 mod wanted;
 
@@ -28,6 +29,7 @@ pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
+pub use self::sequence::SequenceLimits;
 pub(crate) use self::task::{State, Task};
 pub(crate) use self::wanted::Wanted;
 
@@ -55,6 +57,17 @@ pub(crate) struct Arrival {
     pub(crate) rider: Rider,
     pub(crate) deadline: Option<Instant>,
     pub(crate) bucket: u16,
+    pub(crate) priority: crate::call::Priority,
+    pub(crate) origin: crate::call::Origin,
+    pub(crate) ticket: Ticket,
+}
+
+/// What a sequence must know about the one of it that is on its way, beside its rider.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    pub(crate) sequence: usize,
+    pub(crate) worker: u32,
+    pub(crate) deadline: Option<Instant>,
     pub(crate) priority: crate::call::Priority,
     pub(crate) origin: crate::call::Origin,
     pub(crate) ticket: Ticket,
@@ -246,7 +259,7 @@ impl Model {
         let deadline = earliest(call.deadline, &settings, admitted);
         let (priority, origin, alone) = (call.priority, call.origin, call.alone);
         let bytes = call.input.weight();
-        let accepted = self.intake.accept(call.input, alone, settings.batch_size)?;
+        let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
         let (reply, answer) = Reply::new();
         let rider =

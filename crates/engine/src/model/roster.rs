@@ -7,6 +7,7 @@
 use jitney_batcher::RequestId;
 use slab::Slab;
 
+use super::Passage;
 use crate::call::Rider;
 use crate::error::CallError;
 
@@ -17,6 +18,17 @@ struct Place {
     rider: Option<Rider>,
     /// What its last try came to, told to the caller if there is no other.
     failure: Option<CallError>,
+    /// What its sequence must know if it does not leave; none without sequences.
+    passage: Option<Box<Passage>>,
+}
+
+/// What is left of a request that has ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// `None` if its rider is with a worker, or was.
+    pub(super) rider: Option<Rider>,
+    pub(super) failure: Option<CallError>,
+    pub(super) passage: Option<Box<Passage>>,
 }
 
 /// All places of one model version.
@@ -28,10 +40,10 @@ pub(super) struct Roster {
 
 impl Roster {
     /// Takes a rider in and names it.
-    pub(super) fn board(&mut self, rider: Rider) -> RequestId {
+    pub(super) fn board(&mut self, rider: Rider, passage: Option<Box<Passage>>) -> RequestId {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let place = Place { generation, rider: Some(rider), failure: None };
+        let place = Place { generation, rider: Some(rider), failure: None, passage };
         RequestId::new(self.places.insert(place) as u32, generation)
     }
 
@@ -49,12 +61,12 @@ impl Roster {
     }
 
     /// Frees the place of a request that has ended.
-    pub(super) fn end(&mut self, id: RequestId) -> (Option<Rider>, Option<CallError>) {
+    pub(super) fn end(&mut self, id: RequestId) -> Ended {
         if self.place(id).is_none() {
-            return (None, None);
+            return Ended::default();
         }
-        let place = self.places.remove(id.index());
-        (place.rider, place.failure)
+        let Place { rider, failure, passage, .. } = self.places.remove(id.index());
+        Ended { rider, failure, passage }
     }
 
     /// The ids of everybody who waits.

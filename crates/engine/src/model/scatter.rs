@@ -49,9 +49,12 @@ pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board
     let counter = match &answer {
         _ if rider.reply.is_closed() => &board.abandoned,
         Ok(_) => &board.answered,
-        Err(CallError::Refused { .. } | CallError::Crowded { .. } | CallError::BadInput(_)) => {
-            &board.refused
-        }
+        Err(
+            CallError::Refused { .. }
+            | CallError::Crowded { .. }
+            | CallError::Sequence(_)
+            | CallError::BadInput(_),
+        ) => &board.refused,
         Err(
             CallError::Model(_)
             | CallError::WorkerDied { .. }

@@ -5,6 +5,9 @@
 //! but its own inboxes, so it can neither block nor be blocked.
 
 mod burial;
+mod operator;
+mod turns;
+mod workers;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,17 +15,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_batcher::{
-    Action, Actions, Batcher, Down, Event, Failure, Members, Refusal, Request, RequestId, WorkerId,
+    Action, Actions, Batcher, Event, Failure, Members, Refusal, Request, RequestId, WorkerId,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use self::operator::Closing;
 use super::board::{Board, add};
-use super::roster::Roster;
-use super::{Arrival, Control, Message, scatter};
+use super::intake::ALONE_BUCKET;
+use super::roster::{Ended, Roster};
+use super::sequence::Sequences;
+use super::{Arrival, Control, Message, Passage, scatter};
 use crate::error::CallError;
-use crate::observer::{BatchFinished, ModelTag, Observer};
-use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure};
+use crate::observer::{ModelTag, Observer};
 use crate::pool::{Batch, Pool, WorkerEvent};
 use crate::settings::Settings;
 
@@ -52,12 +57,8 @@ pub(crate) struct State {
     /// Workers get one batch at a time for now; see `burial`.
     probation: bool,
     closing: Option<Closing>,
-}
-
-struct Closing {
-    deadline: Instant,
-    replies: Vec<oneshot::Sender<()>>,
-    dismissed: bool,
+    /// For models that keep sequences.
+    sequences: Option<Sequences<Arrival>>,
 }
 
 impl State {
@@ -71,6 +72,7 @@ impl State {
             timer: None,
             probation: false,
             closing: None,
+            sequences: settings.sequences().map(Sequences::new),
         }
     }
 }
@@ -116,13 +118,17 @@ impl Task {
             }
             Some(event) = self.workers.recv() => self.on_worker(event),
             Some(control) = self.control.recv() => self.on_control(control),
-            () = sleep, if alarm.is_some() => self.step(Event::Timer),
+            () = sleep, if alarm.is_some() => {
+                self.expire_sequences();
+                self.step(Event::Timer);
+            }
         }
     }
 
     fn alarm(&self) -> Option<Instant> {
         let closing = self.state.closing.as_ref().map(|closing| closing.deadline);
-        self.state.timer.into_iter().chain(closing).min()
+        let sequences = self.state.sequences.as_ref().and_then(Sequences::alarm);
+        self.state.timer.into_iter().chain(closing).chain(sequences).min()
     }
 
     // -- doors ------------------------------------------------------------------------------
@@ -139,178 +145,41 @@ impl Task {
             add(&self.board.abandoned, 1);
             return;
         }
+        if self.state.sequences.is_some() && arrival.bucket != ALONE_BUCKET {
+            return self.join_sequence(arrival);
+        }
+        self.admit(arrival, None);
+        self.take_turns();
+    }
+
+    /// Gives a request to the batcher; one of a sequence with what the sequence must know.
+    fn admit(&mut self, arrival: Arrival, passage: Option<Box<Passage>>) {
         let deadline = arrival.deadline.map_or(u64::MAX, |deadline| self.nanos(deadline));
         let items = arrival.rider.items;
-        let id = self.state.roster.board(arrival.rider);
+        let worker = passage.as_ref().map(|passage| WorkerId(passage.worker));
+        let id = self.state.roster.board(arrival.rider, passage);
         arrival.ticket.stamp(id);
-        self.step(Event::Arrive(Request {
+        self.feed(Event::Arrive(Request {
             deadline,
             items,
             cost: u64::from(items),
             bucket: arrival.bucket,
             priority: arrival.priority,
             origin: arrival.origin,
+            worker,
             ..Request::new(id)
         }));
     }
 
-    // -- workers ----------------------------------------------------------------------------
-
-    fn on_worker(&mut self, event: WorkerEvent) {
-        match event {
-            WorkerEvent::Up { worker, pid, slots, batches, took } => {
-                tracing::info!(model = self.label, worker, "worker is ready");
-                self.observer.worker_loaded(&self.tag, worker, took);
-                self.state.pool.up(worker, pid, slots, batches);
-                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
-                self.pool_changed();
-            }
-            WorkerEvent::Finished { batch, outcome, exec } => {
-                self.on_finished(batch, outcome, exec);
-            }
-            WorkerEvent::Died { worker, batches, death, overdue } => {
-                self.on_death(worker, batches, death, overdue);
-            }
-            WorkerEvent::LaunchFailed { worker, error } => self.on_launch_failed(worker, &error),
-            WorkerEvent::Lost { worker } => {
-                tracing::error!(
-                    model = self.label,
-                    worker,
-                    "worker is given up: it did not come back within the retry window"
-                );
-                self.state.pool.lost(worker);
-                self.pool_changed();
-            }
-            WorkerEvent::Ended { worker } => {
-                self.state.pool.ended(worker);
-                self.step(Event::WorkerDown { worker: WorkerId(worker), why: Down::Removed });
-                self.pool_changed();
-            }
-        }
-    }
-
-    fn on_finished(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
-        let id = batch.id;
-        // Second tries go before fresh work, so fresh work means that they are over.
-        if self.state.probation && batch.attempt == 1 {
-            self.set_probation(false);
-        }
-        match scatter::checked(outcome, batch.riders.len()) {
-            Ok(items) => {
-                for rider in &batch.ids {
-                    self.state.roster.end(*rider);
-                }
-                // The worker gets its next batch before the answers are given out: everything that
-                // an answer wakes would otherwise run first, and the worker would stand idle.
-                self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
-                self.observer.batch_finished(&BatchFinished {
-                    model: &self.tag,
-                    compute: exec,
-                    handling: batch.departed.elapsed().saturating_sub(exec),
-                    riders: &batch.riders,
-                });
-                scatter::answer(batch, items, exec, &self.board);
-            }
-            Err(failure) => {
-                self.log_failure(&batch, &failure);
-                self.give_up(batch, CallError::Model(failure));
-                self.step(Event::Failed { batch: id, kind: Failure::Handler });
-            }
-        }
-    }
-
-    fn on_launch_failed(&mut self, worker: u32, error: &LaunchError) {
-        tracing::error!(model = self.label, worker, %error, "worker did not start");
-        self.state.pool.launch_failed(error);
-        self.pool_changed();
-    }
-
-    fn log_failure(&self, batch: &Batch, failure: &ModelFailure) {
-        let (riders, attempt) = (batch.riders.len(), batch.attempt);
-        match failure.cause {
-            Cause::Prediction => tracing::debug!(
-                model = self.label,
-                riders,
-                attempt,
-                message = failure.message,
-                "prediction error"
-            ),
-            Cause::Raised
-            | Cause::Memory
-            | Cause::NotAList
-            | Cause::WrongLength
-            | Cause::UnsupportedOutput => tracing::warn!(
-                model = self.label, riders, attempt, cause = ?failure.cause, "batch failed"
-            ),
-        }
-    }
-
-    // -- operator ---------------------------------------------------------------------------
-
-    fn on_control(&mut self, control: Control) {
-        match control {
-            Control::Scale { min, max, reply } => {
-                for worker in self.state.pool.scale(min, max, reply) {
-                    self.step(Event::WorkerRetire { worker: WorkerId(worker) });
-                }
-                self.pool_changed();
-            }
-            Control::Reconfigure { settings, reply } => {
-                self.step(Event::Configure(settings.batcher()));
-                let _told = reply.send(());
-            }
-            Control::Close { grace, reply } => self.close(grace, Some(reply)),
-        }
-    }
-
-    /// Whether the model is closed and nothing is left to do.
-    fn over(&mut self) -> bool {
-        let Some(closing) = &self.state.closing else { return false };
-        if Instant::now() >= closing.deadline {
-            return true;
-        }
-        if !closing.dismissed && self.state.batcher.drained() {
-            self.dismiss_workers();
-        }
-        let dismissed = self.state.closing.as_ref().is_some_and(|closing| closing.dismissed);
-        dismissed && self.state.pool.is_empty()
-    }
-
-    fn dismiss_workers(&mut self) {
-        if let Some(closing) = &mut self.state.closing {
-            closing.dismissed = true;
-        }
-        for worker in self.state.pool.retire_all() {
-            self.step(Event::WorkerRetire { worker: WorkerId(worker) });
-        }
-    }
-
-    fn close(&mut self, grace: Duration, reply: Option<oneshot::Sender<()>>) {
-        let deadline = Instant::now() + grace;
-        let closing = self.state.closing.get_or_insert_with(|| Closing {
-            deadline,
-            replies: Vec::new(),
-            dismissed: false,
-        });
-        closing.deadline = closing.deadline.min(deadline);
-        closing.replies.extend(reply);
-        self.step(Event::Drain);
-        self.pool_changed();
-    }
-
-    /// Ends what is left by force, then tells those who asked for the end.
-    fn say_goodbye(&mut self) {
-        self.state.pool.abort_all();
-        self.refuse_waiting(Refusal::Draining);
-        for reply in self.state.closing.take().into_iter().flat_map(|closing| closing.replies) {
-            let _told = reply.send(());
-        }
-    }
-
     // -- batcher ----------------------------------------------------------------------------
 
-    /// Feeds one event to the batcher and does what it says.
+    /// Feeds one event to the batcher, does what it says, and lets sequences go on.
     fn step(&mut self, event: Event) {
+        self.feed(event);
+        self.take_turns();
+    }
+
+    fn feed(&mut self, event: Event) {
         let now = self.nanos(Instant::now());
         let mut actions = std::mem::take(&mut self.state.actions);
         actions.clear();
@@ -325,10 +194,11 @@ impl Task {
         match action {
             Action::Dispatch { .. } => self.dispatch(action, actions),
             Action::Reject { id, reason: Refusal::Cancelled, .. } => {
-                if let (Some(_), _) = self.state.roster.end(*id) {
+                if self.end(*id).rider.is_some() {
                     add(&self.board.abandoned, 1);
                 }
             }
+            Action::Reject { id, reason: Refusal::NoWorker, .. } => self.turn_back(*id),
             Action::Reject { id, reason, retry_after } => {
                 let retry_after = retry_after.map(Duration::from_nanos);
                 self.refuse(*id, CallError::Refused { reason: *reason, retry_after });
@@ -388,13 +258,13 @@ impl Task {
     }
 
     fn refuse(&mut self, id: RequestId, error: CallError) {
-        if let (Some(rider), _) = self.state.roster.end(id) {
+        if let Some(rider) = self.end(id).rider {
             scatter::end(rider, Err(error), &self.board);
         }
     }
 
     fn fail(&mut self, id: RequestId, kind: Failure) {
-        let (rider, failure) = self.state.roster.end(id);
+        let Ended { rider, failure, .. } = self.end(id);
         let error = failure.unwrap_or(match kind {
             Failure::Handler | Failure::Crashed | Failure::TimedOut => {
                 CallError::WorkerDied { killed: false }
@@ -423,6 +293,7 @@ impl Task {
     }
 
     fn refuse_waiting(&mut self, reason: Refusal) {
+        self.refuse_turns(reason);
         for id in self.state.roster.waiting() {
             if let Some(rider) = self.state.roster.depart(id) {
                 let error = CallError::Refused { reason, retry_after: None };
@@ -433,7 +304,8 @@ impl Task {
     }
 
     fn publish(&self) {
-        self.board.waiting.store(self.state.batcher.waiting(), Ordering::Relaxed);
+        let waiting = self.state.batcher.waiting() + self.waiting_turns();
+        self.board.waiting.store(waiting, Ordering::Relaxed);
     }
 
     fn nanos(&self, instant: Instant) -> u64 {

@@ -15,7 +15,9 @@ use crate::settings::{PolicyName, Settings};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};
 
 mod concurrent;
+mod continuous;
 mod measured;
+mod sequences;
 mod storm;
 mod streams;
 

@@ -58,6 +58,8 @@ struct Ride {
     given: Instant,
     /// The last time the worker said something about it: its time to answer starts anew then.
     heard: Instant,
+    /// The worker was told that nobody waits for it.
+    cancelled: bool,
 }
 
 /// All batches of one worker, in the order in which it was given them.
@@ -78,7 +80,7 @@ impl Riding {
     /// A batch is about to be given to the worker; returns it for that.
     pub(crate) fn board(&mut self, batch: Batch) -> &Batch {
         let now = Instant::now();
-        self.rides.push(Ride { batch, given: now, heard: now });
+        self.rides.push(Ride { batch, given: now, heard: now, cancelled: false });
         &self.rides[self.rides.len() - 1].batch
     }
 
@@ -90,6 +92,15 @@ impl Riding {
         ride.heard = Instant::now();
         let compute = ride.heard.duration_since(ride.given);
         pieces.into_iter().all(|(position, output)| ride.batch.piece(position, output, compute))
+    }
+
+    /// Whether everybody has left this batch, said once.
+    pub(crate) fn deserted(&mut self, id: u64) -> bool {
+        let Some(ride) = self.rides.iter_mut().find(|ride| ride.batch.id.0 == id) else {
+            return false;
+        };
+        let left = ride.batch.riders.iter().all(|rider| rider.reply.is_closed());
+        left && !std::mem::replace(&mut ride.cancelled, true)
     }
 
     /// Takes a finished batch out, with the time it took; none if the worker was never given it.

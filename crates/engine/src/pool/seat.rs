@@ -186,7 +186,13 @@ impl Seat {
     ) -> Result<(), End> {
         let known = match word {
             Err(Lost) => return Err(End::of(worker.death().await)),
-            Ok(Word::Pieces { batch, pieces }) => riding.pieces(batch, pieces),
+            Ok(Word::Pieces { batch, pieces }) => {
+                let known = riding.pieces(batch, pieces);
+                if riding.deserted(batch) {
+                    self.cancel(worker, batch).await?;
+                }
+                known
+            }
             Ok(Word::Over { batch, outcome }) => match riding.over(batch) {
                 None => false,
                 Some((batch, exec)) => {
@@ -197,6 +203,15 @@ impl Seat {
             },
         };
         if known { Ok(()) } else { Err(End::of(Death::Garbled)) }
+    }
+
+    /// Nobody waits for this batch any more.
+    async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), End> {
+        match timeout(self.plan.response_timeout, worker.cancel(batch)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Lost)) => Err(End::of(worker.death().await)),
+            Err(_) => Err(End { death: Death::TimedOut, overdue: Some(BatchId(batch)) }),
+        }
     }
 
     async fn give(

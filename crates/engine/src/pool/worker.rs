@@ -55,6 +55,12 @@ pub trait Worker: Send + 'static {
     /// the pool ends it then.
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>>;
 
+    /// Tells the worker that nobody waits for this batch any more. It still says when the batch is
+    /// over, sooner if it can; most cannot.
+    fn cancel(&mut self, _batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// The worker's next word; an idle worker says none until it is lost.
     fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>>;
 

@@ -28,10 +28,11 @@ pub(crate) enum Kind {
     Chunk = 8,
     Stop = 9,
     Metric = 10,
+    Cancel = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Hello,
         Self::Load,
         Self::Loaded,
@@ -42,6 +43,7 @@ impl Kind {
         Self::Chunk,
         Self::Stop,
         Self::Metric,
+        Self::Cancel,
     ];
 }
 
@@ -107,6 +109,11 @@ pub(crate) fn encode_control(kind: Kind, message: &serde_json::Value, out: &mut 
     let text = message.to_string();
     Header { length: text.len() as u32, kind, count: 0, id: 0 }.encode(out);
     out.put_slice(text.as_bytes());
+}
+
+/// Tells a worker that nobody waits for this batch any more.
+pub(crate) fn encode_cancel(batch: u64, out: &mut BytesMut) {
+    Header { length: 0, kind: Kind::Cancel, count: 0, id: batch }.encode(out);
 }
 
 /// Reads a control frame's JSON object; an empty payload is an empty object.

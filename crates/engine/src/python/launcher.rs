@@ -17,6 +17,7 @@ use super::{LinkError, PythonConfig};
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::settings::Rides;
 
 /// More batches than this a worker of overlapping stages is never given.
 const OVERLAP_MAX: u8 = 8;
@@ -51,7 +52,8 @@ impl Launcher for PythonLauncher {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
             let (link, slots) = load(stream, &message, &mut child).await?;
-            Ok(Box::new(PythonWorker::new(child, link, slots)) as Box<dyn Worker>)
+            let cancels = message["mode"] == Rides::Continuous.as_str();
+            Ok(Box::new(PythonWorker::new(child, link, slots, cancels)) as Box<dyn Worker>)
         })
     }
 }

@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::LinkError;
-use super::frame::{BatchFrame, FrameError, HEADER_LEN, Header, Kind, encode_control};
+use super::frame::{
+    BatchFrame, FrameError, HEADER_LEN, Header, Kind, encode_cancel, encode_control,
+};
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
 const COPY_MAX: usize = 64 * 1024;
@@ -43,6 +45,12 @@ impl Link {
     ) -> Result<(), LinkError> {
         self.write.clear();
         encode_control(kind, message, &mut self.write);
+        Ok(self.stream.write_all(&self.write).await?)
+    }
+
+    pub(crate) async fn send_cancel(&mut self, batch: u64) -> Result<(), LinkError> {
+        self.write.clear();
+        encode_cancel(batch, &mut self.write);
         Ok(self.stream.write_all(&self.write).await?)
     }
 

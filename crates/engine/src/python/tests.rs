@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::frame::{
     BatchFrame, FrameError, HEADER_LEN, Header, Kind, decode_chunk, decode_control, decode_failed,
-    decode_reply, encode_control,
+    decode_reply, encode_cancel, encode_control,
 };
 use crate::call::{HeaderBlock, Input, Parameter};
 use crate::outcome::{Cause, ItemOutcome};
@@ -138,7 +138,7 @@ fn failures_of_whole_batches_are_decoded_as_the_vectors_say() {
 
 #[test]
 fn control_frames_read_and_write_as_the_vectors_say() {
-    for kind in [Kind::Hello, Kind::Load, Kind::Loaded, Kind::LoadFailed] {
+    for kind in [Kind::Hello, Kind::Load, Kind::Loaded, Kind::LoadFailed, Kind::Stop] {
         for vector in of_kind(kind) {
             let (header, payload) = split(&hex(&vector["hex"]));
             assert_eq!(header.unwrap().kind, kind);
@@ -150,6 +150,15 @@ fn control_frames_read_and_write_as_the_vectors_say() {
                 assert_eq!(written.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
             }
         }
+    }
+}
+
+#[test]
+fn a_cancel_is_written_as_the_vectors_say() {
+    for vector in of_kind(Kind::Cancel) {
+        let mut written = BytesMut::new();
+        encode_cancel(vector["id"].as_u64().unwrap(), &mut written);
+        assert_eq!(written.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
     }
 }
 

@@ -29,13 +29,15 @@ pub(crate) struct PythonWorker {
     link: Link,
     /// Batches it can hold at a time.
     slots: u8,
+    /// Whether it can drop a batch that nobody waits for any more.
+    cancels: bool,
     /// Why it was found lost.
     broken: Option<LinkError>,
 }
 
 impl PythonWorker {
-    pub(crate) fn new(child: Child, link: Link, slots: u8) -> Self {
-        Self { child, link, slots, broken: None }
+    pub(crate) fn new(child: Child, link: Link, slots: u8, cancels: bool) -> Self {
+        Self { child, link, slots, cancels, broken: None }
     }
 
     fn lose(&mut self, error: LinkError) -> Lost {
@@ -109,6 +111,16 @@ impl Worker for PythonWorker {
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
         Box::pin(async move {
             let sent = self.send(batch, riders).await;
+            sent.map_err(|error| self.lose(error))
+        })
+    }
+
+    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+        Box::pin(async move {
+            if !self.cancels {
+                return Ok(());
+            }
+            let sent = self.link.send_cancel(batch).await;
             sent.map_err(|error| self.lose(error))
         })
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use jitney_engine::Refusal;
+use jitney_engine::error::SequenceRefusal;
 
 use super::{Asked, ErrorCode, Problem};
 
@@ -45,6 +46,27 @@ impl Asked<'_> {
         let message = format!(
             "The server holds as many {what} as it may. Try again later. [reason: crowded]"
         );
+        with_retry(ErrorCode::Busy, message, None)
+    }
+
+    /// A sequence, or a request of one, found no room.
+    pub(super) fn sequence(&self, refusal: SequenceRefusal) -> Problem {
+        let message = match refusal {
+            SequenceRefusal::TooMany { most } => {
+                let full = format!(
+                    "serves as many sequences as it may ({most}, maxNumSequence). Try again when \
+                     one of them has ended"
+                );
+                self.says(&full, "too_many_sequences")
+            }
+            SequenceRefusal::Backlog { most } => {
+                let full = format!(
+                    "holds as many waiting requests of this sequence as it may ({most}, \
+                     maxSequenceJobQueueSize). Wait for answers before sending more"
+                );
+                self.says(&full, "sequence_queue_full")
+            }
+        };
         with_retry(ErrorCode::Busy, message, None)
     }
 

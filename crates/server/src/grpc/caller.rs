@@ -24,6 +24,11 @@ impl Caller {
         Self { id: RequestId::fresh(), started: Instant::now(), peer }
     }
 
+    /// The same caller with another request.
+    pub(super) fn again(&self) -> Self {
+        Self { id: RequestId::fresh(), ..*self }
+    }
+
     /// The caller of this request; the desk puts it there.
     pub(super) fn of(extensions: &Extensions) -> Result<Self, Problem> {
         let found = extensions.get::<Self>().copied();

@@ -8,8 +8,9 @@ use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServe
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::conversation::Conversation;
 use super::pieces::Pieces;
-use super::predict::{self, Envelope, Wish};
+use super::predict::{self, Envelope, Sequence, Wish};
 use crate::door::House;
 use crate::errors::{Problem, grpc_code_of};
 use crate::rest::health;
@@ -24,31 +25,44 @@ impl Inference {
         Self { house }
     }
 
+    /// One request and its answer.
     async fn predict(
         &self,
         request: Request<PredictionsRequest>,
     ) -> Result<Response<Pieces>, Problem> {
         let (envelope, message) = Envelope::open(request)?;
-        let target = predict::target(&message.model_name, &message.model_version);
-        let model = predict::model(&self.house, target)?;
-        let parameters = message.input.into_iter().map(|(name, value)| Parameter {
-            name: name.into(),
-            content_type: "".into(),
-            value,
-        });
-        let parameters = parameters.collect();
-        let wish = Wish { model: &model, target, parameters, open_inference: false };
-        let Answer { output, receipt, rest } =
-            predict::predict(&envelope, &self.house.config.meter, wish).await?;
-        let Output { status, headers, body } = output;
-        let first = PredictionResponse {
-            prediction: body,
-            sequence_id: message.sequence_id,
-            status: status.and_then(said),
-        };
-        let pieces = Pieces { model, first: Some(first), rest };
-        Ok(predict::response(pieces, &receipt, &headers))
+        let sequence = message.sequence_id.clone();
+        let sequence = sequence.as_deref().map(|id| Sequence { id, begins: false });
+        answer(&self.house, &envelope, message, sequence).await
     }
+}
+
+/// Asks the model that a message names.
+pub(super) async fn answer(
+    house: &House,
+    envelope: &Envelope,
+    message: PredictionsRequest,
+    sequence: Option<Sequence<'_>>,
+) -> Result<Response<Pieces>, Problem> {
+    let target = predict::target(&message.model_name, &message.model_version);
+    let model = predict::model(house, target)?;
+    let parameters = message.input.into_iter().map(|(name, value)| Parameter {
+        name: name.into(),
+        content_type: "".into(),
+        value,
+    });
+    let parameters = parameters.collect();
+    let wish = Wish { model: &model, target, parameters, open_inference: false, sequence };
+    let Answer { output, receipt, rest } = 
+        predict::predict(envelope, &house.config.meter, wish).await?;
+    let Output { status, headers, body } = output;
+    let first = PredictionResponse {
+        prediction: body,
+        sequence_id: sequence.map(|sequence| sequence.id.to_owned()),
+        status: status.and_then(said),
+    };
+    let pieces = Pieces { model, first: Some(first), rest };
+    Ok(predict::response(pieces, &receipt, &headers))
 }
 
 /// A status that the handler set beside its answer. TorchServe drops it; here who looks finds it.
@@ -86,8 +100,10 @@ impl InferenceApIsService for Inference {
 
     async fn stream_predictions2(
         &self,
-        _: Request<Streaming<PredictionsRequest>>,
+        request: Request<Streaming<PredictionsRequest>>,
     ) -> Result<Response<Self::StreamPredictions2Stream>, Status> {
-        Err(Status::unimplemented("Sequences come with a later version of Jitney."))
+        let (envelope, messages) = Envelope::open(request)?;
+        let answers = Conversation::new(Arc::clone(&self.house), envelope).answers(messages);
+        Ok(Response::new(Box::pin(answers) as Self::StreamPredictions2Stream))
     }
 }

@@ -7,6 +7,7 @@
 
 mod caller;
 pub(crate) mod connection;
+mod conversation;
 mod health;
 mod inference;
 mod management;

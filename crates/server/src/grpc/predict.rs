@@ -14,6 +14,10 @@ use crate::metrics::Meter;
 use crate::rest::{inference, receipt};
 use crate::route::Target;
 
+/// TorchServe's headers of sequences.
+const SEQUENCE_ID: &str = "ts_request_sequence_id";
+pub(super) const SEQUENCE_START: &str = "ts_request_sequence_start";
+
 /// The envelope of a request: everything but its message.
 pub(super) struct Envelope {
     pub(super) caller: Caller,
@@ -29,6 +33,13 @@ impl Envelope {
     }
 }
 
+impl Envelope {
+    /// The envelope of one message of a stream: the stream's, under a name of its own.
+    pub(super) fn of_message(&self) -> Self {
+        Self { caller: self.caller.again(), metadata: self.metadata.clone() }
+    }
+}
+
 /// A version that the client named; gRPC has no other way to leave it out than the empty text.
 pub(super) fn target<'a>(model: &'a str, version: &'a str) -> Target<'a> {
     Target { model, version: Some(version).filter(|version| !version.is_empty()) }
@@ -41,6 +52,16 @@ pub(super) struct Wish<'a> {
     pub(super) parameters: Vec<Parameter>,
     /// Whether the body is the Open Inference Protocol's JSON.
     pub(super) open_inference: bool,
+    /// The sequence it belongs to.
+    pub(super) sequence: Option<Sequence<'a>>,
+}
+
+/// How a message names its sequence.
+#[derive(Clone, Copy)]
+pub(super) struct Sequence<'a> {
+    pub(super) id: &'a str,
+    /// Whether it begins with this message.
+    pub(super) begins: bool,
 }
 
 /// Calls the model. The future is dropped with the call, and the request leaves its queue.
@@ -53,6 +74,12 @@ pub(super) async fn predict(
     let mut headers = caller::headers(metadata);
     if wish.open_inference {
         headers.push(OPEN_INFERENCE_HEADER, b"True");
+    }
+    if let Some(Sequence { id, begins }) = wish.sequence {
+        headers.push(SEQUENCE_ID, id.as_bytes());
+        if begins {
+            headers.push(SEQUENCE_START, b"true");
+        }
     }
     let id = caller.id.text().to_owned();
     let call = Call {

@@ -22,7 +22,7 @@ impl Task {
         let error = CallError::WorkerDied { killed: death == Death::Crashed { killed: true } };
         let crowded = batches.len() > 1;
         // First of all it gets nothing more, so that no batch is sent to the dead meanwhile.
-        self.step(Event::WorkerRetire { worker: WorkerId(worker) });
+        self.retire(worker);
         for batch in batches {
             self.give_up(batch, error.clone());
         }

@@ -63,7 +63,7 @@ impl OpenInference {
         let body = question::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
         let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
-        let wish = Wish { model: &model, target, parameters, open_inference: true };
+        let wish = Wish { model: &model, target, parameters, open_inference: true, sequence: None };
         let answer = predict::predict(&envelope, &self.house.config.meter, wish).await?;
         if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {
             return Err(refused(status, &answer.output.body));

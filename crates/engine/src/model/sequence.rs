@@ -1,0 +1,354 @@
+//! Sequences: requests that belong together because their worker remembers the ones before.
+//!
+//! Apart from the batcher, which only knows that a request is pinned to a worker: here is which
+//! worker a sequence has, whose turn it is inside it, and when it ends. One request of a sequence is
+//! on its way at a time; the others wait here, in order and within a bound. Time is an argument and
+//! what waits is opaque, so that nothing in this file can wait for anything itself.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::time::Instant;
+
+use crate::error::SequenceRefusal;
+
+/// How many sequences, how long they live, how much of each may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceLimits {
+    /// A sequence ends when nothing of it came for so long.
+    pub idle: Duration,
+    /// A sequence ends after so long, whatever comes; zero for never.
+    pub life: Duration,
+    /// Sequences at a time.
+    pub sequences: u64,
+    /// Requests of one sequence that may wait behind the one that is on its way.
+    pub queue: u64,
+}
+
+struct Sequence<T> {
+    id: Arc<str>,
+    /// Whoever remembers it; none before its first turn and after its worker is lost.
+    worker: Option<u32>,
+    begun: Instant,
+    /// When something of it last came or was answered.
+    touched: Instant,
+    waiting: VecDeque<Entry<T>>,
+    /// One of it is on its way.
+    riding: bool,
+    /// Its memory was lost on the way, so that its next request must begin anew.
+    forgotten: bool,
+    /// It ends when the one on its way is answered.
+    ended: bool,
+    /// Its only request so far named no sequence: its client may not even know that it has one.
+    passing: bool,
+}
+
+/// The sequence that a request belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) id: String,
+    /// Whether the client chose it, rather than the server.
+    pub(crate) chosen: bool,
+}
+
+struct Entry<T> {
+    deadline: Option<Instant>,
+    what: T,
+}
+
+/// The next request of a sequence, to be sent to its worker.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Turn<T> {
+    /// The sequence; to be named in [`Sequences::answered`] or [`Sequences::put_back`].
+    pub(crate) sequence: usize,
+    pub(crate) worker: u32,
+    /// The worker knows nothing of what came before although the client believes so.
+    pub(crate) anew: bool,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) what: T,
+}
+
+/// All sequences of one model version. A key stays valid while one of its sequence is on its way.
+pub(crate) struct Sequences<T> {
+    limits: SequenceLimits,
+    sequences: Slab<Sequence<T>>,
+    by_id: HashMap<Arc<str>, usize>,
+    /// Sequences that each worker remembers.
+    workers: BTreeMap<u32, usize>,
+    /// Sequences whose turn it may be; one that is not finds out when it is looked at.
+    due: VecDeque<usize>,
+    waiting: usize,
+    /// No sequence ends and no deadline passes before this.
+    alarm: Option<Instant>,
+}
+
+impl<T> Sequences<T> {
+    pub(crate) fn new(limits: SequenceLimits) -> Self {
+        Self {
+            limits,
+            sequences: Slab::new(),
+            by_id: HashMap::new(),
+            workers: BTreeMap::new(),
+            due: VecDeque::new(),
+            waiting: 0,
+            alarm: None,
+        }
+    }
+
+    /// Requests that wait here.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// When [`Sequences::expire`] has something to do, at the earliest.
+    pub(crate) fn alarm(&self) -> Option<Instant> {
+        self.alarm
+    }
+
+    // Workers
+
+    /// A worker is ready to remember sequences.
+    pub(crate) fn worker_up(&mut self, worker: u32) {
+        self.workers.entry(worker).or_default();
+        self.due.extend(self.sequences.iter().map(|(key, _)| key));
+    }
+
+    /// What the worker remembers is lost: its sequences go on with another one, from the start.
+    pub(crate) fn worker_gone(&mut self, worker: u32) {
+        if self.workers.remove(&worker).is_none() {
+            return;
+        }
+        for (key, sequence) in &mut self.sequences {
+            if sequence.worker == Some(worker) {
+                sequence.worker = None;
+                sequence.forgotten = true;
+                self.due.push_back(key);
+            }
+        }
+    }
+
+    // Requests
+
+    /// Finds room for a request in its sequence; a new id is a new sequence. Where there is no room
+    /// for one, the oldest of those gives way that are idle and that no client has ever named.
+    pub(crate) fn find_room(
+        &mut self,
+        now: Instant,
+        name: &Name,
+    ) -> Result<usize, SequenceRefusal> {
+        let key = match self.by_id.get(&*name.id).copied() {
+            Some(key) => key,
+            None if !self.has_room(now) => {
+                return Err(SequenceRefusal::TooMany { most: self.limits.sequences });
+            }
+            None => self.begin(now, name),
+        };
+        let sequence = &mut self.sequences[key];
+        // The one whose turn it is now stands here only until it is taken.
+        let next = u64::from(!sequence.riding);
+        if sequence.waiting.len() as u64 >= self.limits.queue + next {
+            return Err(SequenceRefusal::Backlog { most: self.limits.queue });
+        }
+        sequence.passing &= !name.chosen;
+        Ok(key)
+    }
+
+    /// Lets a request wait for its turn in the sequence in which it found room.
+    pub(crate) fn join(&mut self, now: Instant, key: usize, deadline: Option<Instant>, what: T) {
+        let sequence = &mut self.sequences[key];
+        sequence.touched = now;
+        sequence.waiting.push_back(Entry { deadline, what });
+        self.waiting += 1;
+        self.due.push_back(key);
+        self.wake(deadline);
+    }
+
+    fn has_room(&mut self, now: Instant) -> bool {
+        if (self.sequences.len() as u64) < self.limits.sequences {
+            return true;
+        }
+        let idle = |sequence: &Sequence<T>| !sequence.riding && sequence.waiting.is_empty();
+        let mut passing: Vec<_> = self.sequences.iter().filter(|(_, it)| it.passing).collect();
+        passing.retain(|(_, sequence)| idle(sequence));
+        let oldest = passing.into_iter().min_by_key(|(_, sequence)| sequence.touched);
+        let Some(key) = oldest.map(|(key, _)| key) else { return false };
+        self.finish(now, key, false);
+        true
+    }
+
+    fn begin(&mut self, now: Instant, name: &Name) -> usize {
+        let id: Arc<str> = name.id.as_str().into();
+        let key = self.sequences.insert(Sequence {
+            id: Arc::clone(&id),
+            worker: None,
+            begun: now,
+            touched: now,
+            waiting: VecDeque::new(),
+            riding: false,
+            forgotten: false,
+            ended: false,
+            passing: !name.chosen,
+        });
+        self.by_id.insert(id, key);
+        if !self.limits.life.is_zero() {
+            self.wake(Some(now + self.limits.life));
+        }
+        key
+    }
+
+    /// Whoever may leave now, with the worker that takes it. Until this says none, somebody may.
+    pub(crate) fn next(&mut self) -> Option<Turn<T>> {
+        while let Some(key) = self.due.pop_front() {
+            let Some(sequence) = self.sequences.get(key) else { continue };
+            if sequence.riding || sequence.waiting.is_empty() {
+                continue;
+            }
+            // Without a worker it waits for one to come up, which makes it due again.
+            let Some(worker) = sequence.worker.or_else(|| self.least_loaded()) else { continue };
+            self.bind(key, worker);
+            let sequence = &mut self.sequences[key];
+            let Some(Entry { deadline, what }) = sequence.waiting.pop_front() else { continue };
+            sequence.riding = true;
+            self.waiting -= 1;
+            let anew = std::mem::take(&mut sequence.forgotten);
+            return Some(Turn { sequence: key, worker, anew, deadline, what });
+        }
+        None
+    }
+
+    /// The one of this sequence that was on its way has ended, well or not.
+    pub(crate) fn answered(&mut self, now: Instant, key: usize) {
+        let Some(sequence) = self.sequences.get_mut(key) else { return };
+        (sequence.riding, sequence.touched) = (false, now);
+        if sequence.ended {
+            let cut = self.is_old(now, key);
+            return self.finish(now, key, cut);
+        }
+        let idle = sequence.waiting.is_empty();
+        self.due.push_back(key);
+        if idle {
+            self.wake(Some(now + self.limits.idle));
+        }
+    }
+
+    /// The one that was on its way never reached its worker: it waits again, before all others.
+    pub(crate) fn put_back(&mut self, now: Instant, turn: Turn<T>) {
+        let Turn { sequence: key, worker, deadline, what, .. } = turn;
+        self.worker_gone(worker);
+        let Some(sequence) = self.sequences.get_mut(key) else { return };
+        sequence.riding = false;
+        sequence.touched = now;
+        sequence.waiting.push_front(Entry { deadline, what });
+        self.waiting += 1;
+        self.due.push_back(key);
+        self.wake(deadline);
+    }
+
+    // Ends
+
+    /// The model says that this sequence is over; what still waits of it begins another.
+    pub(crate) fn end(&mut self, now: Instant, id: &str) {
+        let Some(key) = self.by_id.get(id).copied() else { return };
+        if self.sequences[key].riding {
+            self.sequences[key].ended = true;
+        } else {
+            self.finish(now, key, false);
+        }
+    }
+
+    /// Ends the sequences whose time is over and returns the requests whose deadline is.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<T> {
+        let mut late = Vec::new();
+        let keys: Vec<usize> = self.sequences.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.drop_late(now, key, &mut late);
+            let old = self.is_old(now, key);
+            let sequence = &mut self.sequences[key];
+            if sequence.riding {
+                sequence.ended |= old;
+            } else if old || (sequence.waiting.is_empty() && now >= self.idle_end(key)) {
+                self.finish(now, key, old);
+            }
+        }
+        self.alarm = self.sequences.iter().filter_map(|(key, _)| self.next_end(key)).min();
+        late
+    }
+
+    /// Takes everything out that waits.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        self.waiting = 0;
+        let queues = self.sequences.iter_mut().map(|(_, sequence)| &mut sequence.waiting);
+        queues.flat_map(std::mem::take).map(|entry| entry.what).collect()
+    }
+
+    /// Forgets a sequence of which nothing is on its way, unless something waits: that is the
+    /// beginning of the next sequence of this id. `cut` if the client cannot know.
+    fn finish(&mut self, now: Instant, key: usize, cut: bool) {
+        let sequence = &mut self.sequences[key];
+        if let Some(worker) = sequence.worker.take()
+            && let Some(load) = self.workers.get_mut(&worker)
+        {
+            *load -= 1;
+        }
+        if sequence.waiting.is_empty() {
+            let sequence = self.sequences.remove(key);
+            self.by_id.remove(&sequence.id);
+            return;
+        }
+        (sequence.begun, sequence.ended, sequence.forgotten) = (now, false, cut);
+        self.due.push_back(key);
+        if !self.limits.life.is_zero() {
+            self.wake(Some(now + self.limits.life));
+        }
+    }
+
+    fn drop_late(&mut self, now: Instant, key: usize, late: &mut Vec<T>) {
+        let queue = &mut self.sequences[key].waiting;
+        let is_late = |entry: &Entry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
+        while let Some(at) = queue.iter().position(is_late) {
+            late.extend(queue.remove(at).map(|entry| entry.what));
+            self.waiting -= 1;
+        }
+    }
+
+    fn is_old(&self, now: Instant, key: usize) -> bool {
+        !self.limits.life.is_zero() && now >= self.sequences[key].begun + self.limits.life
+    }
+
+    fn idle_end(&self, key: usize) -> Instant {
+        self.sequences[key].touched + self.limits.idle
+    }
+
+    /// When something about this sequence is over by itself.
+    fn next_end(&self, key: usize) -> Option<Instant> {
+        let sequence = &self.sequences[key];
+        let idle = !sequence.riding && sequence.waiting.is_empty();
+        let idle = idle.then(|| self.idle_end(key));
+        let lives = !self.limits.life.is_zero() && !sequence.ended;
+        let life = lives.then(|| sequence.begun + self.limits.life);
+        let deadlines = sequence.waiting.iter().filter_map(|entry| entry.deadline);
+        deadlines.chain(idle).chain(life).min()
+    }
+
+    fn wake(&mut self, at: Option<Instant>) {
+        self.alarm = self.alarm.into_iter().chain(at).min();
+    }
+
+    fn least_loaded(&self) -> Option<u32> {
+        self.workers.iter().min_by_key(|(_, load)| **load).map(|(worker, _)| *worker)
+    }
+
+    fn bind(&mut self, key: usize, worker: u32) {
+        let bound = self.sequences[key].worker.replace(worker);
+        if bound.is_none()
+            && let Some(load) = self.workers.get_mut(&worker)
+        {
+            *load += 1;
+        }
+    }
+}

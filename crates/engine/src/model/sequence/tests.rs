@@ -1,0 +1,202 @@
+//! Sequences by themselves: turns, workers and ends, without a model around them.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limits() -> SequenceLimits {
+    SequenceLimits { idle: 10 * SECOND, life: Duration::ZERO, sequences: 4, queue: 2 }
+}
+
+struct Play {
+    sequences: Sequences<&'static str>,
+    start: Instant,
+}
+
+impl Play {
+    fn new(limits: SequenceLimits, workers: u32) -> Self {
+        let mut sequences = Sequences::new(limits);
+        (0..workers).for_each(|worker| sequences.worker_up(worker));
+        Self { sequences, start: Instant::now() }
+    }
+
+    fn at(&self, seconds: u32) -> Instant {
+        self.start + seconds * SECOND
+    }
+
+    fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRefusal> {
+        let now = self.at(at);
+        let name = Name { id: id.to_owned(), chosen: !id.starts_with("ts-seq-") };
+        match self.sequences.find_room(now, &name) {
+            Ok(key) => self.sequences.join(now, key, None, what),
+            Err(refusal) => return Some(refusal),
+        }
+        None
+    }
+
+    /// Everybody whose turn it is, as `what@worker`, with `!` where it begins anew.
+    fn turns(&mut self) -> Vec<(usize, String)> {
+        let turns = std::iter::from_fn(|| self.sequences.next());
+        let word = |turn: Turn<&str>| {
+            let anew = if turn.anew { "!" } else { "" };
+            (turn.sequence, format!("{}@{}{anew}", turn.what, turn.worker))
+        };
+        turns.map(word).collect()
+    }
+
+    #[track_caller]
+    fn expect(&mut self, want: &[&str]) -> Vec<usize> {
+        let (keys, words): (Vec<_>, Vec<_>) = self.turns().into_iter().unzip();
+        assert_eq!(words, want);
+        keys
+    }
+}
+
+#[test]
+fn one_of_a_sequence_rides_at_a_time_and_in_order() {
+    let mut play = Play::new(limits(), 1);
+    for what in ["a1", "a2", "a3"] {
+        assert_eq!(play.arrive(0, "a", what), None);
+        assert_eq!(play.arrive(0, "b", what), None);
+    }
+    let keys = play.expect(&["a1@0", "a1@0"]);
+    play.sequences.answered(play.at(1), keys[1]);
+    play.expect(&["a2@0"]);
+    play.sequences.answered(play.at(2), keys[0]);
+    play.expect(&["a2@0"]);
+    assert_eq!(play.sequences.waiting(), 2);
+}
+
+#[test]
+fn sequences_spread_over_the_workers_and_stay_where_they_are() {
+    let mut play = Play::new(limits(), 2);
+    for id in ["a", "b", "c", "d"] {
+        play.arrive(0, id, "x");
+    }
+    let keys = play.expect(&["x@0", "x@1", "x@0", "x@1"]);
+    play.sequences.answered(play.at(1), keys[3]);
+    play.arrive(1, "d", "y");
+    play.expect(&["y@1"]);
+}
+
+#[test]
+fn too_many_sequences_and_too_long_a_queue_are_refused() {
+    let mut play = Play::new(limits(), 1);
+    for what in ["1", "2", "3"] {
+        assert_eq!(play.arrive(0, "a", what), None);
+    }
+    assert_eq!(play.arrive(0, "a", "4"), Some(SequenceRefusal::Backlog { most: 2 }));
+    play.expect(&["1@0"]);
+    assert_eq!(play.arrive(0, "a", "4"), Some(SequenceRefusal::Backlog { most: 2 }));
+    for id in ["b", "c", "d"] {
+        assert_eq!(play.arrive(0, id, "1"), None);
+    }
+    assert_eq!(play.arrive(0, "e", "1"), Some(SequenceRefusal::TooMany { most: 4 }));
+}
+
+#[test]
+fn a_sequence_that_no_client_has_named_gives_way_when_it_is_idle() {
+    let mut play = Play::new(SequenceLimits { sequences: 2, ..limits() }, 1);
+    play.arrive(0, "ts-seq-1", "1");
+    play.arrive(0, "ts-seq-2", "2");
+    let keys = play.expect(&["1@0", "2@0"]);
+    assert!(play.arrive(1, "a", "3").is_some(), "both are busy");
+    play.sequences.answered(play.at(2), keys[1]);
+    play.sequences.answered(play.at(3), keys[0]);
+    assert_eq!(play.arrive(4, "a", "3"), None);
+    let named = Name { id: "ts-seq-1".to_owned(), chosen: true };
+    let key = play.sequences.find_room(play.at(4), &named);
+    assert_eq!(key, Ok(keys[0]), "it was the younger one");
+    play.sequences.join(play.at(4), keys[0], None, "4");
+    play.expect(&["3@0", "4@0"]);
+    play.sequences.answered(play.at(5), keys[0]);
+    assert!(play.arrive(5, "b", "5").is_some(), "by now its client knows it");
+}
+
+#[test]
+fn an_idle_sequence_ends_and_makes_room() {
+    let mut play = Play::new(SequenceLimits { sequences: 1, ..limits() }, 1);
+    play.arrive(0, "a", "1");
+    let keys = play.expect(&["1@0"]);
+    play.sequences.answered(play.at(5), keys[0]);
+    assert_eq!(play.sequences.alarm(), Some(play.at(15)));
+    play.sequences.expire(play.at(14));
+    assert!(play.arrive(14, "b", "1").is_some());
+    play.sequences.expire(play.at(15));
+    assert_eq!((play.arrive(15, "b", "1"), play.sequences.alarm()), (None, None));
+}
+
+#[test]
+fn a_life_limit_ends_a_busy_sequence_after_the_request_under_way() {
+    let mut play = Play::new(SequenceLimits { life: 5 * SECOND, ..limits() }, 2);
+    play.arrive(0, "a", "1");
+    play.arrive(1, "a", "2");
+    let keys = play.expect(&["1@0"]);
+    assert_eq!(play.sequences.alarm(), Some(play.at(5)));
+    play.sequences.expire(play.at(5));
+    assert_eq!(play.sequences.alarm(), None, "it is over when it is answered, and not before");
+    play.sequences.answered(play.at(6), keys[0]);
+    play.expect(&["2@0!"]);
+    assert_eq!(play.sequences.alarm(), Some(play.at(11)));
+}
+
+#[test]
+fn the_model_ends_a_sequence_by_name() {
+    let mut play = Play::new(limits(), 1);
+    play.arrive(0, "a", "1");
+    let keys = play.expect(&["1@0"]);
+    play.sequences.end(play.at(1), "a");
+    play.sequences.end(play.at(1), "unknown");
+    play.sequences.answered(play.at(1), keys[0]);
+    assert!(play.sequences.sequences.is_empty() && play.sequences.by_id.is_empty());
+    assert_eq!(play.sequences.workers[&0], 0);
+}
+
+#[test]
+fn a_lost_worker_moves_its_sequences_which_begin_anew() {
+    let mut play = Play::new(limits(), 2);
+    play.arrive(0, "a", "a1");
+    play.arrive(0, "b", "b1");
+    play.arrive(0, "a", "a2");
+    let keys = play.expect(&["a1@0", "b1@1"]);
+    play.sequences.worker_gone(0);
+    play.sequences.answered(play.at(1), keys[0]);
+    play.expect(&["a2@1!"]);
+    play.sequences.answered(play.at(2), keys[0]);
+    play.arrive(2, "a", "a3");
+    play.expect(&["a3@1"]);
+}
+
+#[test]
+fn without_a_worker_they_wait_for_one() {
+    let mut play = Play::new(limits(), 0);
+    play.arrive(0, "a", "1");
+    play.expect(&[]);
+    play.sequences.worker_up(7);
+    play.expect(&["1@7"]);
+}
+
+#[test]
+fn one_that_never_reached_its_worker_goes_first_with_another() {
+    let mut play = Play::new(limits(), 2);
+    play.arrive(0, "a", "1");
+    play.arrive(0, "a", "2");
+    let turn = play.sequences.next().unwrap();
+    play.sequences.put_back(play.at(1), turn);
+    play.expect(&["1@1!"]);
+    assert_eq!(play.sequences.waiting(), 1);
+}
+
+#[test]
+fn deadlines_pass_while_they_wait() {
+    let mut play = Play::new(limits(), 1);
+    play.arrive(0, "a", "1");
+    play.expect(&["1@0"]);
+    let (now, deadline) = (play.at(0), Some(play.at(3)));
+    let name = Name { id: "a".to_owned(), chosen: true };
+    let key = play.sequences.find_room(now, &name).unwrap();
+    play.sequences.join(now, key, deadline, "late");
+    assert_eq!(play.sequences.alarm(), deadline);
+    assert_eq!(play.sequences.expire(play.at(3)), ["late"]);
+    assert_eq!((play.sequences.waiting(), play.sequences.alarm()), (0, None));
+}

@@ -1,0 +1,106 @@
+//! What workers say: up, finished, failed to start, given up, gone. A death is in `burial`.
+
+use std::time::Duration;
+
+use jitney_batcher::{Down, Event, Failure, WorkerId};
+
+use super::Task;
+use crate::error::CallError;
+use crate::model::scatter;
+use crate::observer::BatchFinished;
+use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure};
+use crate::pool::{Batch, WorkerEvent};
+
+impl Task {
+    pub(super) fn on_worker(&mut self, event: WorkerEvent) {
+        match event {
+            WorkerEvent::Up { worker, pid, slots, batches, took } => {
+                tracing::info!(model = self.label, worker, "worker is ready");
+                self.observer.worker_loaded(&self.tag, worker, took);
+                self.state.pool.up(worker, pid, slots, batches);
+                self.know_worker(worker);
+                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
+                self.pool_changed();
+            }
+            WorkerEvent::Finished { batch, outcome, exec } => {
+                self.on_finished(batch, outcome, exec);
+            }
+            WorkerEvent::Died { worker, batches, death, overdue } => {
+                self.on_death(worker, batches, death, overdue);
+            }
+            WorkerEvent::LaunchFailed { worker, error } => self.on_launch_failed(worker, &error),
+            WorkerEvent::Lost { worker } => {
+                tracing::error!(
+                    model = self.label,
+                    worker,
+                    "worker is given up: it did not come back within the retry window"
+                );
+                self.state.pool.lost(worker);
+                self.pool_changed();
+            }
+            WorkerEvent::Ended { worker } => {
+                self.state.pool.ended(worker);
+                self.forget_worker(worker);
+                self.step(Event::WorkerDown { worker: WorkerId(worker), why: Down::Removed });
+                self.pool_changed();
+            }
+        }
+    }
+
+    fn on_finished(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
+        let id = batch.id;
+        // Second tries go before fresh work, so fresh work means that they are over.
+        if self.state.probation && batch.attempt == 1 {
+            self.set_probation(false);
+        }
+        match scatter::checked(outcome, batch.riders.len()) {
+            Ok(items) => {
+                for rider in &batch.ids {
+                    self.end(*rider);
+                }
+                self.end_sequences(&items);
+                // The worker gets its next batch before the answers are given out: everything that
+                // an answer wakes would otherwise run first, and the worker would stand idle.
+                self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
+                self.observer.batch_finished(&BatchFinished {
+                    model: &self.tag,
+                    compute: exec,
+                    handling: batch.departed.elapsed().saturating_sub(exec),
+                    riders: &batch.riders,
+                });
+                scatter::answer(batch, items, exec, &self.board);
+            }
+            Err(failure) => {
+                self.log_failure(&batch, &failure);
+                self.give_up(batch, CallError::Model(failure));
+                self.step(Event::Failed { batch: id, kind: Failure::Handler });
+            }
+        }
+    }
+
+    fn on_launch_failed(&mut self, worker: u32, error: &LaunchError) {
+        tracing::error!(model = self.label, worker, %error, "worker did not start");
+        self.state.pool.launch_failed(error);
+        self.pool_changed();
+    }
+
+    fn log_failure(&self, batch: &Batch, failure: &ModelFailure) {
+        let (riders, attempt) = (batch.riders.len(), batch.attempt);
+        match failure.cause {
+            Cause::Prediction => tracing::debug!(
+                model = self.label,
+                riders,
+                attempt,
+                message = failure.message,
+                "prediction error"
+            ),
+            Cause::Raised
+            | Cause::Memory
+            | Cause::NotAList
+            | Cause::WrongLength
+            | Cause::UnsupportedOutput => tracing::warn!(
+                model = self.label, riders, attempt, cause = ?failure.cause, "batch failed"
+            ),
+        }
+    }
+}

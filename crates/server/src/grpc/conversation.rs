@@ -1,0 +1,178 @@
+//! `StreamPredictions2`: a stream of messages, each answered while the stream is open and after.
+//!
+//! One message of a sequence is under way at a time, so a client may send as fast as it likes; messages
+//! of different sequences go side by side. What goes wrong with a message is said in its answer and the
+//! stream lives on. A client that stops sending still gets every answer, one that leaves takes its
+//! requests with it.
+
+use std::collections::HashSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use jitney_proto::Any;
+use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Status, Streaming};
+
+use super::inference::answer;
+use super::pieces::Pieces;
+use super::predict::{Envelope, SEQUENCE_START, Sequence};
+use crate::door::House;
+use crate::errors::Problem;
+use crate::request_id::RequestId;
+
+/// Messages of one stream that are under way at a time.
+const CALLS_MAX: usize = 128;
+
+/// Answers that wait for a client before its calls do.
+const ANSWERS_MAX: usize = 16;
+
+type Answered = Result<PredictionResponse, Status>;
+
+/// One client's stream.
+pub(super) struct Conversation {
+    house: Arc<House>,
+    envelope: Envelope,
+    /// The sequence of the messages that name none.
+    own: Option<Arc<str>>,
+    calls: JoinSet<Arc<str>>,
+    /// Sequences of which a message is under way.
+    busy: HashSet<Arc<str>>,
+}
+
+/// A message and the sequence it belongs to.
+struct Said {
+    message: PredictionsRequest,
+    id: Arc<str>,
+    begins: bool,
+}
+
+impl Conversation {
+    pub(super) fn new(house: Arc<House>, envelope: Envelope) -> Self {
+        Self { house, envelope, own: None, calls: JoinSet::new(), busy: HashSet::new() }
+    }
+
+    /// The answers, for as long as somebody listens to them.
+    pub(super) fn answers(self, messages: Streaming<PredictionsRequest>) -> Answers {
+        let (sender, receiver) = mpsc::channel(ANSWERS_MAX);
+        let mut talk = JoinSet::new();
+        talk.spawn(self.talk(messages, sender));
+        Answers { receiver, _talk: talk }
+    }
+
+    async fn talk(
+        mut self,
+        mut messages: Streaming<PredictionsRequest>,
+        to: mpsc::Sender<Answered>,
+    ) {
+        let (mut open, mut next) = (true, None);
+        while open || next.is_some() || !self.calls.is_empty() {
+            if let Some(said) = next.take_if(|said: &mut Said| !self.busy.contains(&said.id)) {
+                self.call(said, to.clone());
+            }
+            let room = open && next.is_none() && self.calls.len() < CALLS_MAX;
+            tokio::select! {
+                message = messages.message(), if room => match message {
+                    Ok(Some(message)) => next = Some(self.hear(message)),
+                    Ok(None) => open = false,
+                    // The client broke off: nobody is there to be answered.
+                    Err(_) => return,
+                },
+                Some(over) = self.calls.join_next() => {
+                    // A call that panicked cannot say of which sequence it was.
+                    let Ok(id) = over else { return };
+                    self.busy.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Finds the sequence of a message: the one it names, or the stream's own.
+    fn hear(&mut self, message: PredictionsRequest) -> Said {
+        let named = message.sequence_id.as_deref().filter(|id| !id.is_empty());
+        if let Some(id) = named.map(Arc::from) {
+            return Said { message, id, begins: false };
+        }
+        let begins = self.own.is_none() || message.input.contains_key(SEQUENCE_START);
+        if begins {
+            self.own = Some(format!("ts-seq-{}", RequestId::fresh().text()).into());
+        }
+        let id = self.own.clone().unwrap_or_default();
+        Said { message, id, begins }
+    }
+
+    fn call(&mut self, said: Said, to: mpsc::Sender<Answered>) {
+        let (house, envelope) = (Arc::clone(&self.house), self.envelope.of_message());
+        self.busy.insert(Arc::clone(&said.id));
+        self.calls.spawn(async move {
+            let Said { message, id, begins } = said;
+            let sequence = Some(Sequence { id: &id, begins });
+            match answer(&house, &envelope, message, sequence).await {
+                Ok(pieces) => pass_on(pieces.into_inner(), &id, &to).await,
+                Err(problem) => say(&to, failed(&problem, &id)).await,
+            }
+            id
+        });
+    }
+}
+
+/// Each piece of an answer is a message.
+async fn pass_on(mut pieces: Pieces, id: &str, to: &mpsc::Sender<Answered>) {
+    while let Some(piece) = pieces.next().await {
+        let message = piece.unwrap_or_else(|status| broken(&status, id));
+        say(to, PredictionResponse { sequence_id: Some(id.to_owned()), ..message }).await;
+    }
+}
+
+async fn say(to: &mpsc::Sender<Answered>, message: PredictionResponse) {
+    // Nobody listens any more: the talk ends with its answers.
+    drop(to.send(Ok(message)).await);
+}
+
+/// A failure inside an answer, as the stream itself has not failed.
+fn failed(problem: &Problem, id: &str) -> PredictionResponse {
+    let description = problem.description();
+    let class = description.lines().last().unwrap_or_default();
+    let details = vec![error_info(class)];
+    let code = problem.grpc_code().into();
+    in_band(jitney_proto::status::Status { code, message: problem.message.clone(), details }, id)
+}
+
+/// An answer that broke off after its first piece.
+fn broken(status: &Status, id: &str) -> PredictionResponse {
+    let (code, message) = (i32::from(status.code()), status.message().to_owned());
+    in_band(jitney_proto::status::Status { code, message, details: Vec::new() }, id)
+}
+
+fn in_band(status: jitney_proto::status::Status, id: &str) -> PredictionResponse {
+    PredictionResponse {
+        sequence_id: Some(id.to_owned()),
+        status: Some(status),
+        ..Default::default()
+    }
+}
+
+/// `google.rpc.ErrorInfo` with nothing but its first field, the reason: too little for a module of
+/// generated code.
+fn error_info(reason: &str) -> Any {
+    let reason = &reason.as_bytes()[..reason.len().min(127)];
+    let value = [&[0x0a, reason.len() as u8], reason].concat();
+    Any { type_url: "type.googleapis.com/google.rpc.ErrorInfo".to_owned(), value }
+}
+
+/// What the client reads. Dropping it ends the talk and every call of it.
+pub(super) struct Answers {
+    receiver: mpsc::Receiver<Answered>,
+    _talk: JoinSet<()>,
+}
+
+impl Stream for Answers {
+    type Item = Answered;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.receiver.poll_recv(context)
+    }
+}
