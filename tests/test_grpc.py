@@ -107,6 +107,15 @@ def test_a_prediction_reaches_the_handler_and_comes_back_with_its_receipt(channe
     assert trailers["server-timing"].startswith("queue;dur=")
 
 
+def test_predictions_are_counted_as_they_are_over_rest(server: Server, channel: grpc.Channel) -> None:
+    def counted() -> float:
+        return server.metric("ts_inference_requests_total", "orders", model_version="default")
+
+    before = counted()
+    Stub(channel, INFERENCE)("Predictions", model_name="orders", input={"data": b"one"})
+    assert counted() == before + 1
+
+
 def test_more_than_four_megabytes_pass_both_ways(channel: grpc.Channel) -> None:
     body = b"x" * (7 << 20)
     answer, _ = Stub(channel, INFERENCE)("Predictions", model_name="orders", input={"data": body})

@@ -47,7 +47,7 @@ def flows(shared: Server) -> Server:
     """A server with a workflow of each shape."""
     shared.store.mar("middle", "echo")
     for name, spec in {"line": LINE, "fork": FORK, "diamond": DIAMOND, "hasty": HASTY}.items():
-        reply = register(shared, shared.store.war(name, spec))
+        reply = register(shared, shared.store.war(name, spec, "steps"))
         status = {"status": f"Workflow {name} has been registered and scaled successfully."}
         assert (reply.status_code, reply.json()) == (200, status), shared.log[-4000:]
     return shared
@@ -151,12 +151,12 @@ def test_models_of_a_workflow_are_listed_and_functions_are_not(flows: Server) ->
 def test_what_cannot_be_registered_leaves_nothing(
     flows: Server, spec: str, status: int, kind: str, words: str
 ) -> None:
-    reply = register(flows, flows.store.war("broken", spec))
+    reply = register(flows, flows.store.war("broken", spec, "steps"))
     assert (reply.status_code, reply.json()["type"]) == (status, kind), reply.text
     assert words in reply.json()["message"]
     assert flows.manage("GET", "/workflows/broken").status_code == 404
     assert flows.manage("GET", "/models/broken__first").status_code == 404
-    good = register(flows, flows.store.war("broken", "dag: {first: }"))
+    good = register(flows, flows.store.war("broken", "dag: {first: }", "steps"))
     assert good.status_code == 200, good.text
     assert flows.manage("DELETE", "/workflows/broken").status_code == 200
 
@@ -186,7 +186,7 @@ def test_a_server_that_ends_lets_a_walk_come_to_its_end(
 ) -> None:
     store.mar("middle", "echo")
     server = start("serve", store.mar("echo"), "--model-store", store.path)
-    assert register(server, store.war("line", LINE)).status_code == 200
+    assert register(server, store.war("line", LINE, "steps")).status_code == 200
     order = {"dir": str(tmp_path), "do": {"first": ["wait", "go"]}}
 
     def end() -> int:

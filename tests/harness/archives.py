@@ -42,12 +42,12 @@ class Store:
             file.write_text(text)
         return root
 
-    def war(self, name: str, spec: str, handler: str | None = "steps", **manifest: Any) -> str:
+    def war(self, name: str, spec: str, handler: str) -> str:
         """A workflow's archive; returns the file's name."""
-        workflow = {"workflowName": name, "specFile": "workflow.yaml", "handler": handler and f"{handler}.py", **manifest}
-        files = {"WAR-INF/MANIFEST.json": json.dumps({"workflow": workflow}), "workflow.yaml": spec}
-        if handler:
-            files[f"{handler}.py"] = (HANDLERS / f"{handler}.py").read_text()
+        workflow = {"workflowName": name, "specFile": "workflow.yaml", "handler": f"{handler}.py"}
+        manifest = json.dumps({"workflow": workflow})
+        source = (HANDLERS / f"{handler}.py").read_text()
+        files = {"WAR-INF/MANIFEST.json": manifest, "workflow.yaml": spec, f"{handler}.py": source}
         return self.zip(f"{name}.war", files).name
 
     def zip(self, file: str, files: dict[str, str]) -> Path:

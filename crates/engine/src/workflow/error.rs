@@ -44,10 +44,12 @@ pub enum WorkflowError {
 
 impl From<StoreError> for WorkflowError {
     fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NotFound { url } => Self::NotFound { url },
-            StoreError::EmptyUrl => Self::NotFound { url: String::new() },
-            other => Self::Store(other),
+        if let StoreError::NotFound { url } = error {
+            Self::NotFound { url }
+        } else if matches!(error, StoreError::EmptyUrl) {
+            Self::NotFound { url: String::new() }
+        } else {
+            Self::Store(error)
         }
     }
 }

@@ -89,10 +89,10 @@ impl Spec {
         let mut settings = NodeSettings::default();
         let mut nodes = Vec::new();
         for (key, value) in models {
-            match value {
-                Value::Object(model) => nodes.push((key.clone(), model)),
-                _ if settings.set(key, value)? => {}
-                _ => return Err(unknown("models", key)),
+            if let Value::Object(model) = value {
+                nodes.push((key.clone(), model));
+            } else if !settings.set(key, value)? {
+                return Err(unknown("models", key));
             }
         }
         let model = |(name, map): (String, &Map<String, Value>)| {
@@ -117,10 +117,10 @@ fn model(
     let mut settings = settings.clone();
     let mut url = None;
     for (key, value) in map {
-        match value {
-            Value::String(text) if key == "url" => url = Some(text.clone()),
-            _ if settings.set(key, value)? => {}
-            _ => return Err(unknown(&format!("models.{name}"), key)),
+        if let (Value::String(text), "url") = (value, key.as_str()) {
+            url = Some(text.clone());
+        } else if !settings.set(key, value)? {
+            return Err(unknown(&format!("models.{name}"), key));
         }
     }
     let url = url.ok_or_else(|| malformed(format!("models.{name} has no url")))?;

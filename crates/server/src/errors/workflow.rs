@@ -17,11 +17,7 @@ impl From<WorkflowError> for Problem {
     fn from(error: WorkflowError) -> Self {
         let code = match &error {
             WorkflowError::NotFound { .. } => ErrorCode::WorkflowNotFound,
-            WorkflowError::Store(error) => match store::code(error) {
-                ErrorCode::ModelNotFound => ErrorCode::WorkflowNotFound,
-                ErrorCode::InvalidModel => ErrorCode::InvalidWorkflow,
-                other => other,
-            },
+            WorkflowError::Store(error) => of_workflow(store::code(error)),
             WorkflowError::Invalid(_) => ErrorCode::InvalidWorkflow,
             WorkflowError::Dag(_) => ErrorCode::InvalidDag,
             WorkflowError::Conflict { .. } => ErrorCode::Conflict,
@@ -29,6 +25,17 @@ impl From<WorkflowError> for Problem {
             WorkflowError::Draining => ErrorCode::Ending,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+/// What is said about a model's archive, said about a workflow's.
+fn of_workflow(code: ErrorCode) -> ErrorCode {
+    if code == ErrorCode::ModelNotFound {
+        ErrorCode::WorkflowNotFound
+    } else if code == ErrorCode::InvalidModel {
+        ErrorCode::InvalidWorkflow
+    } else {
+        code
     }
 }
 
