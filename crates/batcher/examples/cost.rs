@@ -124,5 +124,9 @@ fn main() {
     let begun = std::time::Instant::now();
     play(&mut bench, requests, gap, clients);
     let nanos = begun.elapsed().as_nanos() as f64;
-    println!("{kind}: {:.0} ns per request, {} of {requests} ended", nanos / requests as f64, bench.ended);
+    println!(
+        "{kind}: {:.0} ns per request, {} of {requests} ended",
+        nanos / requests as f64,
+        bench.ended
+    );
 }

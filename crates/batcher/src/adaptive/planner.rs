@@ -56,7 +56,7 @@ pub(crate) struct Trip {
 #[derive(Debug)]
 enum Wish {
     Go(Trip),
-    Wait(Nanos),
+    Wait(Trip, Nanos),
     Nothing,
 }
 
@@ -267,7 +267,8 @@ impl Planner {
                         best = Some((trip, rank));
                     }
                 }
-                Wish::Wait(until) => {
+                Wish::Wait(trip, until) => {
+                    self.note(&trip, Verdict::Wait(until), rules.now);
                     self.until = Some(self.until.map_or(until, |other| other.min(until)));
                 }
                 Wish::Nothing => {}
@@ -311,7 +312,7 @@ impl Planner {
         let trip = |formed: Formed, reason| {
             let room = if all { most.saturating_sub(formed.size) } else { 0 };
             let next_free = rules.now + scene.next_worker(formed).max(0.0) as Nanos;
-            Wish::Go(Trip { lane, line, formed, reason, next_free, room })
+            Trip { lane, line, formed, reason, next_free, room }
         };
         let (out, out_len) = self.returns.out(rules.now);
         let prospect = self.prospect(it, rules.now, &out[..out_len]);
@@ -320,7 +321,7 @@ impl Planner {
             let longest = adaptive(&rules.config).max_wait.unwrap_or(NEVER);
             let until = wait.until.min(head.arrived.saturating_add(longest));
             if until > rules.now {
-                return Wish::Wait(until);
+                return Wish::Wait(trip(formed, Departure::Idle), until);
             }
         }
         let reason = self.reason(&scene, formed, growable, rules);
@@ -328,7 +329,7 @@ impl Planner {
             0 | 1 => scene.next_worker(formed).max(0.0),
             _ => 0.0,
         };
-        trip(scene.trim(formed, next_free), reason)
+        Wish::Go(trip(scene.trim(formed, next_free), reason))
     }
 
     fn reason(

@@ -135,7 +135,7 @@ impl Service {
     /// Brings the table up to date: the cell that has learned, and now and then all of them, since
     /// the line moves slowly.
     fn refresh(&mut self, at: usize) {
-        if self.batches <= ALWAYS_WHOLE || self.batches % WHOLE_EVERY == 0 {
+        if self.batches <= ALWAYS_WHOLE || self.batches.is_multiple_of(WHOLE_EVERY) {
             return self.blend();
         }
         let least = if at == 0 { 1.0 } else { self.table[at - 1] };
