@@ -72,6 +72,7 @@ test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
 test-all: test ## Everything, with the heavy suites too
+	$(CARGO) test --locked --release -p jitney-sim -- --ignored
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
 
 fmt: ## Format the code

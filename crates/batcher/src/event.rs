@@ -13,7 +13,8 @@ use crate::request::{BatchId, Nanos, Origin, Request, RequestId, WorkerId};
 pub enum Event {
     /// A complete request is here. Its index must not belong to a request that has not ended.
     Arrive(Request),
-    /// A request has begun to arrive; its body is not complete. No policy looks at it yet.
+    /// A request has begun to arrive; its body is not complete. It is expected to follow
+    /// soon (adaptive policy).
     Announce {
         /// Where it is coming from.
         origin: Origin,
@@ -47,7 +48,8 @@ pub enum Event {
         /// Decides what becomes of its batches.
         why: Down,
     },
-    /// A pipelined worker has begun to compute this batch. No policy looks at it yet.
+    /// A pipelined worker has begun to compute this batch; tells how long a handoff takes
+    /// (adaptive policy).
     Started {
         /// The batch.
         batch: BatchId,

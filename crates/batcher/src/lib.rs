@@ -58,6 +58,37 @@
 //! - A **pinned** request ([`Request::worker`]) leaves with that worker only, is never tried again,
 //!   and is refused as soon as that worker is gone or about to go.
 //! - After every step no batch is due while a slot is free.
+//!
+//! # How the adaptive policy decides
+//!
+//! It keeps the rules above, except that a line is ordered by **deadline** and that it chooses the
+//! moment by what it has learned. Nothing needs to be set; a request without a deadline gets
+//! [`Adaptive::objective`] where there is one.
+//!
+//! - It **learns** how long a batch of each size takes (mean and 95th percentile, per bucket), how
+//!   fast requests come, and how soon clients who were answered come back. Sizes are approached by
+//!   doubling. What was learned is doubted after a quarter of a second without an answer: then an
+//!   idle worker takes whoever is there.
+//! - **Who**: all who fit. If that would make the most hurried late, a batch small enough for it,
+//!   provided that the workers keep up with such batches and everybody behind can still be served.
+//!   If not, the batch that serves the most per unit of time; those passed over are refused
+//!   (`Overload`) as soon as no worker can serve them in time, and whoever has no hope at all at
+//!   the door or at the head of the line (`Hopeless`), both with the predicted time to drain.
+//! - **When**: at once, unless waiting pays: more come before the next worker is free than the wait
+//!   costs those who are here; clients who were just answered are on their way back; or several
+//!   workers are better fed evenly than one by every trickle. Never past the moment at which one
+//!   more could still be taken along in time, and never longer than [`Adaptive::max_wait`].
+//! - At a **step** of the curve, or of [`Config::allowed_sizes`], the last few are left for the next
+//!   worker if that costs them less than it saves the others.
+//! - **Tenants** take turns by weight when not all fit. While one that asks for less than its share
+//!   is there and the workers are busy, batches stay short enough to be in time for it. Of a full
+//!   queue the one furthest above its share gives way (`Quota`).
+//! - A worker with a second **slot** gets its next batch as the last one ends, ahead by the measured
+//!   handoff and no more, so that batches are not frozen early. A worker that is overdue is expected
+//!   any moment, one that is far overdue is not planned with.
+//!
+//! Deliberately absent: splitting a request over batches, and a model of how batches slow each
+//! other down on one device.
 #![forbid(unsafe_code)]
 
 mod action;

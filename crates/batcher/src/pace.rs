@@ -1,6 +1,6 @@
 //! How long a batch takes, roughly, so that a refused client can be told when to come back.
 //!
-//! One running mean and nothing more; the adaptive policy will bring a model by batch size. It
+//! One running mean and nothing more; the adaptive policy has a model by batch size. It
 //! never influences when a batch departs.
 
 use crate::request::Nanos;

@@ -86,7 +86,7 @@ pub struct Request {
     pub bucket: u16,
     /// Interactive or bulk.
     pub priority: Priority,
-    /// Who pays; no policy looks at it yet.
+    /// Who pays; tenants take turns where not all fit (adaptive policy).
     pub tenant: u32,
     /// Where it came from.
     pub origin: Origin,

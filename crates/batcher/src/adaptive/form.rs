@@ -50,11 +50,11 @@ impl Scene<'_> {
     pub(crate) fn form(&self, free: &mut Vec<Nanos>) -> Option<Formed> {
         let head = self.line.head()?;
         let (all, size) = self.prefix(0, u64::MAX);
-        let within = self.curve.largest_within(self.cap_at(0), self.time_left(head.deadline));
-        let (len, small) = self.prefix(0, within);
-        if len == all {
-            return Some(Formed { skip: 0, len, size, hurried: false });
+        let time = self.time_left(head.deadline);
+        if all > 0 && self.curve.planned(size) <= time {
+            return Some(Formed { skip: 0, len: all, size, hurried: false });
         }
+        let (len, small) = self.prefix(0, self.curve.largest_within(self.cap_at(0), time));
         let may_stay = len > 0 && (self.sustainable(small) || self.mixed());
         if may_stay && self.feasible(len, small, free) {
             return Some(Formed { skip: 0, len, size: small, hurried: true });

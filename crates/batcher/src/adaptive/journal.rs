@@ -51,6 +51,13 @@ pub(crate) struct Journal {
 impl Journal {
     /// Writes a decision down, over the oldest one. A wait that goes on is one decision.
     pub(crate) fn write(&mut self, decision: Decision) {
+        if matches!(decision.verdict, Verdict::Wait(_))
+            && let Some(last) = self.last()
+            && matches!(last.verdict, Verdict::Wait(_))
+        {
+            *last = decision;
+            return;
+        }
         if self.ring.len() < KEPT {
             self.ring.reserve_exact(KEPT - self.ring.len());
             self.ring.push(decision);
@@ -60,9 +67,38 @@ impl Journal {
         self.next = (self.next + 1) % KEPT;
     }
 
+    fn last(&mut self) -> Option<&mut Decision> {
+        let at = self.next.checked_sub(1).or(self.ring.len().checked_sub(1))?;
+        self.ring.get_mut(at)
+    }
+
     /// Oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Decision> {
         let (newer, older) = self.ring.split_at(self.next);
         older.iter().chain(newer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(at: Nanos, verdict: Verdict) -> Decision {
+        let (size, waiting, skipped, predicted, next_free) = (1, 1, 0, 0, 0);
+        let (rate, slack) = (0.0, None);
+        Decision { at, verdict, size, waiting, skipped, predicted, next_free, rate, slack }
+    }
+
+    #[test]
+    fn the_last_decisions_are_kept_and_a_wait_that_goes_on_is_one() {
+        let mut journal = Journal::default();
+        for at in 0..100 {
+            journal.write(decision(at, Verdict::Depart(Departure::Idle)));
+        }
+        for at in 100..110 {
+            journal.write(decision(at, Verdict::Wait(at + 5)));
+        }
+        let times: Vec<_> = journal.iter().map(|it| it.at).collect();
+        assert_eq!((times.len(), times[0], times[62], times[63]), (KEPT, 37, 99, 109));
     }
 }

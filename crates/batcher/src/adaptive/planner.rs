@@ -56,7 +56,7 @@ pub(crate) struct Trip {
 #[derive(Debug)]
 enum Wish {
     Go(Trip),
-    Wait(Nanos),
+    Wait(Trip, Nanos),
     Nothing,
 }
 
@@ -204,7 +204,7 @@ impl Planner {
             return false;
         }
         let curve = Curve { service, allowed: allowed(&rules.config) };
-        let needs = curve.planned(size.into()).ceil() as Nanos + self.margin();
+        let needs = curve.planned(size.into()) as Nanos + 1 + self.margin();
         deadline < (rules.now + after).saturating_add(needs)
     }
 
@@ -216,7 +216,7 @@ impl Planner {
         let allowed = allowed(&rules.config);
         let first = self.queue.next_hopeless(|lane, head| {
             let service = self.curves.get(lane.curve);
-            let needs = Curve { service, allowed }.planned(head.size.into()).ceil() as Nanos;
+            let needs = Curve { service, allowed }.planned(head.size.into()) as Nanos + 1;
             if service.known() { needs + self.margin() } else { 0 }
         });
         first.map(|time| time.max(rules.now) + 1)
@@ -260,13 +260,15 @@ impl Planner {
                 continue;
             }
             match self.wish(lane, rules, &mut free) {
+                Wish::Go(trip) if self.queue.lanes.len() == 1 => best = Some((trip, (0, 0.0))),
                 Wish::Go(trip) => {
                     let rank = self.rank(&trip, rules.now);
                     if best.is_none_or(|(_, other)| rank < other) {
                         best = Some((trip, rank));
                     }
                 }
-                Wish::Wait(until) => {
+                Wish::Wait(trip, until) => {
+                    self.note(&trip, Verdict::Wait(until), rules.now);
                     self.until = Some(self.until.map_or(until, |other| other.min(until)));
                 }
                 Wish::Nothing => {}
@@ -296,7 +298,6 @@ impl Planner {
     fn wish(&self, lane: usize, rules: &Rules, free: &mut Vec<Nanos>) -> Wish {
         let line = leading(&self.queue.lanes[lane], rules.now);
         let cap = self.capped(lane, line, rules);
-        let (out, out_len) = self.returns.out(rules.now);
         let it = &self.queue.lanes[lane];
         let scene = self.scene(it, &it.lines[line], cap, rules);
         let formed = if scene.curve.service.known() && !self.doubts(rules.now) {
@@ -308,18 +309,19 @@ impl Planner {
         let all = formed.skip + formed.len == it.lines[line].len();
         let most = cap.min(rules.config.max_items.into());
         let growable = all && formed.size < most && !rules.draining;
-        let prospect = self.prospect(it, rules.now, &out[..out_len]);
         let trip = |formed: Formed, reason| {
             let room = if all { most.saturating_sub(formed.size) } else { 0 };
             let next_free = rules.now + scene.next_worker(formed).max(0.0) as Nanos;
-            Wish::Go(Trip { lane, line, formed, reason, next_free, room })
+            Trip { lane, line, formed, reason, next_free, room }
         };
+        let (out, out_len) = self.returns.out(rules.now);
+        let prospect = self.prospect(it, rules.now, &out[..out_len]);
         if growable && let Some(wait) = scene.wait(formed, &prospect) {
             let head = it.lines[line].get(formed.skip);
             let longest = adaptive(&rules.config).max_wait.unwrap_or(NEVER);
             let until = wait.until.min(head.arrived.saturating_add(longest));
             if until > rules.now {
-                return Wish::Wait(until);
+                return Wish::Wait(trip(formed, Departure::Idle), until);
             }
         }
         let reason = self.reason(&scene, formed, growable, rules);
@@ -327,7 +329,7 @@ impl Planner {
             0 | 1 => scene.next_worker(formed).max(0.0),
             _ => 0.0,
         };
-        trip(scene.trim(formed, next_free), reason)
+        Wish::Go(trip(scene.trim(formed, next_free), reason))
     }
 
     fn reason(

@@ -152,7 +152,7 @@ fn class(request: &Request) -> u8 {
 
 /// The longest length of a half octave.
 fn ceiling(class: u8) -> u64 {
-    let base = if class % 2 == 0 { 1.0 } else { std::f64::consts::SQRT_2 };
+    let base = if class.is_multiple_of(2) { 1.0 } else { std::f64::consts::SQRT_2 };
     (base * 2f64.powi(i32::from(class / 2))) as u64
 }
 

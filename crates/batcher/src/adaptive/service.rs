@@ -24,6 +24,9 @@ const SURPRISE: f64 = 0.25;
 const FIRST_CAP: u64 = 4;
 /// What one more item costs at a step, in slopes of the line.
 const STEP: f64 = 3.0;
+/// The whole table is computed anew after each of the first batches, and later after some.
+const ALWAYS_WHOLE: u32 = 64;
+const WHOLE_EVERY: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
@@ -45,6 +48,8 @@ pub(crate) struct Service {
     run_len: usize,
     batches: u32,
     largest: u64,
+    /// Cells of the table that are kept up to date; beyond them the line speaks.
+    end: usize,
 }
 
 impl Service {
@@ -61,6 +66,7 @@ impl Service {
             run_len: 0,
             batches: 0,
             largest: 0,
+            end: CELLS,
         }
     }
 
@@ -85,7 +91,7 @@ impl Service {
         let cell = &mut self.cells[at];
         cell.batches = (cell.batches + 1.0).min(CELL_MEMORY);
         cell.mean += (time - cell.mean) / cell.batches;
-        self.blend();
+        self.refresh(at);
     }
 
     /// Only sizes that are known count: the first batch of a size says nothing about scatter.
@@ -126,24 +132,36 @@ impl Service {
         self.blend();
     }
 
+    /// Brings the table up to date: the cell that has learned, and now and then all of them, since
+    /// the line moves slowly.
+    fn refresh(&mut self, at: usize) {
+        if self.batches <= ALWAYS_WHOLE || self.batches.is_multiple_of(WHOLE_EVERY) {
+            return self.blend();
+        }
+        let least = if at == 0 { 1.0 } else { self.table[at - 1] };
+        self.table[at] =
+            self.cell(at).max(least).min(self.table.get(at + 1).map_or(f64::MAX, |it| *it));
+    }
+
     fn blend(&mut self) {
-        // Sizes nobody has come near are not planned with; one beyond the largest cell in use is.
-        let end = (grid::floor(self.largest.saturating_mul(4).max(64)) + 2).min(CELLS);
+        // Sizes nobody has come near need no table: the line is as good.
+        let end = (grid::floor(self.largest.saturating_mul(4).max(8)) + 2).min(CELLS);
         let mut least = 1.0f64;
         for at in 0..end {
-            let Cell { batches, mean } = self.cells[at];
-            let time = if batches >= CELL_SURE {
-                mean
-            } else {
-                let line = self.fit.at(SIZES[at] as f64, self.slope);
-                (batches * mean + LINE_WEIGHT * line) / (batches + LINE_WEIGHT)
-            };
-            least = least.max(time);
+            least = least.max(self.cell(at));
             self.table[at] = least;
         }
-        for at in end..CELLS {
-            self.table[at] = least.max(self.fit.at(SIZES[at] as f64, self.slope));
+        self.end = end;
+    }
+
+    /// What a cell says by itself, or together with the line while it is not sure.
+    fn cell(&self, at: usize) -> f64 {
+        let Cell { batches, mean } = self.cells[at];
+        if batches >= CELL_SURE {
+            return mean;
         }
+        let line = self.fit.at(SIZES[at] as f64, self.slope);
+        (batches * mean + LINE_WEIGHT * line) / (batches + LINE_WEIGHT)
     }
 
     // Asking
@@ -151,6 +169,9 @@ impl Service {
     /// The expected time of a batch of this size.
     pub(crate) fn mean(&self, size: u64) -> f64 {
         let at = grid::floor(size);
+        if at + 1 >= self.end {
+            return self.table[self.end - 1].max(self.fit.at(size as f64, self.slope));
+        }
         let below = self.table[at];
         match SIZES.get(at + 1) {
             Some(&next) if size > SIZES[at] => {

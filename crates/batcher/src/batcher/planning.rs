@@ -222,6 +222,9 @@ impl Batcher {
     /// Ends those at the head of a line who could not be answered in time any more.
     fn refuse_hopeless(&mut self, out: &mut Actions) {
         for lane in 0..self.planner.queue.lanes.len() {
+            if self.planner.queue.lanes[lane].is_empty() {
+                continue;
+            }
             for line in 0..2 {
                 self.refuse_heads(lane, line, 0, Refusal::Hopeless, out);
             }

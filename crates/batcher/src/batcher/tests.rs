@@ -1,5 +1,6 @@
 //! The rules, one test each, told as little stories: an event, and what the batcher does about it.
 
+mod adaptive;
 mod configuration;
 mod departures;
 mod endings;

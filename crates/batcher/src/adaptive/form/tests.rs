@@ -1,3 +1,67 @@
-//! Rules of form, told as tests.
+//! Who travels, on a curve of 5 ms and 1 ms per item that is known exactly.
 
+use super::super::line::Entry;
+use super::super::service::Service;
 use super::*;
+
+const MS: Nanos = 1_000_000;
+
+fn curve() -> Service {
+    let mut service = Service::new(MS);
+    for n in 0..2000 {
+        let size = n % 32 + 1;
+        service.learn(size, 5 * MS + MS * size);
+    }
+    service
+}
+
+fn line(deadlines: &[Nanos]) -> Line {
+    let mut line = Line::default();
+    for (seq, &deadline) in (1..).zip(deadlines) {
+        let deadline = if deadline == NEVER { NEVER } else { deadline * MS };
+        let arrived = deadline.saturating_sub(25 * MS);
+        let at = seq as u32;
+        line.insert(Entry { deadline, seq, arrived, cost: 1, size: 1, items: 1, at, tenant: 0 });
+    }
+    line
+}
+
+/// Forms at time zero with one worker, at `rate` arrivals per millisecond.
+fn formed(deadlines: &[Nanos], rate: f64) -> Option<(usize, usize, bool)> {
+    let (service, line) = (curve(), line(deadlines));
+    let config = Config { max_items: 32, ..Config::default() };
+    let fleet = Fleet { open: 1, ..Fleet::default() };
+    let curve = Curve { service: &service, allowed: &[] };
+    let rate = rate / MS as f64;
+    let (start, margin, cap) = (0, 0, 32);
+    let scene =
+        Scene { line: &line, curve, config: &config, fleet: &fleet, start, margin, cap, rate };
+    scene.form(&mut Vec::new()).map(|it| (it.skip, it.len, it.hurried))
+}
+
+#[test]
+fn all_travel_if_that_makes_nobody_late() {
+    assert_eq!(formed(&[NEVER; 40], 1.0), Some((0, 32, false)));
+    assert_eq!(formed(&[11, 12, 13, 14, 15], 1.0), Some((0, 5, false)));
+}
+
+#[test]
+fn a_hurried_head_gets_a_small_batch_if_the_others_can_still_be_served() {
+    assert_eq!(formed(&[8, 25, 26, 27, 28], 0.1), Some((0, 3, true)));
+}
+
+#[test]
+fn under_overload_those_are_passed_over_who_would_make_the_batch_small() {
+    assert_eq!(formed(&[7, 8, 15, 16, 17, 18, 19, 20, 21, 22], 1.0), Some((2, 8, true)));
+}
+
+#[test]
+fn nobody_travels_who_would_be_late_anyway() {
+    assert_eq!(formed(&[3, 4, 5], 1.0), None);
+    assert_eq!(formed(&[3, 4, 20, 20], 1.0), Some((2, 2, true)));
+}
+
+#[test]
+fn the_tight_are_not_given_up_for_those_with_far_more_time() {
+    assert_eq!(formed(&[8, 90, 90, 90, 90, 90, NEVER], 1.0), Some((0, 3, true)));
+}

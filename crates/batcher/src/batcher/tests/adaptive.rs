@@ -1,0 +1,253 @@
+//! The adaptive policy in little stories. Workers take 5 ms and 1 ms per item unless told
+//! otherwise, and the batcher has been taught so.
+
+use super::*;
+
+const MS: Nanos = 1_000_000;
+
+fn policy(objective: Option<Nanos>) -> Policy {
+    Policy::Adaptive(Adaptive { objective, max_wait: None })
+}
+
+/// A batcher that knows its curve, at a time by which it has forgotten how that was taught.
+struct Taught {
+    play: Play,
+    now: Nanos,
+    batches: u64,
+}
+
+impl Taught {
+    fn new(config: Config, workers: u32) -> Self {
+        Self::curve(config, workers, |items| 5 * MS + MS * items)
+    }
+
+    fn curve(config: Config, workers: u32, time: impl Fn(Nanos) -> Nanos) -> Self {
+        let most = Nanos::from(config.max_items);
+        let mut it = Self { play: Play::with(config, 1), now: 0, batches: 0 };
+        for round in 0..40 * most {
+            let items = round % most + 1;
+            it.now += 10_000 * MS;
+            let mut teacher = of_items(9, items as u32);
+            teacher.origin.peer = 1_000_000 + round;
+            it.play.skip(it.now, Event::Arrive(teacher));
+            it.batches += 1;
+            it.now += time(items);
+            let done = Event::Done { batch: BatchId(it.batches), exec: time(items) };
+            it.play.skip(it.now, done);
+        }
+        (1..workers).for_each(|worker| it.play.up(it.now, worker));
+        it
+    }
+
+    /// Tells what happens after so many milliseconds, with batches numbered from 1. Timers and
+    /// the time to come back are left out.
+    #[track_caller]
+    fn step(&mut self, after: f64, event: Event, want: &[&str]) {
+        let mut out = Actions::new();
+        self.play.batcher.step(self.now + (after * MS as f64) as Nanos, event, &mut out);
+        let told = out.iter().filter(|it| !matches!(it, Action::SetTimer(_) | Action::ClearTimer));
+        let told = told.map(|action| self.renumber(say(action, &out)));
+        assert_eq!(told.collect::<Vec<_>>(), want);
+    }
+
+    fn renumber(&self, words: String) -> String {
+        let batch = words.strip_prefix('b').and_then(|words| words.split_once(' '));
+        match batch {
+            Some((number, rest)) => {
+                format!("b{} {rest}", number.parse::<u64>().unwrap() - self.batches)
+            }
+            None => words.split(',').next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn arrive(&mut self, after: f64, mut request: Request, want: &[&str]) {
+        if request.deadline != Nanos::MAX {
+            request.deadline += self.now;
+        }
+        self.step(after, Event::Arrive(request), want);
+    }
+
+    #[track_caller]
+    fn done(&mut self, after: f64, batch: u64, items: Nanos, want: &[&str]) {
+        self.ended(after, batch, 5 * MS + MS * items, want);
+    }
+
+    #[track_caller]
+    fn ended(&mut self, after: f64, batch: u64, exec: Nanos, want: &[&str]) {
+        let batch = BatchId(self.batches + batch);
+        self.step(after, Event::Done { batch, exec }, want);
+    }
+}
+
+fn alone(config: Config) -> Taught {
+    Taught::new(Config { policy: policy(None), max_items: 8, ..config }, 1)
+}
+
+#[test]
+fn at_low_load_nobody_waits() {
+    let mut it = alone(Config::default());
+    it.arrive(1000.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1001.0, request(1), &[]);
+    it.arrive(1002.0, request(2), &[]);
+    it.done(1006.0, 1, 1, &["b2 w0 [1 2] idle"]);
+}
+
+#[test]
+fn the_earliest_deadline_leads_however_late_it_came() {
+    let mut it = alone(Config::default());
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1.0, by(1, 500 * MS), &[]);
+    it.arrive(2.0, by(2, 40 * MS), &[]);
+    it.arrive(3.0, request(3), &[]);
+    it.done(6.0, 1, 1, &["b2 w0 [2 1 3] idle"]);
+}
+
+#[test]
+fn a_request_that_could_not_be_in_time_is_refused_at_the_door() {
+    let mut it = alone(Config::default());
+    it.arrive(0.0, by(0, 5 * MS), &["0 Hopeless"]);
+    it.arrive(0.0, by(1, 20 * MS), &["b1 w0 [1] idle"]);
+    it.arrive(1.0, by(2, 9 * MS), &["2 Hopeless"]);
+    it.arrive(1.0, by(3, 15 * MS), &[]);
+}
+
+#[test]
+fn one_whose_hope_ends_while_it_waits_hears_so_before_its_deadline() {
+    let mut it = alone(Config::default());
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(0.1, by(1, 14 * MS), &[]);
+    it.step(7.0, Event::Timer, &[]);
+    it.step(8.1, Event::Timer, &["1 Hopeless"]);
+}
+
+#[test]
+fn the_objective_is_the_deadline_of_those_who_bring_none() {
+    let config = Config { policy: policy(Some(11 * MS)), max_items: 8, ..Config::default() };
+    let mut it = Taught::new(config, 1);
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1.0, request(1), &["1 Hopeless"]);
+    it.arrive(1.0, by(2, 90 * MS), &[]);
+}
+
+#[test]
+fn what_was_learned_is_doubted_when_nothing_ran_for_a_while() {
+    let mut it = alone(Config::default());
+    it.arrive(400.0, by(0, 404 * MS), &["b1 w0 [0] deadline"]);
+}
+
+/// One of the clients that always come back.
+fn client(index: u32) -> Request {
+    let origin = Origin { kind: OriginKind::Http, peer: index.into() };
+    Request { origin, ..request(index) }
+}
+
+/// Eight clients send, wait for their answers and send again, together; says when and how many
+/// batches it took.
+fn closed_loop(it: &mut Taught) -> (f64, u64) {
+    let (mut at, mut batches) = (0.0, 0);
+    for _ in 0..40 {
+        at += 0.1;
+        (0..8).for_each(|index| {
+            let now = it.now + ((at + f64::from(index) * 0.01) * MS as f64) as Nanos;
+            it.play.skip(now, Event::Arrive(client(index)));
+        });
+        while it.play.batcher.waiting() + it.play.batcher.running() > 0 {
+            at += 13.0;
+            let now = it.now + (at * MS as f64) as Nanos;
+            batches += u64::from(it.play.batcher.running());
+            let batch = BatchId(it.batches + batches);
+            it.play.skip(now, Event::Done { batch, exec: 13 * MS });
+        }
+    }
+    (at, batches)
+}
+
+#[test]
+fn clients_who_come_back_together_are_waited_for_until_the_last_is_here() {
+    let mut it = alone(Config::default());
+    let (at, batches) = closed_loop(&mut it);
+    for index in 0..7 {
+        it.arrive(at + 0.1 + f64::from(index) * 0.01, client(index), &[]);
+    }
+    let all = format!("b{} w0 [0 1 2 3 4 5 6 7] full", batches + 1);
+    it.arrive(at + 0.17, client(7), &[&all]);
+}
+
+#[test]
+fn nobody_waits_longer_than_the_operator_allows() {
+    let policy = Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0) });
+    let mut it = Taught::new(Config { policy, max_items: 8, ..Config::default() }, 2);
+    for index in 0..8 {
+        let origin = Origin { kind: OriginKind::Http, peer: u64::from(index) + 7 };
+        it.play.skip(it.now, Event::Arrive(Request { origin, ..request(index) }));
+    }
+    assert_eq!(it.play.batcher.running(), 2);
+}
+
+#[test]
+fn a_batch_that_just_crossed_a_step_leaves_the_last_behind() {
+    let config = Config { policy: policy(None), max_items: 8, ..Config::default() };
+    let time = |items| if items > 4 { 30 * MS } else { 5 * MS };
+    let mut it = Taught::curve(config, 1, time);
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    (1..6).for_each(|index| it.arrive(1.0, request(index), &[]));
+    it.ended(5.0, 1, 5 * MS, &["b2 w0 [1 2 3 4] idle"]);
+    it.ended(10.0, 2, 5 * MS, &["b3 w0 [5] idle"]);
+}
+
+#[test]
+fn bulk_rides_along_where_there_is_room() {
+    let mut it = alone(Config::default());
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1.0, bulk(1), &[]);
+    it.arrive(2.0, request(2), &[]);
+    it.done(6.0, 1, 1, &["b2 w0 [2 1] idle"]);
+}
+
+#[test]
+fn the_second_slot_is_filled_only_as_the_first_batch_ends() {
+    let mut it = alone(Config::default());
+    it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1.0, request(1), &[]);
+    it.step(5.0, Event::Timer, &[]);
+    it.step(6.0, Event::Timer, &["b2 w0 [1] idle"]);
+}
+
+#[test]
+fn a_departure_says_what_it_is_padded_to_and_when_it_will_be_over() {
+    let config = Config { allowed_sizes: vec![4, 8], ..Config::default() };
+    let mut it = alone(config);
+    let mut out = Actions::new();
+    it.play.batcher.step(it.now, Event::Arrive(of_items(0, 3)), &mut out);
+    let Some(Action::Dispatch { items, size, predicted, planned_finish, .. }) = out.iter().next()
+    else {
+        panic!("{out:?}")
+    };
+    assert_eq!((*items, *size), (3, 4));
+    assert_eq!(planned_finish.zip(*predicted).map(|(end, time)| end - time), Some(it.now));
+}
+
+#[test]
+fn a_full_queue_is_kept_at_the_cost_of_the_tenant_above_its_share() {
+    let mut it = alone(Config { queue_max: 3, ..Config::default() });
+    let of = |index, tenant| Request { tenant, ..request(index) };
+    it.arrive(0.0, of(0, 1), &["b1 w0 [0] idle"]);
+    (1..4).for_each(|index| it.arrive(1.0, of(index, 1), &[]));
+    it.arrive(1.0, of(4, 2), &["3 Quota"]);
+    it.arrive(1.0, of(5, 1), &["5 Quota"]);
+}
+
+#[test]
+fn it_tells_its_curve_and_its_last_decisions() {
+    let mut it = alone(Config::default());
+    it.arrive(0.0, by(0, 2 * MS), &["0 Hopeless"]);
+    it.arrive(0.0, request(1), &["b1 w0 [1] idle"]);
+    let point = it.play.batcher.curve().find(|point| point.size == 4).unwrap();
+    assert!((point.mean as i64 - 9 * MS as i64).abs() < 1000, "{point:?}");
+    let last: Vec<_> = it.play.batcher.decisions().map(|it| it.verdict).collect();
+    let want = [Verdict::Refuse(Refusal::Hopeless), Verdict::Depart(Departure::Idle)];
+    assert!(last.ends_with(&want), "{last:?}");
+    assert!(last.len() <= 64);
+}
