@@ -161,6 +161,7 @@ def served(script: pathlib.Path, bodies: list[bytes], options: argparse.Namespac
                                        stdout=subprocess.PIPE, stderr=log, text=True, env=env)
             try:
                 port = inference_port(process, log)
+                wait_until_ready(port, process, log)
                 load(port, bodies, options, 3)
                 return [load(port, bodies, options, options.seconds) for _ in range(options.rounds)]
             finally:
@@ -178,10 +179,27 @@ def inference_port(process: subprocess.Popen, log: io.TextIOBase) -> int:
     raise SystemExit("the server did not start:\n" + log.read())
 
 
+def wait_until_ready(port: int, process: subprocess.Popen, log: io.TextIOBase) -> None:
+    """The worker has to load torch and the model first."""
+    for _ in range(600):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/ping")
+        healthy = connection.getresponse().status == 200
+        log.seek(0)
+        said = log.read()
+        if healthy and "worker is ready" in said:
+            return
+        if "worker did not start" in said or process.poll() is not None:
+            break
+        time.sleep(0.2)
+    raise SystemExit("the worker did not start:\n" + said)
+
+
 def load(port: int, bodies: list[bytes], options: argparse.Namespace, seconds: float) -> float:
     """Answers per second; any answer but 200 ends the measurement."""
     counts, wrong = [0] * options.connections, []
-    end = time.perf_counter() + seconds
+    started = time.perf_counter()
+    end = started + seconds
 
     def client(place: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -192,7 +210,7 @@ def load(port: int, bodies: list[bytes], options: argparse.Namespace, seconds: f
             text = reply.read()
             if reply.status != 200:
                 wrong.append((reply.status, text))
-            counts[place] += time.perf_counter() <= end
+            counts[place] += 1
             number += 1
 
     clients = [threading.Thread(target=client, args=(place,)) for place in range(options.connections)]
@@ -202,7 +220,7 @@ def load(port: int, bodies: list[bytes], options: argparse.Namespace, seconds: f
         one.join()
     if wrong:
         raise SystemExit(f"a request was answered with {wrong[0]}")
-    return sum(counts) / seconds
+    return sum(counts) / (time.perf_counter() - started)
 
 
 if __name__ == "__main__":

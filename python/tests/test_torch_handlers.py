@@ -182,6 +182,16 @@ def test_a_pool_keeps_order_and_hands_errors_back_as_values():
     assert [results[0], *results[2:]] == [1, -1, 0] and isinstance(results[1], ZeroDivisionError)
 
 
+def test_threads_of_a_pool_start_no_threads_of_torch():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    pool = ItemPool(2)
+    torch.set_num_threads(3)
+    assert pool.call(torch.get_num_threads) == 1 and torch.get_num_threads() == 3
+    pool.close()
+    torch.set_num_threads(before)
+
+
 def test_contractions_are_written_out():
     assert CONTRACTION_MAP["can't"] == "cannot" and CONTRACTION_MAP["I'm"] == "I am"
     assert words.expanded("I can't, they\u2019re here and It's fine") == "I cannot, they are here and It is fine"
