@@ -230,8 +230,10 @@ fn grpc_plans(config: &ServerConfig) -> Vec<Planned> {
 fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let oip = config.oip;
     let combined = config.inference.is_same(&config.management);
-    let mut plans =
-        vec![(config.inference.clone(), Apis { inference: true, oip, natural: config.natural, ..Apis::default() })];
+    let mut plans = vec![(
+        config.inference.clone(),
+        Apis { inference: true, oip, natural: config.natural, ..Apis::default() },
+    )];
     let management = Apis { management: true, ..Apis::default() };
     if combined {
         plans[0].1.management = true;

@@ -226,7 +226,9 @@ fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
     match *segments {
         ["docs"] => Route::Docs,
         ["openapi.json"] => Route::OpenApi,
-        ["models" | "predictions" | "explanations" | "v1" | "v2" | "favicon.ico", ..] => Route::NotFound,
+        ["models" | "predictions" | "explanations" | "v1" | "v2" | "favicon.ico", ..] => {
+            Route::NotFound
+        }
         [model] => named(model, ""),
         [model, endpoint] => named(model, endpoint),
         _ => Route::NotFound,

@@ -49,10 +49,9 @@ fn no_such_file(text: &str, error: &std::io::Error) -> Failure {
     if error.kind() != std::io::ErrorKind::NotFound {
         return Failure::usage(format!("cannot read {text}: {error}"));
     }
-    Failure::usage(format!("no such file: {text}"))
-        .hint(
-            "a model is an archive, a directory, an .onnx file or module:object; NAME=MODEL names it",
-        )
+    Failure::usage(format!("no such file: {text}")).hint(
+        "a model is an archive, a directory, an .onnx file or module:object; NAME=MODEL names it",
+    )
 }
 
 /// Directories are opened by path, files through a `file://` URL, since a bare path to a file would

@@ -2,11 +2,15 @@
 
 use super::*;
 
-const I: Apis = Apis { inference: true, management: false, metrics: false, oip: false, natural: false };
+const I: Apis =
+    Apis { inference: true, management: false, metrics: false, oip: false, natural: false };
 const OIP: Apis = Apis { oip: true, ..I };
-const M: Apis = Apis { inference: false, management: true, metrics: false, oip: false, natural: false };
-const X: Apis = Apis { inference: false, management: false, metrics: true, oip: false, natural: false };
-const ALL: Apis = Apis { inference: true, management: true, metrics: true, oip: false, natural: false };
+const M: Apis =
+    Apis { inference: false, management: true, metrics: false, oip: false, natural: false };
+const X: Apis =
+    Apis { inference: false, management: false, metrics: true, oip: false, natural: false };
+const ALL: Apis =
+    Apis { inference: true, management: true, metrics: true, oip: false, natural: false };
 
 fn to<'a>(model: &'a str, version: Option<&'a str>) -> Target<'a> {
     Target { model, version }
