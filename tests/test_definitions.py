@@ -101,7 +101,7 @@ def test_endpoints_answer_under_their_own_names(served):
 
 def test_options_of_the_decorator_are_the_models_settings(served):
     shop = served.describe("Shop")
-    assert (shop["minWorkers"], shop["batchSize"], shop["jobQueueSize"]) == (2, 8, 500)
+    assert (shop["minWorkers"], shop["maxWorkers"], shop["batchSize"]) == (2, 2, 8)
     assert len(served.ready("Shop")) == 2
 
 

@@ -46,9 +46,7 @@ def _part(outputs: Sequence[Any]) -> Any:
     return list(outputs)
 
 
-def _split_container(
-    container: Container, result: Any, count: int, sizes: Sequence[int] | None, dim: int
-) -> list[Any]:
+def _split_container(container: Container, result: Any, count: int, sizes: Sequence[int] | None, dim: int) -> list[Any]:
     try:
         rows = container.rows(result, dim)
     except ValueError as error:

@@ -38,7 +38,7 @@ Each command has its own --help.";
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve models: TorchServe archives, directories, ONNX files, Python functions and classes
+    /// Serve models: TorchServe archives, directories, ONNX files, Python definitions
     Serve(Box<ServeFlags>),
     /// Look for batching mistakes in a Python definition, without a server
     Check(CheckFlags),

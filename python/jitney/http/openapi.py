@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import inspect
 import io
+import json
 import typing
 from typing import Any
 
@@ -67,7 +68,7 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": {param.name: _property(param) for param in params}}
     if required:
         schema["required"] = required
-    content: dict[str, Any] = {JSON: {"schema": schema}}
+    content: dict[str, Any] = {JSON: {"schema": schema, **_example(endpoint)}}
     if any(_is_binary(param.hint) for param in params):
         content = {"multipart/form-data": {"schema": schema}}
         if len(params) == 1:
@@ -75,6 +76,14 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
     elif len(params) == 1 and container_for(_origin(params[0].hint)) is not None:
         content[NPY_TYPE] = {"schema": SIMPLE[bytes]}
     return {"required": bool(required), "content": content}
+
+
+def _example(endpoint: Endpoint) -> dict[str, Any]:
+    """The decorator's first example, if JSON can say it."""
+    try:
+        return {"example": json.loads(json.dumps(dict((endpoint.options.examples or ())[0])))}
+    except (IndexError, TypeError, ValueError):
+        return {}
 
 
 def _property(param: Param) -> dict[str, Any]:

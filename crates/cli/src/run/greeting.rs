@@ -6,7 +6,7 @@ use jitney_server::{Addresses, Bind, Doors};
 
 use crate::logs::{Logs, Sink};
 use crate::plan::{Face, Plan};
-use crate::talk;
+use crate::{definition, talk};
 
 /// The words scripts wait for.
 const STARTED: &str = "Model server started.";
@@ -68,9 +68,13 @@ fn example(face: &Face, token: &str, addresses: &Addresses, engine: &Engine) -> 
     let socket = format!("{token}{socket}");
     match (face, engine.models().first()) {
         (Face::Demo, _) => format!("curl {socket}-T {} {base}/predictions/magika", any_file()),
-        (_, Some(model)) => {
-            format!("echo hello | curl {socket}-T - {base}/predictions/{}", model.name())
-        }
+        (_, Some(model)) => match model.api().map(|api| definition::example(api, model.name())) {
+            Some(Some((path, body))) => {
+                format!("curl {socket}-H 'Content-Type: application/json' -d '{body}' {base}{path}")
+            }
+            Some(None) => format!("curl {socket}{base}/openapi.json"),
+            None => format!("echo hello | curl {socket}-T - {base}/predictions/{}", model.name()),
+        },
         (_, None) => format!("curl {socket}{base}/ping"),
     }
 }
