@@ -12,6 +12,7 @@ mod scratch;
 mod signals;
 mod system;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -27,6 +28,7 @@ use tokio::runtime::Handle;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::fetch::Elsewhere;
+use crate::gpu::Smi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
@@ -63,7 +65,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
-    let ended = admin.block_on(live(&plan, &engine, &meter, &data, &scratch, logs));
+    let ended = admin.block_on(live(&plan, env, &engine, &meter, &data, &scratch, logs));
     data.end();
     // Whoever still watches the engine goes first.
     drop(admin);
@@ -75,6 +77,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
 /// Bind, load, open, wait, drain.
 async fn live(
     plan: &Plan,
+    env: &Env,
     engine: &Arc<Engine>,
     meter: &Arc<Meter>,
     data: &DataPlane,
@@ -105,7 +108,8 @@ async fn live(
     let admin = doors.run_admin(data.closing());
     if let Some(every) = plan.metrics.look_every {
         // Ends with the runtime.
-        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu));
+        let smi = (plan.engine.gpus > 0).then(|| Smi::find(env)).flatten();
+        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
     }
     greeting::ready(plan, &doors, engine, logs);
     let ended = async {
@@ -174,13 +178,23 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
         },
         python: PythonConfig {
             interpreter: plan.python.clone(),
-            env: plan.hidden.filter(env),
+            env: worker_env(plan, env),
             decode_input: plan.decode_input,
             limit_max_image_pixels: plan.limit_max_image_pixels,
             envelope: plan.envelope.clone(),
+            install_requirements: plan.install_requirements,
+            response_bytes_max: plan.response_bytes_max,
+            gpus: plan.gpus,
         },
         first_worker_id: plan.first_worker_id,
     }
+}
+
+fn worker_env(plan: &EnginePlan, env: &Env) -> Vec<(OsString, OsString)> {
+    let mut variables = plan.hidden.filter(env);
+    let more = plan.worker_env.iter();
+    variables.extend(more.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    variables
 }
 
 fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
