@@ -106,8 +106,9 @@ def test_requirements_that_cannot_be_met_leave_nothing(start, tmp_path: Path, st
 
 def test_without_permission_nothing_is_installed(start, tmp_path: Path, store: Store) -> None:
     server = torchserve(start, tmp_path, store, "")
-    server.register(needy(store, LOCAL))
-    assert server.predict("needy").status_code == 503
+    refused = server.manage("POST", "/models", url=needy(store, LOCAL).name, initial_workers=1)
+    assert (refused.status_code, refused.json()["type"]) == (500, "InternalServerException")
+    server.logged("No module named 'tiny_requirement'")
     assert "pip:" not in server.log
 
 
