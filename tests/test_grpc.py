@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from harness.archives import Store
-from harness.server import Server
+from harness.server import FREE_ADDRESSES, Server
 
 DESCRIPTORS = Path(__file__).parent.parent / "crates/proto/src/generated/descriptors.bin"
 INFERENCE = "org.pytorch.serve.grpc.inference.InferenceAPIsService"
@@ -166,3 +167,51 @@ def test_a_model_lives_its_whole_life_over_grpc(server: Server) -> None:
         with pytest.raises(grpc.RpcError) as gone:
             manage("DescribeModel", model_name="guest")
         assert gone.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+# -- TLS ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for this machine, and its key."""
+    home = tmp_path_factory.mktemp("certificate")
+    cert, key = home / "cert.pem", home / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=60)
+    return cert, key
+
+
+def call_over_tls(target: str, cert: Path, service: str, method: str, **fields: Any) -> Any:
+    """One call of a client that verifies the certificate."""
+    trust = grpc.ssl_channel_credentials(cert.read_bytes())
+    with grpc.secure_channel(target, trust, options=[("grpc.enable_http_proxy", 0)]) as secure:
+        return Stub(secure, service)(method, **fields)[0]
+
+
+def test_serve_speaks_grpc_over_tls_when_it_has_a_certificate(start, store: Store, certificate) -> None:
+    cert, key = certificate
+    model = store.mar("orders", source=ORDERS)
+    server = start("serve", model, "--tls-cert", cert, "--tls-key", key, env=FREE_PORTS, wait_for_workers=False)
+    target = address(server, "inference")
+    server.logged("model ready")
+    answer = call_over_tls(target, cert, INFERENCE, "Predictions", model_name="orders", input={"data": b"hush"})
+    assert json.loads(answer.prediction)["data"] == "hush"
+    listed = call_over_tls(address(server, "management"), cert, MANAGEMENT, "ListModels")
+    assert "orders" in listed.msg
+    with grpc.insecure_channel(target) as plain, pytest.raises(grpc.RpcError) as failed:
+        Stub(plain, INFERENCE)("Ping")
+    assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_torchserve_secures_grpc_alone_when_asked_to(start, tmp_path: Path, store: Store, certificate) -> None:
+    cert, key = certificate
+    config = tmp_path / "config.properties"
+    config.write_text(f"{FREE_ADDRESSES}enable_grpc_ssl=true\ncertificate_file={cert}\nprivate_key_file={key}\n")
+    flags = ["--foreground", "--ncs", "--disable-token-auth", "--model-store", store.path, "--ts-config", config]
+    server = start("torchserve", "--start", *flags, wait_for_workers=False)
+    assert server.urls["inference"].startswith("http://")
+    target = re.search(r"gRPC inference API bind to: (\S+)", server.stdout)[1]
+    health = call_over_tls(target, cert, INFERENCE, "Ping").health
+    assert json.loads(health) == {"status": "Healthy"}

@@ -32,6 +32,7 @@ ROOMS = {
     "tar": "jitney-engine and jitney-cli",
     "clap": "jitney-cli",
     "reqwest": "jitney-cli",
+    "object_store": "jitney-cli",
     "tokio-rustls": "jitney-server",
     "java-properties": "jitney-cli",
     "tracing-subscriber": "jitney-cli",

@@ -138,7 +138,8 @@ def test_a_model_comes_from_s3_with_the_servers_credentials(start, tmp_path, sto
     signed = [asked for asked in there.asked if "authorization" in asked]
     assert signed == there.asked
     assert "Credential=an-id/" in signed[0]["authorization"] and "/eu-west-1/s3/" in signed[0]["authorization"]
-    assert [asked["range"] for asked in there.asked if "range" in asked] == ["bytes=100000-"]
+    rests = [asked for asked in there.asked if "range" in asked]
+    assert [rest["range"].split("-")[0] for rest in rests] == ["bytes=100000"]
     assert "a-secret-key" not in server.log
 
 

@@ -48,11 +48,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         content, tag = there.files[path], there.tag(path)
         if self.headers.get("If-Match") not in (None, tag):
             return self.head(412, 0)
-        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if wanted and self.headers.get("If-Range") in (None, tag):
-            first = int(wanted[1])
-            self.head(206, len(content) - first, tag, f"bytes {first}-{len(content) - 1}/{len(content)}")
-            return self.body(content[first:])
+            first, last = int(wanted[1]), int(wanted[2] or len(content) - 1)
+            self.head(206, last + 1 - first, tag, f"bytes {first}-{last}/{len(content)}")
+            return self.body(content[first : last + 1])
         self.head(200, len(content), tag)
         return self.body(content)
 

@@ -1,14 +1,9 @@
-//! What the machine offers: processors for threads and workers, accelerators for TorchServe's default
-//! number of workers.
+//! What the machine offers: processors for threads and workers, and its name. Accelerators have a
+//! room of their own, [`crate::gpu`].
 
 /// Processors this process may use.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
-}
-
-/// NVIDIA devices the driver shows; zero where there is no driver.
-pub fn gpus() -> u32 {
-    std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, |entries| entries.count() as u32)
 }
 
 /// Data-plane threads: a quarter of the processors, since one thread feeds many workers.

@@ -13,6 +13,7 @@ mod env;
 mod failure;
 mod fetch;
 mod flags;
+mod gpu;
 mod key_file;
 mod logs;
 mod machine;

@@ -89,6 +89,14 @@ pub struct EnginePlan {
     pub envelope: Option<String>,
     /// The id of the first worker.
     pub first_worker_id: u32,
+    /// Whether a model's requirements are installed for it.
+    pub install_requirements: bool,
+    /// Bytes of one answer.
+    pub response_bytes_max: Option<u64>,
+    /// GPUs that workers are spread over.
+    pub gpus: u32,
+    /// What workers see beside the server's own variables.
+    pub worker_env: Vec<(&'static str, String)>,
 }
 
 /// How the server ends.

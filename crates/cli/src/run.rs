@@ -14,6 +14,7 @@ mod signals;
 mod system;
 mod watch;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -32,6 +33,7 @@ use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::fetch::Elsewhere;
+use crate::gpu::Smi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
@@ -69,7 +71,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
     let packer = Arc::new(packer(&plan.engine, &engine, &scratch, env)?);
-    let ended = admin.block_on(live(&plan, &engine, &meter, &data, &scratch, &packer, logs));
+    let ended = admin.block_on(live(&plan, env, &engine, &meter, &data, &scratch, &packer, logs));
     data.end();
     // Whoever still watches the engine goes first.
     drop(admin);
@@ -81,6 +83,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
 /// Bind, load, open, wait, drain.
 async fn live(
     plan: &Plan,
+    env: &Env,
     engine: &Arc<Engine>,
     meter: &Arc<Meter>,
     data: &DataPlane,
@@ -116,7 +119,8 @@ async fn live(
     let admin = doors.run_admin(data.closing());
     if let Some(every) = plan.metrics.look_every {
         // Ends with the runtime.
-        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu));
+        let smi = (plan.engine.gpus > 0).then(|| Smi::find(env)).flatten();
+        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
     }
     for watched in definitions.into_iter().filter(|_| plan.watch) {
         // Ends with the runtime.
@@ -194,10 +198,13 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: PythonConfig {
             interpreter: plan.python.clone(),
-            env: plan.hidden.filter(env),
+            env: worker_env(plan, env),
             decode_input: plan.decode_input,
             limit_max_image_pixels: plan.limit_max_image_pixels,
             envelope: plan.envelope.clone(),
+            install_requirements: plan.install_requirements,
+            response_bytes_max: plan.response_bytes_max,
+            gpus: plan.gpus,
         },
         first_worker_id: plan.first_worker_id,
     }
@@ -218,6 +225,13 @@ fn packer(
         directory: std::env::current_dir().map_err(cannot("find the current directory"))?,
         count: AtomicU32::new(0),
     })
+}
+
+fn worker_env(plan: &EnginePlan, env: &Env) -> Vec<(OsString, OsString)> {
+    let mut variables = plan.hidden.filter(env);
+    let more = plan.worker_env.iter();
+    variables.extend(more.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    variables
 }
 
 fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> Failure {

@@ -1,5 +1,6 @@
 //! `jitney serve` and `jitney demo`: from flags, variables and `jitney.yaml` to a [`Plan`].
 
+mod archives;
 mod explain;
 mod file;
 pub mod model;
@@ -23,7 +24,7 @@ use crate::plan::{Drain, EnginePlan, Face, Plan};
 use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
-use crate::{key_file, machine, plugins, python, tls};
+use crate::{gpu, key_file, machine, plugins, python, tls};
 pub use explain::explain;
 use options::{Network, Options, PerModel, Security};
 
@@ -89,7 +90,7 @@ fn assemble(
         server: server(&options, &mut remarks)?,
         tokens: options.security.token_auth.unwrap_or(false).then_some(key_file::LIFETIME),
         access_log: options.access_log.unwrap_or(false),
-        engine: engine(&options, &models, python.interpreter)?,
+        engine: engine(&options, &models, python.interpreter, env)?,
         plugins: Vec::new(),
         models,
         io_threads: options.io_threads.unwrap_or_else(machine::io_threads).max(1),
@@ -147,7 +148,12 @@ fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls
     }
 }
 
-fn engine(options: &Options, models: &[Startup], python: PathBuf) -> Result<EnginePlan, Failure> {
+fn engine(
+    options: &Options,
+    models: &[Startup],
+    python: PathBuf,
+    env: &Env,
+) -> Result<EnginePlan, Failure> {
     if let Some(store) = options.model_store.as_ref().filter(|store| !store.is_dir()) {
         return Err(Failure::usage(format!(
             "--model-store directory not found: {}",
@@ -173,6 +179,10 @@ fn engine(options: &Options, models: &[Startup], python: PathBuf) -> Result<Engi
         limit_max_image_pixels: true,
         envelope: None,
         first_worker_id: 9000,
+        install_requirements: options.install_requirements.unwrap_or(false),
+        response_bytes_max: None,
+        gpus: gpu::count(env),
+        worker_env: Vec::new(),
     })
 }
 

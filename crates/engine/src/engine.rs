@@ -22,7 +22,9 @@ use crate::model::{Board, Intake, Model, State, Task, Wanted};
 use crate::observer::{ModelTag, Observer};
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::pool::{Launcher, Pool, SeatPlan};
-use crate::python::{DialIn, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime};
+use crate::python::{
+    Devices, DialIn, Environment, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime,
+};
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{Defaults, PolicyName, Settings, Wishes};
@@ -77,6 +79,7 @@ pub struct Engine {
     dial_in: Arc<DialIn>,
     runtime_dir: std::path::PathBuf,
     worker_ids: Arc<AtomicU32>,
+    gpu_turn: Arc<AtomicU32>,
     observer: Arc<dyn Observer>,
     data: Vec<Handle>,
     next_data: AtomicUsize,
@@ -115,6 +118,7 @@ impl Engine {
             store,
             python: Arc::new(config.python),
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
+            gpu_turn: Arc::default(),
             observer,
             data,
             next_data: AtomicUsize::new(0),
@@ -173,7 +177,7 @@ impl Engine {
         let package = blocking(move || store.open(&url, found)).await??;
         let operators = resolve::operators_sha256(&package, &wishes, &self.defaults)?;
         self.verify(&wishes.url, file.as_deref(), operators).await?;
-        self.register_package(package, &wishes)
+        self.register_package(package, &wishes).await
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
@@ -212,16 +216,21 @@ impl Engine {
         self.install(self.onnx_draft(model, wishes, found.fetched())?)
     }
 
-    fn register_package(
+    async fn register_package(
         &self,
-        package: Package,
+        mut package: Package,
         wishes: &Wishes,
     ) -> Result<Registered, RegisterError> {
         let (name, version) = resolve::name_and_version(&package, wishes)?;
         if self.registry.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
-        let settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
+        let mut settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
+        let (python, models) = (&self.python, self.store.models());
+        let environment =
+            Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
+        let devices = Devices::new(python.gpus, &package.yaml, &self.gpu_turn);
+        (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
         let mut message = resolve::load_message(&name, &version, &package, &settings, &self.python);
         message["model_metrics"] = self.observer.model_metrics();
         let order = LoadOrder {
@@ -235,6 +244,8 @@ impl Engine {
             dial_in: Arc::clone(&self.dial_in),
             runtime: self.runtime_dir.clone(),
             order,
+            environment,
+            devices,
             observer: Arc::clone(&self.observer),
         });
         let draft = Draft {

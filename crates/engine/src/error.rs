@@ -96,6 +96,22 @@ pub enum RegisterError {
     /// The caller asked for a runtime that does not exist.
     #[error("Invalid RuntimeType value: {0}")]
     BadRuntime(String),
+    /// The packages that the model requires could not be installed.
+    #[error("Custom pip package installation failed for model {model}")]
+    Pip {
+        /// The model.
+        model: String,
+        /// For the log.
+        why: String,
+    },
+    /// The virtual environment that the model asks for could not be made.
+    #[error("Virtual environment creation failed for model {model}")]
+    Venv {
+        /// The model.
+        model: String,
+        /// For the log.
+        why: String,
+    },
     /// The settings contradict themselves or the model.
     #[error("{0}")]
     BadSettings(String),

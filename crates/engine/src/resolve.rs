@@ -305,6 +305,7 @@ fn declared(yaml: &ModelYaml) -> Declared {
     Declared {
         parallel_type: yaml.parallel_type.map_or("", parallel_type).to_owned(),
         parallel_level: yaml.parallel_level.unwrap_or(0),
+        gpu: false,
         device_ids: None,
         continuous_batching: yaml.continuous_batching.unwrap_or(false),
         use_venv: yaml.use_venv.unwrap_or(false),

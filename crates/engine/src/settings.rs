@@ -96,6 +96,8 @@ pub struct Declared {
     pub parallel_type: String,
     /// Ranks per worker.
     pub parallel_level: u32,
+    /// Whether workers are given GPUs.
+    pub gpu: bool,
     /// Device ids asked for.
     pub device_ids: Option<Vec<i64>>,
     /// Continuous batching asked for.

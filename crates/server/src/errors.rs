@@ -58,6 +58,8 @@ pub enum ErrorCode {
     NodeFailed,
     /// The archive is no model.
     InvalidModel,
+    /// What the model requires could not be installed.
+    Unequipped,
     /// The archive could not be downloaded.
     DownloadFailed,
     /// Name and version are taken.
@@ -132,6 +134,7 @@ impl ErrorCode {
             Self::WorkflowFailed   => row(500, 13, "WorkflowException",               false, Model),
             Self::NodeFailed       => row(500, 13, "InternalServerException",         true,  Model),
             Self::InvalidModel     => row(400,  3, "InvalidModelException",           false, Model),
+            Self::Unequipped       => row(400,  3, "ModelException",                  true,  Model),
             Self::DownloadFailed   => row(400,  3, "DownloadArchiveException",        true,  Client),
             Self::Conflict         => row(409,  6, "ConflictStatusException",         false, Client),
             Self::DefaultVersion   => row(403,  9, "InvalidModelVersionException",    false, Client),
@@ -306,6 +309,7 @@ impl From<RegisterError> for Problem {
             RegisterError::Store(error) => store::code(error),
             RegisterError::NoName | RegisterError::Onnx(_) => ErrorCode::InvalidModel,
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
+            RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
             RegisterError::Conflict { .. } => ErrorCode::Conflict,
             RegisterError::Draining => ErrorCode::Ending,
         };

@@ -1,7 +1,8 @@
 //! Looks at the machine now and then, for the metrics of the system and the memory of workers.
 //!
 //! Everything comes from `/proc` and the root file system, read on the admin plane: a few dozen
-//! microseconds each time. Accelerators are not looked at.
+//! microseconds each time. GPUs are looked at through `nvidia-smi` where there is one, which takes
+//! longer and happens on a thread that may wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,15 +10,32 @@ use std::time::Duration;
 
 use jitney_engine::Engine;
 use jitney_server::Meter;
-use jitney_server::metrics::SystemSample;
+use jitney_server::metrics::{GpuSample, SystemSample};
+
+use crate::gpu::Smi;
 
 /// Looks at once and then every so often, for ever.
-pub async fn watch(every: Duration, meter: Arc<Meter>, engine: Arc<Engine>, mut cpu: Cpu) {
+pub async fn watch(
+    every: Duration,
+    meter: Arc<Meter>,
+    engine: Arc<Engine>,
+    mut cpu: Cpu,
+    smi: Option<Smi>,
+) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        meter.system(look(&mut cpu, &engine));
+        let gpus = gpus(smi.clone()).await;
+        meter.system(SystemSample { gpus, ..look(&mut cpu, &engine) });
+    }
+}
+
+/// A look that panicked saw nothing.
+async fn gpus(smi: Option<Smi>) -> Vec<GpuSample> {
+    match smi {
+        Some(smi) => tokio::task::spawn_blocking(move || smi.look()).await.unwrap_or_default(),
+        None => Vec::new(),
     }
 }
 
@@ -27,6 +45,7 @@ fn look(cpu: &mut Cpu, engine: &Engine) -> SystemSample {
         memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
         disk: disk(),
         workers: workers(engine),
+        gpus: Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::flags::ServeFlags;
 use crate::origin::Origin;
 
 /// An option: its key in the file, its flag, its default.
-const KEYS: [(&str, &str, &str); 23] = [
+const KEYS: [(&str, &str, &str); 24] = [
     ("host", "host", "127.0.0.1"),
     ("port", "port", "8080"),
     ("management_port", "management-port", "8081"),
@@ -32,6 +32,7 @@ const KEYS: [(&str, &str, &str); 23] = [
     ("max_unpacked_files", "max-unpacked-files", "200000"),
     ("io_threads", "io-threads", ""),
     ("python", "python", ""),
+    ("install_requirements", "install-requirements", "false"),
     ("log_level", "log-level", "info"),
     ("access_log", "access-log", "false"),
     ("drain_delay", "drain-delay", "0"),
@@ -148,6 +149,7 @@ fn values(options: &Options) -> Vec<Option<String>> {
         text(options.archives.max_unpacked_files),
         text(options.io_threads),
         text(options.python.as_deref().map(Path::display)),
+        text(options.install_requirements),
         options.log_level.clone(),
         text(options.access_log),
         text(options.drain_delay.map(|time| time.whole())),

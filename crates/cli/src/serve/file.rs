@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::options::{Archives, Batching, Checksum, Network, Options, PerModel, Security};
+use super::archives::{Archives, Checksum};
+use super::options::{Batching, Network, Options, PerModel, Security};
 use crate::failure::Failure;
 use crate::nearest::did_you_mean;
 use crate::units::{Seconds, Size};
@@ -62,6 +63,7 @@ struct FileText {
     max_unpacked_files: Option<u64>,
     io_threads: Option<usize>,
     python: Option<PathBuf>,
+    install_requirements: Option<bool>,
     log_level: Option<String>,
     access_log: Option<bool>,
     drain_delay: Option<Seconds>,
@@ -170,6 +172,7 @@ impl From<FileText> for File {
             },
             io_threads: text.io_threads,
             python: text.python,
+            install_requirements: text.install_requirements,
             log_level: text.log_level,
             access_log: text.access_log,
             drain_delay: text.drain_delay,

@@ -23,6 +23,8 @@ pub struct Facts<'a> {
     pub style: &'a Style,
     /// The temporary directory.
     pub temp_dir: &'a Path,
+    /// GPUs that are used.
+    pub gpus: u32,
     /// Inference, management, metrics.
     pub addresses: [&'a Address; 3],
 }
@@ -50,7 +52,7 @@ fn machine_lines(facts: &Facts<'_>) -> Vec<Line> {
         ("Current directory", here),
         ("Temp directory", show(facts.temp_dir)),
         ("Metrics config path", metrics_config),
-        ("Number of GPUs", machine::gpus().to_string()),
+        ("Number of GPUs", facts.gpus.to_string()),
         ("Number of CPUs", machine::cpus().to_string()),
         ("Max heap size", "N/A".to_owned()),
         ("Python executable", show(facts.python)),

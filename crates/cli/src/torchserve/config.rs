@@ -24,7 +24,10 @@ use crate::startup::Startup;
 use crate::units::{Seconds, Size};
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
-use crate::{machine, plugins, python};
+use crate::{gpu, machine, plugins, python};
+
+/// Long enough for anybody who looks at a worker with a debugger.
+const DEBUG_SECONDS: u64 = 7 * 24 * 60 * 60;
 
 const ANY_URL: &str = "file://.*|http(s)?://.*";
 
@@ -42,6 +45,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     let metrics = metrics::plan(&values, &mut remarks)?;
     let logs = logs(env);
     let snapshots = snapshots(flags, &values, file.as_deref(), &store, &addresses, env);
+    let gpus = gpu::count(env).min(values.number("number_of_gpu", u32::MAX)?);
     let banner = banner::text(&banner::Facts {
         values: &values,
         file: file.as_deref(),
@@ -49,6 +53,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         python: &python.interpreter,
         style: &logs.style,
         temp_dir: &env.temp_dir(),
+        gpus,
         addresses: addresses.all(),
     });
     let drain = drain(&values)?;
@@ -60,7 +65,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         server: ServerConfig { tls, ..server(&values, &addresses, &grpc, drain)? },
         tokens: security::tokens(&values)?,
         access_log: true,
-        engine: engine(&values, &store, python.interpreter)?,
+        engine: engine(&values, &store, python.interpreter, gpus)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
         io_threads: values.number("io_threads", machine::io_threads())?.max(1),
@@ -273,11 +278,16 @@ fn server(
     })
 }
 
-fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, Failure> {
+fn engine(
+    values: &Values,
+    store: &Path,
+    python: PathBuf,
+    gpus: u32,
+) -> Result<EnginePlan, Failure> {
     let text = |key| values.text(key).map(str::to_owned);
     let urls = UrlRule::patterns(values.text("allowed_urls").unwrap_or(ANY_URL))?;
     Ok(EnginePlan {
-        defaults: defaults(values)?,
+        defaults: defaults(values, gpus)?,
         model_store: Some(store.to_owned()),
         workflow_store: values.text("workflow_store").map(PathBuf::from),
         store_limits: store_limits(values)?,
@@ -288,7 +298,20 @@ fn engine(values: &Values, store: &Path, python: PathBuf) -> Result<EnginePlan, 
         limit_max_image_pixels: values.truth("limit_max_image_pixels", true),
         envelope: text("service_envelope"),
         first_worker_id: values.number("initial_worker_port", 9000)?,
+        install_requirements: values.truth("install_py_dep_per_model", false),
+        response_bytes_max: values.read("max_response_size")?,
+        gpus,
+        worker_env: ipex(values),
     })
+}
+
+/// Intel's extension is switched on inside the workers.
+fn ipex(values: &Values) -> Vec<(&'static str, String)> {
+    [("ipex_enable", "TS_IPEX_ENABLE"), ("ipex_gpu_enable", "TS_IPEX_GPU_ENABLE")]
+        .into_iter()
+        .filter(|(key, _)| values.truth(key, false))
+        .map(|(_, variable)| (variable, "true".to_owned()))
+        .collect()
 }
 
 fn store_limits(values: &Values) -> Result<Limits, Failure> {
@@ -305,18 +328,27 @@ fn store_limits(values: &Values) -> Result<Limits, Failure> {
 
 /// Without a number, start-up models get a worker per GPU, or per processor where there is none;
 /// models registered later get none.
-pub fn defaults(values: &Values) -> Result<Defaults, Failure> {
+///
+/// With `debug` it is one worker, which may take its time.
+pub fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
     let ours = Defaults::default();
     let workers: Option<u32> = values.read("default_workers_per_model")?;
-    let gpus = machine::gpus().min(values.number("number_of_gpu", u32::MAX)?);
-    let by_machine = if gpus > 0 { gpus } else { machine::cpus() };
+    let debug = values.truth("debug", false);
+    let by_machine = match gpus {
+        _ if debug => 1,
+        0 => machine::cpus(),
+        gpus => gpus,
+    };
+    let seconds = |key: &str, ours: u64| {
+        values.number(key, ours).map(|seconds| if debug { DEBUG_SECONDS } else { seconds })
+    };
     let unregister_s =
         values.number("unregister_model_timeout", ours.unregister_timeout.as_secs())?;
     Ok(Defaults {
         workers: workers.unwrap_or(ours.workers),
         startup_workers: workers.unwrap_or(by_machine),
-        response_timeout_s: values.number("default_response_timeout", ours.response_timeout_s)?,
-        startup_timeout_s: values.number("default_startup_timeout", ours.startup_timeout_s)?,
+        response_timeout_s: seconds("default_response_timeout", ours.response_timeout_s)?,
+        startup_timeout_s: seconds("default_startup_timeout", ours.startup_timeout_s)?,
         queue_max: values.number("job_queue_size", ours.queue_max)?,
         // TorchServe has one queue for both its doors.
         mix_origins: true,

@@ -9,6 +9,7 @@ use crate::config::{Row, model};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
+use crate::gpu;
 use crate::origin::Origin;
 
 /// Defaults that are not "nothing".
@@ -32,7 +33,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("keystore_pass", "changeit"),
     ("keystore_type", "PKCS12"),
     ("max_request_size", "6553500"),
-    ("max_response_size", "6553500"),
     ("limit_max_image_pixels", "true"),
     ("decode_input_request", "true"),
     ("prefer_direct_buffer", "false"),
@@ -93,7 +93,8 @@ fn row(key: &str, values: &Values) -> Row {
 fn models(values: &Values, env: &Env) -> Result<Vec<Row>, Failure> {
     let Some(store) = values.text("model_store") else { return Ok(Vec::new()) };
     let store = std::path::Path::new(store);
-    let defaults = defaults(values)?;
+    let gpus = gpu::count(env).min(values.number("number_of_gpu", u32::MAX)?);
+    let defaults = defaults(values, gpus)?;
     let said_in = values.origin(super::snapshot::KEY).cloned().unwrap_or(Origin::Default);
     let startups = startups(values, store, &mut Vec::new())?;
     let rows = startups.iter().flat_map(|startup| {

@@ -10,16 +10,23 @@ pub enum Effect {
     Java,
     /// It belongs to something that comes with a later version.
     Later,
+    /// It does nothing here; something else does what it is for.
+    Instead(&'static str),
     /// TorchServe writes or ignores it itself.
     Silent,
 }
 
-use Effect::{Acts, Java, Later, Silent};
+use Effect::{Acts, Instead, Java, Later, Silent};
 
 /// Whether the environment may set a key, given `enable_envvars_config=true`.
 const ENV: bool = true;
 /// The environment never sets this key.
 const NO_ENV: bool = false;
+
+const DISTRIBUTION: &str =
+    "no worker has several ranks; a handler that starts its own sets MASTER_PORT itself";
+const CPU_LAUNCHER: &str = "pin the whole server with `numactl` or `taskset`, and set OMP_NUM_THREADS \
+    for the threads of each worker";
 
 /// The keys: name, effect, whether `TS_<NAME>` may set it.
 const KEYS: &[(&str, Effect, bool)] = &[
@@ -90,16 +97,16 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("plugin_timeout", Acts, ENV),
     // Python files; jars are remarked on.
     ("plugins_path", Acts, NO_ENV),
-    // Later.
     ("enable_grpc_ssl", Acts, ENV),
-    ("max_response_size", Later, ENV),
-    ("install_py_dep_per_model", Later, ENV),
-    ("initial_distribution_port", Later, ENV),
-    ("debug", Later, ENV),
-    ("ipex_enable", Later, ENV),
-    ("ipex_gpu_enable", Later, ENV),
-    ("cpu_launcher_enable", Later, ENV),
-    ("cpu_launcher_args", Later, ENV),
+    ("max_response_size", Acts, ENV),
+    ("install_py_dep_per_model", Acts, ENV),
+    ("debug", Acts, ENV),
+    ("ipex_enable", Acts, ENV),
+    ("ipex_gpu_enable", Acts, ENV),
+    ("initial_distribution_port", Instead(DISTRIBUTION), ENV),
+    ("cpu_launcher_enable", Instead(CPU_LAUNCHER), ENV),
+    ("cpu_launcher_args", Instead(CPU_LAUNCHER), ENV),
+    // Later.
     ("ts_header_key_sequence_id", Later, ENV),
     ("ts_header_key_sequence_start", Later, ENV),
     ("ts_header_key_sequence_end", Later, ENV),

@@ -136,7 +136,16 @@ impl Values {
             (Effect::Java, "accepted without effect, they tune the Java server"),
             (Effect::Later, "accepted without effect, they come with a later version"),
         ];
-        reasons.into_iter().filter_map(|(effect, reason)| self.remark(effect, reason)).collect()
+        let grouped =
+            reasons.into_iter().filter_map(|(effect, reason)| self.remark(effect, reason));
+        grouped.chain(self.instead()).collect()
+    }
+
+    fn instead(&self) -> impl Iterator<Item = String> {
+        self.0.keys().filter_map(|key| match keys::effect(key)? {
+            Effect::Instead(what) => Some(format!("{key} has no effect: {what}")),
+            Effect::Acts | Effect::Java | Effect::Later | Effect::Silent => None,
+        })
     }
 
     fn remark(&self, effect: Effect, reason: &str) -> Option<String> {
@@ -208,12 +217,11 @@ mod tests {
 
     #[test]
     fn keys_without_effect_are_remarked_on_together() {
-        let text = "io_ratio=1\nvmargs=-X\nmax_response_size=9\nversion=1\n";
+        let text = "io_ratio=1\nvmargs=-X\nworkflow_store=w\nversion=1\ncpu_launcher_enable=true\n";
         let values = resolve(text, &Default::default(), &Env::default()).expect("resolves");
         let remarks = values.remarks();
-        assert_eq!(remarks.len(), 2);
-        assert!(
-            remarks[0].ends_with("io_ratio, vmargs") && remarks[1].ends_with("max_response_size")
-        );
+        assert_eq!(remarks.len(), 3);
+        assert!(remarks[0].ends_with("io_ratio, vmargs") && remarks[1].ends_with("workflow_store"));
+        assert!(remarks[2].starts_with("cpu_launcher_enable has no effect: pin the whole server"));
     }
 }

@@ -37,6 +37,8 @@ pub struct WorkerView {
     pub pid: Option<u32>,
     /// Bytes of memory it uses; 0 when not measured.
     pub memory: u64,
+    /// The GPU it was given, if any.
+    pub gpu: Option<u32>,
 }
 
 struct Seat {
@@ -183,6 +185,7 @@ impl Pool {
 
     pub(crate) fn ended(&mut self, worker: u32) {
         self.seats.remove(&worker);
+        self.launcher.forget(worker);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -222,6 +225,7 @@ impl Pool {
             ready: seat.state == State::Ready,
             pid: seat.pid,
             memory: 0,
+            gpu: self.launcher.gpu(*id),
         };
         self.seats.iter().filter(|(_, seat)| seat.state != State::Leaving).map(view).collect()
     }

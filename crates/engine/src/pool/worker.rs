@@ -16,6 +16,14 @@ pub trait Launcher: Send + Sync + 'static {
     /// Starts one worker; resolves when it has loaded the model. Dropping the future ends the
     /// worker, which is how the pool enforces the start-up timeout.
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>>;
+
+    /// The GPU that a worker was given, if any.
+    fn gpu(&self, _worker: u32) -> Option<u32> {
+        None
+    }
+
+    /// The worker has left and will not be started again.
+    fn forget(&self, _worker: u32) {}
 }
 
 /// What a worker says about a batch it was given.

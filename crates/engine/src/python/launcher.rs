@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
+use super::devices::Devices;
 use super::dialin::{DialIn, Expectation};
+use super::environment::{Environment, python_path};
 use super::frame::{FrameError, Kind, decode_control};
 use super::link::Link;
 use super::output::{Speaker, follow};
@@ -39,6 +41,8 @@ pub(crate) struct PythonLauncher {
     /// Where our own Python packages lie.
     pub(crate) runtime: PathBuf,
     pub(crate) order: LoadOrder,
+    pub(crate) environment: Environment,
+    pub(crate) devices: Devices,
     /// Hears of the metrics that workers print.
     pub(crate) observer: Arc<dyn Observer>,
 }
@@ -47,14 +51,25 @@ impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let expectation = self.dial_in.expect();
         let spawned = self.spawn(worker, &expectation);
-        let message = self.order.message.clone();
+        let mut message = self.order.message.clone();
+        message["gpu_id"] = self.devices.give(worker).into();
+        let response_bytes_max = self.config.response_bytes_max;
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
             let (link, slots) = load(stream, &message, &mut child).await?;
             let cancels = message["mode"] == Rides::Continuous.as_str();
-            Ok(Box::new(PythonWorker::new(child, link, slots, cancels)) as Box<dyn Worker>)
+            let worker = PythonWorker::new(child, link, slots, cancels, response_bytes_max);
+            Ok(Box::new(worker) as Box<dyn Worker>)
         })
+    }
+
+    fn gpu(&self, worker: u32) -> Option<u32> {
+        self.devices.of(worker)
+    }
+
+    fn forget(&self, worker: u32) {
+        self.devices.take_back(worker);
     }
 }
 
@@ -62,7 +77,7 @@ impl PythonLauncher {
     fn spawn(&self, worker: u32, expectation: &Expectation) -> std::io::Result<Child> {
         let mut command = self.command(expectation);
         let mut child = command.spawn().map_err(|error| {
-            let interpreter = self.config.interpreter.display();
+            let interpreter = self.environment.interpreter.display();
             std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
         })?;
         let speaker = Arc::new(Speaker {
@@ -84,7 +99,7 @@ impl PythonLauncher {
     /// A process group of its own keeps the worker out of a terminal's Ctrl-C, so that a drain can
     /// still answer what it was given.
     fn command(&self, expectation: &Expectation) -> Command {
-        let mut command = Command::new(&self.config.interpreter);
+        let mut command = Command::new(&self.environment.interpreter);
         command
             .args(["-u", "-m", "jitney.worker"])
             .env_clear()
@@ -101,16 +116,10 @@ impl PythonLauncher {
         command
     }
 
-    /// Our packages first, then the operator's path, then the model's directory.
     fn python_path(&self) -> std::ffi::OsString {
-        let mut path = self.runtime.clone().into_os_string();
-        if let Some((_, given)) = self.config.env.iter().find(|(name, _)| name == "PYTHONPATH") {
-            path.push(":");
-            path.push(given);
-        }
-        path.push(":");
-        path.push(&self.order.dir);
-        path
+        let given = self.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+        let (given, packages) = (given.map(|(_, path)| path), self.environment.packages.as_deref());
+        python_path(&self.runtime, given.map(|path| path.as_os_str()), &self.order.dir, packages)
     }
 }
 

@@ -4,7 +4,9 @@
 //! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
 //! room is the only one that knows them. It never looks into a request's values.
 
+mod devices;
 mod dialin;
+mod environment;
 mod frame;
 mod launcher;
 mod link;
@@ -18,7 +20,9 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use self::devices::Devices;
 pub(crate) use self::dialin::DialIn;
+pub(crate) use self::environment::Environment;
 pub(crate) use self::launcher::{LoadOrder, PythonLauncher};
 pub use self::runtime::unpack_runtime;
 
@@ -35,6 +39,28 @@ pub struct PythonConfig {
     pub limit_max_image_pixels: bool,
     /// A request envelope for every model.
     pub envelope: Option<String>,
+    /// Install what a model's requirements file asks for before its first worker starts.
+    pub install_requirements: bool,
+    /// Bytes of one answer; a larger one fails its request.
+    pub response_bytes_max: Option<u64>,
+    /// GPUs that workers are spread over.
+    pub gpus: u32,
+}
+
+impl PythonConfig {
+    /// An interpreter and nothing else.
+    pub fn bare(interpreter: PathBuf) -> Self {
+        Self {
+            interpreter,
+            env: Vec::new(),
+            decode_input: true,
+            limit_max_image_pixels: true,
+            envelope: None,
+            install_requirements: false,
+            response_bytes_max: None,
+            gpus: 0,
+        }
+    }
 }
 
 /// What can go wrong between the server and a worker it started.

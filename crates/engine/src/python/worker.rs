@@ -16,7 +16,7 @@ use super::frame::{
 };
 use super::link::Link;
 use crate::call::{Input, Payload, Rider};
-use crate::outcome::{BatchOutcome, Death};
+use crate::outcome::{BatchOutcome, Cause, Death, ItemOutcome, ModelFailure};
 use crate::pool::{BoxFuture, Lost, Word, Worker};
 
 const SIGKILL: i32 = 9;
@@ -31,13 +31,21 @@ pub(crate) struct PythonWorker {
     slots: u8,
     /// Whether it can drop a batch that nobody waits for any more.
     cancels: bool,
+    /// Bytes of one answer.
+    response_bytes_max: Option<u64>,
     /// Why it was found lost.
     broken: Option<LinkError>,
 }
 
 impl PythonWorker {
-    pub(crate) fn new(child: Child, link: Link, slots: u8, cancels: bool) -> Self {
-        Self { child, link, slots, cancels, broken: None }
+    pub(crate) fn new(
+        child: Child,
+        link: Link,
+        slots: u8,
+        cancels: bool,
+        response_bytes_max: Option<u64>,
+    ) -> Self {
+        Self { child, link, slots, cancels, response_bytes_max, broken: None }
     }
 
     fn lose(&mut self, error: LinkError) -> Lost {
@@ -56,7 +64,11 @@ impl PythonWorker {
         let (batch, count) = (header.id, header.count);
         let over = |outcome| Word::Over { batch, outcome };
         if header.kind == Kind::Reply {
-            Ok(over(BatchOutcome::Items(decode_reply(count, payload)?)))
+            let mut items = decode_reply(count, payload)?;
+            if let Some(max) = self.response_bytes_max {
+                items.iter_mut().for_each(|item| refuse_large(item, max));
+            }
+            Ok(over(BatchOutcome::Items(items)))
         } else if header.kind == Kind::Failed {
             Ok(over(BatchOutcome::Failed(decode_failed(&payload)?)))
         } else if header.kind == Kind::Chunk {
@@ -89,6 +101,16 @@ impl PythonWorker {
                 Death::Crashed { killed: signal == Some(SIGKILL) }
             }
         }
+    }
+}
+
+/// TorchServe closes the worker for this and says that it died; here only the request fails, with
+/// the same status.
+fn refuse_large(item: &mut ItemOutcome, max: u64) {
+    let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
+    if bytes > max {
+        let message = format!("The response has {bytes} bytes, more than max_response_size={max}.");
+        *item = Err(ModelFailure { cause: Cause::Prediction, status: Some(500), message });
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) const MANIFEST_DIRECTORY: &str = "MAR-INF";
 pub struct ModelDir {
     path: PathBuf,
     ours: bool,
+    /// What was made for the model and leaves with it.
+    beside: Option<Box<ModelDir>>,
 }
 
 impl ModelDir {
@@ -26,16 +28,21 @@ impl ModelDir {
 
     /// Somebody else's directory.
     pub(crate) fn in_place(path: PathBuf) -> Self {
-        Self { path, ours: false }
+        Self { path, ours: false, beside: None }
+    }
+
+    /// Keeps another directory for as long as this one.
+    pub(crate) fn attach(&mut self, beside: Self) {
+        self.beside = Some(Box::new(beside));
     }
 
     /// A new directory below `models`, named by 32 hexadecimal digits, for our eyes only.
-    pub(super) fn reserve(models: &Path) -> io::Result<Self> {
+    pub(crate) fn reserve(models: &Path) -> io::Result<Self> {
         let models = std::path::absolute(models)?;
         DirBuilder::new().mode(0o700).recursive(true).create(&models)?;
         let path = models.join(format!("{:032x}", fastrand::u128(..)));
         DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self { path, ours: true })
+        Ok(Self { path, ours: true, beside: None })
     }
 
     /// Becomes what `inner` was; this directory must still be empty.

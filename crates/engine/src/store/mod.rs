@@ -135,9 +135,13 @@ impl Store {
         Ok(Package { downloaded: fetched, ..Package::read(url, dir)? })
     }
 
+    /// Where unpacked models are, and what is made for them.
+    pub(crate) fn models(&self) -> PathBuf {
+        self.config.scratch.join("models")
+    }
+
     fn unpack(&self, url: &str, archive: &Path) -> Result<ModelDir, StoreError> {
-        let models = self.config.scratch.join("models");
-        unpack(archive, &models, self.config.limits).map_err(|error| error.at(url))
+        unpack(archive, &self.models(), self.config.limits).map_err(|error| error.at(url))
     }
 }
 

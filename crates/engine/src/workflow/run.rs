@@ -175,6 +175,7 @@ fn trouble(error: CallError, traveller: &Traveller) -> Trouble {
         other @ (CallError::Refused { .. }
         | CallError::Crowded { .. }
         | CallError::BadInput(_)
+        | CallError::Sequence(_)
         | CallError::Outpaced
         | CallError::Gone) => Trouble::Final(other),
     }

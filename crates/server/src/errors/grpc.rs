@@ -47,9 +47,10 @@ pub(crate) fn grpc_code_of(status: u16) -> u8 {
 /// The full name of the class whose simple name is the row's type.
 fn class(code: ErrorCode) -> String {
     let package = match code {
-        ErrorCode::ModelNotFound | ErrorCode::VersionNotFound | ErrorCode::InvalidModel => {
-            "org.pytorch.serve.archive.model"
-        }
+        ErrorCode::ModelNotFound
+        | ErrorCode::VersionNotFound
+        | ErrorCode::InvalidModel
+        | ErrorCode::Unequipped => "org.pytorch.serve.archive.model",
         ErrorCode::WorkflowNotFound
         | ErrorCode::InvalidWorkflow
         | ErrorCode::InvalidDag

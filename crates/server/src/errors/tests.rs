@@ -183,6 +183,14 @@ fn failed_registrations() {
             RegisterError::Store(StoreError::Corrupt { url: url(), why: "cut".to_owned() }),
             (400, "InvalidModelException", "Model archive is corrupt: a.mar: cut"),
         ),
+        (
+            RegisterError::Pip { model: "m".to_owned(), why: "no such package".to_owned() },
+            (400, "ModelException", "Custom pip package installation failed for model m"),
+        ),
+        (
+            RegisterError::Venv { model: "m".to_owned(), why: String::new() },
+            (400, "ModelException", "Virtual environment creation failed for model m"),
+        ),
         (RegisterError::NoName, (400, "InvalidModelException", "Model name is not defined.")),
         (
             RegisterError::BadRuntime("ruby".to_owned()),

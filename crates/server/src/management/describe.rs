@@ -108,7 +108,7 @@ struct WorkerEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     gpu: bool,
-    gpu_usage: &'static str,
+    gpu_usage: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -138,7 +138,12 @@ impl Description {
         for worker in &mut status.workers {
             worker.memory = worker.pid.and_then(|pid| meter.memory(pid)).unwrap_or(worker.memory);
         }
-        Self::from_parts(&name, &model.settings(), &status)
+        let mut description = Self::from_parts(&name, &model.settings(), &status);
+        for (entry, worker) in description.workers.iter_mut().zip(&status.workers) {
+            let usage = worker.gpu.and_then(|gpu| meter.gpu_usage(gpu));
+            entry.gpu_usage = usage.unwrap_or_else(|| "N/A".to_owned());
+        }
+        description
     }
 
     fn from_parts(name: &Name<'_>, settings: &Settings, status: &Status) -> Self {
@@ -158,7 +163,7 @@ impl Description {
             client_timeout_in_mills: settings.client_timeout.as_millis() as u64,
             parallel_type: declared.parallel_type.clone(),
             parallel_level: declared.parallel_level,
-            device_type: "cpu",
+            device_type: if declared.gpu { "gpu" } else { "cpu" },
             device_ids: declared.device_ids.clone(),
             continuous_batching: declared.continuous_batching,
             use_job_ticket: settings.job_ticket,
@@ -187,8 +192,8 @@ impl WorkerEntry {
             status: if worker.ready { "READY" } else { "UNLOADING" },
             memory_usage: worker.memory,
             pid: worker.pid,
-            gpu: false,
-            gpu_usage: "N/A",
+            gpu: worker.gpu.is_some(),
+            gpu_usage: "N/A".to_owned(),
         }
     }
 }

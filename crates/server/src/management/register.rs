@@ -49,6 +49,7 @@ async fn run(engine: Arc<Engine>, wishes: Wishes, synchronous: bool) -> Result<N
 fn note(error: &RegisterError) {
     let detail = match error {
         RegisterError::Store(error) => error.detail(),
+        RegisterError::Pip { why, .. } | RegisterError::Venv { why, .. } => Some(why.clone()),
         RegisterError::NoName
         | RegisterError::BadRuntime(_)
         | RegisterError::BadSettings(_)

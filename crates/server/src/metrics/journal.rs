@@ -39,6 +39,7 @@ pub(crate) enum Entry {
 #[derive(Debug)]
 pub(crate) enum Whose {
     Host,
+    Gpu { index: u32 },
     Model { model: Arc<ModelTag>, version_named: bool },
     Worker { model: Arc<ModelTag>, worker: u32 },
 }

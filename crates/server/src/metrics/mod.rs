@@ -28,7 +28,7 @@ use jitney_engine::{Model, ModelTag};
 
 pub use self::declared::{Declaration, Declared, Kind};
 pub use self::journal::Sinks;
-pub use self::system::SystemSample;
+pub use self::system::{GpuSample, SystemSample};
 
 use self::family::Family;
 use self::journal::{Entry, Journal, Names, Whose};
@@ -102,6 +102,8 @@ pub struct Meter {
     journal: Option<Journal>,
     /// Bytes of memory by process, as measured last.
     memory: Mutex<HashMap<u32, u64>>,
+    /// The GPUs as they were seen last.
+    gpus: Mutex<Vec<GpuSample>>,
 }
 
 /// Where the metrics recorded on a request's way stand, if they are declared.
@@ -181,6 +183,7 @@ impl Meter {
             answers: Answers::default(),
             journal,
             memory: Mutex::default(),
+            gpus: Mutex::default(),
         }
     }
 

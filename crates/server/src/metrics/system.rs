@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
-use super::Meter;
+use super::journal::Whose;
+use super::{Meter, Mode};
 
 const MEBI: f64 = (1u64 << 20) as f64;
 const GIBI: f64 = (1u64 << 30) as f64;
@@ -19,6 +20,45 @@ pub struct SystemSample {
     pub disk: Option<(u64, u64)>,
     /// Bytes of memory by worker process.
     pub workers: HashMap<u32, u64>,
+    /// The GPUs.
+    pub gpus: Vec<GpuSample>,
+}
+
+/// How busy a GPU is. What it did not tell is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuSample {
+    /// Its number.
+    pub index: u32,
+    /// Percent of the time in which it computed.
+    pub percent: Option<f64>,
+    /// Percent of the time in which its memory was read or written.
+    pub memory_percent: Option<f64>,
+    /// MiB of its memory: used, and all.
+    pub memory_mib: Option<(f64, f64)>,
+}
+
+impl GpuSample {
+    fn values(&self) -> Vec<(&'static str, f64)> {
+        let mut values = Vec::new();
+        if let Some((used, total)) = self.memory_mib {
+            values.push(("GPUMemoryUtilization", tenth(100.0 * used / total.max(1.0))));
+            values.push(("GPUMemoryUsed", used));
+        }
+        values.extend(self.percent.map(|percent| ("GPUUtilization", percent)));
+        values
+    }
+
+    /// What the description of a worker says about its GPU, in TorchServe's words.
+    fn usage(&self) -> String {
+        let whole = |value: Option<f64>| value.map_or("N/A".to_owned(), |value| value.to_string());
+        let (busy, memory) = (whole(self.percent), whole(self.memory_percent));
+        let used = whole(self.memory_mib.map(|(used, _)| used));
+        format!(
+            "gpuId::{} utilization.gpu [%]::{busy} % utilization.memory [%]::{memory} % \
+             memory.used [MiB]::{used} MiB",
+            self.index
+        )
+    }
 }
 
 impl Meter {
@@ -28,7 +68,32 @@ impl Meter {
             let metric = self.server.iter().position(|known| known.declaration.name == name);
             self.host(metric, value);
         }
+        for gpu in &sample.gpus {
+            self.gpu(gpu);
+        }
+        *self.gpus.lock().unwrap_or_else(PoisonError::into_inner) = sample.gpus;
         *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = sample.workers;
+    }
+}
+
+impl Meter {
+    fn gpu(&self, gpu: &GpuSample) {
+        let device = gpu.index.to_string();
+        for (name, value) in gpu.values() {
+            let metric = self.server.iter().position(|known| known.declaration.name == name);
+            match (self.mode, metric) {
+                (Mode::Prometheus, Some(metric)) => {
+                    self.server[metric].record(&["Host", &device], value);
+                }
+                _ => self.log(metric, value, || Whose::Gpu { index: gpu.index }),
+            }
+        }
+    }
+
+    /// What was seen of a GPU last, for people.
+    pub(crate) fn gpu_usage(&self, index: u32) -> Option<String> {
+        let gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        gpus.iter().find(|gpu| gpu.index == index).map(GpuSample::usage)
     }
 }
 
@@ -66,7 +131,7 @@ mod tests {
             cpu_percent: Some(12.34),
             memory: Some((8 << 20, 6 << 20)),
             disk: Some((3 << 30, 1 << 30)),
-            workers: HashMap::new(),
+            ..SystemSample::default()
         };
         let expected = [
             ("CPUUtilization", 12.3),
@@ -79,5 +144,22 @@ mod tests {
         ];
         assert_eq!(values(&sample), expected);
         assert!(values(&SystemSample::default()).is_empty());
+    }
+
+    #[test]
+    fn a_gpu_has_its_own_values_and_words() {
+        let gpu = GpuSample {
+            index: 1,
+            percent: Some(37.0),
+            memory_percent: Some(12.0),
+            memory_mib: Some((1024.0, 4096.0)),
+        };
+        let expected =
+            [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 1024.0), ("GPUUtilization", 37.0)];
+        assert_eq!(gpu.values(), expected);
+        let words = "gpuId::1 utilization.gpu [%]::37 % utilization.memory [%]::12 % \
+                     memory.used [MiB]::1024 MiB";
+        assert_eq!(gpu.usage(), words);
+        assert!(GpuSample::default().values().is_empty());
     }
 }

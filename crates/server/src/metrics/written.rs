@@ -55,6 +55,7 @@ impl Whose {
     fn labels(&self) -> Vec<String> {
         match self {
             Self::Host => vec!["Host".to_owned()],
+            Self::Gpu { index } => vec!["Host".to_owned(), index.to_string()],
             Self::Model { model, version_named } => {
                 let version = if *version_named { &model.version } else { "default" };
                 vec![model.name.clone(), version.to_owned()]
@@ -140,6 +141,10 @@ mod tests {
             (
                 server("ts_queue_latency_microseconds", 12.0, model(true)),
                 "ts_queue_latency_microseconds.Microseconds:12.0|#model_name:noop,model_version:1.11",
+            ),
+            (
+                server("GPUUtilization", 37.0, Whose::Gpu { index: 1 }),
+                "GPUUtilization.Percent:37.0|#Level:Host,DeviceId:1",
             ),
             (
                 server("WorkerLoadTime", 99.5, Whose::Worker { model: tag(), worker: 9000 }),

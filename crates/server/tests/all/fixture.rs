@@ -157,13 +157,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         url_allowed: Box::new(|_| false),
         remote: None,
     };
-    let python = python::PythonConfig {
-        interpreter: "python3".into(),
-        env: Vec::new(),
-        decode_input: true,
-        limit_max_image_pixels: true,
-        envelope: None,
-    };
+    let python = python::PythonConfig::bare("python3".into());
     let config = EngineConfig {
         defaults: Defaults::default(),
         limits: Default::default(),

@@ -32,7 +32,8 @@ fn settings() -> Settings {
 
 fn status() -> Status {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_600);
-    let worker = WorkerView { id: 9000, started, ready: true, pid: Some(4242), memory: 0 };
+    let worker =
+        WorkerView { id: 9000, started, ready: true, pid: Some(4242), memory: 0, gpu: None };
     let counters = Counters {
         requests: 0,
         answered: 0,

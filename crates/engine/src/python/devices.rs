@@ -1,0 +1,106 @@
+//! Which GPU a worker gets, by TorchServe's rule: in turn over all models, or in turn over the ids
+//! that the model itself names. A worker that is started again keeps its GPU.
+//!
+//! Only numbers are handed out here; whether such a device exists was found out by the cli.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::store::{DeviceType, ModelYaml};
+
+/// The GPUs of one model's workers.
+pub(crate) struct Devices {
+    /// How many there are for this model; with none, workers run on the processor.
+    count: u32,
+    /// The ids that the model names.
+    ids: Option<Vec<u32>>,
+    /// Whose turn it is: of all models together, or of this one if it names ids.
+    turn: Arc<AtomicU32>,
+    given: Mutex<BTreeMap<u32, u32>>,
+}
+
+impl Devices {
+    /// `turn` is shared by all models.
+    pub(crate) fn new(gpus: u32, yaml: &ModelYaml, turn: &Arc<AtomicU32>) -> Self {
+        let count = if yaml.device_type == Some(DeviceType::Cpu) { 0 } else { gpus };
+        let ids = yaml.device_ids.clone().filter(|ids| is_usable(ids, count));
+        let turn = if ids.is_some() { Arc::default() } else { Arc::clone(turn) };
+        Self { count, ids, turn, given: Mutex::default() }
+    }
+
+    /// What a description tells: whether there are GPUs for the model, and which it named.
+    pub(crate) fn declared(&self) -> (bool, Option<Vec<i64>>) {
+        let ids = self.ids.as_ref().map(|ids| ids.iter().map(|id| i64::from(*id)).collect());
+        (self.count > 0, ids)
+    }
+
+    /// The worker's GPU, chosen when it is asked for the first time.
+    pub(crate) fn give(&self, worker: u32) -> Option<u32> {
+        (self.count > 0).then(|| *self.given().entry(worker).or_insert_with(|| self.next()))
+    }
+
+    /// The worker's GPU, if it has one.
+    pub(crate) fn of(&self, worker: u32) -> Option<u32> {
+        self.given().get(&worker).copied()
+    }
+
+    /// The worker is gone for good.
+    pub(crate) fn take_back(&self, worker: u32) {
+        self.given().remove(&worker);
+    }
+
+    /// The first worker of all gets GPU 1 where there are several, as in TorchServe.
+    fn next(&self) -> u32 {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        match &self.ids {
+            Some(ids) => ids[turn as usize % ids.len()],
+            None => turn.wrapping_add(1) % self.count,
+        }
+    }
+
+    fn given(&self) -> MutexGuard<'_, BTreeMap<u32, u32>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One id out of range spoils the list.
+fn is_usable(ids: &[u32], count: u32) -> bool {
+    !ids.is_empty() && ids.iter().all(|id| *id < count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn yaml(device_type: Option<DeviceType>, ids: Option<&[u32]>) -> ModelYaml {
+        ModelYaml { device_type, device_ids: ids.map(<[u32]>::to_vec), ..ModelYaml::default() }
+    }
+
+    #[test]
+    fn models_take_turns_and_a_worker_keeps_its_gpu() {
+        let turn = Arc::default();
+        let (one, other) =
+            (Devices::new(3, &yaml(None, None), &turn), Devices::new(3, &yaml(None, None), &turn));
+        assert_eq!([one.give(9000), other.give(9001), one.give(9002)], [Some(1), Some(2), Some(0)]);
+        assert_eq!((one.give(9000), other.give(9003)), (Some(1), Some(1)));
+        one.take_back(9000);
+        assert_eq!((one.of(9000), one.of(9002)), (None, Some(0)));
+    }
+
+    #[test]
+    fn a_model_may_name_its_gpus() {
+        let turn = Arc::default();
+        let named = Devices::new(4, &yaml(None, Some(&[3, 1])), &turn);
+        assert_eq!([1, 2, 3].map(|worker| named.give(worker)), [Some(3), Some(1), Some(3)]);
+        let wrong = Devices::new(2, &yaml(None, Some(&[0, 2])), &turn);
+        assert_eq!(wrong.give(1), Some(1), "a list with an unknown id counts as none");
+    }
+
+    #[test]
+    fn without_gpus_or_on_wish_workers_run_on_the_processor() {
+        let turn = Arc::default();
+        assert_eq!(Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1), None);
+        assert_eq!(Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1), None);
+    }
+}

@@ -1,0 +1,91 @@
+"""GPUs as workers and operators see them. The machine needs none: `nvidia-smi` is a script with the real one's words."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.server import FREE_ADDRESSES, Server
+from harness.wait import until
+
+SMI = """#!/bin/sh
+case "$1" in
+--query-gpu=index) printf '0\\n1\\n' ;;
+*) printf '0, 37, 12, 1024, 4096\\n1, [N/A], [N/A], 5, [N/A]\\n' ;;
+esac
+"""
+
+DEVICE = """
+def handle(data, context):
+    return [{"gpu": context.system_properties["gpu_id"]} for _ in data or []]
+"""
+
+
+@pytest.fixture
+def torchserve(start, tmp_path: Path, store: Store):
+    """A server on a machine with two GPUs."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(SMI)
+    (tools / "nvidia-smi").chmod(0o755)
+
+    def torchserve(text: str = "", **env: str) -> Server:
+        config = tmp_path / "config.properties"
+        config.write_text(f"{FREE_ADDRESSES}metric_time_interval=1\n{text}")
+        flags = ["--foreground", "--ncs", "--disable-token-auth", "--enable-model-api"]
+        arguments = ["torchserve", "--start", *flags, "--model-store", store.path, "--ts-config", config]
+        path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return start(*arguments, wait_for_workers=False, env={"PATH": path, **env})
+
+    return torchserve
+
+
+def gpus(server: Server, model: str) -> set[int | None]:
+    """The GPUs of a model's workers, as their handlers see them."""
+    with ThreadPoolExecutor(8) as clients:
+        answers = clients.map(lambda _: server.predict(model).text, range(100))
+        return {json.loads(answer)["gpu"] for answer in answers}
+
+
+def test_workers_take_turns_over_the_gpus(torchserve, store: Store) -> None:
+    server = torchserve()
+    server.logged("Number of GPUs: 2")
+    server.register(store.mar("both", source=DEVICE), workers=2)
+    assert gpus(server, "both") == {0, 1}
+    described = server.describe("both")
+    assert described["deviceType"] == "gpu" and all(worker["gpu"] for worker in described["workers"])
+    server.register(store.mar("second", source=DEVICE, config="deviceIds: [1]\n"))
+    assert gpus(server, "second") == {1}
+    assert server.describe("second")["deviceIds"] == [1]
+    server.register(store.mar("none", source=DEVICE, config="deviceType: cpu\n"))
+    assert gpus(server, "none") == {None}
+    assert server.describe("none")["deviceType"] == "cpu"
+
+
+def test_fewer_gpus_are_used_on_wish(torchserve, store: Store) -> None:
+    server = torchserve("number_of_gpu=1\n")
+    server.register(store.mar("one", source=DEVICE), workers=2)
+    assert gpus(server, "one") == {0}
+
+
+def test_gpus_are_measured(torchserve, store: Store) -> None:
+    server = torchserve("metrics_mode=prometheus\n")
+
+    def page() -> str:
+        return requests.get(server.url("/metrics", "metrics"), timeout=10).text
+
+    until(lambda: "GPUUtilization{" in page(), "the GPUs were looked at")
+    lines = [line for line in page().splitlines() if line.startswith("GPU")]
+    assert [line.rpartition(" ")[2] for line in lines] == ["25.0", "1024.0", "37.0"]
+    assert all('Level="Host",DeviceId="0",' in line for line in lines)
+    server.register(store.mar("both", source=DEVICE), workers=2)
+    usage = {worker["gpuUsage"] for worker in server.describe("both")["workers"]}
+    words = "utilization.gpu [%]::37 % utilization.memory [%]::12 % memory.used [MiB]::1024 MiB"
+    assert f"gpuId::0 {words}" in usage
