@@ -224,7 +224,14 @@ impl Endpoint {
 
 /// Whether any method of the path leads somewhere already, on any listener: addresses may coincide.
 fn is_our_own(offered: &Offered) -> bool {
-    let everything = Apis { inference: true, management: true, metrics: true, oip: true, natural: true, sagemaker: true };
+    let everything = Apis {
+        inference: true,
+        management: true,
+        metrics: true,
+        oip: true,
+        natural: true,
+        sagemaker: true,
+    };
     let usual = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
     let mut methods = usual.iter().chain(&offered.methods);
     methods.any(|method| route::route(everything, method, &offered.path) != Route::NotFound)

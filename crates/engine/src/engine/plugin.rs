@@ -15,8 +15,9 @@ use super::{Draft, Engine};
 use crate::changes::Changes;
 use crate::error::ScaleError;
 use crate::model::{Intake, Model};
-use crate::python::{LoadOrder, PythonLauncher};
+use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::settings::{Declared, PolicyName, Settings};
+use crate::store::ModelYaml;
 
 /// The module that a plugin's process runs.
 const HOST: &str = "jitney.plugin.host:handle";
@@ -68,6 +69,8 @@ impl Engine {
             dial_in: Arc::clone(&self.dial_in),
             runtime: self.runtime_dir.clone(),
             order: order(plan),
+            environment: Environment::shared(&self.python),
+            devices: Devices::new(0, &ModelYaml::default(), &self.gpu_turn),
             observer: Arc::new(()),
         };
         Draft {

@@ -130,7 +130,7 @@ impl Engine {
         };
         let (registered, settings) = match war.spec.model(node) {
             Some(model) => (self.register(model_wishes(model, common)).await?, &model.settings),
-            None => (self.register_function(node, war, common)?, &war.spec.settings),
+            None => (self.register_function(node, war, common).await?, &war.spec.settings),
         };
         let NodeSettings { timeout, retries, .. } = *settings;
         let model = Arc::clone(&registered.model);
@@ -138,7 +138,7 @@ impl Engine {
     }
 
     /// A function of the handler file is a model of its own, in the workflow's directory.
-    fn register_function(
+    async fn register_function(
         &self,
         function: &str,
         war: &War,
@@ -172,7 +172,7 @@ impl Engine {
             max_workers: Some(1),
             ..common
         };
-        self.register_package(package, &wishes)
+        self.register_package(package, &wishes).await
     }
 
     /// Takes nodes away, side by side; one that somebody else removed already is fine.

@@ -53,7 +53,7 @@ pub(super) async fn answer(
     });
     let parameters = parameters.collect();
     let wish = Wish { model: &model, target, parameters, open_inference: false, sequence };
-    let Answer { output, receipt, rest } = 
+    let Answer { output, receipt, rest } =
         predict::predict(envelope, &house.config.meter, wish).await?;
     let Output { status, headers, body } = output;
     let first = PredictionResponse {

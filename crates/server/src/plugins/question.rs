@@ -91,6 +91,7 @@ fn silence(error: &CallError) -> Silence {
         CallError::Model(_) | CallError::BadInput(_) => Silence::Failed,
         CallError::Refused { .. }
         | CallError::Crowded { .. }
+        | CallError::Sequence(_)
         | CallError::WorkerDied { .. }
         | CallError::Outpaced
         | CallError::Gone => Silence::Away,
