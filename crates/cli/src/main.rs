@@ -22,6 +22,7 @@ mod python;
 mod run;
 mod serve;
 mod startup;
+mod study;
 mod talk;
 mod tls;
 mod torchserve;
@@ -61,6 +62,8 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
         Command::Config(flags) => config::main(flags, env),
+        Command::Simulate(flags) => study::simulate(*flags),
+        Command::Plan(flags) => study::plan(&flags),
     }
 }
 
