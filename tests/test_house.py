@@ -15,6 +15,8 @@ ROOT = Path(__file__).parent.parent
 ARROWS = {
     ("jitney-cli", "jitney-server"),
     ("jitney-cli", "jitney-engine"),
+    ("jitney-cli", "jitney-sim"),
+    ("jitney-sim", "jitney-batcher"),
     ("jitney-server", "jitney-engine"),
     ("jitney-server", "jitney-proto"),
     ("jitney-engine", "jitney-batcher"),

@@ -2,8 +2,8 @@
 //!
 //! Each file below is one noun: `service` how long a batch takes, `rate` and `returns` who will
 //! come, `fleet` when a worker is free, `form` who would travel, `wait` whether to wait, `trim` who
-//! is left behind at a step, `fair` whose turn it is. Here they are put together for one lane. The
-//! batcher asks and acts; nothing here writes an action or ends a request.
+//! is left behind at a step, `fair` whose turn it is; the `planner` puts them together. The batcher
+//! asks and acts; nothing here writes an action or ends a request.
 
 mod curves;
 mod fair;
@@ -14,6 +14,7 @@ mod grid;
 mod histogram;
 mod journal;
 mod line;
+mod planner;
 mod queue;
 mod rate;
 mod returns;
@@ -26,8 +27,6 @@ pub(crate) use fleet::Fleet;
 pub use journal::{Decision, Verdict};
 pub(crate) use planner::{Planner, Trip};
 pub(crate) use queue::size_of;
-
-mod planner;
 
 use crate::request::Nanos;
 

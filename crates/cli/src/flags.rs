@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod config;
+pub mod study;
 pub mod torchserve;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use crate::failure;
 use crate::serve::options::{Network, Options};
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
 use config::ConfigFlags;
+use study::{PlanFlags, SimulateFlags};
 use torchserve::TorchserveFlags;
 
 /// Serves models over HTTP, in batches that leave when they should.
@@ -32,6 +34,7 @@ Examples:
   jitney serve model.onnx --port 9000       an ONNX model, no Python needed
   jitney torchserve --start --model-store models --models resnet.mar
   jitney archive --model-name m --version 1.0 --handler handler.py
+  jitney plan --curve 5+0.2b --rate 500 --p99 100ms
 
 Each command has its own --help.";
 
@@ -52,6 +55,10 @@ pub enum Command {
     ArchiveWorkflow(ArchiveWorkflowFlags),
     /// Print every effective value of serve or torchserve and where it comes from
     Config(ConfigFlags),
+    /// Compare batching policies on a workload, without a server, and draw the result
+    Simulate(Box<SimulateFlags>),
+    /// Answer how many workers and which largest batch a load needs
+    Plan(PlanFlags),
 }
 
 /// `jitney serve`

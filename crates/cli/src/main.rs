@@ -26,6 +26,7 @@ mod python;
 mod run;
 mod serve;
 mod startup;
+mod study;
 mod talk;
 mod tls;
 mod torchserve;
@@ -66,6 +67,8 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
         Command::Config(flags) => config::main(flags, env),
+        Command::Simulate(flags) => study::simulate(*flags),
+        Command::Plan(flags) => study::plan(&flags),
     }
 }
 

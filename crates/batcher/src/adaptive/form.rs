@@ -77,6 +77,15 @@ impl Scene<'_> {
         deadline as f64 - (self.start + self.margin) as f64
     }
 
+    /// What others may add to a batch that takes the whole line, without making its head late.
+    pub(crate) fn room(&self, formed: Formed) -> u64 {
+        if formed.skip + formed.len < self.line.len() {
+            return 0;
+        }
+        let time = self.time_left(self.line.get(formed.skip).deadline);
+        self.curve.largest_within(self.cap, time).saturating_sub(formed.size)
+    }
+
     /// Whether batches of this size keep up with the arrivals.
     pub(crate) fn sustainable(&self, size: u64) -> bool {
         self.load(size) <= 1.0

@@ -14,7 +14,9 @@ fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
         Command::Torchserve(_)
         | Command::Archive(_)
         | Command::ArchiveWorkflow(_)
-        | Command::Config(_) => Err(Failure::usage("not here")),
+        | Command::Config(_)
+        | Command::Simulate(_)
+        | Command::Plan(_) => Err(Failure::usage("not here")),
     }
 }
 

@@ -24,4 +24,6 @@ fn help_is_as_recorded() {
     check("help-config", &["config", "--help"]);
     check("help-archive", &["archive", "--help"]);
     check("help-archive-workflow", &["archive-workflow", "--help"]);
+    check("help-simulate", &["simulate", "--help"]);
+    check("help-plan", &["plan", "--help"]);
 }

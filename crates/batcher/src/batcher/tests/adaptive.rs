@@ -206,6 +206,16 @@ fn bulk_rides_along_where_there_is_room() {
 }
 
 #[test]
+fn bulk_stays_behind_where_it_would_make_the_hurried_late() {
+    let mut it = alone(Config::default());
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1.0, bulk(1), &[]);
+    it.arrive(2.0, bulk(2), &[]);
+    it.arrive(3.0, by(3, 6 * MS + 7_500_000), &[]);
+    it.done(6.0, 1, 1, &["b2 w0 [3 1] deadline"]);
+}
+
+#[test]
 fn the_second_slot_is_filled_only_as_the_first_batch_ends() {
     let mut it = alone(Config::default());
     it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);

@@ -1,0 +1,196 @@
+//! Which lane's batch leaves now, with whom and why; or until when all of them wait.
+//!
+//! Each lane says what it would do; of those that would go the most hurried goes first.
+
+use super::predict::DRAIN_MAX;
+use super::{Planner, Trip, adaptive, allowed};
+use crate::action::Departure;
+use crate::adaptive::curves::Curve;
+use crate::adaptive::form::{Formed, Scene};
+use crate::adaptive::journal::Verdict;
+use crate::adaptive::line::Line;
+use crate::adaptive::queue::Lane;
+use crate::adaptive::returns::Out;
+use crate::adaptive::wait::Prospect;
+use crate::policy::Rules;
+use crate::request::{NEVER, Nanos, Priority};
+
+/// Bulk leads after so many interactive departures, or once its head has waited so long.
+const BULK_TURN: u32 = 8;
+const BULK_PATIENCE: Nanos = 10;
+/// A lane whose head has waited for this many full batches goes before fuller ones.
+const STARVING: f64 = 8.0;
+/// A protected tenant is kept in time only where the workers are this busy.
+const PROTECT_LOAD: f64 = 0.8;
+
+/// What one lane would do now.
+#[derive(Debug)]
+enum Wish {
+    Go(Trip),
+    Wait(Trip, Nanos),
+    Nothing,
+}
+
+impl Planner {
+    /// The trip that leaves now, if any; otherwise `until` says when to look again.
+    pub(crate) fn next_trip(&mut self, rules: &Rules) -> Option<Trip> {
+        let mut best: Option<(Trip, (u8, f64))> = None;
+        let mut free = std::mem::take(&mut self.free);
+        self.returns.close(rules.now);
+        for lane in 0..self.queue.lanes.len() {
+            if self.queue.lanes[lane].is_empty() {
+                continue;
+            }
+            match self.wish(lane, rules, &mut free) {
+                Wish::Go(trip) if self.queue.lanes.len() == 1 => best = Some((trip, (0, 0.0))),
+                Wish::Go(trip) => {
+                    let rank = self.rank(&trip, rules.now);
+                    if best.is_none_or(|(_, other)| rank < other) {
+                        best = Some((trip, rank));
+                    }
+                }
+                Wish::Wait(trip, until) => {
+                    self.note(&trip, Verdict::Wait(until), rules.now);
+                    self.until = Some(self.until.map_or(until, |other| other.min(until)));
+                }
+                Wish::Nothing => {}
+            }
+        }
+        self.free = free;
+        best.map(|(trip, _)| trip)
+    }
+
+    /// Hurried lanes first, by deadline; then starving ones, by age; then the best rate.
+    fn rank(&self, trip: &Trip, now: Nanos) -> (u8, f64) {
+        let lane = &self.queue.lanes[trip.lane];
+        let service = self.curves.get(lane.curve);
+        let head = lane.lines[trip.line].get(trip.formed.skip);
+        let mean = service.mean(trip.formed.size);
+        let slack = head.deadline.saturating_sub(now) as f64;
+        let age = now.saturating_sub(head.arrived) as f64;
+        if head.deadline != NEVER && slack < 3.0 * mean {
+            (0, head.deadline as f64)
+        } else if age > STARVING * mean {
+            (1, head.arrived as f64)
+        } else {
+            (2, -(trip.formed.size as f64) / mean)
+        }
+    }
+
+    fn wish(&self, lane: usize, rules: &Rules, free: &mut Vec<Nanos>) -> Wish {
+        let line = leading(&self.queue.lanes[lane], rules.now);
+        let cap = self.capped(lane, line, rules);
+        let it = &self.queue.lanes[lane];
+        let scene = self.scene(it, &it.lines[line], cap, rules);
+        let formed = if scene.curve.service.known() && !self.doubts(rules.now) {
+            scene.form(free)
+        } else {
+            scene.first()
+        };
+        let Some(formed) = formed else { return Wish::Nothing };
+        let all = formed.skip + formed.len == it.lines[line].len();
+        let growable = all && formed.size < cap && !rules.draining;
+        let trip = |formed: Formed, reason| {
+            let room = scene.room(formed);
+            let next_free = rules.now + scene.next_worker(formed).max(0.0) as Nanos;
+            Trip { lane, line, formed, reason, next_free, room }
+        };
+        let (out, out_len) = self.returns.out(rules.now);
+        let prospect = self.prospect(it, rules.now, &out[..out_len]);
+        if growable && let Some(wait) = scene.wait(formed, &prospect) {
+            let head = it.lines[line].get(formed.skip);
+            let longest = adaptive(&rules.config).max_wait.unwrap_or(NEVER);
+            let until = wait.until.min(head.arrived.saturating_add(longest));
+            if until > rules.now {
+                return Wish::Wait(trip(formed, Departure::Idle), until);
+            }
+        }
+        let reason = self.reason(&scene, formed, growable, rules);
+        let next_free = match self.fleet.open {
+            0 | 1 => scene.next_worker(formed).max(0.0),
+            _ => 0.0,
+        };
+        Wish::Go(trip(scene.trim(formed, next_free), reason))
+    }
+
+    fn reason(
+        &self,
+        scene: &Scene<'_>,
+        formed: Formed,
+        growable: bool,
+        rules: &Rules,
+    ) -> Departure {
+        if rules.draining {
+            Departure::Drain
+        } else if formed.hurried || rules.now >= scene.latest(formed, self.unit) {
+            Departure::Deadline
+        } else if !growable {
+            Departure::Full
+        } else if formed.len > 1 && self.returns.all_back(rules.now) {
+            Departure::Everyone
+        } else {
+            Departure::Idle
+        }
+    }
+
+    fn scene<'a>(&'a self, lane: &Lane, line: &'a Line, cap: u64, rules: &'a Rules) -> Scene<'a> {
+        Scene {
+            line,
+            curve: Curve { service: self.curves.get(lane.curve), allowed: allowed(&rules.config) },
+            config: &rules.config,
+            fleet: &self.fleet,
+            start: rules.now + self.fleet.head_start.min(DRAIN_MAX),
+            margin: self.margin(),
+            cap,
+            rate: self.all.get(),
+        }
+    }
+
+    fn prospect<'a>(&'a self, lane: &Lane, now: Nanos, out: &'a [Out]) -> Prospect<'a> {
+        let rate = lane.all.get();
+        let total = self.all.get();
+        Prospect {
+            returns: &self.returns,
+            out,
+            unit: self.unit,
+            share: if total > 0.0 { (rate / total).min(1.0) } else { 1.0 },
+            rate,
+            open_rate: lane.open.after_silence(now, self.unit),
+            last_open: lane.open.last(),
+            now,
+        }
+    }
+
+    /// The largest size to form: by what was tried, and for the sake of protected tenants.
+    fn capped(&self, lane: usize, line: usize, rules: &Rules) -> u64 {
+        let lane = &self.queue.lanes[lane];
+        let service = self.curves.get(lane.curve);
+        let cap = self.cap(&rules.config, service);
+        let Some(head) = lane.lines[line].head() else { return cap };
+        let given = match head.deadline {
+            NEVER => return cap,
+            deadline => (deadline - head.arrived) as f64,
+        };
+        if !self.fair.protects(rules.now, given) {
+            return cap;
+        }
+        let scene = self.scene(lane, &lane.lines[line], cap, rules);
+        let workers = self.fleet.len();
+        let time = given * workers / (workers + 1.0);
+        let short = scene.curve.largest_within(cap, time).max(1);
+        if scene.load(short) > PROTECT_LOAD { short } else { cap }
+    }
+}
+
+/// The line that leads: interactive, unless it is the turn of bulk.
+fn leading(lane: &Lane, now: Nanos) -> usize {
+    let [interactive, bulk] = &lane.lines;
+    let (Some(head), Some(patient)) = (interactive.head(), bulk.head()) else {
+        return usize::from(interactive.is_empty());
+    };
+    let given = head.deadline.saturating_sub(head.arrived);
+    let tired = head.deadline != NEVER
+        && now.saturating_sub(patient.arrived) > given.saturating_mul(BULK_PATIENCE);
+    let turn = if lane.led >= BULK_TURN || tired { Priority::Bulk } else { Priority::Interactive };
+    turn as usize
+}

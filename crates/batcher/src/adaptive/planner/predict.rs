@@ -1,0 +1,100 @@
+//! What the planner expects: how long a batch takes, who has no hope, when the queue is empty.
+//!
+//! Questions only; nothing here changes what was learned.
+
+use super::{Planner, adaptive, allowed};
+use crate::adaptive::curves::Curve;
+use crate::adaptive::service::Service;
+use crate::config::{Config, Measure};
+use crate::policy::Rules;
+use crate::request::{NEVER, Nanos};
+
+/// Time kept between a planned finish and a deadline.
+const MARGIN: Nanos = 50_000;
+/// What was learned is doubted when no batch was answered for this long.
+const STALE: Nanos = 250_000_000;
+/// Those without a deadline are refused when the queue takes longer than this.
+pub(super) const DRAIN_MAX: Nanos = 30_000_000_000;
+
+impl Planner {
+    /// The expected time of a batch of this size in this bucket, if anything was learned.
+    pub(crate) fn predict(&mut self, bucket: u16, size: u64, config: &Config) -> Option<Nanos> {
+        let place = self.curves.place(bucket, adaptive(config).objective);
+        let service = self.curves.get(place);
+        let curve = Curve { service, allowed: allowed(config) };
+        service.known().then(|| curve.mean(size) as Nanos)
+    }
+
+    /// What a batch of `items` is padded to.
+    pub(crate) fn padded(config: &Config, items: u32) -> u32 {
+        let above = allowed(config).iter().copied().find(|&size| size >= items);
+        above.unwrap_or(items)
+    }
+
+    /// Whether a request could no longer be answered in time if it started after `delay`.
+    pub(crate) fn hopeless(
+        &self,
+        lane: usize,
+        entry: (Nanos, u32),
+        after: Nanos,
+        rules: &Rules,
+    ) -> bool {
+        let (deadline, size) = entry;
+        let service = self.curves.get(self.queue.lanes[lane].curve);
+        if deadline == NEVER || !service.known() || self.doubts(rules.now) {
+            return false;
+        }
+        let curve = Curve { service, allowed: allowed(&rules.config) };
+        let needs = curve.planned(size.into()) as Nanos + 1 + self.margin();
+        deadline < (rules.now + after).saturating_add(needs)
+    }
+
+    /// When the head of a line becomes hopeless.
+    pub(crate) fn next_hopeless(&self, rules: &Rules) -> Option<Nanos> {
+        if self.doubts(rules.now) {
+            return None;
+        }
+        let allowed = allowed(&rules.config);
+        let first = self.queue.next_hopeless(|lane, head| {
+            let service = self.curves.get(lane.curve);
+            let needs = Curve { service, allowed }.planned(head.size.into()) as Nanos + 1;
+            if service.known() { needs + self.margin() } else { 0 }
+        });
+        first.map(|time| time.max(rules.now) + 1)
+    }
+
+    /// Whether what was learned may be out of date: nobody is refused by it while workers idle.
+    pub(super) fn doubts(&self, now: Nanos) -> bool {
+        self.fleet.busy.is_empty() && now.saturating_sub(self.last_done) > STALE
+    }
+
+    /// How long until all who wait have been answered, by the best rate known.
+    pub(crate) fn drain_time(&self, config: &Config) -> Option<Nanos> {
+        let lane = self.queue.lanes.iter().max_by_key(|lane| lane.lines[0].size)?;
+        let service = self.curves.get(lane.curve);
+        let soonest = self.fleet.soonest()?;
+        let curve = Curve { service, allowed: allowed(config) };
+        let cap = self.cap(config, service).min(self.queue.size.max(1));
+        let batches = self.queue.size.div_ceil(cap) as f64;
+        let time = (batches / self.fleet.len()).ceil() * curve.mean(cap);
+        service.known().then(|| soonest.saturating_add(time as Nanos))
+    }
+
+    /// Whether one without a deadline would wait far too long.
+    pub(crate) fn overloaded(&self, config: &Config) -> bool {
+        self.drain_time(config).is_some_and(|time| time > DRAIN_MAX)
+    }
+
+    pub(super) fn margin(&self) -> Nanos {
+        MARGIN + self.overhead.get() as Nanos
+    }
+
+    /// The largest size that fits and is worth trying.
+    pub(super) fn cap(&self, config: &Config, service: &Service) -> u64 {
+        let most = match config.measure {
+            Measure::Items => config.max_items.into(),
+            Measure::Packed | Measure::Padded => config.max_cost.min(u32::MAX.into()),
+        };
+        service.cap().min(most).max(1)
+    }
+}

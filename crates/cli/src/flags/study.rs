@@ -1,0 +1,197 @@
+//! The flags of `jitney simulate` and `jitney plan`. Those that describe a workload are also the
+//! keys of a workload file.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Deserializer};
+
+use crate::units::Millis;
+
+/// `jitney simulate`
+#[derive(Debug, Default, Args)]
+#[command(after_help = SIMULATE_EXAMPLES)]
+pub struct SimulateFlags {
+    /// Read the workload from this file (yaml); its keys are the flags of the workload, which win
+    #[arg(long, value_name = "FILE")]
+    pub workload: Option<PathBuf>,
+    /// What happens.
+    #[command(flatten)]
+    pub options: Workload,
+    /// A policy to compare, several times or with / between; see below [default: all]
+    #[arg(long, value_name = "POLICY", value_delimiter = '/')]
+    pub policy: Vec<String>,
+    /// Draw the result into this file (svg)
+    #[arg(long, value_name = "FILE")]
+    pub draw: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Print a table of the evaluation instead: every peer, tuned by an oracle, on known workloads
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["workload", "policy", "draw", "json"])]
+    pub table: Option<TableName>,
+}
+
+/// The tables of the evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableName {
+    /// The highest rate with 99 % on time, relative to the clairvoyant optimum; minutes of work
+    G99,
+    /// Goodput when more is asked for than can be served
+    Overload,
+    /// Latency when there is room
+    Latency,
+    /// Clients that wait for their answer
+    Closed,
+    /// Mixed deadlines, a slow-down, a cold start, a heavy neighbour, a lost worker
+    Others,
+}
+
+/// What happens in a simulated world.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workload {
+    /// Time of a batch: 5+0.2b is 5 ms and 0.2 ms per item; or a file with size,ms lines or the
+    /// JSON a server exports [default: 5+0.2b]
+    #[arg(long, value_name = "CURVE")]
+    pub curve: Option<String>,
+    /// Largest batch [default: 64, or the largest measured]
+    #[arg(long, value_name = "N")]
+    pub max_batch: Option<usize>,
+    /// Workers [default: 1]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Requests per second; several with a comma in between, or none for 0.1 to 3 times what the
+    /// workers can carry
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub rate: Vec<f64>,
+    /// How requests come: poisson, even, bursts (four times the rate for half a second), onoff, or
+    /// hyper (gaps with twice the deviation) [default: poisson]
+    #[arg(long, value_name = "PROCESS")]
+    pub arrivals: Option<String>,
+    /// Play recorded arrivals: a CSV of seconds, or an access log. Without --rate at their own speed
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Instead of --rate: so many clients that wait for their answer; several with a comma
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["rate", "trace"])]
+    #[serde(deserialize_with = "one_or_many")]
+    pub clients: Vec<usize>,
+    /// Time a client thinks between answer and next request, in the mean [default: 200us]
+    #[arg(long, value_name = "TIME")]
+    pub think: Option<Millis>,
+    /// Time to the answer, such as 50ms; several with a comma for a mix [default: 50ms]
+    #[arg(long, value_name = "TIME", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub deadline: Vec<Millis>,
+    /// Shares of tenants, such as 95,5 [default: one tenant]
+    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub tenants: Vec<f64>,
+    /// Jitter of batch times: 0.05 is five percent [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    pub jitter: Option<f64>,
+    /// Share of batches that take twice as long [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    pub outliers: Option<f64>,
+    /// From a time on batches take longer: 1.5@10s
+    #[arg(long, value_name = "FACTOR@TIME")]
+    pub slow_down: Option<String>,
+    /// A worker dies, and comes back if a second time is given: 5s or 5s..8s
+    #[arg(long, value_name = "TIME")]
+    pub lose_worker: Option<String>,
+    /// Requests to play [default: 20000]
+    #[arg(long, value_name = "N")]
+    pub requests: Option<usize>,
+    /// The seed of all chance; the same seed gives the same result [default: 42]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// In a file a list of one may be written without brackets.
+fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany<T> {
+        Many(Vec<T>),
+        One(T),
+    }
+    Ok(match OneOrMany::deserialize(from)? {
+        OneOrMany::Many(all) => all,
+        OneOrMany::One(one) => vec![one],
+    })
+}
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  jitney simulate --curve 5+0.2b --rate 3000 --deadline 50ms
+  jitney simulate --curve 5+1b --workers 4 --deadline 25ms --draw overload.svg
+  jitney simulate --curve 5+0.1b --clients 1,2,4,8,16,32,64 --policy adaptive --policy torchserve:16,5
+  jitney simulate --curve measured.csv --trace access.log
+  jitney simulate --table closed
+
+Policies:
+  adaptive              ours: nothing to set
+  eager                 an idle worker takes what is there (Triton's dynamic_batching {})
+  window:MS             ours, a batch leaves when its oldest request has waited so long
+  torchserve:SIZE,MS    batch_size and max_batch_delay
+  ray:SIZE,MS           @serve.batch; ray-blocking: with a handler that blocks the event loop
+  bentoml:SIZE,MS       max_batch_size and max_latency_ms
+  triton:SIZE,MS        max_queue_delay; triton:SIZE,MS,preferred prefers 4, 8, 16, 32, 64
+  clipper:MS            additive increase, multiplicative decrease
+
+One rate draws the share answered within each time, several draw goodput by rate, clients draw
+throughput by their number. Ours runs the very code that serves; the peers are rebuilt from their
+sources and pay nothing for transport. A curve file has lines of size,ms or is JSON of the form
+{\"curve\": [{\"size\": 1, \"ms\": 5.2}, ...]}.";
+
+/// `jitney plan`
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_EXAMPLES)]
+pub struct PlanFlags {
+    /// Time of a batch: 5+0.2b is 5 ms and 0.2 ms per item; or a file with size,ms lines or the
+    /// JSON a server exports
+    #[arg(long, value_name = "CURVE")]
+    pub curve: String,
+    /// Requests per second [default: those of the trace]
+    #[arg(long, value_name = "RATE", required_unless_present = "trace")]
+    pub rate: Option<f64>,
+    /// Time within which 99 of 100 must be answered, such as 100ms
+    #[arg(long, value_name = "TIME")]
+    pub p99: Millis,
+    /// The share that must be, if it is not 0.99
+    #[arg(long, value_name = "SHARE", default_value_t = 0.99)]
+    pub share: f64,
+    /// Play recorded arrivals: a CSV of seconds, or an access log
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// How requests come, without a trace: poisson, even, bursts, onoff or hyper
+    #[arg(long, value_name = "PROCESS", default_value = "poisson", conflicts_with = "trace")]
+    pub arrivals: String,
+    /// Largest batch to consider [default: 64, or the largest measured]
+    #[arg(long, value_name = "N")]
+    pub max_batch: Option<usize>,
+    /// Most workers to consider
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub max_workers: usize,
+    /// Jitter of batch times: 0.05 is five percent
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    pub jitter: f64,
+    /// Requests to play in every trial
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub requests: usize,
+    /// Print JSON instead of words
+    #[arg(long)]
+    pub json: bool,
+}
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  jitney plan --curve 5+0.2b --rate 500 --p99 100ms
+  jitney plan --curve measured.csv --rate 2000 --p99 50ms --arrivals bursts
+  jitney plan --curve measured.csv --trace access.log --p99 100ms
+
+Every combination is played three times with different chance by the code that serves. A curve file
+has lines of size,ms or is JSON of the form {\"curve\": [{\"size\": 1, \"ms\": 5.2}, ...]}.";

@@ -1,0 +1,54 @@
+//! `jitney simulate` and `jitney plan`: questions answered by playing them instead of by a server.
+//!
+//! This room reads the files and flags, `jitney_sim` does the work, and only figures that were
+//! played are printed. Nothing here opens a port.
+
+mod capacity;
+mod curve_file;
+mod progress;
+mod simulate;
+#[cfg(test)]
+mod tests;
+mod words;
+mod workload;
+
+use std::path::Path;
+
+use crate::failure::{FAILED, Failure};
+use crate::flags::study::{PlanFlags, SimulateFlags};
+use crate::talk;
+
+/// `jitney simulate`
+pub fn simulate(flags: SimulateFlags) -> u8 {
+    report(simulate::run(flags))
+}
+
+/// `jitney plan`
+pub fn plan(flags: &PlanFlags) -> u8 {
+    report(capacity::run(flags))
+}
+
+fn report(result: Result<Finding, Failure>) -> u8 {
+    match result {
+        Ok(Finding { text, possible }) => {
+            talk::out(text);
+            if possible { 0 } else { FAILED }
+        }
+        Err(failure) => {
+            talk::err(format!("error: {failure}"));
+            failure.code
+        }
+    }
+}
+
+/// What is printed, and whether what was asked for can be done.
+#[derive(Debug)]
+struct Finding {
+    text: String,
+    possible: bool,
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    std::fs::read_to_string(path).map_err(failed)
+}

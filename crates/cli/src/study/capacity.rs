@@ -1,0 +1,148 @@
+//! `jitney plan`: how many workers, and which largest batch? In words, with the trials beneath.
+
+use jitney_sim::arrivals::Arrivals;
+use jitney_sim::noise::Noise;
+use jitney_sim::plan::{Answer, Plan, Question, Trial};
+use jitney_sim::tables::Table;
+use serde_json::{Value, json};
+
+use super::progress::Progress;
+use super::workload::{bounded, max_batch, positive, share, trace};
+use super::{Finding, curve_file, words};
+use crate::failure::Failure;
+use crate::flags::study::PlanFlags;
+
+pub fn run(flags: &PlanFlags) -> Result<Finding, Failure> {
+    let question = question(flags)?;
+    let mut progress = Progress::new();
+    let answer = question.answer(&mut |workers, batch| {
+        progress.say(&format!("playing {workers} workers with batches of up to {batch}"));
+    });
+    drop(progress);
+    let possible = matches!(answer, Answer::Enough(_));
+    let text = if flags.json { to_json(&answer) } else { in_words(&question, &answer) };
+    Ok(Finding { text, possible })
+}
+
+fn question(flags: &PlanFlags) -> Result<Question, Failure> {
+    let curve = curve_file::load(&flags.curve)?;
+    let trace = flags.trace.as_deref().map(trace).transpose()?;
+    let rate = flags.rate.or(trace.as_ref().map(|trace| trace.rate())).unwrap_or(0.0);
+    let count = trace.as_ref().map_or(flags.requests, |trace| trace.times.len());
+    let arrivals = match trace {
+        Some(trace) => Arrivals::Recorded(trace.times),
+        None => words::arrivals(&flags.arrivals)?,
+    };
+    Ok(Question {
+        max_batch: max_batch(flags.max_batch, &curve)?,
+        curve,
+        max_workers: bounded("--max-workers", flags.max_workers, 1024)?,
+        rate: positive("--rate", rate)?,
+        arrivals,
+        objective: positive("--p99", flags.p99.0.as_secs_f64() * 1e3)?,
+        share: share("--share", flags.share)?,
+        noise: Noise { jitter: share("--jitter", flags.jitter)?, ..Noise::NONE },
+        count: bounded("--requests", count, 10_000_000)?,
+        seeds: 3,
+    })
+}
+
+fn in_words(question: &Question, answer: &Answer) -> String {
+    let Question { rate, objective, share, max_workers, .. } = question;
+    let wish = format!("{rate:.0} requests/s with {}% within {objective} ms", percent(*share));
+    match answer {
+        Answer::Enough(plan) => enough(&wish, plan, *rate),
+        Answer::TooSlow { alone } => format!(
+            "Impossible: {wish}.\n\
+             A request alone already takes {alone:.1} ms, so no number of workers can help.\n\
+             A faster model or machine can, or an objective above {alone:.1} ms."
+        ),
+        Answer::TooMuch { workers, best: None } => format!(
+            "Impossible with at most {max_workers} workers: {wish}.\n\
+             Even if requests flowed like water at least {workers} workers would be needed; \
+             --max-workers allows more."
+        ),
+        Answer::TooMuch { best: Some(best), .. } => format!(
+            "Impossible with at most {max_workers} workers: {wish}.\n\
+             With {} workers {}% are in time; --max-workers allows more.",
+            best.workers,
+            percent(best.on_time)
+        ),
+    }
+}
+
+fn enough(wish: &str, plan: &Plan, rate: f64) -> String {
+    let Trial { workers, max_batch, on_time, p50, p99, busy, .. } = plan.chosen;
+    let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+    let room = (plan.limit / rate - 1.0) * 100.0;
+    let room = if room >= 1.0 {
+        format!(
+            "The smooth limit of this choice is {:.0} requests/s, {room:.0} % above.",
+            plan.limit
+        )
+    } else {
+        "There is no room left: the smallest growth needs another worker.".to_owned()
+    };
+    format!(
+        "{workers} with max_batch_size {max_batch} carry {wish}.\n\
+         Worst of three runs: {}% in time, p50 {p50:.1} ms, p99 {p99:.1} ms, workers {:.0} % busy.\n\
+         {room}\n\n{}",
+        percent(on_time),
+        busy * 100.0,
+        trials(plan)
+    )
+}
+
+fn trials(plan: &Plan) -> Table {
+    let header = ["max batch", "in time", "p50 ms", "p99 ms", "busy", "mean batch"];
+    let mut table = Table::new("What was played", header.map(str::to_owned));
+    for trial in &plan.trials {
+        let chosen = if *trial == plan.chosen { " <" } else { "" };
+        let name = format!("{} workers{chosen}", trial.workers);
+        table.row(
+            name,
+            [
+                trial.max_batch.to_string(),
+                format!("{}%", percent(trial.on_time)),
+                format!("{:.1}", trial.p50),
+                format!("{:.1}", trial.p99),
+                format!("{:.0} %", trial.busy * 100.0),
+                format!("{:.1}", trial.fill),
+            ],
+        );
+    }
+    table
+}
+
+/// A share as a percentage, without digits that say nothing and never rounded up to all.
+fn percent(share: f64) -> String {
+    let value = (share * 10_000.0).floor() / 100.0;
+    format!("{value} ")
+}
+
+fn to_json(answer: &Answer) -> String {
+    let trial = |trial: &Trial| -> Value {
+        json!({
+            "workers": trial.workers, "max_batch_size": trial.max_batch, "on_time": trial.on_time,
+            "p50_ms": trial.p50, "p99_ms": trial.p99, "busy": trial.busy, "mean_batch": trial.fill,
+        })
+    };
+    let value = match answer {
+        Answer::Enough(plan) => json!({
+            "possible": true,
+            "chosen": trial(&plan.chosen),
+            "smooth_limit_per_second": plan.limit,
+            "trials": plan.trials.iter().map(trial).collect::<Vec<_>>(),
+        }),
+        Answer::TooSlow { alone } => {
+            json!({"possible": false, "why": "a request alone is too slow", "alone_ms": alone})
+        }
+        Answer::TooMuch { workers, best } => json!({
+            "possible": false,
+            "why": "too few workers allowed",
+            "workers_at_least": workers,
+            "best": best.as_ref().map(trial),
+        }),
+    };
+    serde_json::to_string_pretty(&value).unwrap_or_default()
+}

@@ -1,0 +1,232 @@
+//! `jitney simulate`: every policy plays the same workload; a table and a picture say how it went.
+
+use jitney_sim::chart::{Chart, Series};
+use jitney_sim::contender::Contender;
+use jitney_sim::outcome::Outcome;
+use jitney_sim::tables::{self, Effort, Table};
+use jitney_sim::world::Load;
+use serde_json::{Value, json};
+
+use super::Finding;
+use super::progress::Progress;
+use super::workload::{Asking, Study};
+use crate::failure::Failure;
+use crate::flags::study::{SimulateFlags, TableName};
+use crate::talk;
+
+const POLICIES: [&str; 6] =
+    ["adaptive", "eager", "torchserve:16,5", "ray:10,10", "bentoml", "triton:64,2,preferred"];
+
+/// One policy at one rate or number of clients.
+struct Played {
+    contender: Contender,
+    at: f64,
+    outcome: Outcome,
+}
+
+pub fn run(flags: SimulateFlags) -> Result<Finding, Failure> {
+    if let Some(table) = flags.table {
+        return Ok(Finding { text: evaluation(table, &flags), possible: true });
+    }
+    let study = Study::new(flags.options, flags.workload.as_deref())?;
+    let policies: Vec<&str> = if flags.policy.is_empty() {
+        POLICIES.to_vec()
+    } else {
+        flags.policy.iter().map(String::as_str).collect()
+    };
+    let parse = |text: &&str| Contender::parse(text, study.deadline());
+    let contenders: Result<Vec<_>, _> = policies.iter().map(parse).collect();
+    let contenders = contenders.map_err(|error| Failure::usage(error.to_string()))?;
+    let played = play(&study, &contenders);
+    if let Some(path) = &flags.draw {
+        let failed = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+        std::fs::write(path, picture(&study, &contenders, &played).svg()).map_err(failed)?;
+        talk::err(format!("drew {}", path.display()));
+    }
+    let text = if flags.json { to_json(&played) } else { to_table(&study, &played).to_string() };
+    Ok(Finding { text, possible: true })
+}
+
+fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {
+    let mut progress = Progress::new();
+    let mut played = Vec::new();
+    let loads: Vec<(f64, Load)> = match &study.asking {
+        Asking::Open { arrivals, rates } => {
+            rates.iter().map(|&rate| (rate, study.open(arrivals, rate))).collect()
+        }
+        Asking::Closed { clients, think } => {
+            clients.iter().map(|&count| (count as f64, study.closed(count, *think))).collect()
+        }
+    };
+    for contender in contenders {
+        for (at, load) in &loads {
+            progress.say(&format!("{contender} at {at:.0}"));
+            let mut scheduler = contender.build(&study.world);
+            let outcome = jitney_sim::run(&study.world, load, scheduler.as_mut());
+            played.push(Played { contender: contender.clone(), at: *at, outcome });
+        }
+    }
+    played
+}
+
+// The table
+
+fn to_table(study: &Study, played: &[Played]) -> Table {
+    let (unit, title) = match study.asking {
+        Asking::Open { .. } => ("rate/s", "Requests that come whatever happens"),
+        Asking::Closed { .. } => ("clients", "Clients that wait for their answer"),
+    };
+    let several = study.classes.len() > 1;
+    let mut header = vec![
+        unit,
+        "answers/s",
+        "on time/s",
+        "on time",
+        "refused",
+        "mean ms",
+        "p50 ms",
+        "p99 ms",
+        "batch",
+    ];
+    let classes: Vec<String> = study.classes.iter().map(class_name).collect();
+    if several {
+        header.extend(classes.iter().map(String::as_str));
+    }
+    let mut table = Table::new(title, header.iter().map(|&cell| cell.to_owned()));
+    for Played { contender, at, outcome } in played {
+        let latencies = outcome.latencies(0);
+        let ms = |value: f64| format!("{value:.1}");
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let refused = outcome.refused() as f64 / outcome.ends.len().max(1) as f64;
+        let mut cells = vec![
+            format!("{at:.0}"),
+            format!("{:.0}", outcome.throughput()),
+            format!("{:.0}", outcome.goodput()),
+            percent(outcome.on_time_share()),
+            percent(refused),
+            ms(latencies.mean()),
+            ms(latencies.quantile(0.5)),
+            ms(latencies.quantile(0.99)),
+            ms(outcome.fill()),
+        ];
+        if several {
+            cells.extend(study.classes.iter().map(|class| {
+                let time = (class.deadline * 1e6) as u64;
+                percent(
+                    outcome.share_of(|job| {
+                        job.tenant == class.tenant && job.deadline - job.at == time
+                    }),
+                )
+            }));
+        }
+        table.row(contender.to_string(), cells);
+    }
+    table
+}
+
+fn class_name(class: &jitney_sim::Class) -> String {
+    format!("tenant {}, {} ms", class.tenant, class.deadline)
+}
+
+fn to_json(played: &[Played]) -> String {
+    let one = |Played { contender, at, outcome }: &Played| -> Value {
+        let latencies = outcome.latencies(0);
+        json!({
+            "policy": contender.to_string(),
+            "load": at,
+            "answers_per_second": outcome.throughput(),
+            "on_time_per_second": outcome.goodput(),
+            "on_time": outcome.on_time_share(),
+            "refused": outcome.refused(),
+            "requests": outcome.ends.len(),
+            "mean_ms": latencies.mean(),
+            "p50_ms": latencies.quantile(0.5),
+            "p99_ms": latencies.quantile(0.99),
+            "batch": outcome.fill(),
+        })
+    };
+    let all: Vec<Value> = played.iter().map(one).collect();
+    serde_json::to_string_pretty(&all).unwrap_or_default()
+}
+
+// The picture
+
+fn picture(study: &Study, contenders: &[Contender], played: &[Played]) -> Chart {
+    let lines = |point: fn(&Played) -> (f64, f64)| {
+        contenders
+            .iter()
+            .map(move |each| series(each, of(played, each).map(point).collect()))
+            .collect()
+    };
+    let chart = |title: &str, x: &str, y: &str, series, top| Chart {
+        title: title.to_owned(),
+        x: x.to_owned(),
+        y: y.to_owned(),
+        series,
+        top,
+    };
+    match &study.asking {
+        Asking::Closed { .. } => {
+            let series = lines(|each| (each.at, each.outcome.throughput()));
+            chart("Throughput of clients that wait", "clients", "answers per second", series, None)
+        }
+        Asking::Open { rates, .. } if rates.len() > 1 => {
+            let series = lines(|each| (each.at, each.outcome.goodput()));
+            chart(
+                "Answers in time, by load",
+                "requests per second",
+                "in time per second",
+                series,
+                None,
+            )
+        }
+        Asking::Open { .. } => {
+            let series = contenders
+                .iter()
+                .flat_map(|each| of(played, each).map(|one| distribution(each, one)));
+            let (x, y) = ("milliseconds", "share of all requests answered within");
+            chart("How long requests take", x, y, series.collect(), Some(1.0))
+        }
+    }
+}
+
+fn of<'a>(played: &'a [Played], contender: &'a Contender) -> impl Iterator<Item = &'a Played> {
+    played.iter().filter(move |each| each.contender == *contender)
+}
+
+fn series(contender: &Contender, points: Vec<(f64, f64)>) -> Series {
+    let strong = *contender == Contender::Adaptive;
+    Series { name: contender.to_string(), points, strong }
+}
+
+/// The share of all requests that were answered within each time; refused ones never are.
+fn distribution(contender: &Contender, played: &Played) -> Series {
+    let latencies = played.outcome.latencies(0);
+    let answered = 1.0 - played.outcome.refused() as f64 / played.outcome.ends.len().max(1) as f64;
+    let point = |percent: u32| {
+        let share = f64::from(percent) / 200.0;
+        (latencies.quantile(share), share * answered)
+    };
+    series(contender, (0..=199).map(point).collect())
+}
+
+// The evaluation
+
+fn evaluation(table: TableName, flags: &SimulateFlags) -> String {
+    let mut progress = Progress::new();
+    let mut say = |text: &str| progress.say(text);
+    let other = if table == TableName::Closed { 60_000 } else { 20_000 };
+    let count = flags.options.requests.unwrap_or(other).max(1000);
+    let seed = flags.options.seed.unwrap_or(42);
+    let mut effort = Effort { seed, count, peers: true, progress: &mut say };
+    match table {
+        TableName::G99 => tables::g99::table(&tables::g99::columns(), &mut effort).to_string(),
+        TableName::Overload => {
+            let one = tables::overload::table(1, &mut effort);
+            format!("{one}\n{}", tables::overload::table(4, &mut effort))
+        }
+        TableName::Latency => tables::latency::table(&mut effort).to_string(),
+        TableName::Closed => tables::closed::table(&mut effort).to_string(),
+        TableName::Others => tables::others::table(&mut effort).to_string(),
+    }
+}

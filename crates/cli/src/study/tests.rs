@@ -1,0 +1,101 @@
+//! Workloads and plans as users write them, without files or time.
+
+use super::*;
+use crate::flags::study::Workload;
+use crate::units::Millis;
+use workload::{Asking, Study};
+
+fn quick(options: Workload) -> SimulateFlags {
+    let options = Workload { requests: Some(500), ..options };
+    SimulateFlags { options, ..SimulateFlags::default() }
+}
+
+fn refused(options: Workload, said: &str) {
+    let failure = simulate::run(quick(options)).expect_err(said);
+    assert_eq!(failure.code, crate::failure::USAGE);
+    assert!(failure.to_string().contains(said), "{failure}");
+}
+
+#[test]
+fn every_policy_gets_a_row() {
+    let found = simulate::run(quick(Workload { rate: vec![500.0], ..Workload::default() }));
+    let text = found.expect("it runs").text;
+    for name in ["jitney adaptive", "eager", "TorchServe 16", "Ray 10", "BentoML", "Triton 64"] {
+        assert!(text.contains(name), "{name}\n{text}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_words() {
+    let words = || {
+        let options = Workload { clients: vec![1, 4], jitter: Some(0.1), ..Workload::default() };
+        simulate::run(quick(options)).expect("it runs").text
+    };
+    assert_eq!(words(), words());
+}
+
+#[test]
+fn without_a_rate_the_load_is_swept() {
+    let study = Study::new(Workload::default(), None).expect("defaults are a workload");
+    assert!(matches!(study.asking, Asking::Open { rates, .. } if rates.len() > 10));
+}
+
+#[test]
+fn nonsense_is_refused_with_what_to_do() {
+    let of = Workload::default;
+    refused(Workload { curve: Some("fast".into()), ..of() }, "5+0.2b");
+    refused(Workload { curve: Some("nowhere.csv".into()), ..of() }, "there is no file nowhere.csv");
+    refused(Workload { workers: Some(0), ..of() }, "--workers must be between 1");
+    refused(Workload { rate: vec![-1.0], ..of() }, "--rate must be above 0");
+    refused(Workload { arrivals: Some("poison".into()), ..of() }, "did you mean `poisson`?");
+    refused(Workload { slow_down: Some("2".into()), ..of() }, "1.5@10s");
+    refused(Workload { lose_worker: Some("5s".into()), ..of() }, "say when it is back");
+    refused(Workload { lose_worker: Some("8s..5s".into()), ..of() }, "5s..8s");
+    refused(Workload { jitter: Some(2.0), ..of() }, "between 0 and 1");
+    let policy = SimulateFlags { policy: vec!["torch".into()], ..quick(of()) };
+    assert!(
+        simulate::run(policy).expect_err("no policy").to_string().contains("torchserve:SIZE,MS")
+    );
+}
+
+#[test]
+fn a_curve_may_be_a_table_or_json() {
+    let csv = curve_file::parse("size,ms\n1,5\n2,6\n").expect("csv");
+    let json = curve_file::parse(
+        r#"{"curve": [{"size": 2, "ms": 6, "samples": 9}, {"size": 1, "ms": 5}]}"#,
+    );
+    assert_eq!(csv, json.expect("json"));
+    assert!(curve_file::parse(r#"{"curve": [{"size": 2}]}"#).expect_err("no ms").contains("no ms"));
+}
+
+fn planned(curve: &str, rate: f64, p99: u64) -> Finding {
+    let flags = PlanFlags {
+        curve: curve.to_owned(),
+        rate: Some(rate),
+        p99: Millis(std::time::Duration::from_millis(p99)),
+        share: 0.99,
+        arrivals: "poisson".to_owned(),
+        max_workers: 4,
+        max_batch: None,
+        trace: None,
+        jitter: 0.0,
+        requests: 1000,
+        json: false,
+    };
+    capacity::run(&flags).expect("an answer")
+}
+
+#[test]
+fn a_plan_is_an_answer_in_words() {
+    let found = planned("5+0.2b", 500.0, 100);
+    assert!(found.possible);
+    assert!(found.text.starts_with("1 worker with max_batch_size"), "{}", found.text);
+}
+
+#[test]
+fn what_is_impossible_is_said_with_its_reason() {
+    let slow = planned("200", 10.0, 100);
+    assert!(!slow.possible && slow.text.contains("alone already takes 200.0 ms"), "{}", slow.text);
+    let much = planned("20+20b", 10_000.0, 100);
+    assert!(!much.possible && much.text.contains("at least"), "{}", much.text);
+}

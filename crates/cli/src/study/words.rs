@@ -1,0 +1,53 @@
+//! The small languages of the flags: arrival processes, slow-downs, times of a worker's death.
+
+use std::str::FromStr;
+
+use jitney_sim::{Arrivals, Loss};
+
+use crate::failure::Failure;
+use crate::nearest::did_you_mean;
+use crate::units::Millis;
+
+const PROCESSES: [&str; 5] = ["poisson", "even", "bursts", "onoff", "hyper"];
+
+/// An arrival process by name.
+pub fn arrivals(name: &str) -> Result<Arrivals, Failure> {
+    Ok(match name {
+        "poisson" => Arrivals::Poisson,
+        "even" => Arrivals::Even,
+        "bursts" => Arrivals::Bursts { ratio: 4.0, dwell: 0.5 },
+        "onoff" => Arrivals::OnOff { dwell: 0.5 },
+        "hyper" => Arrivals::Hyper { cv2: 4.0 },
+        other => {
+            let known = PROCESSES.join(", ");
+            let message = format!("{other:?} is not an arrival process; there are {known}");
+            return Err(Failure::usage(message).maybe_hint(did_you_mean(other, PROCESSES)));
+        }
+    })
+}
+
+/// `1.5@10s`: the time in nanoseconds and the factor.
+pub fn slow_down(text: &str) -> Result<(u64, f64), Failure> {
+    let bad = || Failure::usage(format!("{text:?} is not a slow-down; write it like 1.5@10s"));
+    let (factor, at) = text.split_once('@').ok_or_else(bad)?;
+    let factor: f64 = factor.trim_end_matches('x').parse().map_err(|_| bad())?;
+    if !(factor > 0.0 && factor.is_finite()) {
+        return Err(bad());
+    }
+    Ok((nanos(at).ok_or_else(bad)?, factor))
+}
+
+/// `5s` or `5s..8s`: the first worker dies, and comes back.
+pub fn loss(text: &str) -> Result<Loss, Failure> {
+    let bad = || Failure::usage(format!("{text:?} is not a loss; write it like 5s or 5s..8s"));
+    let (at, back) = match text.split_once("..") {
+        Some((at, back)) => (at, nanos(back).ok_or_else(bad)?),
+        None => (text, u64::MAX),
+    };
+    let at = nanos(at).ok_or_else(bad)?;
+    if back <= at { Err(bad()) } else { Ok(Loss { worker: 0, at, back }) }
+}
+
+fn nanos(text: &str) -> Option<u64> {
+    Millis::from_str(text).ok().map(|time| time.0.as_nanos() as u64)
+}

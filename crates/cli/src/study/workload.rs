@@ -1,0 +1,238 @@
+//! From flags and a workload file to a world that can be played.
+
+use std::path::Path;
+
+use jitney_sim::arrivals::Arrivals;
+use jitney_sim::curve::Written;
+use jitney_sim::demand::{Class, Demand};
+use jitney_sim::noise::Noise;
+use jitney_sim::trace::Trace;
+use jitney_sim::world::{Clients, Load, World};
+
+use super::{curve_file, read, words};
+use crate::failure::Failure;
+use crate::flags::study::Workload;
+use crate::units::Millis;
+
+/// Beyond these a run would take hours, which nobody wants by a slip of the finger.
+const REQUESTS_MAX: usize = 10_000_000;
+const WORKERS_MAX: usize = 1024;
+/// Beyond this a batcher's tables are no use, and a curve file is a mistake.
+const BATCH_MAX: usize = 4096;
+
+/// A world and those who ask, ready to be played.
+#[derive(Debug)]
+pub struct Study {
+    /// Workers and their speed.
+    pub world: World,
+    /// Who asks.
+    pub asking: Asking,
+    /// The deadlines and tenants.
+    pub classes: Vec<Class>,
+    /// Requests to play.
+    pub count: usize,
+    /// The seed of the arrivals.
+    pub seed: u64,
+}
+
+/// Who asks.
+#[derive(Debug)]
+pub enum Asking {
+    /// Requests that come whatever happens, at each of these rates.
+    Open {
+        /// When.
+        arrivals: Arrivals,
+        /// Per second.
+        rates: Vec<f64>,
+    },
+    /// So many clients, each waiting for its answer.
+    Closed {
+        /// How many.
+        clients: Vec<usize>,
+        /// Mean time to think, in nanoseconds.
+        think: u64,
+    },
+}
+
+impl Study {
+    /// Checks and combines what was said.
+    pub fn new(flags: Workload, file: Option<&Path>) -> Result<Self, Failure> {
+        let said = match file {
+            Some(path) => flags.or(parse(path)?),
+            None => flags,
+        };
+        let (count, seed) = (
+            bounded("--requests", said.requests.unwrap_or(20_000), REQUESTS_MAX)?,
+            said.seed.unwrap_or(42),
+        );
+        let world = said.world(seed)?;
+        let (asking, count) = said.asking(&world, count)?;
+        Ok(Self { world, asking, classes: said.classes()?, count, seed })
+    }
+
+    /// The load at one rate.
+    pub fn open(&self, arrivals: &Arrivals, rate: f64) -> Load {
+        let demand = Demand { arrivals: arrivals.clone(), classes: self.classes.clone() };
+        demand.load(rate, self.count, self.seed)
+    }
+
+    /// The load of so many clients.
+    pub fn closed(&self, count: usize, think: u64) -> Load {
+        let World { curve, workers, .. } = &self.world;
+        let share = count.div_ceil(*workers).min(curve.max());
+        let rate = (count as f64 * 1e9 / curve.time(share) as f64).min(curve.capacity(*workers));
+        let until = (self.count as f64 / rate * 1e9) as u64;
+        let deadline = (self.classes[0].deadline * 1e6) as u64;
+        Load::Closed(Clients { count, turn: 50_000, think, deadline, until, seed: self.seed })
+    }
+
+    /// The longest deadline in nanoseconds.
+    pub fn deadline(&self) -> u64 {
+        let longest = self.classes.iter().map(|class| class.deadline).fold(0.0, f64::max);
+        (longest * 1e6) as u64
+    }
+}
+
+fn parse(path: &Path) -> Result<Workload, Failure> {
+    serde_saphyr::from_str(&read(path)?).map_err(|error| {
+        Failure::usage(format!("{} is not a workload: {error}", path.display())).hint(
+            "its keys are the flags: curve, workers, rate, deadline …; see jitney simulate --help",
+        )
+    })
+}
+
+/// A count between 1 and a limit.
+pub fn bounded(name: &str, value: usize, most: usize) -> Result<usize, Failure> {
+    if (1..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(Failure::usage(format!("{name} must be between 1 and {most}, not {value}")))
+}
+
+/// A share, such as the jitter.
+pub fn share(name: &str, value: f64) -> Result<f64, Failure> {
+    if (0.0..=1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(Failure::usage(format!("{name} must be between 0 and 1, not {value}")))
+}
+
+/// Requests per second.
+pub fn positive(name: &str, value: f64) -> Result<f64, Failure> {
+    if value > 0.0 && value <= 1e9 {
+        return Ok(value);
+    }
+    Err(Failure::usage(format!("{name} must be above 0, not {value}")))
+}
+
+/// Arrivals as recorded in a file.
+pub fn trace(path: &Path) -> Result<Trace, Failure> {
+    let failed = |error| Failure::usage(format!("{} is not a recording: {error}", path.display()));
+    Trace::parse(&read(path)?).map_err(failed)
+}
+
+/// The largest batch if none was said: what was measured, else 64.
+pub fn max_batch(said: Option<usize>, curve: &Written) -> Result<usize, Failure> {
+    bounded("--max-batch", said.or(curve.largest()).unwrap_or(64), BATCH_MAX)
+}
+
+impl Workload {
+    fn or(self, other: Self) -> Self {
+        fn list<T>(one: Vec<T>, other: Vec<T>) -> Vec<T> {
+            if one.is_empty() { other } else { one }
+        }
+        // A flag for one way of asking silences the file's other way.
+        let other = match (!self.clients.is_empty(), !self.rate.is_empty() || self.trace.is_some())
+        {
+            (true, _) => Self { rate: vec![], trace: None, ..other },
+            (_, true) => Self { clients: vec![], ..other },
+            _ => other,
+        };
+        Self {
+            curve: self.curve.or(other.curve),
+            max_batch: self.max_batch.or(other.max_batch),
+            workers: self.workers.or(other.workers),
+            rate: list(self.rate, other.rate),
+            arrivals: self.arrivals.or(other.arrivals),
+            trace: self.trace.or(other.trace),
+            clients: list(self.clients, other.clients),
+            think: self.think.or(other.think),
+            deadline: list(self.deadline, other.deadline),
+            tenants: list(self.tenants, other.tenants),
+            jitter: self.jitter.or(other.jitter),
+            outliers: self.outliers.or(other.outliers),
+            slow_down: self.slow_down.or(other.slow_down),
+            lose_worker: self.lose_worker.or(other.lose_worker),
+            requests: self.requests.or(other.requests),
+            seed: self.seed.or(other.seed),
+        }
+    }
+
+    fn world(&self, seed: u64) -> Result<World, Failure> {
+        let curve = curve_file::load(self.curve.as_deref().unwrap_or("5+0.2b"))?;
+        let workers = bounded("--workers", self.workers.unwrap_or(1), WORKERS_MAX)?;
+        let noise = Noise {
+            jitter: share("--jitter", self.jitter.unwrap_or(0.0))?,
+            outliers: share("--outliers", self.outliers.unwrap_or(0.0))?,
+            outlier: 2.0,
+            slow: self.slow_down.as_deref().map(words::slow_down).transpose()?,
+        };
+        let losses = self.lose_worker.as_deref().map(words::loss).transpose()?;
+        if workers == 1 && losses.is_some_and(|loss| loss.back == u64::MAX) {
+            let message = "the only worker cannot die for ever: nobody would ever be answered";
+            return Err(
+                Failure::usage(message).hint("say when it is back, as 5s..8s, or add --workers 2")
+            );
+        }
+        let curve = curve.curve(max_batch(self.max_batch, &curve)?);
+        Ok(World { curve, workers, noise, losses: losses.into_iter().collect(), seed })
+    }
+
+    fn asking(&self, world: &World, count: usize) -> Result<(Asking, usize), Failure> {
+        if !self.clients.is_empty() {
+            for &clients in &self.clients {
+                bounded("--clients", clients, 100_000)?;
+            }
+            let think = self.think.map_or(200_000, |think| think.0.as_nanos() as u64);
+            return Ok((Asking::Closed { clients: self.clients.clone(), think }, count));
+        }
+        let mut rates = self.rate.clone();
+        for &rate in &rates {
+            positive("--rate", rate)?;
+        }
+        let Some(path) = &self.trace else {
+            let arrivals = words::arrivals(self.arrivals.as_deref().unwrap_or("poisson"))?;
+            if rates.is_empty() {
+                rates = sweep(world.curve.capacity(world.workers));
+            }
+            return Ok((Asking::Open { arrivals, rates }, count));
+        };
+        let trace = trace(path)?;
+        if rates.is_empty() {
+            rates.push(trace.rate());
+        }
+        let count = self.requests.map_or(trace.times.len(), |_| count);
+        Ok((Asking::Open { arrivals: Arrivals::Recorded(trace.times), rates }, count))
+    }
+
+    fn classes(&self) -> Result<Vec<Class>, Failure> {
+        let fifty = [Millis(std::time::Duration::from_millis(50))];
+        let deadlines = if self.deadline.is_empty() { &fifty[..] } else { &self.deadline };
+        let tenants = if self.tenants.is_empty() { &[1.0][..] } else { &self.tenants };
+        let mut classes = Vec::new();
+        for (tenant, &weight) in tenants.iter().enumerate() {
+            positive("--tenants", weight)?;
+            for deadline in deadlines {
+                let deadline = positive("--deadline", deadline.0.as_secs_f64() * 1e3)?;
+                classes.push(Class { share: weight, deadline, tenant: tenant as u32 });
+            }
+        }
+        Ok(classes)
+    }
+}
+
+/// From little to three times what can be carried.
+fn sweep(capacity: f64) -> Vec<f64> {
+    let factors = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0];
+    factors.iter().map(|factor| (factor * capacity).round().max(1.0)).collect()
+}
