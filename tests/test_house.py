@@ -42,7 +42,7 @@ ROOMS = {
 """Libraries that belong to their rooms; used elsewhere they would carry its business with them. Archives are read in
 one room and packed in another."""
 
-NOT_OURS = {".git", "target", ".venv", "node_modules", "__pycache__"}
+NOT_OURS = {".git", "target", ".venv", ".venv-torch", ".venv-torch-new", "out", "node_modules", "__pycache__"}
 
 
 def files(*endings: str) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 
 import pytest
@@ -74,6 +75,19 @@ def test_an_exported_program_is_a_model(tmp_path):
         models.build(models.LINEAR), (torch.ones(2, 3),), dynamic_shapes={"input": {0: batch}}
     )
     torch.export.save(program, tmp_path / "net.pt2")
+    handler = ready(tmp_path, serialized("net.pt2"))
+    assert near(handler.handle(ROWS, handler.context), expected())
+
+
+@pytest.mark.skipif(not hasattr(torch, "export"), reason="AOTInductor packages came with torch 2.6")
+def test_an_aotinductor_package_is_a_model(tmp_path):
+    inductor = pytest.importorskip("torch._inductor")
+    if not hasattr(inductor, "aoti_compile_and_package") or not shutil.which("g++"):
+        pytest.skip("needs torch 2.6 and a C++ compiler")
+    batch = torch.export.Dim("batch", min=1, max=64)
+    example = (torch.ones(2, 3),)
+    program = torch.export.export(models.build(models.LINEAR), example, dynamic_shapes={"input": {0: batch}})
+    inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "net.pt2"))
     handler = ready(tmp_path, serialized("net.pt2"))
     assert near(handler.handle(ROWS, handler.context), expected())
 
