@@ -14,6 +14,7 @@ fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
         Command::Torchserve(_)
         | Command::Archive(_)
         | Command::ArchiveWorkflow(_)
+        | Command::Check(_)
         | Command::Config(_)
         | Command::Simulate(_)
         | Command::Plan(_) => Err(Failure::usage("not here")),

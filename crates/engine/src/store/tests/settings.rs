@@ -49,7 +49,7 @@ continuousBatching: false
 asyncCommunication: True
 useVenv: off
 batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_delay: 10,
-           cost: tokens, batch_dim: -1, mix_origins: true}
+           cost: tokens, batch_dim: -1, mix_origins: true, max_concurrent_batches: 3}
 ";
     let expected = ModelYaml {
         min_workers: Some(1),
@@ -82,6 +82,7 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
             cost: Some("tokens".to_owned()),
             batch_dim: Some(-1),
             mix_origins: Some(true),
+            max_concurrent_batches: Some(3),
         },
     };
     assert_eq!(typed(yaml), expected);
