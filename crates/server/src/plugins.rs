@@ -1,6 +1,6 @@
 //! The operator's plugins as the doors use them: which paths they answer, and who may pass.
 //!
-//! The engine runs their processes (`docs/adr/0009`); here they are asked, within a time, and their
+//! The engine runs their processes (`docs/adr/0010`); here they are asked, within a time, and their
 //! words become answers. Whatever goes wrong with authorization is a no: this file has one place
 //! that lets a request pass, and it needs a plain `allow: true`.
 

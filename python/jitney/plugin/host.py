@@ -1,6 +1,6 @@
 """The handler of a plugin's process: loads the file, says what it offers, passes requests to its functions.
 
-To the worker runtime this is a model like any other (`docs/adr/0009`). A row brings `ask`, a JSON object of facts about
+To the worker runtime this is a model like any other (`docs/adr/0010`). A row brings `ask`, a JSON object of facts about
 the request, and `body`. What is not a clear yes of `authorize` is never turned into one here: the server fails closed.
 """
 

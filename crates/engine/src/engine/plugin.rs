@@ -1,4 +1,4 @@
-//! Plugins: the operator's own Python processes beside the models (`docs/adr/0009`).
+//! Plugins: the operator's own Python processes beside the models (`docs/adr/0010`).
 //!
 //! To the pool a plugin is one more model, with one worker that takes many requests at a time; it
 //! stands in no registry, so no client finds, lists or removes it. What its answers mean is the
