@@ -68,10 +68,12 @@ impl Outcome {
         self.on_time() as f64 / self.seconds()
     }
 
-    /// Answers per second of arrivals.
+    /// Answers per second, until the last one.
     #[must_use]
     pub fn throughput(&self) -> f64 {
-        (self.ends.len() - self.refused()) as f64 / self.seconds()
+        let first = self.jobs.first().map_or(0, |job| job.at);
+        let seconds = self.until.saturating_sub(first).max(1) as f64 / 1e9;
+        (self.ends.len() - self.refused()) as f64 / seconds
     }
 
     /// Requests in an average batch.

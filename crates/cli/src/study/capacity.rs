@@ -73,7 +73,10 @@ fn in_words(question: &Question, answer: &Answer) -> String {
 
 fn enough(wish: &str, plan: &Plan, rate: f64) -> String {
     let Trial { workers, max_batch, on_time, p50, p99, busy, .. } = plan.chosen;
-    let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+    let (workers, carry) = match workers {
+        1 => ("1 worker".to_owned(), "carries"),
+        several => (format!("{several} workers"), "carry"),
+    };
     let room = (plan.limit / rate - 1.0) * 100.0;
     let room = if room >= 1.0 {
         format!(
@@ -84,7 +87,7 @@ fn enough(wish: &str, plan: &Plan, rate: f64) -> String {
         "There is no room left: the smallest growth needs another worker.".to_owned()
     };
     format!(
-        "{workers} with max_batch_size {max_batch} carry {wish}.\n\
+        "{workers} with max_batch_size {max_batch} {carry} {wish}.\n\
          Worst of three runs: {}% in time, p50 {p50:.1} ms, p99 {p99:.1} ms, workers {:.0} % busy.\n\
          {room}\n\n{}",
         percent(on_time),

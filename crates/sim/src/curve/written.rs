@@ -141,7 +141,7 @@ impl FromStr for Written {
     /// `5+0.2b`, `5 + 0.2 b`, `5`, `0.2b`; an `ms` behind a number is understood.
     fn from_str(text: &str) -> Result<Self, NoCurve> {
         let bad = || NoCurve::Line(text.to_owned());
-        let plain = text.replace("ms", "").replace(' ', "").replace('*', "");
+        let plain = text.replace("ms", "").replace([' ', '*'], "");
         let (mut fixed, mut per_item) = (None, None);
         for part in plain.split('+') {
             let (place, number) = match part.strip_suffix('b') {

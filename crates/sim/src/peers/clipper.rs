@@ -1,7 +1,8 @@
 //! Clipper as its paper has it: additive increase, multiplicative decrease of the batch size.
 //!
-//! Eager: an idle container takes what is there, up to its cap. The cap grows by one when a
-//! batch kept the objective and shrinks by a tenth when one did not. Expired requests are removed
+//! Eager: an idle container takes what is there, up to its cap. The cap grows by one when a full
+//! batch kept the objective (smaller ones say nothing about it; growing on those too serves fewer in
+//! time) and shrinks by a tenth when one did not. Expired requests are removed
 //! when polled, not before. The objective is on the batch alone, not on the wait before it.
 
 use std::collections::VecDeque;
@@ -28,14 +29,16 @@ pub struct Clipper {
     queue: VecDeque<(u32, Nanos)>,
     pool: Pool,
     caps: Vec<f64>,
+    /// Size of the batch on each container.
+    sizes: Vec<usize>,
 }
 
 impl Clipper {
     /// One container per worker.
     #[must_use]
     pub fn new(settings: Settings, workers: usize) -> Self {
-        let caps = vec![1.0; workers];
-        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers), caps }
+        let (caps, sizes) = (vec![1.0; workers], vec![0; workers]);
+        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers), caps, sizes }
     }
 
     fn decide(&mut self, now: Nanos, out: &mut Orders) {
@@ -51,13 +54,18 @@ impl Clipper {
             }
             let Some(worker) = self.pool.take() else { return };
             let size = (self.caps[worker] as usize).min(self.queue.len());
+            self.sizes[worker] = size;
             out.dispatch(worker, self.queue.drain(..size).map(|(id, _)| id));
         }
     }
 
     fn learn(&mut self, worker: usize, exec: Nanos) {
         let cap = &mut self.caps[worker];
-        *cap = if exec > self.settings.objective { *cap * 0.9 } else { *cap + 1.0 };
+        if exec > self.settings.objective {
+            *cap *= 0.9;
+        } else if self.sizes[worker] >= *cap as usize {
+            *cap += 1.0;
+        }
         *cap = cap.clamp(1.0, self.settings.max_batch_size as f64);
     }
 }
