@@ -144,6 +144,7 @@ impl Batcher {
 
     fn arrive(&mut self, mut request: Request, out: &mut Actions) {
         request.items = request.items.max(1);
+        request.deadline = self.rules.deadline(&request);
         if let Some(reason) = self.refusal(&request) {
             return out.push(Action::Reject { id: request.id, reason, retry_after: None });
         }

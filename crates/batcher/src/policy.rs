@@ -4,8 +4,8 @@
 //! time; it never looks at workers, because a batch can be due while nobody is free.
 
 use crate::action::Departure;
-use crate::config::{Config, Policy};
-use crate::request::Nanos;
+use crate::config::{Adaptive, Config, Policy};
+use crate::request::{NEVER, Nanos, Request};
 
 /// What a policy may know about a lane in which somebody waits.
 #[derive(Debug)]
@@ -37,6 +37,18 @@ impl Rules {
     /// Whether the adaptive policy decides, which has lines of its own.
     pub(crate) fn adaptive(&self) -> bool {
         matches!(self.config.policy, Policy::Adaptive(_))
+    }
+
+    /// The request's own deadline, or the one that the objective gives it.
+    pub(crate) fn deadline(&self, request: &Request) -> Nanos {
+        match self.config.policy {
+            Policy::Adaptive(Adaptive { objective: Some(objective), .. })
+                if request.deadline == NEVER =>
+            {
+                self.now.saturating_add(objective)
+            }
+            Policy::Adaptive(_) | Policy::Window { .. } | Policy::Opportunistic => request.deadline,
+        }
     }
 
     /// Decides when the lane's next batch departs.

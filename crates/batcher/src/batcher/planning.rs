@@ -40,14 +40,8 @@ impl Batcher {
 
     // Arrival
 
-    pub(super) fn arrive_adaptive(&mut self, mut request: Request, out: &mut Actions) {
+    pub(super) fn arrive_adaptive(&mut self, request: Request, out: &mut Actions) {
         let now = self.rules.now;
-        if let Policy::Adaptive(adaptive) = self.rules.config.policy
-            && request.deadline == NEVER
-        {
-            let objective = adaptive.objective.unwrap_or(NEVER);
-            request.deadline = now.saturating_add(objective);
-        }
         let (lane, size) = self.planner.arrived(&request, &self.rules);
         let at = self.records.admit(request, now);
         self.survey();
@@ -140,12 +134,11 @@ impl Batcher {
     /// Lets go whatever does not gain by waiting, while anybody is free to take it.
     pub(super) fn decide_adaptive(&mut self, out: &mut Actions) {
         self.planner.until = None;
-        // The lanes hold only those who are pinned; nobody else can keep their workers busy.
-        while self.lanes.len > 0 && self.depart(out) {}
         self.survey();
         self.refuse_hopeless(out);
         while self.planner.fleet.open > 0 {
-            if !self.depart_again(out) {
+            // The lanes hold only those who are pinned, for whom there is nothing to plan.
+            if !self.depart_again(out) && !(self.lanes.len > 0 && self.depart(out)) {
                 let Some(trip) = self.planner.next_trip(&self.rules) else { break };
                 self.travel(trip, out);
             }

@@ -52,6 +52,9 @@ impl Oracle {
     ) -> Verdict {
         self.books.now = now;
         self.books.learn(event)?;
+        if matches!(event, Event::Configure(_)) {
+            self.passed_over = 0;
+        }
         let timers = out.iter().filter(|a| matches!(a, Action::SetTimer(_) | Action::ClearTimer));
         ensure(timers.count() <= 1, || "more than one timer".into())?;
         for action in out.iter() {
