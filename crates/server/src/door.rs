@@ -23,6 +23,7 @@ use crate::config::{ConnectionAge, ServerConfig};
 use crate::connection::{Peer, Stage};
 use crate::errors::Problem;
 use crate::grpc::Desk;
+use crate::plugins::Plugins;
 use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
@@ -111,7 +112,7 @@ impl Visit<'_> {
     /// Predictions stay in this future; what is rare and waits is boxed, so that it stays small.
     async fn dispatch(&self, body: Upload) -> Result<Reply, Problem> {
         let path: Cow<'_, str> = route::decode(self.parts.uri.path());
-        let route = route::route(self.apis, &self.parts.method, &path);
+        let route = self.route(&path);
         self.pass(&route)?;
         if let Some(plugins) = &self.house.config.plugins {
             Box::pin(plugged::authorize(self, plugins, &route)).await?;
@@ -149,6 +150,15 @@ impl Visit<'_> {
             Route::Metrics => Ok(metrics::page(self)),
             Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
             Route::NotFound => Box::pin(plugged::answer(self, &path, body)).await,
+        }
+    }
+
+    /// Where the path leads. A plugin's own goes before a model's bare name.
+    fn route<'path>(&self, path: &'path str) -> Route<'path> {
+        let plugged = |plugins: &Plugins| plugins.endpoint(self.apis, path).is_some();
+        match &self.house.config.plugins {
+            Some(plugins) if self.apis.natural && plugged(plugins) => Route::NotFound,
+            _ => route::route(self.apis, &self.parts.method, path),
         }
     }
 

@@ -224,12 +224,16 @@ impl Endpoint {
 
 /// Whether any method of the path leads somewhere already, on any listener: addresses may coincide.
 fn is_our_own(offered: &Offered) -> bool {
+    if ["/docs", "/openapi.json"].contains(&offered.path.as_str()) {
+        return true;
+    }
+    // Not the bare names of models: those give way.
     let everything = Apis {
         inference: true,
         management: true,
         metrics: true,
         oip: true,
-        natural: true,
+        natural: false,
         sagemaker: true,
     };
     let usual = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];

@@ -6,7 +6,6 @@
 use super::Batcher;
 use crate::action::{Actions, Departure, Refusal};
 use crate::adaptive::{Planner, Trip, Verdict, size_of};
-use crate::config::Policy;
 use crate::records::{List, Place};
 use crate::request::{BatchId, NEVER, Nanos, Priority, Request, RequestId};
 use crate::running::Batch;

@@ -64,7 +64,7 @@ fn mistakes_are_usage_errors_with_a_hint_where_there_is_one() {
         ("jitney serve no/such.mar", "no such file: no/such.mar"),
         ("jitney serve --config no/such.yaml", "cannot read no/such.yaml"),
         ("jitney serve https://host/m.mar", "https://host/m.mar: nowhere to keep it"),
-        ("jitney serve ftp://host/m.mar", "ftp://host/m.mar: models come from http"),
+        ("jitney serve ftp://host/m.mar", "ftp://host/m.mar: models cannot be fetched from there"),
         ("jitney serve https://host/m.mar --tls-key k", "--tls-key needs --tls-cert"),
     ] {
         let failure = plan_of(line, &Env::default()).err().expect(line);

@@ -217,11 +217,14 @@ mod tests {
 
     #[test]
     fn keys_without_effect_are_remarked_on_together() {
-        let text = "io_ratio=1\nvmargs=-X\nworkflow_store=w\nversion=1\ncpu_launcher_enable=true\n";
+        let text = "io_ratio=1\nvmargs=-X\nts_header_key_sequence_id=w\nversion=1\ncpu_launcher_enable=true\n";
         let values = resolve(text, &Default::default(), &Env::default()).expect("resolves");
         let remarks = values.remarks();
         assert_eq!(remarks.len(), 3);
-        assert!(remarks[0].ends_with("io_ratio, vmargs") && remarks[1].ends_with("workflow_store"));
+        assert!(
+            remarks[0].ends_with("io_ratio, vmargs")
+                && remarks[1].ends_with("ts_header_key_sequence_id")
+        );
         assert!(remarks[2].starts_with("cpu_launcher_enable has no effect: pin the whole server"));
     }
 }
