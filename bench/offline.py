@@ -75,7 +75,9 @@ def report(what: str, rows: int, seconds: float, memory: list[int]) -> None:
     half = len(memory) // 2
     first, second = max(memory[:half], default=0) / 1024, max(memory[half:], default=0) / 1024
     rate = rows / seconds
-    print(f"{what}: {seconds:.1f} s, {rate:.0f} rows/s, peak {first:.0f} MiB in the first half, {second:.0f} in the second")
+    print(
+        f"{what}: {seconds:.1f} s, {rate:.0f} rows/s, peak {first:.0f} MiB in the first half, {second:.0f} in the second"
+    )
 
 
 def kill_in_the_middle(home: Path, rows: int) -> int:

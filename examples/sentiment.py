@@ -1,7 +1,7 @@
 """An offline job: the moods of a file of sentences, as the command `jitney infer` or as an iterator.
 
-    jitney infer sentiment:mood sentences.csv -o moods.csv --with-input
-    python sentiment.py sentences.csv
+jitney infer sentiment:mood sentences.csv -o moods.csv --with-input
+python sentiment.py sentences.csv
 """
 
 from __future__ import annotations

@@ -183,6 +183,7 @@ def test_stdin_and_stdout_make_a_pipe(desk: Desk) -> None:
 def test_what_cannot_be_done_is_said(desk: Desk, arguments: list[str], code: int, words: str) -> None:
     desk.write("in.jsonl", [1])
     assert words in desk.run(*arguments, code=code)
+    assert desk.names() == ["in.jsonl"], "a job that did not begin leaves nothing behind"
 
 
 def test_an_output_that_exists_is_not_replaced_unless_asked(desk: Desk) -> None:

@@ -24,9 +24,7 @@ def script(desk: Desk, text: str, code: int = 0) -> str:
     (desk.path / "script.py").write_text(f"import jitney\n{text}")
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "JITNEY_BIN": str(desk.binary)}
     command = [sys.executable, "script.py"]
-    ran = subprocess.run(
-        command, cwd=desk.path, env=environment, capture_output=True, text=True, timeout=JOB_SECONDS
-    )
+    ran = subprocess.run(command, cwd=desk.path, env=environment, capture_output=True, text=True, timeout=JOB_SECONDS)
     assert ran.returncode == code, ran.stderr
     return ran.stdout + ran.stderr
 

@@ -57,14 +57,13 @@ def infer(
         numbers: cells of a CSV file that are numbers become numbers.
         program: the `jitney` program, if not the one beside this Python or on the path.
     """
-    is_path = isinstance(rows, (str, os.PathLike))
-    command = [_program(program), "infer", _name(model), os.fspath(rows) if is_path else "-", "-o", "-"]  # type: ignore[arg-type]
-    command += ["--python", sys.executable]
+    source, fed = (os.fspath(rows), None) if isinstance(rows, (str, os.PathLike)) else ("-", iter(rows))
+    command = [_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
     wishes = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
     for flag, value in wishes.items():
         command += [] if value is None else [f"--{flag}", str(value)]
     command += ["--numbers"] if numbers else []
-    return _run(command, None if is_path else iter(rows))
+    return _run(command, fed)
 
 
 def _run(command: list[str], rows: Iterator[Any] | None) -> Iterator[Any]:
@@ -161,12 +160,12 @@ def _name(model: Any) -> str:
     name, module = getattr(model, "__qualname__", ""), getattr(model, "__module__", "")
     if not name or "<locals>" in name:
         raise ValueError(f"{model!r} cannot be imported by a worker: define it at the top of a module")
-    if module != "__main__":
-        return f"{module}:{name}"
-    file = getattr(sys.modules["__main__"], "__file__", None)
-    if file is None:
-        raise ValueError(f"{name} is defined in a console, where no worker can import it; put it into a file")
-    return f"{os.path.abspath(file)}:{name}"
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if file is None:
+            raise ValueError(f"{name} is defined in a console, where no worker can import it; put it into a file")
+        module = Path(file).stem  # Its directory is on the path that workers get.
+    return f"{module}:{name}"
 
 
 def _program(given: str | os.PathLike[str] | None) -> str:

@@ -64,7 +64,8 @@ fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
         talk::err(format!("{} was complete already", flags.output.display()));
         return Ok(0);
     }
-    let opened = source::open(&flags.input, format, flags.numbers, sink.start(), &helper)?;
+    let opened = source::open(&flags.input, format, flags.numbers, sink.start(), &helper)
+        .inspect_err(|_| sink.abandon())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -83,8 +84,12 @@ async fn carry_out(
     if count.rows > 0 {
         talk::err(format!("going on after {} rows", count.rows));
     }
-    let stop = interruption()?;
-    let Model { target, offline, in_flight, logs } = load(flags, env).await?;
+    let mut stop = std::pin::pin!(interruption()?);
+    let loaded = tokio::select! {
+        loaded = load(flags, env) => loaded.inspect_err(|_| sink.abandon())?,
+        () = &mut stop => return Ok(INTERRUPTED),
+    };
+    let Model { target, offline, in_flight, logs } = loaded;
     let mut job = Job {
         target,
         rows: Rows::read(opened.source)?,
@@ -135,7 +140,13 @@ async fn load(flags: &InferFlags, env: &Env) -> Result<Model, Failure> {
     let plan = serve::plan_offline(model::parse(&flags.model)?, options(flags), env)?;
     let logs = Logs::start(&plan.logs)?;
     plan.remarks.iter().for_each(talk::err);
-    let offline = Offline::start(plan, env, flags.workers, IN_FLIGHT_MAX).await?;
+    let offline = match Offline::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
+        Ok(offline) => offline,
+        Err(failure) => {
+            logs.finish();
+            return Err(failure);
+        }
+    };
     let batch = offline.model.settings().items_max();
     if batch == 1 && flags.batch_size.is_none() {
         talk::err("rows go one by one: the model names no batch size, see --batch-size");

@@ -71,6 +71,15 @@ impl Sink {
         }
     }
 
+    /// The job could not even begin: nothing of it stays, unless an earlier run did begin.
+    pub fn abandon(&self) {
+        if let Self::Files(files) = self
+            && files.count().rows == 0
+        {
+            files.remove();
+        }
+    }
+
     /// Every row is written: the output takes its name.
     pub fn finish(&mut self, helper: &Helper) -> Result<(), Failure> {
         match self {

@@ -21,7 +21,7 @@ use crate::startup::Startup;
 const NEVER_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// How long workers may take to end.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(3);
 
 /// An engine with one model.
 pub struct Offline {

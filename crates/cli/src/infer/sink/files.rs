@@ -123,6 +123,14 @@ impl Files {
         self.journal.remove()
     }
 
+    /// Removes everything but the output itself.
+    pub fn remove(&self) {
+        self.part.remove();
+        self.failed.remove();
+        // What cannot be removed is overwritten by the next run.
+        let _ = self.journal.remove();
+    }
+
     fn name(&self, helper: &Helper) -> Result<(), Failure> {
         if self.output.extension().is_some_and(|ending| ending == "parquet") {
             return self.to_parquet(helper);
