@@ -34,13 +34,16 @@ use python::Helper;
 use reader::Rows;
 use record::Layout;
 use sink::{Files, Sink, Stdout};
-use target::{Here, Target, There};
+use target::{Cluster, Here, Target, There};
 
 /// What an interrupted job exits with, as shells report an interrupt.
 const INTERRUPTED: u8 = 130;
 
 /// The most rows under way, whatever the batches are.
 const IN_FLIGHT_MAX: u32 = 1 << 16;
+
+/// Rows that wait for their outcomes from a Ray job, which has its own bounds.
+const IN_FLIGHT_RAY: usize = 1024;
 
 /// Rows under way at a running server, whose batches nobody knows.
 const IN_FLIGHT_THERE: usize = 64;
@@ -55,6 +58,9 @@ pub fn main(flags: InferFlags, env: &Env) -> u8 {
 
 fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
     let format = format(flags)?;
+    if flags.ray.is_some() && (format != Format::Jsonl || flags.input == Path::new("-")) {
+        return Err(Failure::usage("--ray reads files of JSON lines only"));
+    }
     let helper = Helper::new(flags.python.clone(), env);
     let mut sink = sink(flags, format)?;
     if let Sink::Files(files) = &mut sink
@@ -86,7 +92,7 @@ async fn carry_out(
     }
     let mut stop = std::pin::pin!(interruption()?);
     let loaded = tokio::select! {
-        loaded = load(flags, env) => loaded.inspect_err(|_| sink.abandon())?,
+        loaded = load(flags, env, start, helper) => loaded.inspect_err(|_| sink.abandon())?,
         () = &mut stop => return Ok(INTERRUPTED),
     };
     let Model { target, offline, in_flight, logs } = loaded;
@@ -126,12 +132,21 @@ struct Model {
     logs: Option<Logs>,
 }
 
-async fn load(flags: &InferFlags, env: &Env) -> Result<Model, Failure> {
+async fn load(
+    flags: &InferFlags,
+    env: &Env,
+    start: source::Start,
+    helper: &Helper,
+) -> Result<Model, Failure> {
     let endpoint = flags.endpoint.as_deref();
     let wanted = |usual: usize| {
         let most = IN_FLIGHT_MAX as usize;
         flags.in_flight.unwrap_or(usual).clamp(1, most)
     };
+    if let Some(address) = &flags.ray {
+        let target = Target::Cluster(Cluster::start(flags, address, start, helper)?);
+        return Ok(Model { target, offline: None, in_flight: IN_FLIGHT_RAY, logs: None });
+    }
     if is_server(&flags.model) {
         let there = There::new(&flags.model, endpoint, env)?;
         let in_flight = wanted(IN_FLIGHT_THERE);

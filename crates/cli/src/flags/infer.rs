@@ -35,6 +35,10 @@ pub struct InferFlags {
     /// Rows under way at a time [default: two batches per worker; 64 for a running server]
     #[arg(long, value_name = "N")]
     pub in_flight: Option<usize>,
+    /// Run as a Ray Data job, on the cluster at ADDRESS (auto: the one this machine belongs to) or on
+    /// one of this machine's own; for .jsonl, needs ray in the Python; --workers counts its actors
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+    pub ray: Option<String>,
     /// Repeat the input beside each answer
     #[arg(long)]
     pub with_input: bool,

@@ -1,9 +1,11 @@
-//! Who answers rows: a model in this process, or one of a running server. Both end a row exactly once,
+//! Who answers rows: a model in this process, one of a running server, or a cluster. All of them end a row exactly once,
 //! answered or failed; a [`Failure`] means that no row can be answered any more and the job stops.
 
+mod cluster;
 mod here;
 mod there;
 
+pub use cluster::Cluster;
 pub use here::Here;
 pub use there::There;
 
@@ -18,6 +20,8 @@ pub enum Target {
     Here(Here),
     /// A model elsewhere.
     There(There),
+    /// A Ray job.
+    Cluster(Cluster),
 }
 
 impl Target {
@@ -26,6 +30,7 @@ impl Target {
         match self {
             Self::Here(here) => here.ask(row).await,
             Self::There(there) => there.ask(row).await,
+            Self::Cluster(cluster) => cluster.ask(row).await,
         }
     }
 }
