@@ -8,7 +8,9 @@ would, so every kind of model works. Input and model must be found under the sam
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import logging
 import os
 import queue
 import sys
@@ -18,8 +20,14 @@ from typing import Any
 from jitney.errors import status_of
 from jitney.offline import infer
 
-RANGE_BYTES = 4 << 20
-"""Bytes of the input that one read task takes."""
+PART_BYTES_MIN, PART_BYTES_MAX = 4 << 10, 4 << 20
+"""Bytes of the input that an actor takes at a time."""
+
+PARTS_PER_ACTOR = 8
+"""So that nobody waits long for the last one."""
+
+CHUNK = 1024
+"""Rows of a part that are asked for at a time."""
 
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\n\x0c"
@@ -70,37 +78,38 @@ def outcomes(flags: argparse.Namespace) -> Iterator[str]:
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     parts = [
         {"path": flags.input, "begin": begin, "end": end, "first": begin == flags.position}
-        for begin, end in ranges(flags.position, os.path.getsize(flags.input))
+        for begin, end in ranges(flags.position, os.path.getsize(flags.input), flags.actors)
     ]
     if not parts:
         return
-    rows = ray.data.from_items(parts, override_num_blocks=len(parts)).flat_map(lines)
-    answered = rows.map_batches(
+    # Actors read for themselves: tasks that read for them would wait for processors that actors hold.
+    answered = ray.data.from_items(parts, override_num_blocks=len(parts)).map_batches(
         Runner,
         fn_constructor_kwargs={
             "model": flags.model,
             "directory": flags.directory,
             "wishes": {"program": flags.program, "endpoint": flags.endpoint, "batch_size": flags.batch_size},
         },
-        batch_size=4 * (flags.batch_size or 256),
+        batch_size=1,
         batch_format="pyarrow",
-        concurrency=flags.actors,
+        compute=ray.data.ActorPoolStrategy(size=flags.actors),
     )
     for row in answered.iter_rows():
         yield row["outcome"]
 
 
-def ranges(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The bytes in pieces."""
-    for at in range(begin, end, RANGE_BYTES):
-        yield at, min(at + RANGE_BYTES, end)
+def ranges(begin: int, end: int, actors: int) -> Iterator[tuple[int, int]]:
+    """The bytes in pieces, several for each actor."""
+    size = max(PART_BYTES_MIN, min((end - begin) // (PARTS_PER_ACTOR * actors), PART_BYTES_MAX))
+    for at in range(begin, end, size):
+        yield at, min(at + size, end)
 
 
-def lines(part: dict[str, Any]) -> list[dict[str, str]]:
+def lines(part: dict[str, Any]) -> Iterator[bytes]:
     """The rows that begin inside a part; the one before it is another's, the last may reach beyond it."""
-    rows = []
     with open(part["path"], "rb") as file:
         if part["first"]:
             file.seek(part["begin"])
@@ -110,8 +119,7 @@ def lines(part: dict[str, Any]) -> list[dict[str, str]]:
         while file.tell() < part["end"]:
             line = file.readline().rstrip(BLANK).removeprefix(BOM)
             if line:
-                rows.append({"line": line.decode(errors="replace")})
-    return rows
+                yield line
 
 
 class Runner:
@@ -122,18 +130,20 @@ class Runner:
         self._asked: queue.Queue[Any] = queue.Queue()
         self._answers = infer(model, iter(self._asked.get, self), workers=1, **wishes)
 
-    def __call__(self, batch: Any) -> dict[str, list[str]]:
-        """One outcome per line."""
-        rows = [_read(line) for line in batch.column("line").to_pylist()]
-        for row in rows:
-            self._asked.put(row)
-        return {"outcome": [json.dumps(_outcome(next(self._answers))) for _ in rows]}
+    def __call__(self, batch: Any) -> Iterator[dict[str, list[str]]]:
+        """The outcomes of a part, one per line."""
+        for part in batch.to_pylist():
+            rest = lines(part)
+            while rows := [_read(line) for line in itertools.islice(rest, CHUNK)]:
+                for row in rows:
+                    self._asked.put(row)
+                yield {"outcome": [json.dumps(_outcome(next(self._answers))) for _ in rows]}
 
     def __del__(self) -> None:
         self._asked.put(self)
 
 
-def _read(line: str) -> Any:
+def _read(line: bytes) -> Any:
     """A row; one that is no JSON is told so by the command, whatever is answered here."""
     try:
         return json.loads(line)

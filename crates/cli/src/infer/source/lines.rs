@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn lines_are_rows_and_blank_ones_are_not() {
         let text = "\u{feff}1\n\n {\"a\":2}\r\nnonsense\n3";
-        let expected = [(0, 5, true), (1, 17, true), (2, 26, false), (3, 27, true)];
+        let expected = [(0, 5, true), (1, 16, true), (2, 25, false), (3, 26, true)];
         assert_eq!(rows(text, Start::default()), expected);
     }
 
