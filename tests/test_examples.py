@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -81,3 +85,27 @@ def test_stories_are_told_word_by_word_to_everybody(example):
         ("chunked", "Once upon a time there were dogs and "),
         ("chunked", "Once upon a time there were mice and everyone "),
     ]
+
+
+def test_the_moods_of_a_file_are_told_without_a_server(binary: Path, tmp_path: Path):
+    (tmp_path / "sentences.csv").write_text('text\n"A lovely, sunny day"\nThe bus is late\n" "\nOn we go\n')
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "python"), "JITNEY_BIN": str(binary)}
+
+    def run(*command: str | Path) -> str:
+        done = subprocess.run(
+            command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, timeout=ASK_SECONDS
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    sentences, moods = tmp_path / "sentences.csv", tmp_path / "moods.csv"
+    run(binary, "infer", "sentiment:mood", sentences, "-o", moods, "--with-input")
+    with moods.open() as file:
+        assert [(one["text"], one["output"]) for one in csv.DictReader(file)] == [
+            ("A lovely, sunny day", "good"),
+            ("The bus is late", "bad"),
+            ("On we go", "neither"),
+        ]
+    assert "no words" in (tmp_path / "moods.csv.failed.jsonl").read_text()
+    told = run(sys.executable, "sentiment.py", sentences)
+    assert told.strip() == "1 bad, 1 good, 1 neither, 1 there are no words"

@@ -6,7 +6,7 @@
 //! long something is tried is the store's business.
 
 mod bucket;
-mod client;
+pub mod client;
 mod web;
 
 use std::error::Error;

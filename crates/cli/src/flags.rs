@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod config;
+pub mod infer;
 pub mod study;
 pub mod torchserve;
 
@@ -14,6 +15,7 @@ use crate::failure;
 use crate::serve::options::{Network, Options};
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
 use config::ConfigFlags;
+use infer::InferFlags;
 use study::{PlanFlags, SimulateFlags};
 use torchserve::TorchserveFlags;
 
@@ -32,6 +34,7 @@ Examples:
   jitney demo                               a real model, nothing to download
   jitney serve resnet.mar                   a TorchServe archive
   jitney serve model.onnx --port 9000       an ONNX model, no Python needed
+  jitney infer app:model rows.jsonl -o answers.jsonl
   jitney torchserve --start --model-store models --models resnet.mar
   jitney archive --model-name m --version 1.0 --handler handler.py
   jitney plan --curve 5+0.2b --rate 500 --p99 100ms
@@ -43,6 +46,8 @@ Each command has its own --help.";
 pub enum Command {
     /// Serve models: TorchServe archives, directories, ONNX files, Python definitions
     Serve(Box<ServeFlags>),
+    /// Run a model over a file or a folder, without a server
+    Infer(Box<InferFlags>),
     /// Look for batching mistakes in a Python definition, without a server
     Check(CheckFlags),
     /// Serve the model inside this program: it tells the type of a file from its bytes

@@ -14,6 +14,7 @@ mod failure;
 mod fetch;
 mod flags;
 mod gpu;
+mod infer;
 mod key_file;
 mod logs;
 mod machine;
@@ -62,6 +63,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     match command {
         Command::Serve(flags) => carry_out(serve::plan(*flags, env), env),
         Command::Check(flags) => check::main(&flags, env),
+        Command::Infer(flags) => infer::main(*flags, env),
         Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
         Command::Torchserve(flags) => torchserve::main(&flags, args, env),
         Command::Archive(flags) => archive::model(&flags),

@@ -7,6 +7,7 @@
 mod data_plane;
 mod greeting;
 mod loading;
+mod offline;
 mod plugins;
 mod recorder;
 mod scratch;
@@ -38,6 +39,7 @@ use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
+pub use offline::Offline;
 use recorder::Recorder;
 use scratch::Scratch;
 use signals::Signals;

@@ -50,6 +50,15 @@ pub fn plan_demo(flags: DemoFlags, env: &Env) -> Result<Plan, Failure> {
     assemble(Face::Demo, options, Vec::new(), variables.remarks, env)
 }
 
+/// Plans one model without a server, for `jitney infer`: the same sources decide about it. Variables
+/// that only a server knows are no news here.
+pub fn plan_offline(model: Startup, options: Options, env: &Env) -> Result<Plan, Failure> {
+    let options = options.or(variables::read(env)?.options);
+    let per_model = options.per_model.clone().or(model.per_model);
+    let model = Startup { per_model, ..model };
+    assemble(Face::Jitney, options, vec![model], Vec::new(), env)
+}
+
 fn nothing_to_serve() -> Failure {
     Failure::usage("no model to serve")
         .hint("name an archive, a directory, an .onnx file or module:object, or try `jitney demo`")

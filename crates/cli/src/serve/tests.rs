@@ -15,6 +15,7 @@ fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
         | Command::Archive(_)
         | Command::ArchiveWorkflow(_)
         | Command::Check(_)
+        | Command::Infer(_)
         | Command::Config(_)
         | Command::Simulate(_)
         | Command::Plan(_) => Err(Failure::usage("not here")),

@@ -1,0 +1,96 @@
+//! The flags of `jitney infer`: a model, an input, an output, and what makes a job go faster.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::units::Seconds;
+
+/// `jitney infer`
+#[derive(Debug, Default, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct InferFlags {
+    /// What to run: anything `jitney serve` takes (an archive, a directory, an .onnx file,
+    /// module:object), or a model of a running server as http://host:8080/predictions/NAME
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// The rows: .jsonl, .csv, .tsv, .parquet, a folder of images, or - for JSON lines on stdin
+    #[arg(value_name = "INPUT")]
+    pub input: PathBuf,
+    /// Where the answers go: .jsonl, .csv or .parquet, or - for JSON lines on stdout
+    #[arg(short, long, value_name = "OUTPUT")]
+    pub output: PathBuf,
+    /// What the input is, where its name does not say it
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// The endpoint of a definition that has several
+    #[arg(long, value_name = "NAME")]
+    pub endpoint: Option<String>,
+    /// Workers [default: what the model says, else one per GPU or processor, 8 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub workers: Option<u32>,
+    /// Most rows in a batch [default: what the model says]
+    #[arg(long, visible_alias = "max-batch-size", value_name = "N")]
+    pub batch_size: Option<u32>,
+    /// Rows under way at a time [default: two batches per worker; 64 for a running server]
+    #[arg(long, value_name = "N")]
+    pub in_flight: Option<usize>,
+    /// Run as a Ray Data job, on the cluster at ADDRESS (auto: the one this machine belongs to) or on
+    /// one of this machine's own; for .jsonl, needs ray in the Python; --workers counts its actors
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+    pub ray: Option<String>,
+    /// Repeat the input beside each answer
+    #[arg(long)]
+    pub with_input: bool,
+    /// Cells of a CSV file that are numbers become numbers; without it all cells are text, which
+    /// definitions read as their type hints say
+    #[arg(long)]
+    pub numbers: bool,
+    /// Stop when more rows than this have failed [default: never]
+    #[arg(long, value_name = "N")]
+    pub max_failed: Option<u64>,
+    /// Begin anew, whatever an earlier run left behind
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Time a batch may run before its worker is replaced [default: 120s]
+    #[arg(long, value_name = "TIME")]
+    pub response_timeout: Option<Seconds>,
+    /// Time a worker may take to load its model [default: 120s]
+    #[arg(long, value_name = "TIME")]
+    pub startup_timeout: Option<Seconds>,
+    /// Python for Python models and Parquet files [default: as for jitney serve]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Where models from URLs are kept
+    #[arg(long, value_name = "DIR")]
+    pub model_store: Option<PathBuf>,
+    /// What to log, as for jitney serve [default: error]
+    #[arg(long, value_name = "FILTER")]
+    pub log_level: Option<String>,
+}
+
+/// What an input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON value per line
+    Jsonl,
+    /// Comma-separated, with a header
+    Csv,
+    /// Tab-separated, with a header
+    Tsv,
+    /// Parquet; needs pyarrow in the Python
+    Parquet,
+    /// A folder of images, one row per file
+    Images,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  jitney infer app:model rows.jsonl -o answers.jsonl
+  jitney infer resnet.mar photos/ -o labels.csv --batch-size 32 --workers 4
+  jitney infer http://gpu-box:8080/predictions/bert texts.csv -o answers.parquet
+
+Answers are in the order of the input: {\"row\": 0, \"output\": ...}. Rows that fail are not among
+them but in OUTPUT.failed.jsonl, with their error. The output takes its name when it is complete;
+until then OUTPUT.part and OUTPUT.progress remember how far the job is, and the same command goes
+on there, however it was ended. JITNEY_TOKEN is sent to a running server that asks for a token.";

@@ -1,0 +1,294 @@
+//! `jitney infer MODEL INPUT -o OUTPUT`: the model over a file or a folder, without a server. Rows go
+//! through the same engine, batches and workers as requests do; the output is in the order of the
+//! input, and a job that was ended in any way goes on where it was.
+
+mod answer;
+mod identity;
+mod job;
+mod journal;
+mod progress;
+mod python;
+mod reader;
+mod record;
+mod row;
+mod sink;
+mod source;
+mod target;
+
+use std::path::Path;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::flags::infer::{Format, InferFlags};
+use crate::logs::Logs;
+use crate::run::Offline;
+use crate::serve::options::{Batching, Options, PerModel};
+use crate::serve::{self, model};
+use crate::talk;
+use identity::Identity;
+use job::{Ended, Job};
+use progress::Bar;
+use python::Helper;
+use reader::Rows;
+use record::Layout;
+use sink::{Files, Sink, Stdout};
+use target::{Cluster, Here, Target, There};
+
+/// What an interrupted job exits with, as shells report an interrupt.
+const INTERRUPTED: u8 = 130;
+
+/// The most rows under way, whatever the batches are.
+const IN_FLIGHT_MAX: u32 = 1 << 16;
+
+/// Rows that wait for their outcomes from a Ray job, which has its own bounds.
+const IN_FLIGHT_RAY: usize = 1024;
+
+/// Rows under way at a running server, whose batches nobody knows.
+const IN_FLIGHT_THERE: usize = 64;
+
+/// Runs the job and returns the exit code.
+pub fn main(flags: InferFlags, env: &Env) -> u8 {
+    run(&flags, env).unwrap_or_else(|failure| {
+        talk::err(format!("error: {failure}"));
+        failure.code
+    })
+}
+
+fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
+    let format = format(flags)?;
+    if flags.ray.is_some() && (format != Format::Jsonl || flags.input == Path::new("-")) {
+        return Err(Failure::usage("--ray reads files of JSON lines only"));
+    }
+    let helper = Helper::new(flags.python.clone(), env);
+    let mut sink = sink(flags, format)?;
+    if let Sink::Files(files) = &mut sink
+        && files.is_complete()
+    {
+        files.finish(&helper)?;
+        talk::err(format!("{} was complete already", flags.output.display()));
+        return Ok(0);
+    }
+    let opened = source::open(&flags.input, format, flags.numbers, sink.start(), &helper)
+        .inspect_err(|_| sink.abandon())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(carry_out(flags, env, opened, sink, &helper))
+}
+
+async fn carry_out(
+    flags: &InferFlags,
+    env: &Env,
+    opened: source::Opened,
+    sink: Sink,
+    helper: &Helper,
+) -> Result<u8, Failure> {
+    let (start, count) = (sink.start(), sink.count());
+    if count.rows > 0 {
+        talk::err(format!("going on after {} rows", count.rows));
+    }
+    let mut stop = std::pin::pin!(interruption()?);
+    let loaded = tokio::select! {
+        loaded = load(flags, env, start, helper) => loaded.inspect_err(|_| sink.abandon())?,
+        () = &mut stop => return Ok(INTERRUPTED),
+    };
+    let Model { target, offline, in_flight, logs } = loaded;
+    let mut job = Job {
+        target,
+        rows: Rows::read(opened.source)?,
+        sink,
+        bar: Bar::new(start.position, opened.end, count.rows),
+        in_flight,
+        failed_max: flags.max_failed,
+    };
+    let ended = job.run(stop).await;
+    job.bar.clear();
+    if let Some(offline) = offline {
+        offline.end().await;
+    }
+    logs.into_iter().for_each(Logs::finish);
+    match ended? {
+        Ended::Complete => {
+            job.sink.finish(helper)?;
+            talk::err(job.bar.summary(job.sink.count()));
+            Ok(0)
+        }
+        Ended::Interrupted => {
+            let count = job.sink.count();
+            talk::err(format!("interrupted after {} rows; the same command goes on", count.rows));
+            Ok(INTERRUPTED)
+        }
+    }
+}
+
+/// Who answers, and what has to be ended afterwards.
+struct Model {
+    target: Target,
+    offline: Option<Offline>,
+    in_flight: usize,
+    logs: Option<Logs>,
+}
+
+async fn load(
+    flags: &InferFlags,
+    env: &Env,
+    start: source::Start,
+    helper: &Helper,
+) -> Result<Model, Failure> {
+    let endpoint = flags.endpoint.as_deref();
+    let wanted = |usual: usize| {
+        let most = IN_FLIGHT_MAX as usize;
+        flags.in_flight.unwrap_or(usual).clamp(1, most)
+    };
+    if let Some(address) = &flags.ray {
+        let target = Target::Cluster(Cluster::start(flags, address, start, helper)?);
+        return Ok(Model { target, offline: None, in_flight: IN_FLIGHT_RAY, logs: None });
+    }
+    if is_server(&flags.model) {
+        let there = There::new(&flags.model, endpoint, env)?;
+        let in_flight = wanted(IN_FLIGHT_THERE);
+        return Ok(Model { target: Target::There(there), offline: None, in_flight, logs: None });
+    }
+    let plan = serve::plan_offline(model::parse(&flags.model)?, options(flags), env)?;
+    let logs = Logs::start(&plan.logs)?;
+    plan.remarks.iter().for_each(talk::err);
+    let offline = match Offline::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
+        Ok(offline) => offline,
+        Err(failure) => {
+            logs.finish();
+            return Err(failure);
+        }
+    };
+    let batch = offline.model.settings().items_max();
+    if batch == 1 && flags.batch_size.is_none() {
+        talk::err("rows go one by one: the model names no batch size, see --batch-size");
+    }
+    let in_flight = wanted(2 * batch as usize * offline.workers as usize);
+    let target = Target::Here(Here::new(offline.model.clone(), endpoint));
+    Ok(Model { target, offline: Some(offline), in_flight, logs: Some(logs) })
+}
+
+/// A web address that ends like an archive is one; any other is a model that is being served.
+fn is_server(model: &str) -> bool {
+    let web = model.starts_with("http://") || model.starts_with("https://");
+    let path = model.split(['?', '#']).next().unwrap_or_default();
+    let archive = [".mar", ".zip", ".tar.gz", ".tgz", ".onnx"];
+    web && !archive.iter().any(|ending| path.ends_with(ending))
+}
+
+fn options(flags: &InferFlags) -> Options {
+    let batching = Batching { max_batch_size: flags.batch_size, ..Batching::default() };
+    let per_model = PerModel {
+        workers: flags.workers,
+        batching,
+        response_timeout: flags.response_timeout,
+        startup_timeout: flags.startup_timeout,
+        ..PerModel::default()
+    };
+    Options {
+        per_model,
+        python: flags.python.clone(),
+        model_store: flags.model_store.clone(),
+        log_level: Some(flags.log_level.clone().unwrap_or_else(|| "error".to_owned())),
+        ..Options::default()
+    }
+}
+
+fn sink(flags: &InferFlags, format: Format) -> Result<Sink, Failure> {
+    let stdout = flags.output == Path::new("-");
+    let ending = flags.output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let csv = match ending {
+        _ if stdout => false,
+        "csv" => true,
+        "jsonl" | "ndjson" | "json" | "parquet" => false,
+        _ => {
+            let output = flags.output.display();
+            return Err(Failure::usage(format!(
+                "{output}: the output must end in .jsonl, .csv or .parquet"
+            )));
+        }
+    };
+    let from_table = matches!(format, Format::Csv | Format::Tsv);
+    let layout = Layout { csv, with_input: flags.with_input, from_table };
+    if stdout {
+        return Ok(Sink::Stdout(Stdout::new(layout)));
+    }
+    if flags.input == Path::new("-") {
+        return Err(Failure::usage("stdin cannot be read again after an interruption")
+            .hint("write to stdout as well: -o -"));
+    }
+    let job = Identity::of(flags, format)?;
+    Files::open(&flags.output, job, layout, flags.overwrite)
+        .map(|files| Sink::Files(Box::new(files)))
+}
+
+/// What the input is, by what was said or by its name.
+fn format(flags: &InferFlags) -> Result<Format, Failure> {
+    let input = &flags.input;
+    if let Some(format) = flags.format {
+        return Ok(format);
+    }
+    if input == Path::new("-") {
+        return Ok(Format::Jsonl);
+    }
+    if input.is_dir() {
+        return Ok(Format::Images);
+    }
+    let ending = input.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "jsonl" | "ndjson" => Ok(Format::Jsonl),
+        "csv" => Ok(Format::Csv),
+        "tsv" => Ok(Format::Tsv),
+        "parquet" | "pq" => Ok(Format::Parquet),
+        _ => Err(Failure::usage(format!("{}: what is in it?", input.display()))
+            .hint("--format says it: jsonl, csv, tsv, parquet or images")),
+    }
+}
+
+/// Resolves when somebody asks the job to stop.
+fn interruption() -> Result<impl Future<Output = ()>, Failure> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))
+    };
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_server_unless_it_ends_like_an_archive() {
+        for (model, expected) in [
+            ("http://host:8080/predictions/m", true),
+            ("https://host/m", true),
+            ("https://host/m.mar", false),
+            ("https://host/m.onnx#sha256=0", false),
+            ("s3://bucket/m.mar", false),
+            ("app:model", false),
+        ] {
+            assert_eq!(is_server(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn the_input_is_known_by_its_name() {
+        let of =
+            |input: &str| format(&InferFlags { input: input.into(), ..InferFlags::default() }).ok();
+        assert_eq!(of("a.jsonl"), Some(Format::Jsonl));
+        assert_eq!(of("a.CSV"), Some(Format::Csv));
+        assert_eq!(of("-"), Some(Format::Jsonl));
+        assert_eq!(of("/"), Some(Format::Images));
+        assert_eq!(of("a.txt"), None);
+    }
+}
