@@ -2,29 +2,73 @@
 
 Importing it costs nothing and pulls in no third-party code. What a definition is lives in the
 modules beside this file, apart from every transport; `jitney.worker` is the process a model runs
-in, `jitney.testing` drives a definition in unit tests.
+in, `jitney.testing` drives a definition in unit tests. `jitney.handle` and `jitney.client` ask a
+server; they are imported when they are first used.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from jitney.decorators import batch, endpoint, model
 from jitney.definition import Definition, Endpoint, define
-from jitney.errors import BadInput, DefinitionError, Error, ItemErrors, WrongLength
+from jitney.errors import (
+    BadInput,
+    DefinitionError,
+    Disconnected,
+    Error,
+    Expired,
+    ItemErrors,
+    NotFound,
+    Overloaded,
+    RemoteError,
+    WrongLength,
+)
 from jitney.request import Request
 from jitney.streaming import END
+
+if TYPE_CHECKING:
+    from jitney.client import AsyncClient, Client, Retry
+    from jitney.handle import Handle, Session, connect, run
 
 __version__ = "0.1.0"
 
 __all__ = [
     "END",
+    "AsyncClient",
     "BadInput",
+    "Client",
     "Definition",
     "DefinitionError",
+    "Disconnected",
     "Endpoint",
     "Error",
+    "Expired",
+    "Handle",
     "ItemErrors",
+    "NotFound",
+    "Overloaded",
+    "RemoteError",
     "Request",
+    "Retry",
+    "Session",
     "WrongLength",
     "batch",
+    "connect",
     "define",
     "endpoint",
     "model",
+    "run",
 ]
+
+_LATER = {
+    **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
+    **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
+}
+"""What asks a server, which a worker never does."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'jitney' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATER[name]), name)

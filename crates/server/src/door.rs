@@ -23,6 +23,7 @@ use crate::config::{ConnectionAge, ServerConfig};
 use crate::connection::{Peer, Stage};
 use crate::errors::Problem;
 use crate::grpc::Desk;
+use crate::handles;
 use crate::query::Fields;
 use crate::request_id::RequestId;
 use crate::respond::{self, Cors, Reply};
@@ -120,6 +121,7 @@ impl Visit<'_> {
             Route::Predict(ride) => inference::predict(self, body, ride).await,
             Route::Invocations => Box::pin(inference::invoke(self, body)).await,
             Route::RunWorkflow(name) => Box::pin(workflow::run(self, body, name)).await,
+            Route::Handle => handles::upgrade(self),
             Route::SagemakerPing => sagemaker::ping(&self.house.engine),
             Route::ExecutionParameters => Ok(sagemaker::execution_parameters(self)),
             Route::Ping => Ok(health::ping(&self.house.engine)),
