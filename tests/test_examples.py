@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -81,3 +84,10 @@ def test_stories_are_told_word_by_word_to_everybody(example):
         ("chunked", "Once upon a time there were dogs and "),
         ("chunked", "Once upon a time there were mice and everyone "),
     ]
+
+
+def test_the_adder_answers_both_origins_and_never_mixes_them(binary: Path):
+    env = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "python"), "PATH": f"{binary.parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "both_origins.py"]
+    done = subprocess.run(command, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["handle: [1, 2, 3, 4, 5]", "HTTP: [101, 102, 103, 104, 105]"], done.stderr
