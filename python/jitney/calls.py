@@ -19,6 +19,8 @@ CALL_PARAMETER = "jitney-call"
 """Under this name the worker finds the arguments; no Python parameter can have it."""
 VALUE_TYPE = "application/x-jitney-value"
 """The content type of an answer that is a value."""
+STREAM_TYPE = "application/x-jitney-stream"
+"""The content type of an answer in pieces that has none."""
 
 FAILURE_MARK = "jitney-exception "
 TRACEBACK_CHARS_MAX = 16 << 10

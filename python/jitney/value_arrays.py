@@ -66,7 +66,8 @@ def _array_bytes(array: Any, name: str) -> bytes:
         raise TypeError(f"an array may have {DIMS_MAX} dimensions")
     raw = name.encode()
     head = struct.pack(f"<B{len(raw)}sB{array.ndim}Q", len(raw), raw, array.ndim, *array.shape)
-    return head + array.tobytes()
+    data: bytes = array.tobytes()
+    return head + data
 
 
 def take_array(view: memoryview, at: int) -> tuple[Any, int]:

@@ -19,7 +19,8 @@ def frame(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> bytes
 
 
 def call_payload(
-    body: bytes, model: str = "m", version: str = "", endpoint: str = "", kind: str = "", timeout_ms: int = 0, bulk: int = 0
+    body: bytes, model: str = "m", version: str = "", endpoint: str = "", kind: str = "", timeout_ms: int = 0,
+    bulk: int = 0,
 ) -> bytes:  # fmt: skip
     names = [one.encode() for one in (model, version, endpoint, kind)]
     return struct.pack("<IBBHHHH", timeout_ms, bulk, 0, *map(len, names)) + b"".join(names) + body
@@ -31,7 +32,9 @@ def call(name: str, number: int, body: bytes, **said: Any) -> dict[str, Any]:
     return {"name": name, "hex": data.hex(), "id": number, "body_hex": body.hex(), **decoded}
 
 
-def answer(name: str, kind: int, number: int, receipt: list[int], status: int, typed: str, body: bytes) -> dict[str, Any]:
+def answer(
+    name: str, kind: int, number: int, receipt: list[int], status: int, typed: str, body: bytes
+) -> dict[str, Any]:
     payload = struct.pack("<IIIIHBBHH", *receipt, status, len(typed)) + typed.encode() + body
     return {
         "name": name, "kind": kind, "hex": frame(kind, number, payload).hex(), "id": number,

@@ -113,7 +113,8 @@ def test_a_refusal_stands_after_enough_tries(ask, script):
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, jitney.RemoteError), (404, jitney.NotFound), (408, jitney.Expired), (500, jitney.RemoteError)]
+    ("status", "kind"),
+    [(400, jitney.RemoteError), (404, jitney.NotFound), (408, jitney.Expired), (500, jitney.RemoteError)],
 )
 def test_failures_are_told_once_and_in_the_servers_words(ask, script, status, kind):
     script.answers = [(status, JSON, json.dumps({"code": status, "type": "T", "message": "why"}).encode())]

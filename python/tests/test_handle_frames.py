@@ -132,7 +132,13 @@ def thrown(error: BaseException) -> BaseException:
 
 
 def test_an_exception_keeps_its_type_words_and_traceback():
-    for error in (ValueError("no"), KeyError("k"), Picky(1, "x"), errors.BadInput("bad"), errors.Error("e", status=418)):
+    for error in (
+        ValueError("no"),
+        KeyError("k"),
+        Picky(1, "x"),
+        errors.BadInput("bad"),
+        errors.Error("e", status=418),
+    ):
         again = thrown(error)
         assert (type(again), str(again)) == (type(error), str(error))
         assert "in thrown" in str(again.__cause__)

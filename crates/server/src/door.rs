@@ -39,13 +39,15 @@ pub(crate) struct House {
     pub(crate) engine: Arc<Engine>,
     /// Connections so far.
     pub(crate) peers: AtomicU64,
+    /// How handles share the queues of models.
+    pub(crate) rooms: handles::Rooms,
     cors: Cors,
 }
 
 impl House {
     pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
         let cors = Cors::new(&config.cors);
-        Self { config, engine, peers: AtomicU64::new(1), cors }
+        Self { config, engine, peers: AtomicU64::new(1), rooms: handles::Rooms::default(), cors }
     }
 }
 
@@ -83,7 +85,9 @@ impl Door {
     }
 
     fn note(&self, peer: &Peer, parts: &Parts, status: StatusCode, started: Instant) {
-        self.house.config.meter.responded(status);
+        if status != StatusCode::SWITCHING_PROTOCOLS {
+            self.house.config.meter.responded(status);
+        }
         if let Some(log) = &self.house.config.access_log {
             log.write(&Line {
                 address: &peer.address,

@@ -27,7 +27,7 @@ class AsyncClient:
         token: str | None = None,
         management_token: str | None = None,
         timeout: float = 60.0,
-        retry: Retry = Retry(),
+        retry: Retry | None = None,
         tls: ssl.SSLContext | None = None,
         connections: int = 100,
     ) -> None:
@@ -35,7 +35,7 @@ class AsyncClient:
         management = read_url(management_url or url, management_token or token, tls)
         self._pools = (Pool(inference, connections), Pool(management, connections))
         self._timeout = timeout
-        self._retry = retry
+        self._retry = retry or Retry()
 
     async def predict(
         self,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from jitney.client.requests import Request
 from jitney.client.replies import Reply
+from jitney.client.requests import Request
 
 REFUSALS = (429, 503)
 FIRST_PAUSE = 0.1

@@ -31,14 +31,14 @@ class Client:
         token: str | None = None,
         management_token: str | None = None,
         timeout: float = 60.0,
-        retry: Retry = Retry(),
+        retry: Retry | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         inference = read_url(url, token, tls)
         management = read_url(management_url or url, management_token or token, tls)
         self._addresses = (inference, management)
         self._timeout = timeout
-        self._retry = retry
+        self._retry = retry or Retry()
         self._here = threading.local()
 
     def predict(
@@ -155,9 +155,7 @@ class Client:
             connection.close()
             raise
 
-    def _send(
-        self, request: Request, connection: http.client.HTTPConnection, fresh: bool
-    ) -> http.client.HTTPResponse:
+    def _send(self, request: Request, connection: http.client.HTTPConnection, fresh: bool) -> http.client.HTTPResponse:
         token = self._addresses[request.management].token
         headers = {**request.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
         if fresh:

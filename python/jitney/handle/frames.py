@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jitney.calls import VALUE_TYPE, decode_failure
+from jitney.calls import STREAM_TYPE, VALUE_TYPE, decode_failure
 from jitney.errors import Disconnected, Expired, NotFound, Overloaded, RemoteError
 from jitney.values import Raw, decode
 
@@ -23,6 +23,8 @@ FRAME_BYTES_MAX = 1 << 31
 
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
 PRIORITIES = ("interactive", "bulk")
+NO_PIECES = object()
+"""What a stream that ends before its first piece gives."""
 
 
 class Receipt(NamedTuple):
@@ -112,6 +114,8 @@ def read_body(body: Raw, content_type: str) -> Any:
     """What a body, or a piece of one, stands for."""
     if content_type == VALUE_TYPE:
         return decode(body)
+    if content_type == STREAM_TYPE:
+        return NO_PIECES
     if content_type.startswith("application/json"):
         return json.loads(bytes(body))
     if content_type.startswith("text/"):

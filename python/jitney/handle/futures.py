@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 from collections.abc import Generator
 from typing import Any, Callable
 
 from jitney.handle.connection import Connection
-from jitney.handle.frames import Receipt
+from jitney.handle.frames import NO_PIECES, Receipt
 
 
 class AsyncCall(asyncio.Future[Any]):
@@ -44,7 +45,7 @@ class AsyncCall(asyncio.Future[Any]):
         """The whole answer."""
         if not self.done():
             self.receipt = receipt
-            self.set_result(value)
+            self.set_result([] if value is NO_PIECES else value)
 
     def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
         """A piece of it."""
@@ -90,7 +91,7 @@ class Call(concurrent.futures.Future[Any]):
     def answered(self, value: Any, receipt: Receipt) -> None:
         """The whole answer."""
         self.receipt = receipt
-        self._finish(self.set_result, value)
+        self._finish(self.set_result, [] if value is NO_PIECES else value)
 
     def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
         """A piece of it."""
@@ -109,7 +110,5 @@ class Call(concurrent.futures.Future[Any]):
         self._finish(self.set_exception, error)
 
     def _finish(self, setter: Callable[[Any], None], outcome: Any) -> None:
-        try:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # Cancelled at this very moment.
             setter(outcome)
-        except concurrent.futures.InvalidStateError:
-            pass  # Cancelled by its caller at this very moment.

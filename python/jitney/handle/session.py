@@ -51,6 +51,7 @@ class Session:
         self._lock = threading.Lock()
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._background: Background | None = None
+        self._closed = False
 
     def model(self, name: str, version: str = "", *, encoding: str = "value") -> Handle:
         """A handle of a model, in its default version unless one is named.
@@ -65,6 +66,7 @@ class Session:
         connection = self._connections.get(loop)
         if connection is None:
             with self._lock:
+                self._refuse_closed()
                 connection = self._connections[loop] = Connection(self._address, loop)
         return connection
 
@@ -73,12 +75,14 @@ class Session:
         background = self._background
         if background is None:
             with self._lock:
+                self._refuse_closed()
                 background = self._background = self._background or Background(self._address)
         return background
 
     def close(self) -> None:
         """Ends every connection; calls under way fail."""
         with self._lock:
+            self._closed = True
             background, self._background = self._background, None
             connections = list(self._connections.values())
             self._connections.clear()
@@ -87,6 +91,10 @@ class Session:
         for connection in connections:
             if not connection.loop.is_closed():
                 connection.loop.call_soon_threadsafe(connection.close)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise RuntimeError("the session is closed; make a new one with jitney.connect")
 
     def __enter__(self) -> Session:
         return self

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 from jitney.errors import Overloaded
 from jitney.handle.connection import Connection
-from jitney.handle.frames import Receipt
+from jitney.handle.frames import NO_PIECES, Receipt
 
 PIECES_MAX = 4096
 BYTES_MAX = 64 << 20
@@ -63,13 +63,14 @@ class AsyncStream:
         self.cancel()
 
     def answered(self, value: Any, receipt: Receipt) -> None:
-        """A model that does not stream: one piece."""
-        self.piece(value, 0, receipt)
+        """A model that does not stream gives one piece; one that had nothing to say gives none."""
+        if value is not NO_PIECES:
+            self.piece(value, 0, receipt)
         self._finish(None)
 
     def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
         """One more."""
-        if len(self._pieces) >= PIECES_MAX or self._pieces and self._bytes + size > BYTES_MAX:
+        if len(self._pieces) >= PIECES_MAX or (self._pieces and self._bytes + size > BYTES_MAX):
             self._finish(_outpaced())
             return False
         self.receipt = receipt or self.receipt
@@ -129,8 +130,9 @@ class Stream:
     close = cancel
 
     def answered(self, value: Any, receipt: Receipt) -> None:
-        """A model that does not stream: one piece."""
-        self.piece(value, 0, receipt)
+        """A model that does not stream gives one piece; one that had nothing to say gives none."""
+        if value is not NO_PIECES:
+            self.piece(value, 0, receipt)
         self.ended()
 
     def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.calls import CALL_PARAMETER, VALUE_TYPE, encode_failure
+from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.grouping import Item
@@ -157,7 +157,8 @@ class _Batch:
         if isinstance(outcome, BaseException):
             return _failed(outcome, at in self._calls)
         if outcome is STREAMED:
-            empty = b"" if at in self._streamed else self._head(at, answers.TEXT)
+            nothing = STREAM_TYPE if at in self._calls else answers.TEXT
+            empty = b"" if at in self._streamed else self._head(at, nothing)
             return empty, b""
         try:
             content_type, body = self._spell(at, outcome)

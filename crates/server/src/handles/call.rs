@@ -34,7 +34,7 @@ pub(super) struct Ask {
     pub(super) house: Arc<House>,
     pub(super) peer: Arc<Peer>,
     pub(super) model: Arc<Model>,
-    /// The connection's room in the model's queue.
+    /// The handles' room in the model's queue.
     pub(super) room: Arc<Semaphore>,
     pub(super) wanted: Wanted,
     pub(super) started: Instant,
@@ -73,8 +73,7 @@ impl Ask {
     }
 }
 
-/// As many calls of a connection are in the model's hands as its queue takes; the others wait here,
-/// in their order, instead of being refused.
+/// Waits for a place in the model's queue, then asks.
 async fn ask(model: &Model, room: &Semaphore, call: Call) -> Result<Answer, CallError> {
     let _place = match (room.try_acquire(), call.deadline) {
         (Ok(place), _) => Some(place),

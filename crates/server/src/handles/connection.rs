@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -24,13 +25,15 @@ use crate::door::House;
 use crate::errors::Problem;
 
 /// Calls of one connection under way at a time.
-const CALLS_MAX: usize = 8192;
+pub(super) const CALLS_MAX: usize = 8192;
+/// Bytes of such calls, beyond which no further one is read.
+const CALL_BYTES_MAX: usize = 64 << 20;
 /// Words that wait to be written; whoever has one more waits with it.
 const WORDS_MAX: usize = 1024;
-/// Models of which a connection keeps count; beyond them it begins anew.
-const ROOMS_MAX: usize = 256;
 /// What is read, and written, at a time.
 const CHUNK_BYTES: usize = 64 << 10;
+/// How long a client may take to notice the end, and how much it sends meanwhile is thrown away.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Bodies from here on are written from where they lie.
 const COPY_BYTES_MAX: usize = 16 << 10;
 
@@ -63,7 +66,7 @@ async fn converse(
         if !ending {
             calls.take_in(&mut link.input)?;
         } else if calls.held.is_empty() {
-            return link.stream.shutdown().await;
+            return link.part().await;
         }
         let reading = !ending && calls.has_room();
         tokio::select! {
@@ -92,6 +95,19 @@ impl Link {
     async fn read(&mut self) -> io::Result<usize> {
         self.input.reserve(CHUNK_BYTES);
         self.stream.read_buf(&mut self.input).await
+    }
+
+    /// Ends the connection. Closing it with bytes unread would destroy the last answers on their way.
+    async fn part(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        let gone = async {
+            while self.read().await.is_ok_and(|count| count > 0) {
+                self.input.clear();
+            }
+        };
+        // Who does not go is left.
+        drop(tokio::time::timeout(FAREWELL, gone).await);
+        Ok(())
     }
 
     /// Writes a word and all that are ready behind it.
@@ -127,6 +143,12 @@ impl Link {
     }
 }
 
+/// A call under way.
+struct Held {
+    task: AbortHandle,
+    bytes: usize,
+}
+
 /// The calls of a connection. Dropping it drops them.
 struct Calls<'a> {
     house: &'a Arc<House>,
@@ -134,19 +156,18 @@ struct Calls<'a> {
     mouth: mpsc::Sender<Said>,
     tasks: JoinSet<()>,
     /// Those that owe a last word.
-    held: HashMap<u64, AbortHandle>,
-    /// By model, how many more of its calls the model may be given.
-    rooms: HashMap<String, Arc<Semaphore>>,
+    held: HashMap<u64, Held>,
+    /// The bytes of their bodies.
+    bytes: usize,
 }
 
 impl<'a> Calls<'a> {
     fn new(house: &'a Arc<House>, peer: &'a Arc<Peer>, mouth: mpsc::Sender<Said>) -> Self {
-        let (tasks, held, rooms) = (JoinSet::new(), HashMap::new(), HashMap::new());
-        Self { house, peer, mouth, tasks, held, rooms }
+        Self { house, peer, mouth, tasks: JoinSet::new(), held: HashMap::new(), bytes: 0 }
     }
 
     fn has_room(&self) -> bool {
-        self.held.len() < CALLS_MAX
+        self.held.len() < CALLS_MAX && self.bytes < CALL_BYTES_MAX
     }
 
     /// Begins and cancels what has arrived, as far as there is room.
@@ -160,8 +181,8 @@ impl<'a> Calls<'a> {
             match frame::take(input, limit).map_err(broken)? {
                 Some(Heard::Call(wanted)) => self.begin(wanted)?,
                 Some(Heard::Cancel { id }) => {
-                    if let Some(call) = self.held.remove(&id) {
-                        call.abort();
+                    if let Some(held) = self.release(id) {
+                        held.task.abort();
                     }
                 }
                 None => break,
@@ -171,18 +192,25 @@ impl<'a> Calls<'a> {
     }
 
     fn begin(&mut self, wanted: Wanted) -> io::Result<()> {
-        let (id, mouth) = (wanted.id, self.mouth.clone());
+        let (id, bytes, mouth) = (wanted.id, wanted.body.len(), self.mouth.clone());
         if self.held.contains_key(&id) {
             return Err(broken(FrameError::TakenId));
         }
-        let begun = match self.ask(wanted) {
+        let task = match self.ask(wanted) {
             Ok(ask) => self.tasks.spawn(ask.run(mouth)),
             Err(problem) => self.tasks.spawn(async move {
                 drop(mouth.send(Said { id, word: Word::Failed(problem) }).await);
             }),
         };
-        self.held.insert(id, begun);
+        self.held.insert(id, Held { task, bytes });
+        self.bytes += bytes;
         Ok(())
+    }
+
+    fn release(&mut self, id: u64) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        self.bytes -= held.bytes;
+        Some(held)
     }
 
     fn ask(&mut self, wanted: Wanted) -> Result<Ask, Problem> {
@@ -194,25 +222,14 @@ impl<'a> Calls<'a> {
                 wanted.model
             )));
         }
-        if self.rooms.len() >= ROOMS_MAX && !self.rooms.contains_key(&wanted.model) {
-            self.rooms.clear();
-        }
-        let room = match self.rooms.get(&wanted.model) {
-            Some(room) => Arc::clone(room),
-            None => {
-                let places = (model.settings().queue_max as usize).clamp(1, CALLS_MAX);
-                let room = Arc::new(Semaphore::new(places));
-                self.rooms.insert(wanted.model.clone(), Arc::clone(&room));
-                room
-            }
-        };
+        let room = self.house.rooms.of(&model);
         let (house, peer) = (Arc::clone(self.house), Arc::clone(self.peer));
         Ok(Ask { house, peer, model, room, wanted, started: Instant::now() })
     }
 
     /// Whether the client still waits for this word; the last one ends its call.
     fn is_awaited(&mut self, id: u64, word: &Word) -> bool {
-        if word.is_last() { self.held.remove(&id).is_some() } else { self.held.contains_key(&id) }
+        if word.is_last() { self.release(id).is_some() } else { self.held.contains_key(&id) }
     }
 }
 

@@ -8,6 +8,7 @@
 mod call;
 pub(crate) mod connection;
 mod frame;
+mod rooms;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,8 @@ use hyper::upgrade::OnUpgrade;
 use crate::door::Visit;
 use crate::errors::Problem;
 use crate::respond::{self, Reply};
+
+pub(crate) use self::rooms::Rooms;
 
 /// What the `Upgrade` header must say.
 const PROTOCOL: &str = "jitney-handle/1";
