@@ -4,8 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tokio::sync::oneshot;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// What an impatient second signal exits with, as shells report an interrupt.
 const IMPATIENT: i32 = 130;

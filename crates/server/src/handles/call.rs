@@ -7,21 +7,23 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
+use jitney_engine::Refusal;
 use jitney_engine::call::{Answer, Call, HeaderBlock, Input, Origin, OriginKind, Parameter, Rest};
 use jitney_engine::error::CallError;
-use jitney_engine::Refusal;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use super::frame::{Wanted, Word};
 use crate::access::Line;
 use crate::connection::Peer;
 use crate::door::House;
-use crate::errors::{Asked, Problem};
+use crate::errors::Asked;
 use crate::request_id::RequestId;
 
 /// The parameter that holds the arguments of a definition; no Python parameter can have this name.
 const CALL_PARAMETER: &str = "jitney-call";
+
+type Place<'a> = SemaphorePermit<'a>;
 
 /// A word about a call, on its way to the connection.
 pub(super) struct Said {
@@ -41,62 +43,82 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Makes the call. The connection is gone where nobody hears a word.
-    pub(super) async fn run(self, mouth: mpsc::Sender<Said>) {
-        let Self { house, peer, model, room, mut wanted, started } = self;
-        let id = wanted.id;
-        let call = call(&mut wanted, peer.number, started);
-        let version_named = wanted.version.is_some();
-        house.config.meter.asked(&model, version_named);
-        let answered = ask(&model, &room, call).await;
-        let last = match answered {
-            Ok(Answer { output, receipt, rest }) => {
-                let (queue, compute) = (receipt.queue, receipt.compute);
-                house.config.meter.answered(&model, version_named, queue, queue + compute);
-                match rest {
-                    None => Word::Answer(output, receipt),
-                    Some(rest) => {
-                        if mouth.send(Said { id, word: Word::First(output, receipt) }).await.is_err() {
-                            return;
-                        }
-                        pieces(id, rest, &mouth).await.unwrap_or_else(|error| {
-                            Word::Failed(problem(&wanted, &model, &error))
-                        })
-                    }
-                }
+    /// Makes the call. Nobody hears a word where the connection has ended, and this with it.
+    pub(super) async fn run(mut self, mouth: mpsc::Sender<Said>) {
+        let id = self.wanted.id;
+        let call = call(&mut self.wanted, self.peer.number, self.started);
+        let last = match self.ask(call).await {
+            Ok(Answer { output, receipt, rest: None }) => Word::Answer(output, receipt),
+            Ok(Answer { output, receipt, rest: Some(rest) }) => {
+                drop(mouth.send(Said { id, word: Word::First(output, receipt) }).await);
+                self.pieces(rest, &mouth).await
             }
-            Err(error) => Word::Failed(problem(&wanted, &model, &error)),
+            Err(error) => self.failed(&error),
         };
-        note(&house, &peer, &wanted, &last, started);
-        // Nobody hears it: the connection has ended, and everything of it.
+        self.note(&last);
         drop(mouth.send(Said { id, word: last }).await);
     }
-}
 
-/// Waits for a place in the model's queue, then asks.
-async fn ask(model: &Model, room: &Semaphore, call: Call) -> Result<Answer, CallError> {
-    let _place = match (room.try_acquire(), call.deadline) {
-        (Ok(place), _) => Some(place),
-        (Err(_), None) => room.acquire().await.ok(),
-        (Err(_), Some(deadline)) => {
-            let place = tokio::time::timeout_at(deadline, room.acquire()).await;
-            let late = |_| CallError::Refused { reason: Refusal::Expired, retry_after: None };
-            place.map_err(late)?.ok()
-        }
-    };
-    model.call(call).await
-}
-
-/// The rest of a stream; gives the last word.
-async fn pieces(
-    id: u64,
-    mut rest: Rest,
-    mouth: &mpsc::Sender<Said>,
-) -> Result<Word, CallError> {
-    while let Some(piece) = rest.next().await {
-        drop(mouth.send(Said { id, word: Word::Chunk(piece?) }).await);
+    async fn ask(&self, call: Call) -> Result<Answer, CallError> {
+        let (meter, version_named) = (&self.house.config.meter, self.wanted.version.is_some());
+        meter.asked(&self.model, version_named);
+        let _place = self.place(call.deadline).await?;
+        let answer = self.model.call(call).await?;
+        let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+        meter.answered(&self.model, version_named, queue, queue + compute);
+        Ok(answer)
     }
-    Ok(Word::End)
+
+    /// Waits for a place in the model's queue, as long as the call is worth it.
+    async fn place(&self, deadline: Option<Instant>) -> Result<Option<Place<'_>>, CallError> {
+        match (self.room.try_acquire(), deadline) {
+            (Ok(place), _) => Ok(Some(place)),
+            (Err(_), None) => Ok(self.room.acquire().await.ok()),
+            (Err(_), Some(deadline)) => {
+                let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
+                let late = |_| CallError::Refused { reason: Refusal::Expired, retry_after: None };
+                Ok(place.map_err(late)?.ok())
+            }
+        }
+    }
+
+    /// Says the rest of a stream; gives its last word.
+    async fn pieces(&self, mut rest: Rest, mouth: &mpsc::Sender<Said>) -> Word {
+        let id = self.wanted.id;
+        while let Some(piece) = rest.next().await {
+            match piece {
+                Ok(piece) => drop(mouth.send(Said { id, word: Word::Chunk(piece) }).await),
+                Err(error) => return self.failed(&error),
+            }
+        }
+        Word::End
+    }
+
+    fn failed(&self, error: &CallError) -> Word {
+        let (model, version) = (self.wanted.model.as_str(), self.wanted.version.as_deref());
+        let queue_max = self.model.settings().queue_max;
+        let asked = Asked { model, version, purpose: "inference", queue_max };
+        Word::Failed(asked.problem(error))
+    }
+
+    fn note(&self, last: &Word) {
+        let status = match last {
+            Word::Failed(problem) => problem.status,
+            Word::Answer(..) | Word::First(..) | Word::Chunk(_) | Word::End => 200,
+        };
+        let config = &self.house.config;
+        config.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
+        let Some(log) = &config.access_log else { return };
+        let Ok(method) = Method::from_bytes(b"PYTHON") else { return };
+        log.write(&Line {
+            address: &self.peer.address,
+            method: &method,
+            uri: &format_args!("/{}/{}", self.wanted.model, self.wanted.endpoint),
+            version: Version::HTTP_11,
+            status,
+            took: self.started.elapsed(),
+        });
+    }
 }
 
 fn call(wanted: &mut Wanted, peer: u64, started: Instant) -> Call {
@@ -117,23 +139,4 @@ fn call(wanted: &mut Wanted, peer: u64, started: Instant) -> Call {
         priority: wanted.priority,
         alone: false,
     }
-}
-
-fn problem(wanted: &Wanted, model: &Model, error: &CallError) -> Problem {
-    let queue_max = model.settings().queue_max;
-    let version = wanted.version.as_deref();
-    Asked { model: &wanted.model, version, purpose: "inference", queue_max }.problem(error)
-}
-
-fn note(house: &House, peer: &Peer, wanted: &Wanted, last: &Word, started: Instant) {
-    let status = match last {
-        Word::Failed(problem) => problem.status,
-        Word::Answer(..) | Word::First(..) | Word::Chunk(_) | Word::End => 200,
-    };
-    house.config.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
-    let Some(log) = &house.config.access_log else { return };
-    let Ok(method) = Method::from_bytes(b"PYTHON") else { return };
-    let uri = format_args!("/{}/{}", wanted.model, wanted.endpoint);
-    let (address, took) = (&peer.address, started.elapsed());
-    log.write(&Line { address, method: &method, uri: &uri, version: Version::HTTP_11, status, took });
 }
