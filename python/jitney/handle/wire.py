@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from typing import Any, Callable, NamedTuple, Protocol
 
@@ -137,7 +138,8 @@ class Wire(asyncio.Protocol):
                 self.close("the server speaks something else than HTTP")
             return
         if head.split(b" ", 2)[1:2] != [b"101"]:
-            self._refused(head, rest)
+            if len(rest) >= _body_bytes(head):
+                self._refused(head, rest)
             return
         self._head, self.may_write = None, True
         if self._listener is not None:
@@ -147,14 +149,13 @@ class Wire(asyncio.Protocol):
 
     def _refused(self, head: bytes, body: bytes) -> None:
         """A token that is wrong, a path that is not there: the server's own words for every call."""
-        line = head.partition(b"\r\n")[0].decode("latin-1")
-        status, kind, message = 503, "ConnectionError", f"the server does not offer handles: {line}"
         try:
             said = json.loads(body)
             status, kind, message = int(said["code"]), str(said["type"]), str(said["message"])
+            self._end(lambda: frames.failure(status, kind, message, None))
         except (ValueError, KeyError, TypeError):
-            pass
-        self._end(lambda: frames.failure(status, kind, message, None))
+            line = head.partition(b"\r\n")[0].decode("latin-1")
+            self._end(lambda: frames.disconnected(f"the server does not offer handles: {line}"))
         self.close()
 
     def _frames_came(self, data: bytes) -> None:
@@ -164,3 +165,9 @@ class Wire(asyncio.Protocol):
                     self._listener.heard(kind, number, payload)
         except Exception as error:
             self.close(f"the server broke the protocol: {error!r}")
+
+
+def _body_bytes(head: bytes) -> int:
+    """How long a refusal's body is, as far as it is worth waiting for."""
+    found = re.search(rb"\r\ncontent-length: *(\d{1,9})", head, re.IGNORECASE)
+    return min(int(found[1]), HEAD_BYTES_MAX) if found else 0
