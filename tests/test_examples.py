@@ -109,3 +109,10 @@ def test_the_moods_of_a_file_are_told_without_a_server(binary: Path, tmp_path: P
     assert "no words" in (tmp_path / "moods.csv.failed.jsonl").read_text()
     told = run(sys.executable, "sentiment.py", sentences)
     assert told.strip() == "1 bad, 1 good, 1 neither, 1 there are no words"
+
+
+def test_the_adder_answers_both_origins_and_never_mixes_them(binary: Path):
+    env = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "python"), "PATH": f"{binary.parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "both_origins.py"]
+    done = subprocess.run(command, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["handle: [1, 2, 3, 4, 5]", "HTTP: [101, 102, 103, 104, 105]"], done.stderr

@@ -2,7 +2,8 @@
 
 Importing it costs nothing and pulls in no third-party code. What a definition is lives in the
 modules beside this file, apart from every transport; `jitney.worker` is the process a model runs
-in, `jitney.testing` drives a definition in unit tests.
+in, `jitney.testing` drives a definition in unit tests. `jitney.handle` and `jitney.client` ask a
+server; they are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -11,37 +12,64 @@ from typing import TYPE_CHECKING, Any
 
 from jitney.decorators import batch, endpoint, model
 from jitney.definition import Definition, Endpoint, define
-from jitney.errors import BadInput, DefinitionError, Error, ItemErrors, WrongLength
+from jitney.errors import (
+    BadInput,
+    DefinitionError,
+    Disconnected,
+    Error,
+    Expired,
+    ItemErrors,
+    NotFound,
+    Overloaded,
+    RemoteError,
+    WrongLength,
+)
 from jitney.request import Request
 from jitney.streaming import END
 
 if TYPE_CHECKING:
+    from jitney.client import AsyncClient, Client, Retry
+    from jitney.handle import Handle, Session, connect, run
     from jitney.offline import InferError, infer
 
 __version__ = "0.1.0"
 
 __all__ = [
     "END",
+    "AsyncClient",
     "BadInput",
+    "Client",
     "Definition",
     "DefinitionError",
+    "Disconnected",
     "Endpoint",
     "Error",
+    "Expired",
+    "Handle",
     "InferError",
     "ItemErrors",
+    "NotFound",
+    "Overloaded",
+    "RemoteError",
     "Request",
+    "Retry",
+    "Session",
     "WrongLength",
     "batch",
+    "connect",
     "define",
     "endpoint",
     "infer",
     "model",
+    "run",
 ]
 
 _LATER = {
+    **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
+    **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
     **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
 }
-"""What a worker never does."""
+"""What asks a server or runs a job, which a worker never does."""
 
 
 def __getattr__(name: str) -> Any:

@@ -45,6 +45,35 @@ class ItemErrors(Exception):
         self.errors = dict(errors)
 
 
+class RemoteError(Error):
+    """A call failed on the server; `kind` is the type of its exception or the server's word for it."""
+
+    retry_after: float | None = None
+    """Seconds after which the same call may succeed; None where trying again does not help."""
+
+    def __init__(self, message: str, status: int | None = None, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        if status is not None:
+            self.status = status
+
+
+class Overloaded(RemoteError):
+    """Refused before the model saw it: too much waits, or nobody is there to run it."""
+
+
+class Expired(RemoteError, TimeoutError):
+    """The deadline passed before there was an answer."""
+
+
+class NotFound(RemoteError, LookupError):
+    """There is no such model, version or endpoint."""
+
+
+class Disconnected(RemoteError, ConnectionError):
+    """The connection ended before the answer; whether the model ran is not known."""
+
+
 class WrongLength(Exception):
     """The function did not return one output per item; nobody is answered from such a batch."""
 

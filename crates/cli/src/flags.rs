@@ -80,6 +80,9 @@ pub struct ServeFlags {
     /// Load Python definitions again when their code changes, without dropping a request
     #[arg(long)]
     pub watch: bool,
+    /// End when standard input ends, as that of a child does with its parent
+    #[arg(long, hide = true)]
+    pub until_eof: bool,
     /// Python file (or module) with endpoints or authorization of your own; may be given several times
     #[arg(long = "plugin", value_name = "FILE")]
     pub plugins: Vec<String>,

@@ -46,6 +46,8 @@ pub struct Plan {
     pub snapshots: Option<Snapshots>,
     /// Whether definitions are loaded again when their code changes.
     pub watch: bool,
+    /// Whether the end of standard input ends the server, as a signal does.
+    pub until_eof: bool,
     /// Sentences about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.

@@ -94,6 +94,9 @@ async fn live(
     logs: &Logs,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
+    if plan.until_eof {
+        signals.heed_input().map_err(cannot("watch standard input"))?;
+    }
     let mut server = plan.server.clone();
     server.access_log = access_log(plan);
     server.meter = Arc::clone(meter);

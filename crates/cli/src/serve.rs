@@ -40,7 +40,7 @@ pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
         return Err(nothing_to_serve());
     }
     let plan = assemble(Face::Jitney, above.or(file.options), models, variables.remarks, env)?;
-    Ok(Plan { watch: flags.watch, plugins, ..plan })
+    Ok(Plan { watch: flags.watch, until_eof: flags.until_eof, plugins, ..plan })
 }
 
 /// Plans `jitney demo`.
@@ -108,6 +108,7 @@ fn assemble(
         metrics: MetricsPlan::default(),
         snapshots: None,
         watch: false,
+        until_eof: false,
         remarks,
         temp_dir: env.temp_dir(),
     })

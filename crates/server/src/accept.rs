@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use crate::connection::{Peer, Stage, Watched};
 use crate::door::Door;
 use crate::grpc;
+use crate::handles;
 use crate::handshake;
 use crate::listen::Socketed;
 use crate::tls::Tls;
@@ -202,7 +203,7 @@ where
     }
 }
 
-async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
+async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     peer: &Arc<Peer>,
     door: &Door,
@@ -213,13 +214,17 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
     let connection = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(watched, service);
+        .serve_connection(watched, service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let mut seen = None;
     loop {
         tokio::select! {
             biased;
-            ended = connection.as_mut() => return note(peer, ended),
+            ended = connection.as_mut() => {
+                note(peer, ended);
+                return handle(peer, door, beats).await;
+            }
             beat = beats.changed() => match (beat, *beats.borrow_and_update()) {
                 (Ok(()), Beat::Tick) if !peer.stalled(&mut seen) => {}
                 (Ok(()), Beat::Tick) => return tracing::debug!(peer = peer.address, "too slow"),
@@ -229,6 +234,13 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
     }
     connection.as_mut().graceful_shutdown();
     note(peer, connection.await);
+}
+
+/// Goes on with frames where the last request asked for them.
+async fn handle(peer: &Arc<Peer>, door: &Door, beats: watch::Receiver<Beat>) {
+    if let Some(coming) = peer.handed_over() {
+        Box::pin(handles::connection::serve(coming, peer, &door.house, beats)).await;
+    }
 }
 
 /// The request's future lives inside hyper's connection: when the client goes away it is dropped,

@@ -6,12 +6,13 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::upgrade::OnUpgrade;
 
 use crate::malformed;
 
@@ -39,12 +40,31 @@ pub(crate) struct Peer {
     stage: AtomicU8,
     /// Changes whenever a head begins or a body moves.
     marks: AtomicU32,
+    /// What the connection becomes when HTTP is over on it; set once, by the request that asks.
+    handover: OnceLock<OnUpgrade>,
 }
 
 impl Peer {
     /// A connection that was just accepted; its first head is awaited at once.
     pub(crate) fn new(number: u64, address: String) -> Self {
-        Self { number, address, stage: AtomicU8::new(Stage::Head as u8), marks: AtomicU32::new(0) }
+        Self {
+            number,
+            address,
+            stage: AtomicU8::new(Stage::Head as u8),
+            marks: AtomicU32::new(0),
+            handover: OnceLock::new(),
+        }
+    }
+
+    /// Notes that the connection is a handle's from now on.
+    pub(crate) fn hand_over(&self, coming: OnUpgrade) {
+        // A second one on the same connection cannot come: the first ends HTTP on it.
+        drop(self.handover.set(coming));
+    }
+
+    /// The connection behind the last request, if that asked for more than HTTP.
+    pub(crate) fn handed_over(&self) -> Option<OnUpgrade> {
+        self.handover.get().cloned()
     }
 
     /// Notes what the connection is at.

@@ -23,6 +23,7 @@ use crate::config::{ConnectionAge, ServerConfig};
 use crate::connection::{Peer, Stage};
 use crate::errors::Problem;
 use crate::grpc::Desk;
+use crate::handles;
 use crate::plugins::Plugins;
 use crate::query::Fields;
 use crate::request_id::RequestId;
@@ -39,13 +40,15 @@ pub(crate) struct House {
     pub(crate) engine: Arc<Engine>,
     /// Connections so far.
     pub(crate) peers: AtomicU64,
+    /// How handles share the queues of models.
+    pub(crate) rooms: handles::Rooms,
     cors: Cors,
 }
 
 impl House {
     pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
         let cors = Cors::new(&config.cors);
-        Self { config, engine, peers: AtomicU64::new(1), cors }
+        Self { config, engine, peers: AtomicU64::new(1), rooms: handles::Rooms::default(), cors }
     }
 }
 
@@ -83,7 +86,9 @@ impl Door {
     }
 
     fn note(&self, peer: &Peer, parts: &Parts, status: StatusCode, started: Instant) {
-        self.house.config.meter.responded(status);
+        if status != StatusCode::SWITCHING_PROTOCOLS {
+            self.house.config.meter.responded(status);
+        }
         if let Some(log) = &self.house.config.access_log {
             log.write(&Line {
                 address: &peer.address,
@@ -121,6 +126,7 @@ impl Visit<'_> {
             Route::Predict(ride) => inference::predict(self, body, ride).await,
             Route::Invocations => Box::pin(inference::invoke(self, body)).await,
             Route::RunWorkflow(name) => Box::pin(workflow::run(self, body, name)).await,
+            Route::Handle => handles::upgrade(self),
             Route::SagemakerPing => sagemaker::ping(&self.house.engine),
             Route::ExecutionParameters => Ok(sagemaker::execution_parameters(self)),
             Route::Ping => Ok(health::ping(&self.house.engine)),

@@ -13,6 +13,7 @@ mod connection;
 mod door;
 pub mod errors;
 mod grpc;
+mod handles;
 mod handshake;
 pub mod listen;
 mod malformed;

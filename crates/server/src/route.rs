@@ -62,6 +62,8 @@ pub enum Route<'a> {
     Invocations,
     /// A request for a workflow.
     RunWorkflow(&'a str),
+    /// A connection of Python calls.
+    Handle,
     /// SageMaker: whether models are there.
     SagemakerPing,
     /// SageMaker: how batch transforms should ask.
@@ -171,6 +173,7 @@ fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         ["explanations", model, version, rest] => explanation(model, Some(version), rest),
         ["ping"] => Route::Ping,
         ["invocations"] => Route::Invocations,
+        [".jitney", "handle"] => Route::Handle,
         ["v1", "models", model] => kserve_v1(model),
         ["v2", "models", model, "infer"] => kserve_v2(model),
         ["v2", "models", model, "explain"] => kserve(model, true),

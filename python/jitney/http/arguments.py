@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitney.calls import decode_call
 from jitney.definition import Endpoint
 from jitney.errors import BadInput
 from jitney.hints import Param
@@ -24,6 +25,23 @@ def read(endpoint: Endpoint, row: dict[str, Any]) -> dict[str, Any]:
     if BODY in named and not any(param.name == BODY for param in params):
         _open_body(endpoint, params, named)
     return {name: _one(endpoint, params, name, value) for name, value in named.items()}
+
+
+def read_call(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
+    """One item's arguments of a call through a handle: positions and names, as Python has them."""
+    try:
+        positional, named = decode_call(raw)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    params = [param for param in endpoint.params if not param.is_request]
+    if len(positional) > len(params):
+        raise BadInput(f"{endpoint.name} takes {len(params)} arguments ({_list(params)}), got {len(positional)}")
+    found = {param.name: convert(param.name, value, param.hint) for param, value in zip(params, positional)}
+    for name, value in named.items():
+        if name in found:
+            raise BadInput(f"parameter {name!r} was given twice")
+        found[name] = _one(endpoint, params, name, value)
+    return found
 
 
 def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -> None:

@@ -130,6 +130,8 @@ def _mapping(value: Any) -> Any:
 
 def _sequence(value: Any) -> Any:
     value = _json(value)
+    if isinstance(value, tuple):  # Python callers have them.
+        return list(value)
     if not isinstance(value, list):
         raise Mismatch(f"expected a list, got {_kind(value)}")
     return value

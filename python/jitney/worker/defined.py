@@ -1,7 +1,8 @@
 """The worker's side of a definition: parameters in, arguments, a call, answers out.
 
 It stands where a TorchServe handler would, and answers with ready-made items, since a definition
-can fail one item, choose content types and stream, which a handler's plain list cannot say.
+can fail one item, choose content types and stream, which a handler's plain list cannot say. A call
+through a handle differs from an HTTP request in how its arguments, answer and failure are spelt.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.grouping import Item
@@ -20,6 +22,7 @@ from jitney.instance import Instance
 from jitney.locate import locate
 from jitney.request import Request
 from jitney.streaming import STREAMED
+from jitney.values import encode as encode_value
 from jitney.worker.batch import Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
@@ -35,7 +38,8 @@ METHOD_HEADER = "url_path"
 
 
 _PLAIN_HEADS = {
-    kind: encode_fields(200, "", {"Content-Type": kind}) for kind in (answers.JSON, answers.TEXT, answers.BYTES)
+    kind: encode_fields(200, "", {"Content-Type": kind})
+    for kind in (answers.JSON, answers.TEXT, answers.BYTES, VALUE_TYPE)
 }
 """What nearly every answer begins with."""
 
@@ -91,6 +95,8 @@ class _Batch:
         self._context = context
         self._outcomes: dict[int, Any] = {}
         self._streamed: set[int] = set()
+        self._calls: set[int] = set()
+        """Items that came through a handle."""
         self.items: dict[int, Item] = {}
         self._endpoints: dict[int, Endpoint] = {}
         metas = context.metas
@@ -101,8 +107,12 @@ class _Batch:
                 self._outcomes[at] = error
 
     def _open(self, definition: Definition, at: int, row: Row, meta: bytes) -> None:
+        call = row.get(CALL_PARAMETER)
+        if call is not None:
+            self._calls.add(at)
         endpoint = _choose(definition, meta)
-        self.items[at] = Item(arguments.read(endpoint, row), WireRequest(meta, endpoint.name))
+        named = arguments.read(endpoint, row) if call is None else arguments.read_call(endpoint, call)
+        self.items[at] = Item(named, WireRequest(meta, endpoint.name))
         self._endpoints[at] = endpoint
 
     def groups(self) -> list[tuple[Endpoint, list[int]]]:
@@ -121,7 +131,7 @@ class _Batch:
 
         def emit(position: int, piece: Any) -> None:
             at = positions[position]
-            content_type, body = answers.encode(piece)
+            content_type, body = self._spell(at, piece, whole=False)
             head = b"" if at in self._streamed else self._head(at, content_type)
             self._streamed.add(at)
             outlet = self._context.outlet
@@ -145,20 +155,26 @@ class _Batch:
 
     def _encode(self, at: int, outcome: Any) -> tuple[bytes, Bytes]:
         if isinstance(outcome, BaseException):
-            return _failed(outcome)
+            return _failed(outcome, at in self._calls)
         if outcome is STREAMED:
-            empty = b"" if at in self._streamed else self._head(at, answers.TEXT)
+            nothing = STREAM_TYPE if at in self._calls else answers.TEXT
+            empty = b"" if at in self._streamed else self._head(at, nothing)
             return empty, b""
         try:
-            content_type, body = answers.encode(outcome, self._accept(at))
+            content_type, body = self._spell(at, outcome)
             return self._head(at, content_type), body
         except Exception as error:
-            return _failed(error)
+            return _failed(error, at in self._calls)
 
-    def _accept(self, at: int) -> str:
+    def _spell(self, at: int, output: Any, whole: bool = True) -> tuple[str, Bytes]:
+        """An output, or a piece of one, as its caller reads it."""
+        if at in self._calls:
+            return VALUE_TYPE, encode_value(output)
+        return answers.encode(output, self._accept(at, output) if whole else "")
+
+    def _accept(self, at: int, output: Any) -> str:
         """The client's wish; only looked up for outputs that have more than one form."""
-        outcome = self._outcomes[at]
-        if not hasattr(outcome, "shape"):
+        if not hasattr(output, "shape"):
             return ""
         return str(self.items[at].request.headers.get("accept", ""))
 
@@ -180,7 +196,7 @@ def _choose(definition: Definition, meta: bytes) -> Endpoint:
         raise BadInput(str(error), status=404) from None
 
 
-def _failed(error: BaseException) -> tuple[bytes, Bytes]:
+def _failed(error: BaseException, through_handle: bool = False) -> tuple[bytes, Bytes]:
     """An item that failed alone. Client mistakes leave no traceback in the log."""
     status = status_of(error)
     if status >= 500:
@@ -189,4 +205,5 @@ def _failed(error: BaseException) -> tuple[bytes, Bytes]:
     cause = CAUSE_PREDICTION
     if isinstance(error, WrongLength):
         cause = CAUSE_RAISED
-    return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), describe(error).encode()
+    message = encode_failure(error) if through_handle else describe(error)
+    return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), message.encode(errors="replace")

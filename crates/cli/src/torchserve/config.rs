@@ -74,6 +74,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         metrics,
         snapshots,
         watch: false,
+        until_eof: false,
         remarks,
         temp_dir: env.temp_dir(),
     })

@@ -31,6 +31,7 @@ impl Gate {
             | Route::Predict(_)
             | Route::Invocations
             | Route::RunWorkflow(_)
+            | Route::Handle
             | Route::SagemakerPing
             | Route::ExecutionParameters
             | Route::PredictDescription(_)

@@ -1,0 +1,227 @@
+//! The frames of a handle connection as bytes: `protocol/handles.md` in Rust.
+//!
+//! Pure: bytes in, words out, and back. Nothing is believed before it is checked, and no length
+//! makes anybody reserve memory.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use jitney_engine::call::{Output, Priority, Receipt};
+
+use crate::errors::Problem;
+
+/// Bytes of a frame's header.
+pub(super) const HEADER: usize = 16;
+/// Bytes of a CALL before its names.
+const CALL_HEAD: usize = 14;
+/// Names of a CALL may have so many bytes in all, beside the body.
+pub(super) const NAMES_MAX: u64 = 4 * u16::MAX as u64;
+
+/// What the first byte after the length says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Call = 1,
+    Cancel = 2,
+    Answer = 3,
+    First = 4,
+    Chunk = 5,
+    End = 6,
+    Error = 7,
+}
+
+/// Why a client's bytes are no frames; the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameError {
+    /// Not a kind that clients send.
+    UnknownKind,
+    /// Flags that nobody has given a meaning.
+    UnknownFlags,
+    /// Longer than any call may be.
+    TooLarge,
+    /// The payload does not fit its own lengths.
+    Malformed,
+    /// A call under the id of one that is still under way.
+    TakenId,
+}
+
+impl FrameError {
+    /// Its name in the vectors and the log.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownKind => "unknown-kind",
+            Self::UnknownFlags => "unknown-flags",
+            Self::TooLarge => "too-large",
+            Self::Malformed => "malformed",
+            Self::TakenId => "taken-id",
+        }
+    }
+}
+
+/// What a client sends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A call to begin.
+    Call(Wanted),
+    /// A call that nobody waits for any more.
+    Cancel {
+        /// The call's.
+        id: u64,
+    },
+}
+
+/// A call as it was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) id: u64,
+    pub(super) timeout: Option<Duration>,
+    pub(super) priority: Priority,
+    pub(super) model: String,
+    pub(super) version: Option<String>,
+    pub(super) endpoint: String,
+    /// The MIME type of a plain body; empty for the arguments of a definition.
+    pub(super) content_type: String,
+    pub(super) body: Bytes,
+}
+
+/// Takes one frame off the front, if a whole one is there.
+pub(super) fn take(bytes: &mut BytesMut, limit: u64) -> Result<Option<Heard>, FrameError> {
+    let Some((mut header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
+    let (length, kind, flags) = (header.get_u32_le(), header.get_u8(), header.get_u8());
+    let (_, id) = (header.get_u16_le(), header.get_u64_le());
+    if kind != Kind::Call as u8 && kind != Kind::Cancel as u8 {
+        return Err(FrameError::UnknownKind);
+    }
+    if flags != 0 {
+        return Err(FrameError::UnknownFlags);
+    }
+    if u64::from(length) > limit {
+        return Err(FrameError::TooLarge);
+    }
+    if rest.len() < length as usize {
+        return Ok(None);
+    }
+    bytes.advance(HEADER);
+    let payload = bytes.split_to(length as usize).freeze();
+    if kind == Kind::Call as u8 {
+        return wanted(id, payload).map(|wanted| Some(Heard::Call(wanted)));
+    }
+    if payload.is_empty() { Ok(Some(Heard::Cancel { id })) } else { Err(FrameError::Malformed) }
+}
+
+fn wanted(id: u64, mut payload: Bytes) -> Result<Wanted, FrameError> {
+    if payload.len() < CALL_HEAD {
+        return Err(FrameError::Malformed);
+    }
+    let millis = payload.get_u32_le();
+    let priority = match payload.get_u8() {
+        0 => Priority::Interactive,
+        1 => Priority::Bulk,
+        _ => return Err(FrameError::Malformed),
+    };
+    payload.get_u8();
+    let lengths = [(); 4].map(|()| usize::from(payload.get_u16_le()));
+    let mut name = |length: usize| text(&mut payload, length);
+    let [model, version, endpoint, content_type] = lengths;
+    Ok(Wanted {
+        id,
+        timeout: (millis > 0).then(|| Duration::from_millis(millis.into())),
+        priority,
+        model: name(model)?,
+        version: Some(name(version)?).filter(|version| !version.is_empty()),
+        endpoint: name(endpoint)?,
+        content_type: name(content_type)?,
+        body: payload,
+    })
+}
+
+fn text(payload: &mut Bytes, length: usize) -> Result<String, FrameError> {
+    if payload.len() < length {
+        return Err(FrameError::Malformed);
+    }
+    let text = std::str::from_utf8(&payload[..length]).map_err(|_| FrameError::Malformed)?;
+    let text = text.to_owned();
+    payload.advance(length);
+    Ok(text)
+}
+
+/// What the server says about a call.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// The whole answer.
+    Answer(Output, Receipt),
+    /// The head and the first piece of a stream.
+    First(Output, Receipt),
+    /// A further piece.
+    Chunk(Bytes),
+    /// The stream is complete.
+    End,
+    /// There is no answer, or no rest of it.
+    Failed(Problem),
+}
+
+impl Word {
+    /// Whether nothing follows it.
+    pub(super) fn is_last(&self) -> bool {
+        match self {
+            Self::First(..) | Self::Chunk(_) => false,
+            Self::Answer(..) | Self::End | Self::Failed(_) => true,
+        }
+    }
+
+    /// Writes the frame but for its body, which the caller sends next.
+    pub(super) fn write(self, id: u64, out: &mut BytesMut) -> Bytes {
+        match self {
+            Self::Answer(output, receipt) => answer(Kind::Answer, id, output, &receipt, out),
+            Self::First(output, receipt) => answer(Kind::First, id, output, &receipt, out),
+            Self::Chunk(piece) => {
+                header(Kind::Chunk, id, piece.len(), out);
+                piece
+            }
+            Self::End => {
+                header(Kind::End, id, 0, out);
+                Bytes::new()
+            }
+            Self::Failed(problem) => failed(id, &problem, out),
+        }
+    }
+}
+
+fn header(kind: Kind, id: u64, length: usize, out: &mut BytesMut) {
+    // No answer is that long: a worker's frame, in which it came, has a lower limit.
+    out.put_u32_le(u32::try_from(length).unwrap_or(u32::MAX));
+    out.put_u8(kind as u8);
+    out.put_u8(0);
+    out.put_u16_le(0);
+    out.put_u64_le(id);
+}
+
+fn answer(kind: Kind, id: u64, output: Output, receipt: &Receipt, out: &mut BytesMut) -> Bytes {
+    let typed = output.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let content_type = typed.map_or("", |(_, value)| value.as_str());
+    let content_type = if content_type.len() > usize::from(u16::MAX) { "" } else { content_type };
+    header(kind, id, 24 + content_type.len() + output.body.len(), out);
+    let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    out.put_u32_le(micros(receipt.queue));
+    out.put_u32_le(micros(receipt.compute));
+    out.put_u32_le(receipt.batch_items);
+    out.put_u32_le(receipt.batch_items_max);
+    out.put_u16_le(u16::try_from(receipt.position).unwrap_or(u16::MAX));
+    out.put_u8(receipt.attempt);
+    out.put_u8(receipt.reason as u8);
+    out.put_u16_le(output.status.as_ref().map_or(200, |(status, _)| *status));
+    out.put_u16_le(content_type.len() as u16);
+    out.put_slice(content_type.as_bytes());
+    output.body
+}
+
+fn failed(id: u64, problem: &Problem, out: &mut BytesMut) -> Bytes {
+    let kind = problem.code.row().kind;
+    header(Kind::Error, id, 8 + kind.len() + problem.message.len(), out);
+    out.put_u16_le(problem.status);
+    out.put_u16_le(kind.len() as u16);
+    let wait = problem.retry_after.map_or(0, |wait| wait.as_millis().max(1));
+    out.put_u32_le(u32::try_from(wait).unwrap_or(u32::MAX));
+    out.put_slice(kind.as_bytes());
+    Bytes::copy_from_slice(problem.message.as_bytes())
+}

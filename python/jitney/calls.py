@@ -1,0 +1,113 @@
+"""What a call through a handle says to the model's worker, and what an exception says back.
+
+Both ends use this file: the client encodes arguments and reads failures, the worker the other way
+round. The server passes both on unread. A failure travels as text, since that is what the server
+carries; it names the exception's type, but nothing is ever imported because of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any, NamedTuple
+
+from jitney.errors import Error, RemoteError, describe
+from jitney.values import Raw, decode, encode
+
+CALL_PARAMETER = "jitney-call"
+"""Under this name the worker finds the arguments; no Python parameter can have it."""
+VALUE_TYPE = "application/x-jitney-value"
+"""The content type of an answer that is a value."""
+STREAM_TYPE = "application/x-jitney-stream"
+"""The content type of an answer in pieces that has none."""
+
+FAILURE_MARK = "jitney-exception "
+TRACEBACK_CHARS_MAX = 16 << 10
+PLAIN = (type(None), bool, int, float, str)
+
+
+def encode_call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
+    """The arguments of one call."""
+    return encode((arguments, keywords) if keywords or _is_whole(arguments) else arguments)
+
+
+def decode_call(raw: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and named arguments."""
+    said = decode(raw)
+    if not isinstance(said, tuple):
+        raise ValueError("a call's arguments are a tuple")
+    return said if _is_whole(said) else (said, {})
+
+
+def _is_whole(said: tuple[Any, ...]) -> bool:
+    """Whether a tuple reads as positional and named arguments; most calls leave the latter out."""
+    return len(said) == 2 and isinstance(said[0], tuple) and isinstance(said[1], dict)
+
+
+class Failure(NamedTuple):
+    """An exception of the model's code, as its caller hears of it."""
+
+    module: str
+    name: str
+    message: str
+    arguments: list[Any]
+    state: dict[str, Any]
+    trace: str
+
+
+def encode_failure(error: BaseException) -> str:
+    """An exception as text."""
+    kind = type(error)
+    trace = "".join(traceback.format_exception(kind, error, error.__traceback__))
+    failure = Failure(
+        module=kind.__module__,
+        name=kind.__qualname__,
+        message=describe(error),
+        arguments=list(error.args) if all(isinstance(one, PLAIN) for one in error.args) else [str(error)],
+        state={name: one for name, one in vars(error).items() if isinstance(one, PLAIN)},
+        trace=trace[-TRACEBACK_CHARS_MAX:],
+    )
+    return FAILURE_MARK + json.dumps(failure)
+
+
+def decode_failure(message: str, status: int) -> BaseException | None:
+    """The exception of such a text; None if it is another."""
+    if not message.startswith(FAILURE_MARK):
+        return None
+    try:
+        failure = Failure(*json.loads(message[len(FAILURE_MARK) :]))
+    except (ValueError, TypeError):
+        return None
+    error = _same_type(failure) or RemoteError(failure.message, status, f"{failure.module}.{failure.name}")
+    error.__cause__ = RemoteTraceback(failure.trace)
+    return error
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that came from a worker: its traceback there."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__(trace)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return f"\n{self.trace.rstrip()}\n(in the model's worker)"
+
+
+def _same_type(failure: Failure) -> BaseException | None:
+    """The exception itself, if this process has loaded its type; `__init__` may want other arguments."""
+    found: Any = sys.modules.get(failure.module)
+    for name in failure.name.split("."):
+        found = getattr(found, name, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    try:
+        error = found.__new__(found, *failure.arguments)
+        error.args = tuple(failure.arguments)
+        error.__dict__.update(failure.state)
+    except Exception:
+        return None
+    if isinstance(error, Error):
+        error.args = (failure.message,)
+    return error

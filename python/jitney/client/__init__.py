@@ -1,0 +1,11 @@
+"""Clients over HTTP: `Client` for programs with threads, `AsyncClient` for event loops.
+
+Both say the same (`requests`), read the same (`replies`) and try again by the same rules (`retry`);
+they differ in how bytes move. Nothing but the standard library is needed.
+"""
+
+from jitney.client.aio import AsyncClient
+from jitney.client.retry import Retry
+from jitney.client.sync import Client
+
+__all__ = ["AsyncClient", "Client", "Retry"]

@@ -1,0 +1,42 @@
+"""What a server answered, as a value or as an exception."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jitney.errors import RemoteError
+from jitney.handle.frames import failure, read_body
+
+
+class Reply(NamedTuple):
+    """One HTTP answer; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def value(self) -> Any:
+        """What the body stands for, by its content type; raises what a failure says."""
+        if self.status >= 400:
+            raise self.error()
+        return read_body(self.body, self.headers.get("content-type", ""))
+
+    def error(self) -> RemoteError:
+        """A failure in the server's words."""
+        kind, message = "", self.body.decode("utf-8", "replace")
+        try:
+            said = json.loads(self.body)
+            kind, message = str(said["type"]), str(said["message"])
+        except (ValueError, KeyError, TypeError):
+            pass
+        return failure(self.status, kind, message or f"status {self.status}", self.retry_after)
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which the server wants to be asked again, if it does."""
+        try:
+            return max(0.0, float(self.headers["retry-after"]))
+        except (KeyError, ValueError):
+            return None

@@ -1,0 +1,110 @@
+"""What a client asks a server: every request of the inference and management API as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request."""
+
+    method: str
+    path: str
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    management: bool = False
+    """Whether it is for the management address."""
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether doing it twice is doing it once."""
+        return self.method in ("GET", "PUT", "DELETE")
+
+
+def predict(
+    model: str,
+    data: Any,
+    version: str | None,
+    endpoint: str | None,
+    timeout: float | None,
+    priority: str | None,
+    headers: Mapping[str, str] | None,
+) -> Request:
+    """A prediction. Bytes go as they are, text as text, everything else as JSON."""
+    content_type, body = encode(data)
+    said = {"Content-Type": content_type}
+    if timeout is not None:
+        said["x-jitney-timeout-ms"] = str(max(1, round(timeout * 1000)))
+    if priority is not None:
+        said["x-jitney-priority"] = priority
+    if endpoint is None:
+        path = _path("predictions", model, *([version] if version else []))
+    elif version is None:
+        path = _path(model, endpoint)
+    else:
+        path = _path("predictions", model, version, endpoint)
+    return Request("POST", path, {**said, **(headers or {})}, body)
+
+
+def encode(data: Any) -> tuple[str, bytes]:
+    """Content type and bytes of a body."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return BYTES, bytes(data)
+    if isinstance(data, str):
+        return TEXT, data.encode()
+    return JSON, json.dumps(data).encode()
+
+
+def ping() -> Request:
+    """Whether the server is well."""
+    return Request("GET", "/ping")
+
+
+def models(limit: int | None, token: str | None) -> Request:
+    """A page of the list of models."""
+    return _manage("GET", _path("models"), limit=limit, next_page_token=token)
+
+
+def describe(model: str, version: str | None) -> Request:
+    """What a model is and how it does."""
+    return _manage("GET", _path("models", model, *([version] if version else [])))
+
+
+def register(url: str, options: Mapping[str, Any]) -> Request:
+    """A new model."""
+    return _manage("POST", _path("models"), url=url, **options)
+
+
+def scale(model: str, version: str | None, options: Mapping[str, Any]) -> Request:
+    """Another number of workers, or other settings."""
+    return _manage("PUT", _path("models", model, *([version] if version else [])), **options)
+
+
+def unregister(model: str, version: str | None) -> Request:
+    """The end of a model or version."""
+    return _manage("DELETE", _path("models", model, *([version] if version else [])))
+
+
+def set_default(model: str, version: str) -> Request:
+    """Another default version."""
+    return _manage("PUT", _path("models", model, version, "set-default"))
+
+
+def _manage(method: str, path: str, **query: Any) -> Request:
+    said = {name: _word(value) for name, value in query.items() if value is not None}
+    return Request(method, path + (f"?{urlencode(said)}" if said else ""), management=True)
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _path(*segments: str) -> str:
+    return "".join("/" + quote(segment, safe="") for segment in segments)

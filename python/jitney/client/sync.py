@@ -1,0 +1,188 @@
+"""A client for programs with threads: one connection per thread and address, kept open."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jitney.client import requests
+from jitney.client.replies import Reply
+from jitney.client.requests import Request
+from jitney.client.retry import Retry, Unreachable
+from jitney.handle.frames import disconnected, read_body
+from jitney.handle.session import read_url
+from jitney.handle.wire import Address
+
+PIECE_BYTES = 64 << 10
+
+
+class Client:
+    """Predictions at `url`, management at `management_url` (the same address unless given)."""
+
+    def __init__(
+        self,
+        url: str,
+        management_url: str | None = None,
+        *,
+        token: str | None = None,
+        management_token: str | None = None,
+        timeout: float = 60.0,
+        retry: Retry | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        inference = read_url(url, token, tls)
+        management = read_url(management_url or url, management_token or token, tls)
+        self._addresses = (inference, management)
+        self._timeout = timeout
+        self._retry = retry or Retry()
+        self._here = threading.local()
+
+    def predict(
+        self,
+        model: str,
+        data: Any = b"",
+        *,
+        version: str | None = None,
+        endpoint: str | None = None,
+        timeout: float | None = None,
+        priority: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A model's answer to one request. `timeout` is the deadline the server is told."""
+        return self._ask(requests.predict(model, data, version, endpoint, timeout, priority, headers))
+
+    def stream(self, model: str, data: Any = b"", *, endpoint: str | None = None) -> Iterator[Any]:
+        """A model's answer as it is made: text or bytes, cut where the network cuts them."""
+        request = requests.predict(model, data, None, endpoint, None, None, None)
+        response = self._try(request, self._connection(request))
+        if response.status >= 400:
+            raise _whole(response).error()
+        content_type = response.headers.get("content-type", "")
+        while True:
+            piece = response.read1(PIECE_BYTES)
+            if not piece:
+                return
+            yield read_body(piece, content_type if content_type.startswith("text/") else "")
+
+    def ping(self) -> bool:
+        """Whether the server is there and well."""
+        try:
+            return self._once(requests.ping()).status == 200
+        except OSError:
+            return False
+
+    def models(self) -> dict[str, str]:
+        """Names of all models, each with where it came from."""
+        found: dict[str, str] = {}
+        token: str | None = None
+        while True:
+            page = self._ask(requests.models(None, token))
+            found.update({one["modelName"]: one["modelUrl"] for one in page["models"]})
+            token = page.get("nextPageToken")
+            if token is None:
+                return found
+
+    def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
+        """What a model's versions are and how they do."""
+        return self._ask(requests.describe(model, version))  # type: ignore[no-any-return]
+
+    def register(self, url: str, **options: Any) -> str:
+        """Registers an archive; options as in TorchServe's API (`initial_workers`, `batch_size`, ...)."""
+        return self._status(requests.register(url, options))
+
+    def scale(self, model: str, version: str | None = None, **options: Any) -> str:
+        """Changes the number of workers (`min_worker`, `max_worker`, `synchronous`, ...)."""
+        return self._status(requests.scale(model, version, options))
+
+    def unregister(self, model: str, version: str | None = None) -> str:
+        """Ends a model, or one version of it."""
+        return self._status(requests.unregister(model, version))
+
+    def set_default(self, model: str, version: str) -> str:
+        """Lets another version answer by default."""
+        return self._status(requests.set_default(model, version))
+
+    def close(self) -> None:
+        """Ends this thread's connections."""
+        for connection in vars(self._here).values():
+            connection.close()
+        vars(self._here).clear()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _status(self, request: Request) -> str:
+        return str(self._ask(request)["status"])
+
+    def _ask(self, request: Request) -> Any:
+        """Asks, and asks again where the rules say so."""
+        attempt = 1
+        while True:
+            try:
+                reply = self._once(request)
+            except OSError as error:
+                pause = self._retry.after_error(request, error, attempt)
+                if pause is None:
+                    raise disconnected(f"{request.method} {request.path}: {error or type(error).__name__}") from error
+            else:
+                pause = self._retry.after_reply(reply, attempt)
+                if pause is None:
+                    return reply.value()
+            time.sleep(pause)
+            attempt += 1
+
+    def _once(self, request: Request) -> Reply:
+        return _whole(self._try(request, self._connection(request)))
+
+    def _try(self, request: Request, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        """A connection that was kept may have been closed meanwhile, which only shows when it is used."""
+        fresh = connection.sock is None
+        try:
+            return self._send(request, connection, fresh)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            connection.close()
+            if fresh:
+                raise
+            return self._send(request, connection, True)
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            raise
+
+    def _send(self, request: Request, connection: http.client.HTTPConnection, fresh: bool) -> http.client.HTTPResponse:
+        token = self._addresses[request.management].token
+        headers = {**request.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+        if fresh:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise Unreachable(str(error)) from error
+        connection.request(request.method, request.path, request.body, headers)
+        return connection.getresponse()
+
+    def _connection(self, request: Request) -> http.client.HTTPConnection:
+        name = "management" if request.management else "inference"
+        connection: http.client.HTTPConnection | None = getattr(self._here, name, None)
+        if connection is None:
+            connection = _open(self._addresses[request.management], self._timeout)
+            setattr(self._here, name, connection)
+        return connection
+
+
+def _open(address: Address, timeout: float) -> http.client.HTTPConnection:
+    if address.unix_path is not None:
+        raise ValueError("this client speaks TCP; use jitney.connect for unix: addresses")
+    if address.tls is not None:
+        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=address.tls)
+    return http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+
+
+def _whole(response: http.client.HTTPResponse) -> Reply:
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(response.status, headers, response.read())

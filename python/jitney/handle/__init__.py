@@ -1,0 +1,14 @@
+"""Handles: models of a server as Python objects whose calls return futures.
+
+`session` is what `jitney.connect` gives, `handle` one model of it, `launch` is `jitney.run`. Below
+them `connection` moves frames on an event loop, the caller's own or one in a thread of ours;
+`frames` are their bytes, `futures` and `streams` what a caller holds meanwhile.
+"""
+
+from jitney.handle.futures import AsyncCall, Call
+from jitney.handle.handle import Handle
+from jitney.handle.launch import RunningModel, run
+from jitney.handle.session import Session, connect
+from jitney.handle.streams import AsyncStream, Stream
+
+__all__ = ["AsyncCall", "AsyncStream", "Call", "Handle", "RunningModel", "Session", "Stream", "connect", "run"]

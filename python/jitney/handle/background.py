@@ -1,0 +1,73 @@
+"""A connection for threads that run no event loop: on a loop of its own, in a thread of its own.
+
+Callers leave their calls in a list and wake the loop only if it does not know yet, so that many
+calls of many threads are one wake-up and one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from typing import Any, Callable
+
+from jitney.handle.connection import Connection, Sink
+from jitney.handle.wire import Address
+
+END_SECONDS = 5.0
+
+
+class Background:
+    """A connection that any thread may use."""
+
+    def __init__(self, address: Address) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._connection = Connection(address, self._loop)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._awake = False
+        self._thread = threading.Thread(target=self._run, name="jitney-handles", daemon=True)
+        self._thread.start()
+
+    def send(self, sink: Sink, head: bytes, body: bytes) -> None:
+        """Begins a call. What is wrong with it, the sink hears."""
+        self._do(lambda: self._send(sink, head, body))
+
+    def give_up(self, sink: Any) -> None:
+        """Ends a call that nobody waits for any more."""
+        self._do(lambda: self._connection.cancel(sink))
+
+    def close(self) -> None:
+        """Ends the connection and the thread; calls under way fail."""
+        self._loop.call_soon_threadsafe(self._end)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(END_SECONDS)
+
+    def _do(self, task: Callable[[], None]) -> None:
+        if self._loop.is_closed():
+            raise RuntimeError("the session is closed")
+        self._waiting.append(task)
+        if not self._awake:  # Two threads may both see it asleep; one wake-up too many harms nobody.
+            self._awake = True
+            self._loop.call_soon_threadsafe(self._work)
+
+    def _work(self) -> None:
+        self._awake = False  # First: whoever comes from now on wakes the loop again.
+        while self._waiting:
+            self._waiting.popleft()()
+
+    def _send(self, sink: Sink, head: bytes, body: bytes) -> None:
+        try:
+            self._connection.send(sink, head, body)
+        except Exception as error:
+            sink.failed(error)
+
+    def _end(self) -> None:
+        self._work()
+        self._connection.close()
+        self._loop.call_soon(self._loop.stop)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()

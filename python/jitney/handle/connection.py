@@ -1,0 +1,155 @@
+"""The calls to one server from one event loop: out they go, and words about them come in.
+
+Everything here runs on the loop's thread. Calls made in one turn of the loop leave in one write,
+and a read completes every call that it can. It opens itself with the first call, and again with the
+next one after it was lost; calls that were under way then fail, since the model may have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from jitney.errors import Overloaded
+from jitney.handle import frames
+from jitney.handle.frames import Receipt
+from jitney.handle.wire import Address, Why, Wire
+
+CALLS_MAX = 65_536
+"""Calls under way; one more is refused here."""
+UNSENT_BYTES_MAX = 256 << 20
+
+
+class Sink(Protocol):
+    """Who waits for the words about a call."""
+
+    number: int
+
+    def answered(self, value: Any, receipt: Receipt) -> None:
+        """The whole answer."""
+
+    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+        """A piece of it; False if it cannot be kept and the call is over."""
+
+    def ended(self) -> None:
+        """The last piece was there."""
+
+    def failed(self, error: BaseException) -> None:
+        """There is no answer, or no more of it."""
+
+
+class Connection:
+    """A server's end of many calls."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+        self._address = address
+        self.loop = loop
+        self._wire: Wire | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._calls: dict[int, Sink] = {}
+        self._types: dict[int, str] = {}
+        """Content types of the streams under way."""
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._scheduled = False
+        self._numbers = 0
+
+    def send(self, sink: Sink, head: bytes, body: bytes) -> None:
+        """Begins a call."""
+        if len(self._calls) >= CALLS_MAX or self._unsent_bytes > UNSENT_BYTES_MAX:
+            raise Overloaded(f"{len(self._calls)} calls are under way; wait for some of them", 429, "TooManyCalls")
+        self._numbers = number = self._numbers + 1
+        sink.number = number
+        self._calls[number] = sink
+        self._put(frames.call_frame(number, head, body))
+
+    def cancel(self, sink: Sink) -> None:
+        """Ends a call that nobody waits for any more."""
+        if self._calls.pop(sink.number, None) is not None:
+            self._types.pop(sink.number, None)
+            self._put(frames.cancel_frame(sink.number))
+
+    def close(self) -> None:
+        """Ends the connection; calls under way fail."""
+        if self._wire is not None:
+            self._wire.close()
+
+    def _put(self, frame: bytes) -> None:
+        self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._wire is None and self._unsent:
+            self._wire = Wire(self._address, self)
+            self._opening = self.loop.create_task(self._wire.open(self.loop))
+        elif self._wire is not None and self._wire.may_write and self._unsent:
+            unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
+            self._wire.write(b"".join(unsent))
+
+    # -- what the wire says ---------------------------------------------------------------------
+
+    def ready(self) -> None:
+        """What has waited may go."""
+        self._flush()
+
+    def lost(self, why: Why) -> None:
+        """Nobody will answer what is under way."""
+        self._wire, calls, self._calls, self._types = None, self._calls, {}, {}
+        self._unsent, self._unsent_bytes = [], 0
+        for sink in calls.values():
+            sink.failed(why())
+
+    def heard(self, kind: int, number: int, payload: memoryview) -> None:
+        """One word about one call; one that was cancelled is not there any more."""
+        sink = self._calls.get(number)
+        if sink is None:
+            return
+        try:
+            word = _WORDS[kind]
+        except KeyError:
+            raise ValueError(f"a frame of kind {kind}") from None
+        try:
+            word(self, number, payload, sink)
+        except Exception as error:  # A body that cannot be read is that call's failure alone.
+            self.cancel(sink)
+            sink.failed(error)
+
+    def _answer(self, number: int, payload: memoryview, sink: Sink) -> None:
+        value, receipt, _ = frames.read_answer(payload)
+        del self._calls[number]
+        sink.answered(value, receipt)
+
+    def _first(self, number: int, payload: memoryview, sink: Sink) -> None:
+        value, receipt, self._types[number] = frames.read_answer(payload)
+        if not sink.piece(value, len(payload), receipt):
+            self.cancel(sink)
+
+    def _chunk(self, number: int, payload: memoryview, sink: Sink) -> None:
+        value = frames.read_body(payload, self._types[number])
+        if not sink.piece(value, len(payload), None):
+            self.cancel(sink)
+
+    def _end(self, number: int, payload: memoryview, sink: Sink) -> None:
+        self._forget(number)
+        sink.ended()
+
+    def _error(self, number: int, payload: memoryview, sink: Sink) -> None:
+        self._forget(number)
+        sink.failed(frames.read_error(payload))
+
+    def _forget(self, number: int) -> None:
+        del self._calls[number]
+        self._types.pop(number, None)
+
+
+_WORDS = {
+    frames.ANSWER: Connection._answer,
+    frames.FIRST: Connection._first,
+    frames.CHUNK: Connection._chunk,
+    frames.END: Connection._end,
+    frames.ERROR: Connection._error,
+}

@@ -1,0 +1,144 @@
+"""The frames of a handle connection as the client writes and reads them: protocol/handles.md.
+
+Pure: bytes in, words out. What an answer's body means is decided by its content type.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from jitney.calls import STREAM_TYPE, VALUE_TYPE, decode_failure
+from jitney.errors import Disconnected, Expired, NotFound, Overloaded, RemoteError
+from jitney.values import Raw, decode
+
+CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
+HEADER = struct.Struct("<IBBHQ")
+CALL_HEAD = struct.Struct("<IBBHHHH")
+ANSWER_HEAD = struct.Struct("<IIIIHBBHH")
+ERROR_HEAD = struct.Struct("<HHI")
+FRAME_BYTES_MAX = 1 << 31
+
+REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
+PRIORITIES = ("interactive", "bulk")
+NO_PIECES = object()
+"""What a stream that ends before its first piece gives."""
+
+
+class Receipt(NamedTuple):
+    """How a call rode: its waiting and computing time, and the batch that it was in."""
+
+    queue_s: float
+    compute_s: float
+    batch_items: int
+    batch_items_max: int
+    position: int
+    attempt: int
+    reason: str
+
+
+def call_head(model: str, version: str, endpoint: str, content_type: str, timeout: float | None, bulk: bool) -> bytes:
+    """The payload of a CALL up to its body. A timeout is at least a millisecond."""
+    names = [name.encode() for name in (model, version, endpoint, content_type)]
+    if max(map(len, names)) > 0xFFFF:
+        raise ValueError("a name is too long")
+    millis = 0 if timeout is None else min(max(round(timeout * 1000), 1), 0xFFFFFFFF)
+    return CALL_HEAD.pack(millis, int(bulk), 0, *map(len, names)) + b"".join(names)
+
+
+def call_frame(number: int, head: bytes, body: bytes) -> bytes:
+    """A CALL."""
+    return HEADER.pack(len(head) + len(body), CALL, 0, 0, number) + head + body
+
+
+def cancel_frame(number: int) -> bytes:
+    """A CANCEL."""
+    return HEADER.pack(0, CANCEL, 0, 0, number)
+
+
+class FrameBuffer:
+    """Cuts a stream into frames, wherever its pieces end."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._need = HEADER.size
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, memoryview]]:
+        """Kind, call and payload of every frame that is complete now."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._need:
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        view, at, size = memoryview(data), 0, len(data)
+        while size - at >= HEADER.size:
+            length, kind, _, _, number = HEADER.unpack_from(data, at)
+            if length > FRAME_BYTES_MAX:
+                raise ValueError("a frame is too long")
+            end = at + HEADER.size + length
+            if end > size:
+                self._need = end - at
+                break
+            yield kind, number, view[at + HEADER.size : end]
+            at = end
+        else:
+            self._need = HEADER.size
+        if at < size:
+            self._rest += view[at:]
+
+
+class Answer(NamedTuple):
+    """An ANSWER or FIRST."""
+
+    value: Any
+    receipt: Receipt
+    content_type: str
+
+
+def read_answer(payload: memoryview) -> Answer:
+    """The head of an answer and its body, or the first piece of it; raises what the model's status says."""
+    queue, compute, items, most, position, attempt, reason, status, type_len = ANSWER_HEAD.unpack_from(payload)
+    content_type = str(payload[24 : 24 + type_len], "utf-8")
+    word = REASONS[reason] if reason < len(REASONS) else ""
+    receipt = Receipt(queue / 1e6, compute / 1e6, items, most, position, attempt, word)
+    body = payload[24 + type_len :]
+    if status >= 400:
+        raise RemoteError(str(body, "utf-8", "replace"), status)
+    return Answer(read_body(body, content_type), receipt, content_type)
+
+
+def read_body(body: Raw, content_type: str) -> Any:
+    """What a body, or a piece of one, stands for."""
+    if content_type == VALUE_TYPE:
+        return decode(body)
+    if content_type == STREAM_TYPE:
+        return NO_PIECES
+    if content_type.startswith("application/json"):
+        return json.loads(bytes(body))
+    if content_type.startswith("text/"):
+        return str(body, "utf-8", "replace")
+    return bytes(body)
+
+
+def read_error(payload: memoryview) -> BaseException:
+    """The exception of an ERROR."""
+    status, kind_len, retry_ms = ERROR_HEAD.unpack_from(payload)
+    kind = str(payload[8 : 8 + kind_len], "utf-8")
+    message = str(payload[8 + kind_len :], "utf-8", "replace")
+    return decode_failure(message, status) or failure(status, kind, message, retry_ms / 1000 or None)
+
+
+def failure(status: int, kind: str, message: str, retry_after: float | None) -> RemoteError:
+    """The server's own refusal or failure as an exception."""
+    types: dict[int, type[RemoteError]] = {404: NotFound, 408: Expired, 429: Overloaded, 503: Overloaded}
+    error = types.get(status, RemoteError)(message, status, kind)
+    error.retry_after = retry_after
+    return error
+
+
+def disconnected(why: str) -> Disconnected:
+    """The end of a connection under way."""
+    return Disconnected(why, 503, "ConnectionError")

@@ -1,0 +1,114 @@
+"""What a caller holds while its call is under way: a future of its own kind of program.
+
+Inside an event loop it is an `asyncio.Future`, elsewhere a `concurrent.futures.Future` that can be
+awaited too, so everything that takes futures takes these. The answer of a model that streams is
+the list of its pieces; `Handle.stream` gives them one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Generator
+from typing import Any, Callable
+
+from jitney.handle.connection import Connection
+from jitney.handle.frames import NO_PIECES, Receipt
+
+
+class AsyncCall(asyncio.Future[Any]):
+    """A call made inside an event loop: await it. Cancelling takes it out of the model's queue."""
+
+    number = 0
+    receipt: Receipt | None = None
+    """How the call rode, once it is answered."""
+    _pieces: list[Any] | None = None
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(loop=connection.loop)
+        self._connection = connection
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The answer, if it is there. A loop cannot wait inside a function, so await it instead."""
+        if not self.done():
+            raise RuntimeError("this call was made inside an event loop: `await` it instead of .result()")
+        return super().result()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Gives the call up."""
+        if not self.done():
+            self._connection.cancel(self)
+        return super().cancel(msg)
+
+    def answered(self, value: Any, receipt: Receipt) -> None:
+        """The whole answer."""
+        if not self.done():
+            self.receipt = receipt
+            self.set_result([] if value is NO_PIECES else value)
+
+    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+        """A piece of it."""
+        if receipt is not None:
+            self.receipt, self._pieces = receipt, []
+        if self._pieces is not None:
+            self._pieces.append(value)
+        return True
+
+    def ended(self) -> None:
+        """The last piece was there."""
+        if not self.done():
+            self.set_result(self._pieces or [])
+
+    def failed(self, error: BaseException) -> None:
+        """There is no answer."""
+        if not self.done():
+            self.set_exception(error)
+
+
+class Call(concurrent.futures.Future[Any]):
+    """A call made outside of event loops: `result(timeout)` waits for it, from any thread."""
+
+    number = 0
+    receipt: Receipt | None = None
+    """How the call rode, once it is answered."""
+    _pieces: list[Any] | None = None
+
+    def __init__(self, give_up: Callable[[Call], None]) -> None:
+        super().__init__()
+        self._give_up = give_up
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self).__await__()
+
+    def cancel(self) -> bool:
+        """Gives the call up; it leaves the model's queue. False if it is over already."""
+        cancelled = super().cancel()
+        if cancelled:
+            self._give_up(self)
+        return cancelled
+
+    def answered(self, value: Any, receipt: Receipt) -> None:
+        """The whole answer."""
+        self.receipt = receipt
+        self._finish(self.set_result, [] if value is NO_PIECES else value)
+
+    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+        """A piece of it."""
+        if receipt is not None:
+            self.receipt, self._pieces = receipt, []
+        if self._pieces is not None:
+            self._pieces.append(value)
+        return True
+
+    def ended(self) -> None:
+        """The last piece was there."""
+        self._finish(self.set_result, self._pieces or [])
+
+    def failed(self, error: BaseException) -> None:
+        """There is no answer."""
+        self._finish(self.set_exception, error)
+
+    def _finish(self, setter: Callable[[Any], None], outcome: Any) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # Cancelled at this very moment.
+            setter(outcome)

@@ -1,0 +1,153 @@
+"""Answers in pieces: an iterator for threads, an asynchronous one for event loops.
+
+Pieces wait for their reader within bounds; a reader that falls further behind loses its own stream
+and nothing else, as it would on the server. `cancel` gives the rest of an answer up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections import deque
+from typing import Any, Callable
+
+from jitney.errors import Overloaded
+from jitney.handle.connection import Connection
+from jitney.handle.frames import NO_PIECES, Receipt
+
+PIECES_MAX = 4096
+BYTES_MAX = 64 << 20
+
+
+def _outpaced() -> Overloaded:
+    return Overloaded("the stream was read too slowly", 503, "Outpaced")
+
+
+class AsyncStream:
+    """The pieces of an answer, for `async for`."""
+
+    number = 0
+    receipt: Receipt | None = None
+    """How the call rode, from the first piece on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pieces: deque[tuple[Any, int]] = deque()
+        self._bytes = 0
+        self._over = False
+        self._error: BaseException | None = None
+        self._reader: asyncio.Future[None] | None = None
+
+    def __aiter__(self) -> AsyncStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not self._pieces:
+            if self._over:
+                error, self._error = self._error, None
+                raise error or StopAsyncIteration
+            self._reader = self._connection.loop.create_future()
+            await self._reader
+        value, size = self._pieces.popleft()
+        self._bytes -= size
+        return value
+
+    def cancel(self) -> None:
+        """Gives the rest up."""
+        if not self._over:
+            self._connection.cancel(self)
+            self._finish(None)
+
+    async def aclose(self) -> None:
+        """The same, for `contextlib.aclosing`."""
+        self.cancel()
+
+    def answered(self, value: Any, receipt: Receipt) -> None:
+        """A model that does not stream gives one piece; one that had nothing to say gives none."""
+        if value is not NO_PIECES:
+            self.piece(value, 0, receipt)
+        self._finish(None)
+
+    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+        """One more."""
+        if len(self._pieces) >= PIECES_MAX or (self._pieces and self._bytes + size > BYTES_MAX):
+            self._finish(_outpaced())
+            return False
+        self.receipt = receipt or self.receipt
+        self._pieces.append((value, size))
+        self._bytes += size
+        self._wake()
+        return True
+
+    def ended(self) -> None:
+        """The last piece was there."""
+        self._finish(None)
+
+    def failed(self, error: BaseException) -> None:
+        """What came is good; there is no more."""
+        self._finish(error)
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._over, self._error = True, error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+class Stream:
+    """The pieces of an answer, for `for`."""
+
+    number = 0
+    receipt: Receipt | None = None
+    """How the call rode, from the first piece on."""
+
+    def __init__(self, give_up: Callable[[Stream], None]) -> None:
+        self._give_up = give_up
+        self._pieces: queue.Queue[tuple[str, Any]] = queue.Queue()
+        """Words of the connection; bounded by `piece`, since a loop must never wait."""
+        self._over = False
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        word, value = self._pieces.get()
+        if word == "piece":
+            return value
+        self._over = True
+        raise value or StopIteration
+
+    def cancel(self) -> None:
+        """Gives the rest up."""
+        if not self._over:
+            self._over = True
+            self._give_up(self)
+
+    close = cancel
+
+    def answered(self, value: Any, receipt: Receipt) -> None:
+        """A model that does not stream gives one piece; one that had nothing to say gives none."""
+        if value is not NO_PIECES:
+            self.piece(value, 0, receipt)
+        self.ended()
+
+    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+        """One more."""
+        if self._pieces.qsize() >= PIECES_MAX:
+            self._pieces.put(("end", _outpaced()))
+            return False
+        self.receipt = receipt or self.receipt
+        self._pieces.put(("piece", value))
+        return True
+
+    def ended(self) -> None:
+        """The last piece was there."""
+        self._pieces.put(("end", None))
+
+    def failed(self, error: BaseException) -> None:
+        """What came is good; there is no more."""
+        self._pieces.put(("end", error))

@@ -1,0 +1,173 @@
+"""One socket to a server: asks for frames over HTTP, then cuts what comes into them.
+
+Apart from `connection`, which knows calls and outlives it: a wire is used once, and what it hears
+after its end reaches nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from typing import Any, Callable, NamedTuple, Protocol
+
+from jitney.handle import frames
+from jitney.handle.frames import FrameBuffer
+
+WRITE_BUFFER_BYTES = 1 << 20
+HEAD_BYTES_MAX = 64 << 10
+CONNECT_SECONDS = 10.0
+PATH = "/.jitney/handle"
+
+
+class Address(NamedTuple):
+    """Where a server is."""
+
+    host: str
+    port: int
+    unix_path: str | None = None
+    tls: ssl.SSLContext | None = None
+    token: str | None = None
+
+    def __str__(self) -> str:
+        return self.unix_path or f"{self.host}:{self.port}"
+
+
+Why = Callable[[], BaseException]
+"""Makes the exception of one of the calls that a wire's end fails."""
+
+
+class Listener(Protocol):
+    """Who is told what happens on a wire."""
+
+    def ready(self) -> None:
+        """Frames may be written now."""
+
+    def heard(self, kind: int, number: int, payload: memoryview) -> None:
+        """A frame came."""
+
+    def lost(self, why: Why) -> None:
+        """The wire is over, or never came to be. Told once."""
+
+
+class Wire(asyncio.Protocol):
+    """A socket on its way through its life."""
+
+    def __init__(self, address: Address, listener: Listener) -> None:
+        self._address = address
+        self._listener: Listener | None = listener
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameBuffer()
+        self._head: bytes | None = b""
+        """What came of the server's answer to the upgrade; None after it."""
+        self.may_write = False
+
+    async def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Connects; the listener learns what becomes of it."""
+        host, port, path, tls, _ = self._address
+        try:
+            if path is not None:
+                coming: Any = loop.create_unix_connection(lambda: self, path)
+            else:
+                coming = loop.create_connection(lambda: self, host, port, ssl=tls)
+            await asyncio.wait_for(coming, CONNECT_SECONDS)
+        except (OSError, asyncio.TimeoutError) as error:
+            reason = str(error) or type(error).__name__
+            self._end(lambda: frames.disconnected(f"cannot connect to {self._address}: {reason}"))
+
+    def write(self, data: bytes) -> None:
+        """Sends frames."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self, why: str = "the connection was closed") -> None:
+        """Ends it."""
+        if self._transport is not None:
+            self._transport.close()
+        self._end(lambda: frames.disconnected(why))
+
+    def _end(self, why: Why) -> None:
+        listener, self._listener, self.may_write = self._listener, None, False
+        if listener is not None:
+            listener.lost(why)
+
+    # -- what asyncio says ----------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """Asks the server to speak frames."""
+        self._transport = transport
+        if self._listener is None:
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        host, token = self._address.host, self._address.token
+        lines = [f"GET {PATH} HTTP/1.1", f"Host: {host}", "Connection: upgrade", "Upgrade: jitney-handle/1"]
+        lines += [f"Authorization: Bearer {token}"] if token else []
+        transport.write("\r\n".join([*lines, "", ""]).encode())
+
+    def data_received(self, data: bytes) -> None:
+        """Whatever the server said."""
+        if self._head is not None:
+            self._greeted(data)
+        else:
+            self._frames_came(data)
+
+    def pause_writing(self) -> None:
+        """The server takes its time; calls wait with us."""
+        self.may_write = False
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        if self._listener is not None and self._head is None:
+            self.may_write = True
+            self._listener.ready()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The server is gone, or we are."""
+        self._end(lambda: frames.disconnected(f"the connection to the server was lost{f': {exc}' if exc else ''}"))
+
+    # -- what the server says -------------------------------------------------------------------
+
+    def _greeted(self, data: bytes) -> None:
+        so_far = (self._head or b"") + data
+        self._head = so_far
+        head, end, rest = so_far.partition(b"\r\n\r\n")
+        if not end:
+            if len(so_far) > HEAD_BYTES_MAX:
+                self.close("the server speaks something else than HTTP")
+            return
+        if head.split(b" ", 2)[1:2] != [b"101"]:
+            if len(rest) >= _body_bytes(head):
+                self._refused(head, rest)
+            return
+        self._head, self.may_write = None, True
+        if self._listener is not None:
+            self._listener.ready()
+        if rest:
+            self._frames_came(rest)
+
+    def _refused(self, head: bytes, body: bytes) -> None:
+        """A token that is wrong, a path that is not there: the server's own words for every call."""
+        try:
+            said = json.loads(body)
+            status, kind, message = int(said["code"]), str(said["type"]), str(said["message"])
+            self._end(lambda: frames.failure(status, kind, message, None))
+        except (ValueError, KeyError, TypeError):
+            line = head.partition(b"\r\n")[0].decode("latin-1")
+            self._end(lambda: frames.disconnected(f"the server does not offer handles: {line}"))
+        self.close()
+
+    def _frames_came(self, data: bytes) -> None:
+        try:
+            for kind, number, payload in self._frames.feed(data):
+                if self._listener is not None:
+                    self._listener.heard(kind, number, payload)
+        except Exception as error:
+            self.close(f"the server broke the protocol: {error!r}")
+
+
+def _body_bytes(head: bytes) -> int:
+    """How long a refusal's body is, as far as it is worth waiting for."""
+    found = re.search(rb"\r\ncontent-length: *(\d{1,9})", head, re.IGNORECASE)
+    return min(int(found[1]), HEAD_BYTES_MAX) if found else 0
