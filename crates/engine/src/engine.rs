@@ -392,8 +392,10 @@ fn remark_on(settings: &Settings) {
             delay_ms,
             "a lone request waits out the whole delay although a worker is idle; policy=adaptive saves that"
         ),
-        PolicyName::Adaptive if settings.batch_size > 1 => {
-            tracing::info!("policy adaptive runs as opportunistic in this version");
+        PolicyName::Adaptive if settings.items_max() > 1 && !settings.plans() => {
+            tracing::info!(
+                "its handler runs batches side by side, so there is nothing to plan: a free place takes what is there"
+            );
         }
         PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
     }

@@ -5,6 +5,7 @@
 //! hands the request over; dropping the returned future takes the request back out.
 
 mod board;
+mod insight;
 mod intake;
 mod measures;
 mod roster;
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
+pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
 pub use self::sequence::SequenceLimits;
@@ -103,6 +105,10 @@ pub(crate) enum Control {
         settings: Arc<Settings>,
         reply: oneshot::Sender<()>,
     },
+    /// What was learned and decided?
+    Explain {
+        reply: oneshot::Sender<Insight>,
+    },
     /// Answer what was admitted, then end; by force when `grace` is over.
     Close {
         grace: Duration,
@@ -111,16 +117,18 @@ pub(crate) enum Control {
 }
 
 /// Changes to a live model; what is left out stays.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigure {
     /// Most items in a batch.
     pub batch_size: Option<u32>,
     /// The window in milliseconds.
     pub max_batch_delay_ms: Option<u64>,
-    /// The latency objective in milliseconds.
+    /// The latency objective in milliseconds; 0 for none.
     pub max_latency_ms: Option<u64>,
     /// When batches leave.
     pub policy: Option<PolicyName>,
+    /// Requests that may wait.
+    pub queue_max: Option<u32>,
 }
 
 /// One version of a model.
@@ -308,6 +316,16 @@ impl Model {
             .ok_or_else(|| "the model was removed".to_owned())?;
         self.changes.note();
         Ok(())
+    }
+
+    /// What its batcher has learned and decided; none if it has just gone.
+    pub async fn insight(&self) -> Option<Insight> {
+        self.ask(|reply| Control::Explain { reply }).await
+    }
+
+    /// The learned service times, at most a second old while batches run.
+    pub fn curve(&self) -> Arc<Vec<jitney_batcher::CurvePoint>> {
+        self.board.curve.load_full()
     }
 
     /// Answers what was admitted and ends the workers; by force when `grace` is over.

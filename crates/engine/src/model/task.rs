@@ -34,6 +34,9 @@ use crate::settings::Settings;
 /// Arrivals taken in at one go before workers and timers get their turn.
 const ARRIVALS_AT_ONCE: usize = 256;
 
+/// How old the curve on the board may be while batches run.
+const CURVE_EVERY: Duration = Duration::from_secs(1);
+
 pub(crate) struct Task {
     /// `model_version`, for the log.
     pub(crate) label: String,
@@ -56,6 +59,8 @@ pub(crate) struct State {
     timer: Option<Instant>,
     /// Workers get one batch at a time for now; see `burial`.
     probation: bool,
+    /// When the learned curve was last put on the board.
+    shown: Instant,
     closing: Option<Closing>,
     /// For models that keep sequences.
     sequences: Option<Sequences<Arrival>>,
@@ -71,6 +76,7 @@ impl State {
             origin: Instant::now(),
             timer: None,
             probation: false,
+            shown: Instant::now(),
             closing: None,
             sequences: settings.sequences().map(Sequences::new),
         }
@@ -212,7 +218,9 @@ impl Task {
     }
 
     fn dispatch(&mut self, action: &Action, actions: &Actions) {
-        let Action::Dispatch { worker, batch, members, items, attempt, reason, .. } = action else {
+        let Action::Dispatch { worker, batch, members, items, attempt, reason, predicted, .. } =
+            action
+        else {
             return;
         };
         let (ids, riders) = self.gather(members, actions);
@@ -232,6 +240,7 @@ impl Task {
             attempt: *attempt,
             reason: *reason,
             departed: Instant::now(),
+            predicted: predicted.map(Duration::from_nanos),
         };
         if let Err(batch) = self.state.pool.hand(worker.0, batch) {
             // The worker has just died and its seat's word is on the way; the batcher will hear of
@@ -306,6 +315,14 @@ impl Task {
     fn publish(&self) {
         let waiting = self.state.batcher.waiting() + self.waiting_turns();
         self.board.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    /// Puts the learned curve on the board now and then; it is there for people.
+    fn show_curve(&mut self, now: Instant) {
+        if now.duration_since(self.state.shown) >= CURVE_EVERY {
+            self.state.shown = now;
+            self.board.curve.store(Arc::new(self.state.batcher.curve().collect()));
+        }
     }
 
     fn nanos(&self, instant: Instant) -> u64 {

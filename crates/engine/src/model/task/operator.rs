@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::model::Control;
+use crate::model::{Control, Insight};
 
 pub(super) struct Closing {
     pub(super) deadline: Instant,
@@ -32,6 +32,11 @@ impl Task {
             Control::Reconfigure { settings, reply } => {
                 self.step(Event::Configure(settings.batcher()));
                 let _told = reply.send(());
+            }
+            Control::Explain { reply } => {
+                let now = self.nanos(Instant::now());
+                // Nobody listening is fine: the caller did not want to wait.
+                let _told = reply.send(Insight::of(&self.state.batcher, now));
             }
             Control::Close { grace, reply } => self.close(grace, Some(reply)),
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jitney_batcher::{Down, Event, Failure, WorkerId};
+use tokio::time::Instant;
 
 use super::Task;
 use crate::error::CallError;
@@ -62,6 +63,10 @@ impl Task {
                 // The worker gets its next batch before the answers are given out: everything that
                 // an answer wakes would otherwise run first, and the worker would stand idle.
                 self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
+                if let Some(predicted) = batch.predicted {
+                    self.board.meters.foretold(predicted, exec);
+                }
+                self.show_curve(Instant::now());
                 self.observer.batch_finished(&BatchFinished {
                     model: &self.tag,
                     compute: exec,
