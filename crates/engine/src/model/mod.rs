@@ -9,6 +9,7 @@ mod insight;
 mod intake;
 mod measures;
 mod roster;
+mod sample;
 mod scatter;
 mod sequence;
 mod task;
@@ -31,8 +32,9 @@ pub use self::board::{Counters, Status};
 pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
+pub(crate) use self::sample::Sample;
 pub use self::sequence::SequenceLimits;
-pub(crate) use self::task::{State, Task};
+pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::wanted::Wanted;
 
 use crate::admission::Admission;

@@ -6,6 +6,8 @@
 
 mod burial;
 mod operator;
+mod places;
+mod sweep;
 mod turns;
 mod workers;
 
@@ -15,12 +17,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_batcher::{
-    Action, Actions, Batcher, Event, Failure, Members, Refusal, Request, RequestId, WorkerId,
+    Action, Actions, Batcher, Event, Failure, Members, Refusal, Request, RequestId,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use self::operator::Closing;
+use self::places::{place, worker_of};
+pub(crate) use self::sweep::Sweep;
 use super::board::{Board, add};
 use super::intake::ALONE_BUCKET;
 use super::roster::{Ended, Roster};
@@ -62,12 +66,14 @@ pub(crate) struct State {
     /// When the learned curve was last put on the board.
     shown: Instant,
     closing: Option<Closing>,
+    /// For models that have a sample.
+    sweep: Option<Sweep>,
     /// For models that keep sequences.
     sequences: Option<Sequences<Arrival>>,
 }
 
 impl State {
-    pub(crate) fn new(settings: &Settings, pool: Pool) -> Self {
+    pub(crate) fn new(settings: &Settings, pool: Pool, sweep: Option<Sweep>) -> Self {
         Self {
             batcher: Batcher::new(settings.batcher()),
             actions: Actions::new(),
@@ -78,6 +84,7 @@ impl State {
             probation: false,
             shown: Instant::now(),
             closing: None,
+            sweep,
             sequences: settings.sequences().map(Sequences::new),
         }
     }
@@ -162,7 +169,7 @@ impl Task {
     fn admit(&mut self, arrival: Arrival, passage: Option<Box<Passage>>) {
         let deadline = arrival.deadline.map_or(u64::MAX, |deadline| self.nanos(deadline));
         let items = arrival.rider.items;
-        let worker = passage.as_ref().map(|passage| WorkerId(passage.worker));
+        let worker = passage.as_ref().map(|passage| place(passage.worker, 0));
         let id = self.state.roster.board(arrival.rider, passage);
         arrival.ticket.stamp(id);
         self.feed(Event::Arrive(Request {
@@ -242,7 +249,7 @@ impl Task {
             departed: Instant::now(),
             predicted: predicted.map(Duration::from_nanos),
         };
-        if let Err(batch) = self.state.pool.hand(worker.0, batch) {
+        if let Err(batch) = self.state.pool.hand(worker_of(*worker), batch) {
             // The worker has just died and its seat's word is on the way; the batcher will hear of
             // it then and finds the riders in their places.
             self.come_back(batch, Some(CallError::WorkerDied { killed: false }));

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Event, Refusal, WorkerId};
+use jitney_batcher::{Event, Refusal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -69,7 +69,7 @@ impl Task {
     /// The worker gets nothing more, and its sequences go elsewhere.
     pub(super) fn retire(&mut self, worker: u32) {
         self.forget_worker(worker);
-        self.step(Event::WorkerRetire { worker: WorkerId(worker) });
+        self.tell_retire(worker);
     }
 
     pub(super) fn close(&mut self, grace: Duration, reply: Option<oneshot::Sender<()>>) {

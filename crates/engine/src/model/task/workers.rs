@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Down, Event, Failure, WorkerId};
+use jitney_batcher::{Down, Event, Failure};
 use tokio::time::Instant;
 
 use super::Task;
@@ -19,9 +19,12 @@ impl Task {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
                 self.state.pool.up(worker, pid, slots, batches);
-                self.know_worker(worker);
-                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
-                self.pool_changed();
+                if !self.begin_sweep(worker) {
+                    self.serve(worker);
+                }
+            }
+            WorkerEvent::Finished { batch, outcome, exec } if Self::is_swept(&batch) => {
+                self.on_swept(batch, outcome, exec);
             }
             WorkerEvent::Finished { batch, outcome, exec } => {
                 self.on_finished(batch, outcome, exec);
@@ -40,12 +43,20 @@ impl Task {
                 self.pool_changed();
             }
             WorkerEvent::Ended { worker } => {
-                self.state.pool.ended(worker);
                 self.forget_worker(worker);
-                self.step(Event::WorkerDown { worker: WorkerId(worker), why: Down::Removed });
+                self.forget_sweep(worker);
+                self.tell_down(worker, Down::Removed);
+                self.state.pool.ended(worker);
                 self.pool_changed();
             }
         }
+    }
+
+    /// The worker may have batches from now on.
+    pub(super) fn serve(&mut self, worker: u32) {
+        self.know_worker(worker);
+        self.tell_up(worker);
+        self.pool_changed();
     }
 
     fn on_finished(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
