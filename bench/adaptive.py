@@ -1,8 +1,8 @@
 """The adaptive policy on the live server beside the simulator: `python bench/run.py adaptive`.
 
 A handler that sleeps 5 ms + 0.2 ms per item, one worker, batches of at most 32, 50 ms to answer. Clients that wait are
-wrk's connections; requests that come whatever happens are made by the example `open_loop` of crates/server, which must be
-built as the server is: `cargo build --release -p jitney-server --example open_loop`. BENCH_SHARE=0.1 makes a short try-out.
+wrk's connections; requests that come whatever happens are made by open_loop.rs beside this file, which is compiled first.
+BENCH_SHARE=0.1 makes a short try-out.
 """
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 import time
 
 from handlers import SLEEPY
@@ -18,7 +19,7 @@ from server import BINARY, Server
 
 SHARE = float(os.environ.get("BENCH_SHARE", "1"))
 SECONDS = max(2.0, 20 * SHARE)
-OPEN_LOOP = os.environ.get("OPEN_LOOP", str(pathlib.Path(BINARY).parent / "examples" / "open_loop"))
+SOURCE = pathlib.Path(__file__).parent / "open_loop.rs"
 
 BATCH, OBJECTIVE_MS = 32, 50
 CURVE = "5+0.2b"
@@ -33,7 +34,10 @@ def adaptive() -> None:
     """Clients that wait, requests that do not, and the way back from three times what can be served."""
     print(f"\n## Adaptive: 5 ms + 0.2 ms per item, at most {BATCH}, {OBJECTIVE_MS} ms, one worker; capacity {CAPACITY:.0f} requests/s")
     closed()
-    opened()
+    with tempfile.TemporaryDirectory(prefix="jitney-bench-") as folder:
+        program = pathlib.Path(folder, "open_loop")
+        subprocess.run(["rustc", "--edition", "2024", "-O", "-o", program, SOURCE], check=True)
+        opened(program)
 
 
 def closed() -> None:
@@ -50,7 +54,7 @@ def closed() -> None:
             print(f"| {clients} | {rate:.0f} | {should:.0f} | **{rate / should:.1%}** | {p50:.1f} | {p99:.1f} | {errors} |", flush=True)
 
 
-def opened() -> None:
+def opened(program: pathlib.Path) -> None:
     """Goodput of requests that come whatever happens."""
     print(f"\nRequests that come whatever happens, Poisson, {SECONDS:.0f} s each; goals 93 %, refusals below 5 ms, back within 1 s\n")
     print("| load | rate | in time/s | simulator | of it | refused | with reason and Retry-After | refusal p50 ms | answer p50 / p99 ms | expired | lost | good again after s |")
@@ -61,7 +65,7 @@ def opened() -> None:
         with Server(SLEEPY, *FLAGS) as server:
             wrk(server, 8, 1)
             phases = [f"{rate:.0f}x{SECONDS}", f"{CAPACITY / 2:.0f}x{RECOVERY_SECONDS}"]
-            loaded, after = open_loop(server, phases)
+            loaded, after = open_loop(program, server, phases)
         should = sim["on_time_per_second"]
         print(
             f"| {load} | {rate:.0f} | {loaded['good_per_s']:.0f} | {should:.0f} | **{loaded['good_per_s'] / should:.1%}** "
@@ -70,11 +74,9 @@ def opened() -> None:
             f"| {after['last_bad_s']:.2f} |", flush=True)
 
 
-def open_loop(server: Server, phases: list[str]) -> list[dict]:
+def open_loop(program: pathlib.Path, server: Server, phases: list[str]) -> list[dict]:
     """What became of each phase's requests."""
-    if not pathlib.Path(OPEN_LOOP).exists():
-        raise SystemExit(f"{OPEN_LOOP} is missing: build it with cargo build -p jitney-server --example open_loop, or set OPEN_LOOP")
-    command = [OPEN_LOOP, f"127.0.0.1:{server.port()}", "/predictions/bench", str(OBJECTIVE_MS), "42", *phases]
+    command = [program, f"127.0.0.1:{server.port()}", "/predictions/bench", str(OBJECTIVE_MS), "42", *phases]
     out = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     return [json.loads(line) for line in out.splitlines()]
 

@@ -159,20 +159,23 @@ def test_one_bad_item_costs_its_neighbours_nothing(shared: Server, gate: Gate) -
 
 
 def test_more_workers_share_one_queue(shared: Server) -> None:
-    """Under the same load, batches do not shrink to a quarter because there are four workers."""
-    sizes = []
-    for workers in (1, 4):
+    """Batches do not shrink to the quarter that each of four private queues would make of the same load."""
+    rate, batch_ms, item_ms = 600, 10, 0.2
+    # One worker that takes whatever came while it was busy: b = rate * (batch + item * b).
+    alone = rate * batch_ms / 1e3 / (1 - rate * item_ms / 1e3)
+    for workers, least in ((1, 0.9 * alone), (4, 1.1 * alone / 4)):
         model = shared.need(f"pool_{workers}", "pacer", workers=workers, batch_size=32)
-        load(shared, model, 32, 2000, {"batch_ms": 5, "item_ms": 0.2})
-        items = shared.metric("jitney_items_total", model)
-        sizes.append(items / shared.metric("jitney_batches_total", model))
+        asyncio.run(paced(shared, model, connections=60, rate=rate, seconds=3))
+        mean = shared.metric("jitney_items_total", model) / shared.metric("jitney_batches_total", model)
         shared.manage("DELETE", f"/models/{model}")
-    assert sizes[1] > sizes[0] / 4, sizes
+        assert mean > least, (workers, mean)
 
 
 def test_a_refusal_is_quick_and_says_why_and_when_to_come_again(shared: Server) -> None:
     model = shared.need("hopeless", "pacer", batch_size=4)
     load(shared, model, 4, 40, {"batch_ms": 40})
+    busy = later(lambda: load(shared, model, 8, 80, {"batch_ms": 40}))
+    until(lambda: shared.metric("jitney_requests_answered_total", model) > 48, "the worker is busy")
     connection, times = HTTPConnection(*shared.address), []
     for _ in range(21):
         started = time.perf_counter()
@@ -185,6 +188,7 @@ def test_a_refusal_is_quick_and_says_why_and_when_to_come_again(shared: Server) 
         assert int(reply.headers["retry-after"]) >= 1
     assert statistics.median(times) < 0.005, times
     assert shared.metric("jitney_refusals_total", model, reason="hopeless") == 21
+    assert busy.result().statuses == {200: 80}
 
 
 def test_a_worker_killed_in_mid_batch_loses_nobody(shared: Server, gate: Gate) -> None:
@@ -198,6 +202,26 @@ def test_a_worker_killed_in_mid_batch_loses_nobody(shared: Server, gate: Gate) -
     os.kill(busy, signal.SIGKILL)
     gate.open()
     assert held.result().status_code == 200 and receipt(held.result()).attempt == 2
+
+
+async def paced(server: Server, model: str, connections: int, rate: float, seconds: float) -> None:
+    """Requests that come whatever happens, evenly, over connections that take turns."""
+    body = b'{"batch_ms": 10, "item_ms": 0.2}'
+    message = request(f"/predictions/{model}", body, "Content-Type: application/json")
+    start = asyncio.get_running_loop().time()
+
+    async def client(turn: int) -> None:
+        reader, writer = await asyncio.open_connection(*server.address)
+        for number in range(turn, int(rate * seconds), connections):
+            await asyncio.sleep(start + number / rate - asyncio.get_running_loop().time())
+            writer.write(message)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            await reader.readexactly(int(length.split(b":")[1]))
+        writer.close()
+
+    await asyncio.gather(*(client(turn) for turn in range(connections)))
 
 
 # -- it explains itself ------------------------------------------------------------------------

@@ -147,6 +147,11 @@ impl Settings {
         worthwhile && self.rides() == Rides::Single
     }
 
+    /// Whether it matters that a request is on its way.
+    pub(crate) fn listens(&self) -> bool {
+        self.policy == PolicyName::Adaptive && self.items_max() > 1 && self.plans()
+    }
+
     /// The limits of sequences, for a model that keeps them.
     pub fn sequences(&self) -> Option<SequenceLimits> {
         let Declared { stateful, sequence_max_idle_ms, sequence_timeout_ms, .. } = &self.declared;

@@ -4,6 +4,7 @@
 //! does what needs no state on the caller's own task: it checks the input, takes the permit, and
 //! hands the request over; dropping the returned future takes the request back out.
 
+mod announced;
 mod board;
 mod insight;
 mod intake;
@@ -27,6 +28,7 @@ use jitney_batcher::{Refusal, RequestId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+pub use self::announced::Announced;
 pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
 pub use self::insight::{Decided, Insight, main_bucket};
@@ -53,6 +55,10 @@ pub(crate) enum Message {
     Arrive(Arrival),
     /// The client of this request went away.
     Cancel(RequestId),
+    /// The head of a request from there has arrived.
+    Announce(crate::call::Origin),
+    /// The rest of it will not.
+    Retract(crate::call::Origin),
 }
 
 /// A request on its way from the door to the model's task.

@@ -150,6 +150,8 @@ impl Task {
         match message {
             Message::Arrive(arrival) => self.on_arrival(arrival),
             Message::Cancel(id) => self.step(Event::Cancel { id }),
+            Message::Announce(origin) => self.step(Event::Announce { origin }),
+            Message::Retract(origin) => self.step(Event::Retract { origin }),
         }
     }
 

@@ -1,24 +1,21 @@
 //! A load that does not wait for answers: requests come at a rate, whatever the server does.
 //!
-//! Beside `wrk`, whose connections wait. One thread, raw HTTP/1.1, a connection per request under
-//! way; latency counts from the moment at which the request was due. `bench/adaptive.py` runs it.
+//! Beside `wrk`, whose connections wait. Raw HTTP/1.1, a thread and a connection per request under
+//! way, no crates; latency counts from the moment at which the request was due. `bench/adaptive.py`
+//! compiles and runs it.
 //!
 //! ```text
 //! open_loop HOST:PORT PATH OBJECTIVE_MS SEED RATExSECONDS...    one JSON line per phase
 //! ```
-#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::time::Duration;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
-
-/// Requests under way at a time; those beyond are not sent and count as late.
-const CONNECTIONS_MAX: usize = 4000;
+/// Requests under way at a time; those beyond are not sent and count as lost.
+const CONNECTIONS_MAX: usize = 2000;
 
 /// What became of one request.
 struct Ended {
@@ -34,8 +31,8 @@ struct Ended {
 struct Bench {
     address: String,
     request: Vec<u8>,
-    ended: RefCell<Vec<Ended>>,
-    idle: RefCell<Vec<mpsc::UnboundedSender<Job>>>,
+    ended: Mutex<Vec<Ended>>,
+    idle: Mutex<Vec<Sender<Job>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,19 +51,16 @@ fn main() {
     let phases: Vec<(f64, f64)> = phases.iter().filter_map(|text| phase(text)).collect();
     let objective = Duration::from_millis(objective.parse().unwrap_or(50));
     let head = format!("POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: 4\r\n\r\nbody");
-    let bench = Rc::new(Bench {
+    let bench = Arc::new(Bench {
         address: address.clone(),
         request: head.into_bytes(),
-        ended: RefCell::default(),
-        idle: RefCell::default(),
+        ended: Mutex::default(),
+        idle: Mutex::default(),
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let local = tokio::task::LocalSet::new();
-    let seed = seed.parse().unwrap_or(1);
-    local.block_on(&runtime, run(Rc::clone(&bench), &phases, seed));
+    run(&bench, &phases, seed.parse().unwrap_or(1));
+    let ended = bench.ended.lock().expect("no thread panicked");
     for (number, phase) in phases.iter().enumerate() {
-        report(&bench.ended.borrow(), number, *phase, objective);
+        report(&ended, number, *phase, objective);
     }
 }
 
@@ -75,76 +69,88 @@ fn phase(text: &str) -> Option<(f64, f64)> {
     Some((rate.parse().ok()?, seconds.parse().ok()?))
 }
 
-async fn run(bench: Rc<Bench>, phases: &[(f64, f64)], seed: u64) {
-    let mut dice = fastrand::Rng::with_seed(seed);
+fn run(bench: &Arc<Bench>, phases: &[(f64, f64)], seed: u64) {
+    let mut dice = Dice(seed.max(1));
     let mut connections = 0;
-    let mut start = Instant::now();
+    let mut start = Instant::now() + Duration::from_millis(10);
     for (phase, (rate, seconds)) in phases.iter().enumerate() {
         let mut since = 0.0;
         while since < *seconds {
-            let due = start + Duration::from_secs_f64(since);
-            sleep_until(due).await;
-            let job = Job { phase, due, since: Duration::from_secs_f64(since) };
-            send(&bench, job, &mut connections);
-            since += -(1.0 - dice.f64()).ln() / rate;
+            let job = Job {
+                phase,
+                due: start + Duration::from_secs_f64(since),
+                since: Duration::from_secs_f64(since),
+            };
+            thread::sleep(job.due.saturating_duration_since(Instant::now()));
+            send(bench, job, &mut connections);
+            since += -(1.0 - dice.next()).ln() / rate;
         }
         start += Duration::from_secs_f64(*seconds);
     }
-    // The stragglers have a second; whoever is not back then is lost.
-    sleep_until(start + Duration::from_secs(1)).await;
+    // The stragglers have a second; whoever is not back then is not counted.
+    thread::sleep(start.saturating_duration_since(Instant::now()) + Duration::from_secs(1));
 }
 
-fn send(bench: &Rc<Bench>, job: Job, connections: &mut usize) {
-    let idle = bench.idle.borrow_mut().pop();
-    if let Some(connection) = idle
-        && connection.send(job).is_ok()
-    {
-        return;
+/// Chance that is the same every time: xorshift.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn send(bench: &Arc<Bench>, job: Job, connections: &mut usize) {
+    let idle = bench.idle.lock().expect("no thread panicked").pop();
+    if let Some(connection) = idle {
+        if connection.send(job).is_ok() {
+            return;
+        }
     }
     if *connections == CONNECTIONS_MAX {
         return bench.end(job, 0, false);
     }
     *connections += 1;
-    let (jobs, inbox) = mpsc::unbounded_channel();
+    let (jobs, inbox) = channel();
     let _sent = jobs.send(job);
-    tokio::task::spawn_local(connection(Rc::clone(bench), jobs, inbox));
+    let bench = Arc::clone(bench);
+    let small = thread::Builder::new().stack_size(64 * 1024);
+    small.spawn(move || connection(&bench, &jobs, &inbox)).expect("a thread");
 }
 
-async fn connection(
-    bench: Rc<Bench>,
-    jobs: mpsc::UnboundedSender<Job>,
-    mut inbox: mpsc::UnboundedReceiver<Job>,
-) {
-    let mut stream = TcpStream::connect(&bench.address).await.ok();
+fn connection(bench: &Bench, jobs: &Sender<Job>, inbox: &Receiver<Job>) {
+    let mut stream = TcpStream::connect(&bench.address).ok();
     let mut buffer = Vec::with_capacity(4096);
-    while let Some(job) = inbox.recv().await {
-        let asked = match &mut stream {
-            Some(stream) => ask(stream, &bench.request, &mut buffer).await,
-            None => None,
-        };
+    while let Ok(job) = inbox.recv() {
+        let asked = stream.as_mut().and_then(|stream| ask(stream, &bench.request, &mut buffer));
         let (status, explained) = asked.unwrap_or((0, false));
         bench.end(job, status, explained);
         if status == 0 {
-            stream = TcpStream::connect(&bench.address).await.ok();
+            stream = TcpStream::connect(&bench.address).ok();
         }
-        bench.idle.borrow_mut().push(jobs.clone());
+        bench.idle.lock().expect("no thread panicked").push(jobs.clone());
     }
 }
 
 /// Status, and whether a refusal said why and when to come again.
-async fn ask(stream: &mut TcpStream, request: &[u8], buffer: &mut Vec<u8>) -> Option<(u16, bool)> {
-    stream.write_all(request).await.ok()?;
+fn ask(stream: &mut TcpStream, request: &[u8], buffer: &mut Vec<u8>) -> Option<(u16, bool)> {
+    stream.write_all(request).ok()?;
     buffer.clear();
+    let mut piece = [0; 4096];
     loop {
-        if stream.read_buf(buffer).await.ok()? == 0 {
+        let read = stream.read(&mut piece).ok()?;
+        if read == 0 {
             return None;
         }
+        buffer.extend_from_slice(&piece[..read]);
         let text = std::str::from_utf8(buffer).ok()?;
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let field = |name: &str| {
-            head.lines()
-                .filter_map(|line| line.split_once(": "))
-                .find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value))
+            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+            lines.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value))
         };
         let length: usize = field("content-length")?.parse().ok()?;
         if body.len() < length {
@@ -159,7 +165,8 @@ impl Bench {
     fn end(&self, job: Job, status: u16, explained: bool) {
         let took = job.due.elapsed();
         let (phase, due) = (job.phase, job.since);
-        self.ended.borrow_mut().push(Ended { phase, due, took, status, explained });
+        let ended = Ended { phase, due, took, status, explained };
+        self.ended.lock().expect("no thread panicked").push(ended);
     }
 }
 
