@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|killing|many|growth ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|adaptive|killing|many|growth ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -17,6 +17,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
+from adaptive import adaptive
 from footprint import growth, many
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
@@ -127,5 +128,5 @@ def is_own(number: int, status: int, body: bytes) -> bool:
 if __name__ == "__main__":
     started = time.monotonic()
     for name in sys.argv[1:] or ["overhead", "batching", "killing"]:
-        {"overhead": overhead, "batching": batching, "killing": killing, "many": many, "growth": growth}[name]()
+        {"overhead": overhead, "batching": batching, "killing": killing, "adaptive": adaptive, "many": many, "growth": growth}[name]()
     print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)

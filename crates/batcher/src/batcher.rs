@@ -129,6 +129,7 @@ impl Batcher {
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
             Event::Done { batch, exec } => self.done(batch, exec),
+            Event::Measured { bucket, items, exec } => self.measured(bucket, items, exec),
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
             Event::Drain => self.rules.draining = true,

@@ -61,6 +61,15 @@ pub enum Event {
         /// How long it took the worker.
         exec: Nanos,
     },
+    /// A batch that was none of ours took so long: a trial run before anybody came.
+    Measured {
+        /// The bucket of its items.
+        bucket: u16,
+        /// How many there were.
+        items: u32,
+        /// How long it took the worker.
+        exec: Nanos,
+    },
     /// The batch failed but its worker lives on. A worker that died is told by `WorkerDown` alone.
     Failed {
         /// The batch.

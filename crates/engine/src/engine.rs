@@ -18,7 +18,7 @@ pub use self::plugin::PluginPlan;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Board, Intake, Model, State, Task, Wanted};
+use crate::model::{Board, Intake, Model, Sample, State, Sweep, Task, Wanted};
 use crate::observer::{ModelTag, Observer};
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::pool::{Launcher, Pool, SeatPlan};
@@ -392,8 +392,10 @@ fn remark_on(settings: &Settings) {
             delay_ms,
             "a lone request waits out the whole delay although a worker is idle; policy=adaptive saves that"
         ),
-        PolicyName::Adaptive if settings.batch_size > 1 => {
-            tracing::info!("policy adaptive runs as opportunistic in this version");
+        PolicyName::Adaptive if settings.items_max() > 1 && !settings.plans() => {
+            tracing::info!(
+                "its handler runs batches side by side, so there is nothing to plan: a free place takes what is there"
+            );
         }
         PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
     }
@@ -457,6 +459,8 @@ impl Draft {
             slots: self.settings.slots,
         };
         let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
+        let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
+        let sweep = sample.map(|sample| Sweep::new(sample, Arc::clone(admission)));
         let task = Task {
             label: format!("{}_{}", self.name, self.version),
             inbox: arrivals,
@@ -465,7 +469,7 @@ impl Draft {
             board: Arc::clone(&board),
             tag: Arc::clone(&tag),
             observer: self.observer,
-            state: State::new(&self.settings, pool),
+            state: State::new(&self.settings, pool, sweep),
         };
         let model = Arc::new(Model {
             name: self.name,

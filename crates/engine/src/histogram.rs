@@ -14,6 +14,9 @@ pub(crate) const TIME_US: &[u64] = &[
 pub(crate) const ITEMS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// Thousandths of a full batch.
 pub(crate) const FILL_PERMILLE: &[u64] = &[100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
+/// Thousandths of what was expected.
+pub(crate) const RATIO_PERMILLE: &[u64] =
+    &[500, 700, 800, 900, 950, 980, 1000, 1020, 1050, 1100, 1200, 1500, 2000, 5000];
 
 /// A histogram of whole numbers.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_set_of_bounds_rises() {
-        for bounds in [TIME_US, ITEMS, FILL_PERMILLE] {
+        for bounds in [TIME_US, ITEMS, FILL_PERMILLE, RATIO_PERMILLE] {
             assert!(bounds.is_sorted_by(|a, b| a < b), "{bounds:?}");
         }
     }

@@ -65,7 +65,8 @@ pub(crate) fn settings(
     let (workers_min, workers_max) = workers(wishes, yaml, &operator, defaults);
     let settings = Settings {
         batch_size: batch.size,
-        batch_delay: batch.delay,
+        batch_delay: batch.delay.unwrap_or(DELAY_DEFAULT),
+        wait_max: batch.delay,
         policy: batch.policy,
         latency_max: batch.latency_max,
         queue_max: wishes.queue_max.or(yaml.job_queue_size).unwrap_or(defaults.queue_max),
@@ -121,7 +122,8 @@ pub(crate) fn onnx_settings(
     let (workers_min, workers_max) = workers(&wishes, &yaml, &Operator::default(), defaults);
     checked(Settings {
         batch_size: batch.size,
-        batch_delay: batch.delay,
+        batch_delay: batch.delay.unwrap_or(DELAY_DEFAULT),
+        wait_max: batch.delay,
         policy: batch.policy,
         latency_max: batch.latency_max,
         queue_max: wishes.queue_max.unwrap_or(defaults.queue_max),
@@ -174,12 +176,14 @@ impl Settings {
         settings.batch_size = change.batch_size.unwrap_or(self.batch_size);
         if let Some(delay) = change.max_batch_delay_ms {
             settings.batch_delay = Duration::from_millis(delay);
+            settings.wait_max = Some(settings.batch_delay);
             settings.policy = PolicyName::Window;
         }
         if let Some(latency) = change.max_latency_ms {
-            settings.latency_max = Some(Duration::from_millis(latency));
+            settings.latency_max = (latency > 0).then(|| Duration::from_millis(latency));
             settings.policy = PolicyName::Adaptive;
         }
+        settings.queue_max = change.queue_max.unwrap_or(self.queue_max);
         settings.policy = change.policy.unwrap_or(settings.policy);
         checked(settings).map_err(|error| error.to_string())
     }
@@ -213,7 +217,8 @@ fn seconds(asked: Option<u64>, default: u64) -> Duration {
 /// How batches leave, decided from what was said about it and what was not.
 struct Batching {
     size: u32,
-    delay: Duration,
+    /// The delay that somebody asked for.
+    delay: Option<Duration>,
     policy: PolicyName,
     latency_max: Option<Duration>,
 }
@@ -227,19 +232,21 @@ impl Batching {
     ) -> Self {
         let own: &BatchingYaml = &yaml.batching;
         let size = wishes.batch_size.or(own.max_batch_size).or(yaml.batch_size);
-        let size = size.or(operator.small("batchSize")).unwrap_or(1);
+        let size = size.or(operator.batch_size()).unwrap_or(1);
         let operators_delay = operator.number("maxBatchDelay").map(Duration::from_millis);
         let delay = wishes.max_batch_delay_ms.map(Duration::from_millis);
         let delay = delay.or(own.max_batch_delay).or(yaml.max_batch_delay).or(operators_delay);
         let latency_max = wishes.max_latency_ms.map(Duration::from_millis).or(own.max_latency);
-        let asked = wishes.policy.or(own.policy.map(policy_name)).or(defaults.policy);
+        let latency_max = latency_max.or(operator.latency_max());
+        let asked = wishes.policy.or(own.policy.map(policy_name));
+        let asked = asked.or(operator.policy()).or(defaults.policy);
         // An explicit delay asks for TorchServe's window, an objective or silence for adaptive.
         let implied = match (delay, latency_max) {
             (Some(_), None) => PolicyName::Window,
             (_, Some(_)) | (None, None) => PolicyName::Adaptive,
         };
         let policy = asked.unwrap_or(implied);
-        Self { size, delay: delay.unwrap_or(DELAY_DEFAULT), policy, latency_max }
+        Self { size, delay, policy, latency_max }
     }
 }
 
@@ -343,6 +350,29 @@ impl<'a> Operator<'a> {
 
     fn text(&self, key: &str) -> Option<&'a str> {
         self.0?.get(key)?.as_str()
+    }
+
+    /// `batching: {enabled, max_batch_size, max_latency_ms, policy}`, as everywhere else.
+    fn batching(&self, key: &str) -> Option<&'a Value> {
+        self.0?.get("batching")?.get(key)
+    }
+
+    fn batch_size(&self) -> Option<u32> {
+        if self.batching("enabled").and_then(Value::as_bool) == Some(false) {
+            return Some(1);
+        }
+        let own = self.batching("max_batch_size").and_then(Value::as_u64);
+        let own = own.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
+        own.or(self.small("batchSize"))
+    }
+
+    fn latency_max(&self) -> Option<Duration> {
+        let ms = self.batching("max_latency_ms").and_then(Value::as_f64).filter(|ms| *ms > 0.0)?;
+        Duration::try_from_secs_f64(ms / 1e3).ok()
+    }
+
+    fn policy(&self) -> Option<PolicyName> {
+        self.batching("policy").and_then(Value::as_str).and_then(|name| name.parse().ok())
     }
 
     fn small(&self, key: &str) -> Option<u32> {

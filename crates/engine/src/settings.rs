@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Config as BatcherConfig, Policy};
+use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 
 use crate::model::SequenceLimits;
 use crate::store::Sha256;
 
-/// How batches of a model leave. `Adaptive` runs as [`Policy::Opportunistic`] until its own policy
-/// lands; the name is kept apart so that users can already ask for it.
+/// How batches of a model leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyName {
     /// A latency objective instead of a window.
@@ -51,8 +50,10 @@ impl std::str::FromStr for PolicyName {
 pub struct Settings {
     /// Most items in a batch.
     pub batch_size: u32,
-    /// TorchServe's window; an upper bound only, unless the policy is `window`.
+    /// TorchServe's window, which only the policy `window` acts on.
     pub batch_delay: Duration,
+    /// How long the adaptive policy may let anybody wait for company: a delay that was asked for.
+    pub wait_max: Option<Duration>,
     /// When batches leave.
     pub policy: PolicyName,
     /// The latency asked for, which also is the deadline of requests that bring none.
@@ -122,7 +123,11 @@ impl Settings {
         let sequences = self.sequences().map_or(0, |limits| limits.sequences);
         let queue_max = self.queue_max.max(u32::try_from(sequences).unwrap_or(u32::MAX));
         let policy = match self.policy {
-            PolicyName::Window => Policy::Window { delay: self.batch_delay.as_nanos() as u64 },
+            PolicyName::Window => Policy::Window { delay: nanos(self.batch_delay) },
+            PolicyName::Adaptive if self.plans() => Policy::Adaptive(Adaptive {
+                objective: self.latency_max.map(nanos),
+                max_wait: self.wait_max.map(nanos),
+            }),
             PolicyName::Adaptive | PolicyName::Opportunistic => Policy::Opportunistic,
         };
         BatcherConfig {
@@ -133,6 +138,18 @@ impl Settings {
             isolate: self.isolate,
             ..BatcherConfig::default()
         }
+    }
+
+    /// Whether there is anything to plan: batches of several, or a latency to keep, on workers that
+    /// run one batch after another. Elsewhere `adaptive` takes what is there.
+    pub fn plans(&self) -> bool {
+        let worthwhile = self.items_max() > 1 || self.latency_max.is_some();
+        worthwhile && self.rides() == Rides::Single
+    }
+
+    /// Whether it matters that a request is on its way.
+    pub(crate) fn listens(&self) -> bool {
+        self.policy == PolicyName::Adaptive && self.items_max() > 1 && self.plans()
     }
 
     /// The limits of sequences, for a model that keeps them.
@@ -165,6 +182,10 @@ impl Settings {
             Rides::Concurrent | Rides::Single => self.batch_size,
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How a worker takes its batches; the `mode` of the worker protocol.

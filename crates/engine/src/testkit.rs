@@ -220,6 +220,7 @@ pub fn settings() -> Settings {
     Settings {
         batch_size: 4,
         batch_delay: Duration::from_millis(10),
+        wait_max: None,
         policy: PolicyName::Window,
         latency_max: None,
         queue_max: 100,

@@ -16,6 +16,8 @@ use crate::errors::Problem;
 
 /// Room reserved at once for a body of known length; larger ones grow as they come.
 const RESERVE_MAX: u64 = 8 << 20;
+/// Bodies above this usually arrive after their head; below it, with it.
+const LARGE: u64 = 16 << 10;
 /// How long and how much of an unread body is thrown away.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 256 << 20;
@@ -30,6 +32,11 @@ pub(crate) struct Upload {
 impl Upload {
     pub(crate) fn new(body: Incoming, expects: bool) -> Self {
         Self { body: Some(body), expects }
+    }
+
+    /// Whether it says that it is more than what comes along with a request's head.
+    pub(crate) fn large(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.size_hint().lower() > LARGE)
     }
 
     /// The whole body.

@@ -140,6 +140,7 @@ impl Visit<'_> {
             Route::List => Ok(management::list(self)),
             Route::Register => Box::pin(management::register(self, body)).await,
             Route::Describe(target) => Box::pin(management::describe(self, target)).await,
+            Route::Batching(target) => Box::pin(management::batching(self, target)).await,
             Route::Scale(target) => Box::pin(management::scale(self, target)).await,
             Route::Unregister(target) => Box::pin(management::unregister(self, target)).await,
             Route::SetDefault { model, version } => management::set_default(self, model, version),

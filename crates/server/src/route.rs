@@ -84,6 +84,8 @@ pub enum Route<'a> {
     Register,
     /// What a model is and how it does.
     Describe(Target<'a>),
+    /// What a model's batcher has learned and decided.
+    Batching(Target<'a>),
     /// Another number of workers, or other settings.
     Scale(Target<'a>),
     /// The end of a model or version.
@@ -285,6 +287,13 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
             _ => Route::MethodNotAllowed,
         },
         ["models", model] => managed(method, Target { model, version: None }),
+        ["models", model, "batching"] if method == Method::GET => {
+            Route::Batching(Target { model, version: None })
+        }
+        ["models", model, version, "batching"] => match *method {
+            Method::GET => Route::Batching(Target { model, version: Some(version) }),
+            _ => Route::MethodNotAllowed,
+        },
         ["models", model, version] => managed(method, Target { model, version: Some(version) }),
         ["models", model, version, "set-default"] => match *method {
             Method::PUT => Route::SetDefault { model, version },

@@ -22,6 +22,12 @@ impl Batcher {
         }
     }
 
+    /// A trial run taught how long a batch takes.
+    pub(super) fn measured(&mut self, bucket: u16, items: u32, exec: Nanos) {
+        let size = Planner::padded(&self.rules.config, items).into();
+        self.planner.done(self.rules.now, (bucket, size), exec, None);
+    }
+
     pub(super) fn learn(&mut self, batch: &Batch, exec: Nanos) {
         let now = self.rules.now;
         let leg = batch.leg;

@@ -158,7 +158,7 @@ impl From<FileText> for File {
             },
             per_model: PerModel {
                 workers: text.workers,
-                batching: text.batching,
+                batching: text.batching.settled(),
                 queue: text.queue,
                 response_timeout: text.response_timeout,
                 startup_timeout: text.startup_timeout,
@@ -186,7 +186,7 @@ impl From<EntryText> for Entry {
     fn from(text: EntryText) -> Self {
         let per_model = PerModel {
             workers: text.workers,
-            batching: text.batching,
+            batching: text.batching.settled(),
             queue: text.queue,
             response_timeout: text.response_timeout,
             startup_timeout: text.startup_timeout,

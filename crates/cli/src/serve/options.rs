@@ -47,10 +47,16 @@ pub struct Security {
     pub tls_key: Option<PathBuf>,
 }
 
+/// Most items in a batch where batching is enabled and no size is given: BentoML's default.
+const BATCH_SIZE_ENABLED: u32 = 100;
+
 /// When the batches of a model leave.
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Batching {
+    /// Said in a file only: `false` is no batching whatever the size, `true` is batching without one.
+    #[arg(skip)]
+    pub enabled: Option<bool>,
     /// Most items in a batch; 1 means no batching [default: what the archive says, else 1]
     #[arg(long = "batch-size", visible_alias = "max-batch-size", value_name = "N")]
     #[serde(alias = "batch_size")]
@@ -180,9 +186,20 @@ impl Security {
 }
 
 impl Batching {
+    /// With what `enabled` means for the size.
+    pub fn settled(mut self) -> Self {
+        self.max_batch_size = match (self.enabled, self.max_batch_size) {
+            (Some(false), _) => Some(1),
+            (Some(true), None) => Some(BATCH_SIZE_ENABLED),
+            (_, size) => size,
+        };
+        self
+    }
+
     /// These, and where they are silent the others.
     pub fn or(self, lower: Self) -> Self {
         Self {
+            enabled: self.enabled.or(lower.enabled),
             max_batch_size: self.max_batch_size.or(lower.max_batch_size),
             max_latency_ms: self.max_latency_ms.or(lower.max_latency_ms),
             max_batch_delay: self.max_batch_delay.or(lower.max_batch_delay),

@@ -113,6 +113,7 @@ fn settings(timeout: Duration) -> Settings {
     Settings {
         batch_size: 1,
         batch_delay: Duration::ZERO,
+        wait_max: None,
         policy: PolicyName::Opportunistic,
         latency_max: None,
         queue_max: QUEUE_MAX,

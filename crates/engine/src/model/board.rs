@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::Departure;
+use jitney_batcher::{CurvePoint, Departure};
 
 use super::measures::Meters;
 use crate::pool::WorkerView;
@@ -88,6 +88,8 @@ pub(crate) struct Board {
     pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
     pub(crate) departures: [AtomicU64; 7],
+    /// The learned service times, as of the last time the task had a moment.
+    pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
 }
 
 /// Adds to a counter.

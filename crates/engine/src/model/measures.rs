@@ -10,7 +10,7 @@ use jitney_batcher::Refusal;
 
 use super::board::add;
 use crate::error::CallError;
-use crate::histogram::{Distribution, FILL_PERMILLE, Histogram, ITEMS, TIME_US};
+use crate::histogram::{Distribution, FILL_PERMILLE, Histogram, ITEMS, RATIO_PERMILLE, TIME_US};
 
 /// Why requests are refused, in the words of the error messages and the metrics.
 pub const REFUSALS: [&str; 10] = [
@@ -39,6 +39,8 @@ pub struct Measures {
     pub batch_items: Distribution,
     /// Thousandths of a full batch that they were.
     pub fill_permille: Distribution,
+    /// Thousandths of the predicted time that batches took.
+    pub prediction_permille: Distribution,
     /// Refused requests, in the order of [`REFUSALS`].
     pub refusals: [(&'static str, u64); REFUSALS.len()],
     /// Microseconds that the last answered batch ran, if there was one.
@@ -76,6 +78,7 @@ pub(crate) struct Meters {
     pub(crate) latency_us: Histogram,
     batch_items: Histogram,
     fill_permille: Histogram,
+    prediction_permille: Histogram,
     refusals: [AtomicU64; REFUSALS.len()],
     /// One more than the microseconds, so that 0 means never.
     compute_last_us: AtomicU64,
@@ -89,6 +92,7 @@ impl Default for Meters {
             latency_us: Histogram::new(TIME_US),
             batch_items: Histogram::new(ITEMS),
             fill_permille: Histogram::new(FILL_PERMILLE),
+            prediction_permille: Histogram::new(RATIO_PERMILLE),
             refusals: Default::default(),
             compute_last_us: AtomicU64::new(0),
         }
@@ -107,6 +111,12 @@ impl Meters {
         let compute_us = compute.as_micros() as u64;
         self.compute_us.record(compute_us);
         self.compute_last_us.store(compute_us + 1, Relaxed);
+    }
+
+    /// A batch took so long; it was expected to take `predicted`.
+    pub(super) fn foretold(&self, predicted: Duration, compute: Duration) {
+        let permille = compute.as_nanos() * 1000 / predicted.as_nanos().max(1);
+        self.prediction_permille.record(u64::try_from(permille).unwrap_or(u64::MAX));
     }
 
     /// A request was answered.
@@ -130,6 +140,7 @@ impl Meters {
             latency_us: self.latency_us.read(),
             batch_items: self.batch_items.read(),
             fill_permille: self.fill_permille.read(),
+            prediction_permille: self.prediction_permille.read(),
             refusals: std::array::from_fn(count),
             compute_last_us: self.compute_last_us.load(Relaxed).checked_sub(1),
         }

@@ -4,10 +4,13 @@
 //! does what needs no state on the caller's own task: it checks the input, takes the permit, and
 //! hands the request over; dropping the returned future takes the request back out.
 
+mod announced;
 mod board;
+mod insight;
 mod intake;
 mod measures;
 mod roster;
+mod sample;
 mod scatter;
 mod sequence;
 mod task;
@@ -25,12 +28,15 @@ use jitney_batcher::{Refusal, RequestId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+pub use self::announced::Announced;
 pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
+pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
+pub(crate) use self::sample::Sample;
 pub use self::sequence::SequenceLimits;
-pub(crate) use self::task::{State, Task};
+pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::wanted::Wanted;
 
 use crate::admission::Admission;
@@ -49,6 +55,10 @@ pub(crate) enum Message {
     Arrive(Arrival),
     /// The client of this request went away.
     Cancel(RequestId),
+    /// The head of a request from there has arrived.
+    Announce(crate::call::Origin),
+    /// The rest of it will not.
+    Retract(crate::call::Origin),
 }
 
 /// A request on its way from the door to the model's task.
@@ -103,6 +113,10 @@ pub(crate) enum Control {
         settings: Arc<Settings>,
         reply: oneshot::Sender<()>,
     },
+    /// What was learned and decided?
+    Explain {
+        reply: oneshot::Sender<Insight>,
+    },
     /// Answer what was admitted, then end; by force when `grace` is over.
     Close {
         grace: Duration,
@@ -111,16 +125,18 @@ pub(crate) enum Control {
 }
 
 /// Changes to a live model; what is left out stays.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigure {
     /// Most items in a batch.
     pub batch_size: Option<u32>,
     /// The window in milliseconds.
     pub max_batch_delay_ms: Option<u64>,
-    /// The latency objective in milliseconds.
+    /// The latency objective in milliseconds; 0 for none.
     pub max_latency_ms: Option<u64>,
     /// When batches leave.
     pub policy: Option<PolicyName>,
+    /// Requests that may wait.
+    pub queue_max: Option<u32>,
 }
 
 /// One version of a model.
@@ -308,6 +324,16 @@ impl Model {
             .ok_or_else(|| "the model was removed".to_owned())?;
         self.changes.note();
         Ok(())
+    }
+
+    /// What its batcher has learned and decided; none if it has just gone.
+    pub async fn insight(&self) -> Option<Insight> {
+        self.ask(|reply| Control::Explain { reply }).await
+    }
+
+    /// The learned service times, at most a second old while batches run.
+    pub fn curve(&self) -> Arc<Vec<jitney_batcher::CurvePoint>> {
+        self.board.curve.load_full()
     }
 
     /// Answers what was admitted and ends the workers; by force when `grace` is over.

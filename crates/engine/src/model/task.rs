@@ -6,6 +6,8 @@
 
 mod burial;
 mod operator;
+mod places;
+mod sweep;
 mod turns;
 mod workers;
 
@@ -15,12 +17,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_batcher::{
-    Action, Actions, Batcher, Event, Failure, Members, Refusal, Request, RequestId, WorkerId,
+    Action, Actions, Batcher, Event, Failure, Members, Refusal, Request, RequestId,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use self::operator::Closing;
+use self::places::{place, worker_of};
+pub(crate) use self::sweep::Sweep;
 use super::board::{Board, add};
 use super::intake::ALONE_BUCKET;
 use super::roster::{Ended, Roster};
@@ -33,6 +37,9 @@ use crate::settings::Settings;
 
 /// Arrivals taken in at one go before workers and timers get their turn.
 const ARRIVALS_AT_ONCE: usize = 256;
+
+/// How old the curve on the board may be while batches run.
+const CURVE_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Task {
     /// `model_version`, for the log.
@@ -56,13 +63,17 @@ pub(crate) struct State {
     timer: Option<Instant>,
     /// Workers get one batch at a time for now; see `burial`.
     probation: bool,
+    /// When the learned curve was last put on the board.
+    shown: Instant,
     closing: Option<Closing>,
+    /// For models that have a sample.
+    sweep: Option<Sweep>,
     /// For models that keep sequences.
     sequences: Option<Sequences<Arrival>>,
 }
 
 impl State {
-    pub(crate) fn new(settings: &Settings, pool: Pool) -> Self {
+    pub(crate) fn new(settings: &Settings, pool: Pool, sweep: Option<Sweep>) -> Self {
         Self {
             batcher: Batcher::new(settings.batcher()),
             actions: Actions::new(),
@@ -71,7 +82,9 @@ impl State {
             origin: Instant::now(),
             timer: None,
             probation: false,
+            shown: Instant::now(),
             closing: None,
+            sweep,
             sequences: settings.sequences().map(Sequences::new),
         }
     }
@@ -137,6 +150,8 @@ impl Task {
         match message {
             Message::Arrive(arrival) => self.on_arrival(arrival),
             Message::Cancel(id) => self.step(Event::Cancel { id }),
+            Message::Announce(origin) => self.step(Event::Announce { origin }),
+            Message::Retract(origin) => self.step(Event::Retract { origin }),
         }
     }
 
@@ -156,7 +171,7 @@ impl Task {
     fn admit(&mut self, arrival: Arrival, passage: Option<Box<Passage>>) {
         let deadline = arrival.deadline.map_or(u64::MAX, |deadline| self.nanos(deadline));
         let items = arrival.rider.items;
-        let worker = passage.as_ref().map(|passage| WorkerId(passage.worker));
+        let worker = passage.as_ref().map(|passage| place(passage.worker, 0));
         let id = self.state.roster.board(arrival.rider, passage);
         arrival.ticket.stamp(id);
         self.feed(Event::Arrive(Request {
@@ -212,7 +227,9 @@ impl Task {
     }
 
     fn dispatch(&mut self, action: &Action, actions: &Actions) {
-        let Action::Dispatch { worker, batch, members, items, attempt, reason, .. } = action else {
+        let Action::Dispatch { worker, batch, members, items, attempt, reason, predicted, .. } =
+            action
+        else {
             return;
         };
         let (ids, riders) = self.gather(members, actions);
@@ -232,8 +249,9 @@ impl Task {
             attempt: *attempt,
             reason: *reason,
             departed: Instant::now(),
+            predicted: predicted.map(Duration::from_nanos),
         };
-        if let Err(batch) = self.state.pool.hand(worker.0, batch) {
+        if let Err(batch) = self.state.pool.hand(worker_of(*worker), batch) {
             // The worker has just died and its seat's word is on the way; the batcher will hear of
             // it then and finds the riders in their places.
             self.come_back(batch, Some(CallError::WorkerDied { killed: false }));
@@ -306,6 +324,14 @@ impl Task {
     fn publish(&self) {
         let waiting = self.state.batcher.waiting() + self.waiting_turns();
         self.board.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    /// Puts the learned curve on the board now and then; it is there for people.
+    fn show_curve(&mut self, now: Instant) {
+        if now.duration_since(self.state.shown) >= CURVE_EVERY {
+            self.state.shown = now;
+            self.board.curve.store(Arc::new(self.state.batcher.curve().collect()));
+        }
     }
 
     fn nanos(&self, instant: Instant) -> u64 {

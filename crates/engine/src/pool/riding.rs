@@ -22,6 +22,8 @@ pub(crate) struct Batch {
     pub(crate) attempt: u8,
     pub(crate) reason: Departure,
     pub(crate) departed: Instant,
+    /// How long it was expected to run, if anybody could tell.
+    pub(crate) predicted: Option<Duration>,
 }
 
 impl Batch {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{fields::Fields, yaml::batch_delay};
 
 /// The keys of the section, for the warning about others.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
+    "enabled",
     "policy",
     "max_batch_size",
     "max_latency_ms",
@@ -16,12 +17,15 @@ const KEYS: [&str; 8] = [
     "max_concurrent_batches",
 ];
 
+/// Most items in a batch of a model that enables batching without a size: BentoML's default.
+const BATCH_SIZE_ENABLED: u32 = 100;
+
 /// How the model wants to be batched; `None` where it does not say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchingYaml {
     /// When a batch departs.
     pub policy: Option<PolicyYaml>,
-    /// The most items in a batch, at least 1.
+    /// The most items in a batch, at least 1; 1 where `enabled` is false.
     pub max_batch_size: Option<u32>,
     /// `max_latency_ms`: the objective.
     pub max_latency: Option<Duration>,
@@ -59,9 +63,15 @@ impl BatchingYaml {
             tracing::warn!(%known, "model config: batching.{key} is no setting, ignored");
         }
         let latency = fields.positive("max_latency_ms");
+        let size = fields.raised("max_batch_size", 1);
+        let elsewhere = document.keys().any(|key| key == "batchSize");
         Self {
             policy: policy(&fields),
-            max_batch_size: fields.raised("max_batch_size", 1),
+            max_batch_size: match (fields.flag("enabled"), size) {
+                (Some(false), _) => Some(1),
+                (Some(true), None) if !elsewhere => Some(BATCH_SIZE_ENABLED),
+                _ => size,
+            },
             max_latency: latency.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()),
             max_batch_delay: batch_delay(&fields, "max_batch_delay"),
             cost: fields.text("cost").map(str::to_owned),

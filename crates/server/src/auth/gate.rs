@@ -42,6 +42,7 @@ impl Gate {
             Route::List
             | Route::Register
             | Route::Describe(_)
+            | Route::Batching(_)
             | Route::Scale(_)
             | Route::Unregister(_)
             | Route::SetDefault { .. }

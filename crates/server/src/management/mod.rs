@@ -3,6 +3,7 @@
 //! Whatever changes the registry runs in a task of its own, so that a client that hangs up leaves
 //! nothing half done.
 
+mod batching;
 mod describe;
 mod list;
 mod register;
@@ -16,6 +17,7 @@ use jitney_engine::Engine;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::Target;
 
+pub(crate) use batching::batching;
 pub(crate) use describe::{Asker, describe};
 pub(crate) use list::list;
 pub(crate) use register::register;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use jitney_engine::model::main_bucket;
 use jitney_engine::{Distribution, Measures, Model, Status};
 
 use super::declared::Kind;
@@ -22,13 +23,19 @@ enum Reading {
     Number(fn(&Look) -> u64),
     /// Several numbers, told apart by a label.
     Each(&'static str, fn(&Look) -> Vec<(&'static str, u64)>),
+    /// Nanoseconds by a number, which is the label.
+    Sized(&'static str, fn(&Look) -> Vec<(u64, u64)>),
     /// A distribution, and what its whole numbers are divided by.
     Spread(fn(&Look) -> &Distribution, f64),
 }
 
-use Reading::{Each, Number, Spread};
+use Reading::{Each, Number, Sized, Spread};
 
 const MICROS: f64 = 1e6;
+const NANOS: f64 = 1e9;
+
+/// Sizes of the learned curve that the page shows, so that it stays a page.
+const CURVE_POINTS_MAX: usize = 128;
 
 /// The metrics: name, kind, help, reading.
 const OWN: &[(&str, Kind, &str, Reading)] = &[
@@ -124,12 +131,32 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
         Spread(|look| &look.measures.batch_items, 1.0),
     ),
     (
+        "jitney_service_seconds",
+        Kind::Gauge,
+        "Learned time of a batch by its size",
+        Sized("size", curve),
+    ),
+    (
+        "jitney_prediction_ratio",
+        Kind::Histogram,
+        "Time that batches took as a share of what was predicted",
+        Spread(|look| &look.measures.prediction_permille, 1000.0),
+    ),
+    (
         "jitney_batch_fill_ratio",
         Kind::Histogram,
         "Items of departed batches as a share of the most there may be",
         Spread(|look| &look.measures.fill_permille, 1000.0),
     ),
 ];
+
+/// The curve of the bucket that most batches were seen of: size and mean in nanoseconds.
+fn curve(look: &Look) -> Vec<(u64, u64)> {
+    let curve = look.model.curve();
+    let main = main_bucket(&curve);
+    let points = curve.iter().filter(|point| Some(point.bucket) == main);
+    points.map(|point| (point.size, point.mean)).take(CURVE_POINTS_MAX).collect()
+}
 
 fn ready(look: &Look) -> u64 {
     look.status.workers.iter().filter(|worker| worker.ready).count() as u64
@@ -154,6 +181,13 @@ impl Reading {
                 let [model, version, host] = labels;
                 for (word, count) in read(look) {
                     page.sample(&[model, version, (label, word), host], count as f64);
+                }
+            }
+            Sized(label, read) => {
+                let [model, version, host] = labels;
+                for (size, nanos) in read(look) {
+                    let size = size.to_string();
+                    page.sample(&[model, version, (label, &size), host], nanos as f64 / NANOS);
                 }
             }
             Spread(read, scale) => {

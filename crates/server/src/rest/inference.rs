@@ -35,9 +35,27 @@ pub(crate) async fn predict(
     body: Upload,
     ride: Ride<'_>,
 ) -> Result<Reply, Problem> {
+    if body.large() {
+        return Box::pin(predict_large(visit, body, ride)).await;
+    }
     let body = visit.read(body).await?;
     let model = visit.house.engine.model(ride.target.model, ride.target.version)?;
     run(visit, &model, ride, body).await
+}
+
+/// The same with a body that takes a while to arrive: the model hears of it beforehand.
+async fn predict_large(visit: &Visit<'_>, body: Upload, ride: Ride<'_>) -> Result<Reply, Problem> {
+    let Target { model: name, version } = ride.target;
+    let hearer = visit.house.engine.model(name, version)?;
+    let announced = hearer.announce(Origin { kind: OriginKind::Http, peer: visit.peer.number });
+    let body = visit.read(body).await?;
+    // Another version may answer by now.
+    let model = visit.house.engine.model(name, version)?;
+    let reply = run(visit, &model, ride, body).await?;
+    if let Some(announced) = announced {
+        announced.came();
+    }
+    Ok(reply)
 }
 
 /// A prediction by the model that the query, the start-up or the body names, in this order.

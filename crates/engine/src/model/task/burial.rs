@@ -1,7 +1,7 @@
 //! What becomes of a dead worker's batches, and of batches that broke off in the middle of a
 //! stream. Nothing is lost here and nobody innocent is blamed: a request is told, or tried again.
 
-use jitney_batcher::{BatchId, Down, Event, Failure, WorkerId};
+use jitney_batcher::{BatchId, Down, Event, Failure};
 
 use super::Task;
 use crate::error::CallError;
@@ -21,6 +21,13 @@ impl Task {
         tracing::warn!(model = self.label, worker, ?death, riding, "worker died");
         let error = CallError::WorkerDied { killed: death == Death::Crashed { killed: true } };
         let crowded = batches.len() > 1;
+        if self.forget_sweep(worker) {
+            tracing::warn!(
+                model = self.label,
+                "the model's sample ends its worker and is not used any more"
+            );
+            self.state.sweep = None;
+        }
         // First of all it gets nothing more, so that no batch is sent to the dead meanwhile.
         self.retire(worker);
         for batch in batches {
@@ -35,7 +42,6 @@ impl Task {
     }
 
     fn blame(&mut self, worker: u32, death: Death, overdue: Option<BatchId>, crowded: bool) {
-        let worker = WorkerId(worker);
         let why = match (death, overdue) {
             // Of several batches only one took too long; the others wait again as if nothing was.
             (Death::TimedOut, Some(batch)) if crowded => {
@@ -45,7 +51,7 @@ impl Task {
             (Death::TimedOut, _) => Down::TimedOut,
             (Death::Crashed { .. } | Death::Garbled, _) => Down::Crashed,
         };
-        self.step(Event::WorkerDown { worker, why });
+        self.tell_down(worker, why);
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
@@ -68,7 +74,7 @@ impl Task {
         }
         self.state.probation = probation;
         for worker in self.state.pool.ready() {
-            self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
+            self.tell_up(worker);
         }
     }
 

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Event, Refusal, WorkerId};
+use jitney_batcher::{Event, Refusal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::model::Control;
+use crate::model::{Control, Insight};
 
 pub(super) struct Closing {
     pub(super) deadline: Instant,
@@ -32,6 +32,11 @@ impl Task {
             Control::Reconfigure { settings, reply } => {
                 self.step(Event::Configure(settings.batcher()));
                 let _told = reply.send(());
+            }
+            Control::Explain { reply } => {
+                let now = self.nanos(Instant::now());
+                // Nobody listening is fine: the caller did not want to wait.
+                let _told = reply.send(Insight::of(&self.state.batcher, now));
             }
             Control::Close { grace, reply } => self.close(grace, Some(reply)),
         }
@@ -64,7 +69,7 @@ impl Task {
     /// The worker gets nothing more, and its sequences go elsewhere.
     pub(super) fn retire(&mut self, worker: u32) {
         self.forget_worker(worker);
-        self.step(Event::WorkerRetire { worker: WorkerId(worker) });
+        self.tell_retire(worker);
     }
 
     pub(super) fn close(&mut self, grace: Duration, reply: Option<oneshot::Sender<()>>) {

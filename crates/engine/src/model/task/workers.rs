@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Down, Event, Failure, WorkerId};
+use jitney_batcher::{Down, Event, Failure};
+use tokio::time::Instant;
 
 use super::Task;
 use crate::error::CallError;
@@ -18,9 +19,12 @@ impl Task {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
                 self.state.pool.up(worker, pid, slots, batches);
-                self.know_worker(worker);
-                self.step(Event::WorkerUp { worker: WorkerId(worker), slots: self.slots(worker) });
-                self.pool_changed();
+                if !self.begin_sweep(worker) {
+                    self.serve(worker);
+                }
+            }
+            WorkerEvent::Finished { batch, outcome, exec } if Self::is_swept(&batch) => {
+                self.on_swept(batch, outcome, exec);
             }
             WorkerEvent::Finished { batch, outcome, exec } => {
                 self.on_finished(batch, outcome, exec);
@@ -39,12 +43,20 @@ impl Task {
                 self.pool_changed();
             }
             WorkerEvent::Ended { worker } => {
-                self.state.pool.ended(worker);
                 self.forget_worker(worker);
-                self.step(Event::WorkerDown { worker: WorkerId(worker), why: Down::Removed });
+                self.forget_sweep(worker);
+                self.tell_down(worker, Down::Removed);
+                self.state.pool.ended(worker);
                 self.pool_changed();
             }
         }
+    }
+
+    /// The worker may have batches from now on.
+    pub(super) fn serve(&mut self, worker: u32) {
+        self.know_worker(worker);
+        self.tell_up(worker);
+        self.pool_changed();
     }
 
     fn on_finished(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
@@ -62,6 +74,10 @@ impl Task {
                 // The worker gets its next batch before the answers are given out: everything that
                 // an answer wakes would otherwise run first, and the worker would stand idle.
                 self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
+                if let Some(predicted) = batch.predicted {
+                    self.board.meters.foretold(predicted, exec);
+                }
+                self.show_curve(Instant::now());
                 self.observer.batch_finished(&BatchFinished {
                     model: &self.tag,
                     compute: exec,

@@ -11,6 +11,7 @@ fn settings() -> Settings {
     Settings {
         batch_size: 1,
         batch_delay: Duration::from_millis(100),
+        wait_max: None,
         policy: PolicyName::Opportunistic,
         latency_max: None,
         queue_max: 100,

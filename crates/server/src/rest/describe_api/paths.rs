@@ -97,6 +97,8 @@ pub(super) fn management() -> Paths {
         [("/models/{model_name}", ""), ("/models/{model_name}/{model_version}", "Version")]
     {
         add(&mut paths, path, "get", describe(&format!("describeModel{suffix}"), path));
+        let batching = batching_told(&format!("describeBatching{suffix}"), path);
+        add(&mut paths, &format!("{path}/batching"), "get", batching);
         add(&mut paths, path, "put", scale(&format!("setAutoScale{suffix}"), path));
         add(&mut paths, path, "delete", unregister(&format!("unregisterModel{suffix}"), path));
         let options = Operation::new(&format!("modelManagement{suffix}"), "This model's own API.");
@@ -152,6 +154,7 @@ pub(super) fn model_management(model: &str) -> Paths {
     let mut paths = Paths::new();
     let own = format!("/models/{model}");
     add(&mut paths, &own, "get", describe("describeModel", &own));
+    add(&mut paths, &format!("{own}/batching"), "get", batching_told("describeBatching", &own));
     add(&mut paths, &own, "put", scale("setAutoScale", &own));
     add(&mut paths, &own, "delete", unregister("unregisterModel", &own));
     paths
@@ -220,10 +223,11 @@ fn list() -> Value {
 /// The fields that registration and scaling share.
 fn batching(operation: Operation) -> Operation {
     operation
-        .query("batch_size", "integer", "Most items in a batch.")
-        .query("max_batch_delay", "integer", "Window in milliseconds.")
+        .query("batch_size", "integer", "Most items in a batch; also max_batch_size.")
+        .query("max_batch_delay", "integer", "Window in milliseconds; only a bound if adaptive.")
         .query("max_latency_ms", "integer", "The latency asked for.")
         .query("policy", "string", "adaptive, window or opportunistic.")
+        .query("job_queue_size", "integer", "Requests that may wait.")
 }
 
 fn register() -> Value {
@@ -255,6 +259,14 @@ fn describe(id: &str, path: &str) -> Value {
         .query("customized", "boolean", "Also ask the handler about itself.")
         .answers("200", "Descriptions.", JSON, json!({ "type": "array", "items": object_schema() }))
         .fails(&[("404", "Model or version not found."), ("503", "No worker to ask.")])
+        .done()
+}
+
+fn batching_told(id: &str, path: &str) -> Value {
+    let what = "What the batcher has learned, and its last decisions with their reasons.";
+    in_path(Operation::new(id, what), path)
+        .answers("200", "Policy, learned curve, decisions.", JSON, object_schema())
+        .fails(&[("404", "Model or version not found.")])
         .done()
 }
 

@@ -39,6 +39,12 @@ pub(crate) async fn describe(visit: &Visit<'_>, target: Target<'_>) -> Result<Re
     Ok(respond::json(StatusCode::OK, &described))
 }
 
+/// `GET /models/{m}/batching`.
+pub(crate) async fn batching(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
+    let told = management::batching(&visit.house.engine, target).await?;
+    Ok(respond::json(StatusCode::OK, &told))
+}
+
 /// Makes another version the default.
 pub(crate) fn set_default(visit: &Visit<'_>, model: &str, version: &str) -> Result<Reply, Problem> {
     management::set_default(&visit.house.engine, model, version).map(notice)

@@ -37,7 +37,7 @@ fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
         model_name: text("model_name"),
         handler: text("handler"),
         runtime: text("runtime"),
-        batch_size: scale::positive(fields, "batch_size"),
+        batch_size: scale::batch_size(fields),
         max_batch_delay_ms: scale::not_negative(fields, "max_batch_delay"),
         max_latency_ms: scale::positive(fields, "max_latency_ms").map(u64::from),
         policy: scale::policy(fields)?,
@@ -45,6 +45,7 @@ fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
         response_timeout_s: scale::not_negative(fields, "response_timeout"),
         startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
         sha256: fields.text("sha256").map(str::parse).transpose().map_err(Problem::bad_request)?,
+        queue_max: scale::positive(fields, "job_queue_size"),
         s3_sse_kms: fields.boolean("s3_sse_kms", false),
         ..Wishes::default()
     })

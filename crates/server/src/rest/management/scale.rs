@@ -34,23 +34,24 @@ fn range(fields: &Fields) -> Result<(u32, u32), Problem> {
 
 fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
     let change = Reconfigure {
-        batch_size: positive(fields, "batch_size"),
+        batch_size: batch_size(fields),
         max_batch_delay_ms: not_negative(fields, "max_batch_delay"),
-        max_latency_ms: positive(fields, "max_latency_ms").map(u64::from),
+        max_latency_ms: not_negative(fields, "max_latency_ms"),
         policy: policy(fields)?,
+        queue_max: positive(fields, "job_queue_size"),
     };
-    let Reconfigure { batch_size, max_batch_delay_ms, max_latency_ms, policy } = &change;
-    let nothing = batch_size.is_none()
-        && max_batch_delay_ms.is_none()
-        && max_latency_ms.is_none()
-        && policy.is_none();
-    Ok(if nothing { None } else { Some(change) })
+    Ok((change != Reconfigure::default()).then_some(change))
 }
 
 /// A number of workers; a negative one is the caller's mistake.
 pub(super) fn workers(fields: &Fields, name: &str) -> Result<Option<u32>, Problem> {
     let negative = |_| Problem::bad_request(format!("{name} must not be negative."));
     fields.integer(name).map(|count| u32::try_from(count).map_err(negative)).transpose()
+}
+
+/// TorchServe's name for it or BentoML's.
+pub(super) fn batch_size(fields: &Fields) -> Option<u32> {
+    positive(fields, "batch_size").or_else(|| positive(fields, "max_batch_size"))
 }
 
 /// The policy, which unlike a number must be one that exists.

@@ -1,0 +1,68 @@
+//! What a model's batcher has learned and decided, for whoever wants to understand it.
+//!
+//! A copy, made when somebody asks. It explains and never steers; the words for it are found where
+//! it is shown.
+
+use std::time::Duration;
+
+use jitney_batcher::{Batcher, Config, CurvePoint, Decision, Verdict};
+
+/// A look into a model's batcher.
+#[derive(Clone, Debug)]
+pub struct Insight {
+    /// The knobs in force.
+    pub config: Config,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// The learned service times, one curve per bucket, ascending in size.
+    pub curve: Vec<CurvePoint>,
+    /// The last decisions of the adaptive policy, oldest first.
+    pub decisions: Vec<Decided>,
+}
+
+/// A decision, and how long ago it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided {
+    /// How long ago.
+    pub ago: Duration,
+    /// For a wait: until when it could have lasted, from the decision on.
+    pub wait: Option<Duration>,
+    /// What, and the figures behind it.
+    pub decision: Decision,
+}
+
+impl Insight {
+    /// Looks at a batcher; `now` is the time on its clock.
+    pub(super) fn of(batcher: &Batcher, now: u64) -> Self {
+        let decided = |decision: &Decision| Decided {
+            ago: Duration::from_nanos(now.saturating_sub(decision.at)),
+            wait: match decision.verdict {
+                Verdict::Wait(until) => {
+                    Some(Duration::from_nanos(until.saturating_sub(decision.at)))
+                }
+                Verdict::Depart(_) | Verdict::Refuse(_) => None,
+            },
+            decision: *decision,
+        };
+        Self {
+            config: batcher.config().clone(),
+            waiting: batcher.waiting(),
+            curve: batcher.curve().collect(),
+            decisions: batcher.decisions().map(decided).collect(),
+        }
+    }
+
+    /// The curve of the bucket that most batches were seen of.
+    pub fn main_curve(&self) -> impl Iterator<Item = &CurvePoint> {
+        let main = main_bucket(&self.curve);
+        self.curve.iter().filter(move |point| Some(point.bucket) == main)
+    }
+}
+
+/// The bucket that most batches were seen of.
+pub fn main_bucket(curve: &[CurvePoint]) -> Option<u16> {
+    let seen = |bucket: u16| -> u64 {
+        curve.iter().filter(|it| it.bucket == bucket).map(|it| u64::from(it.samples)).sum()
+    };
+    curve.iter().map(|point| point.bucket).max_by_key(|bucket| (seen(*bucket), u16::MAX - bucket))
+}

@@ -1,0 +1,164 @@
+//! What a model's batcher has learned and decided, with the reasons in words.
+//!
+//! `curve` is what `jitney simulate --curve FILE` and `jitney plan --curve FILE` read. The words
+//! are made here and nowhere else; the batcher knows only figures.
+
+mod words;
+
+use std::time::Duration;
+
+use jitney_engine::{CurvePoint, Decided, Engine, Insight, Policy, Verdict};
+use serde::Serialize;
+
+use crate::errors::{ErrorCode, Problem};
+use crate::route::Target;
+
+/// The answer to `GET /models/{m}/batching`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Batching {
+    model_name: String,
+    model_version: String,
+    policy: &'static str,
+    /// How the policy in force decides.
+    how: String,
+    max_batch_size: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_latency_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_batch_delay_ms: Option<f64>,
+    max_waiting: u32,
+    waiting: u32,
+    /// Of the bucket that is asked for most.
+    curve: Vec<Point>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_curves: Vec<Other>,
+    /// Newest first.
+    decisions: Vec<Entry>,
+}
+
+/// One size of a curve.
+#[derive(Debug, Serialize)]
+struct Point {
+    size: u64,
+    ms: f64,
+    /// What deadlines are planned with: a safe quantile.
+    planned_ms: f64,
+    samples: u32,
+}
+
+/// The curve of another bucket.
+#[derive(Debug, Serialize)]
+struct Other {
+    bucket: u16,
+    curve: Vec<Point>,
+}
+
+/// One decision.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    ago_ms: f64,
+    /// `depart`, `wait` or `refuse`.
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    size: u64,
+    waiting: u32,
+    skipped: u32,
+    predicted_ms: f64,
+    next_free_ms: f64,
+    per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slack_ms: Option<f64>,
+    words: String,
+}
+
+/// Looks into the batcher of a version, the default one if none is named.
+pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batching, Problem> {
+    let model = engine.model(target.model, target.version)?;
+    let gone = || Problem::new(ErrorCode::Ending, "The model was removed.");
+    let insight = model.insight().await.ok_or_else(gone)?;
+    let policy = model.settings().policy.as_str();
+    Ok(Batching::new(model.name(), model.version(), policy, &insight))
+}
+
+impl Batching {
+    fn new(name: &str, version: &str, policy: &'static str, insight: &Insight) -> Self {
+        let config = &insight.config;
+        let (objective, delay) = match config.policy {
+            Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.max_wait),
+            Policy::Window { delay } => (None, Some(delay)),
+            Policy::Opportunistic => (None, None),
+        };
+        Self {
+            model_name: name.to_owned(),
+            model_version: version.to_owned(),
+            policy,
+            how: words::policy(&config.policy, config.max_items),
+            max_batch_size: config.max_items,
+            max_latency_ms: objective.map(millis),
+            max_batch_delay_ms: delay.map(millis),
+            max_waiting: config.queue_max,
+            waiting: insight.waiting,
+            curve: insight.main_curve().map(Point::new).collect(),
+            other_curves: others(insight),
+            decisions: insight.decisions.iter().rev().map(Entry::new).collect(),
+        }
+    }
+}
+
+fn others(insight: &Insight) -> Vec<Other> {
+    let main = insight.main_curve().next().map(|point| point.bucket);
+    let mut others: Vec<Other> = Vec::new();
+    for point in insight.curve.iter().filter(|point| Some(point.bucket) != main) {
+        match others.last_mut().filter(|other| other.bucket == point.bucket) {
+            Some(other) => other.curve.push(Point::new(point)),
+            None => others.push(Other { bucket: point.bucket, curve: vec![Point::new(point)] }),
+        }
+    }
+    others
+}
+
+impl Point {
+    fn new(point: &CurvePoint) -> Self {
+        let CurvePoint { size, mean, planned, samples, .. } = *point;
+        Self { size, ms: millis(mean), planned_ms: millis(planned), samples }
+    }
+}
+
+impl Entry {
+    fn new(decided: &Decided) -> Self {
+        let decision = &decided.decision;
+        let (verdict, reason) = match decision.verdict {
+            Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
+            Verdict::Wait(_) => ("wait", None),
+            Verdict::Refuse(reason) => ("refuse", Some(words::refusal(reason))),
+        };
+        Self {
+            ago_ms: in_millis(decided.ago),
+            verdict,
+            reason,
+            size: decision.size,
+            waiting: decision.waiting,
+            skipped: decision.skipped,
+            predicted_ms: millis(decision.predicted),
+            next_free_ms: millis(decision.next_free),
+            per_second: (decision.rate * 10.0).round() / 10.0,
+            slack_ms: decision.slack.map(millis),
+            words: words::decision(decided),
+        }
+    }
+}
+
+/// Milliseconds with three digits behind the point.
+fn millis(nanos: u64) -> f64 {
+    (nanos as f64 / 1e3).round() / 1e3
+}
+
+fn in_millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests;

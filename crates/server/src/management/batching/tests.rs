@@ -1,0 +1,71 @@
+//! Decisions and curves as people read them.
+
+use jitney_engine::model::Decided;
+use jitney_engine::{Departure, Refusal};
+use serde_json::json;
+
+use super::*;
+
+fn decided(verdict: Verdict) -> Decided {
+    let decision = jitney_engine::Decision {
+        at: 0,
+        verdict,
+        size: 8,
+        waiting: 9,
+        skipped: 1,
+        predicted: 6_600_000,
+        next_free: 2_000_000,
+        rate: 812.345,
+        slack: Some(30_000_000),
+    };
+    Decided { ago: Duration::from_micros(1500), wait: Some(Duration::from_millis(3)), decision }
+}
+
+#[test]
+fn every_verdict_is_a_sentence_with_its_figures() {
+    for (verdict, sentence) in [
+        (
+            Verdict::Depart(Departure::Everyone),
+            "8 items left, expected to take 6.60 ms: all who were expected had come; 1 at the head \
+             were passed over, as they would be late",
+        ),
+        (
+            Verdict::Wait(5),
+            "8 items waited for company, 3.00 ms at most: 812 items per second come",
+        ),
+        (
+            Verdict::Refuse(Refusal::Hopeless),
+            "a request of 8 items was refused: it would have been late with 30.00 ms left; the next \
+             worker is free in 2.00 ms",
+        ),
+    ] {
+        assert_eq!(Entry::new(&decided(verdict)).words, sentence);
+    }
+}
+
+#[test]
+fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
+    let point = |bucket, size, samples| CurvePoint {
+        bucket,
+        size,
+        mean: 5_200_000,
+        planned: 5_300_000,
+        samples,
+    };
+    let insight = Insight {
+        config: Default::default(),
+        waiting: 0,
+        curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],
+        decisions: Vec::new(),
+    };
+    let told = Batching::new("m", "1.0", "adaptive", &insight);
+    let told = serde_json::to_value(&told).unwrap();
+    assert_eq!(
+        told["curve"],
+        json!([
+            {"size": 1, "ms": 5.2, "planned_ms": 5.3, "samples": 9},
+            {"size": 2, "ms": 5.2, "planned_ms": 5.3, "samples": 1},
+        ])
+    );
+    assert_eq!(told["otherCurves"][0]["bucket"], 0);
+}

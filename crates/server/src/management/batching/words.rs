@@ -1,0 +1,116 @@
+//! The sentences in which a batcher's policy and decisions are told.
+//!
+//! One sentence per reason, with the figures that decided it. Nothing here computes anything.
+
+use std::time::Duration;
+
+use jitney_engine::{Decided, Departure, Policy, Refusal, Verdict};
+
+/// How the policy in force decides.
+pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
+    let most = match max_items {
+        1 => "one item at a time".to_owned(),
+        most => format!("at most {most} items"),
+    };
+    match policy {
+        Policy::Opportunistic => format!("{most}; a free worker takes what is there"),
+        Policy::Window { delay } => {
+            let delay = ms(*delay);
+            format!("{most}; a batch leaves when full or when its oldest request waited {delay}")
+        }
+        Policy::Adaptive(adaptive) => {
+            let objective = adaptive.objective.map_or_else(
+                || "no latency is asked for".to_owned(),
+                |it| format!("answers within {}", ms(it)),
+            );
+            let bound = adaptive
+                .max_wait
+                .map(|it| format!(", nobody waits more than {} for company", ms(it)));
+            let bound = bound.unwrap_or_default();
+            format!("{most}; {objective}; a batch leaves when waiting does not pay any more{bound}")
+        }
+    }
+}
+
+/// One decision as a sentence.
+pub(super) fn decision(decided: &Decided) -> String {
+    let it = &decided.decision;
+    let size = items(it.size);
+    let expected = if it.predicted > 0 {
+        format!(", expected to take {}", ms(it.predicted))
+    } else {
+        ", nothing known yet about how long that takes".to_owned()
+    };
+    match it.verdict {
+        Verdict::Depart(reason) => {
+            let skipped = match it.skipped {
+                0 => String::new(),
+                some => format!("; {some} at the head were passed over, as they would be late"),
+            };
+            format!("{size} left{expected}: {}{skipped}", departure(reason))
+        }
+        Verdict::Wait(_) => {
+            let most = decided.wait.unwrap_or(Duration::ZERO).as_nanos();
+            let most = ms(u64::try_from(most).unwrap_or(u64::MAX));
+            let rate = it.rate;
+            format!("{size} waited for company, {most} at most: {rate:.0} items per second come")
+        }
+        Verdict::Refuse(reason) => {
+            format!("a request of {size} was refused: {}", why(decided, reason))
+        }
+    }
+}
+
+fn departure(reason: Departure) -> &'static str {
+    match reason {
+        Departure::Full => "no more fit, or no more would have been in time",
+        Departure::Idle => "a worker was free and waiting would not have paid",
+        Departure::Window => "the oldest had waited as long as it may",
+        Departure::Deadline => "leaving later would have made somebody late",
+        Departure::Everyone => "all who were expected had come",
+        Departure::Drain => "the model is being shut down",
+        Departure::Retry => "a part of a batch that failed",
+    }
+}
+
+fn why(decided: &Decided, reason: Refusal) -> String {
+    let it = &decided.decision;
+    let left = it.slack.map_or_else(String::new, |slack| format!(" with {} left", ms(slack)));
+    let free = ms(it.next_free);
+    match reason {
+        Refusal::Hopeless => {
+            format!("it would have been late{left}; the next worker is free in {free}")
+        }
+        Refusal::Overload => format!("serving it{left} would have made others late"),
+        Refusal::QueueFull => format!("{} requests waited, and no more may", it.waiting),
+        Refusal::Quota => "its tenant had more than its share of the queue".to_owned(),
+        Refusal::TooLarge => "it fits into no batch".to_owned(),
+        Refusal::Expired => "its deadline passed while it waited".to_owned(),
+        Refusal::Cancelled => "its client went away".to_owned(),
+        Refusal::Draining => "the model is being shut down".to_owned(),
+        Refusal::NoWorker => "there was nobody to run it".to_owned(),
+    }
+}
+
+/// The word for a refusal, as in metrics and error messages.
+pub(super) fn refusal(reason: Refusal) -> &'static str {
+    match reason {
+        Refusal::QueueFull => "queue_full",
+        Refusal::TooLarge => "too_large",
+        Refusal::Expired => "expired",
+        Refusal::Cancelled => "cancelled",
+        Refusal::Draining => "draining",
+        Refusal::Hopeless => "hopeless",
+        Refusal::Overload => "overload",
+        Refusal::Quota => "quota",
+        Refusal::NoWorker => "no_worker",
+    }
+}
+
+fn items(count: u64) -> String {
+    if count == 1 { "1 item".to_owned() } else { format!("{count} items") }
+}
+
+fn ms(nanos: u64) -> String {
+    format!("{:.2} ms", nanos as f64 / 1e6)
+}

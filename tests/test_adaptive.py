@@ -1,0 +1,294 @@
+"""Adaptive batching on the live server: what the others get wrong, how it explains itself, what can be changed.
+
+The first twelve tests are each a known failure of at least one other server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from harness.client import later, request, together
+from harness.gate import Gate
+from harness.load import LoadResult, run_load
+from harness.server import Server
+from harness.shape import assert_problem, receipt
+from harness.wait import until
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """A gate of the test's own."""
+    return Gate(tmp_path)
+
+
+def load(server: Server, model: str, connections: int, requests: int, order: dict) -> LoadResult:
+    """So many requests from so many clients, each of whom waits for its answer."""
+    body = json.dumps(order).encode()
+
+    async def run() -> LoadResult:
+        host, port = server.address
+        path, headers = f"/predictions/{model}", "Content-Type: application/json\r\n"
+        ok = lambda _number, status, _body: status == 200  # noqa: E731
+        return await run_load(host, port, path, connections, lambda _: body, ok, requests=requests, headers=headers)
+
+    return asyncio.run(run())
+
+
+def told(server: Server, model: str) -> dict:
+    """What the model's batcher says about itself."""
+    return server.manage("GET", f"/models/{model}/batching").json()
+
+
+def waiting(server: Server, model: str, count: int) -> None:
+    """Until so many requests wait for the model."""
+    until(lambda: told(server, model)["waiting"] == count, f"{count} requests wait for {model}")
+
+
+# -- the twelve --------------------------------------------------------------------------------
+
+
+def test_a_batch_that_waits_for_its_worker_keeps_growing(shared: Server) -> None:
+    """200 arrivals at once at 100 ms a batch: sizes double from one on, and nothing is frozen early."""
+    model = shared.need("late_binding", "pacer", batch_size=256, job_queue_size=500)
+    result = load(shared, model, 200, 200, {"batch_ms": 100})
+    assert (result.answered, result.wrong, result.lost) == (200, 0, 0), result
+    assert shared.metric("jitney_batches_total", model) <= 8
+
+
+def test_an_output_of_the_wrong_length_is_nobodys_answer(shared: Server, gate: Gate) -> None:
+    model = shared.need("wrong_length", "orders", batch_size=8)
+    busy = later(lambda: shared.predict(model, gate.order))
+    gate.wait()
+    riders = [later(lambda n=n: shared.predict(model, {"id": n, "return": "few"})) for n in range(4)]
+    waiting(shared, model, 4)
+    gate.open()
+    for rider in riders:
+        assert_problem(rider.result(), 503, "InternalServerException", "number of batch response mismatched")
+    assert busy.result().status_code == 200
+
+
+def test_a_batch_that_cannot_be_collated_fails_alone_and_the_next_is_served(shared: Server) -> None:
+    model = shared.need("collation", "pacer", batch_size=8)
+    for _ in range(3):
+        assert shared.predict(model, {"uncollatable": True}).status_code == 503
+        assert shared.predict(model, {"id": 7}).json()["id"] == 7
+
+
+def test_a_client_that_leaves_the_queue_is_not_computed_and_its_place_is_filled(
+    shared: Server, gate: Gate, tmp_path: Path
+) -> None:
+    model, ran = shared.need("cancelled", "orders", batch_size=2), tmp_path / "ran"
+    busy = later(lambda: shared.predict(model, gate.order))
+    gate.wait()
+    leaver = socket.create_connection(shared.address)
+    body = json.dumps({"note": [str(ran), "leaver"]}).encode()
+    leaver.sendall(request(f"/predictions/{model}", body, "Content-Type: application/json"))
+    waiting(shared, model, 1)
+    stayers = [later(lambda n=n: shared.predict(model, {"id": n, "note": [str(ran), str(n)]})) for n in range(2)]
+    waiting(shared, model, 3)
+    leaver.close()
+    waiting(shared, model, 2)
+    gate.open()
+    assert [stayer.result().json()["size"] for stayer in stayers] == [2, 2]
+    assert busy.result().status_code == 200 and sorted(ran.read_text().split()) == ["0", "1"]
+
+
+def test_a_burst_that_fits_the_deadline_is_served_to_the_last(shared: Server) -> None:
+    model = shared.need("burst", "pacer", batch_size=10, max_latency_ms=400)
+    load(shared, model, 10, 60, {"batch_ms": 20})
+    result = load(shared, model, 40, 40, {"batch_ms": 20})
+    assert result.statuses == {200: 40}, result
+
+
+def test_every_request_of_a_batch_has_its_own_context(shared: Server, gate: Gate) -> None:
+    model = shared.need("context", "pacer", batch_size=8)
+    calls = [lambda n=n: shared.predict(model, {"id": n, "batch_ms": 30}, headers={"X-Who": f"w{n}"}) for n in range(8)]
+    answers = [reply.json() for reply in together(calls)]
+    assert [(answer["id"], answer["who"]) for answer in answers] == [(n, f"w{n}") for n in range(8)]
+    assert max(answer["size"] for answer in answers) > 1
+
+
+def test_requests_leave_in_the_order_in_which_they_came(shared: Server, gate: Gate, tmp_path: Path) -> None:
+    """Those who do not fit into a batch stay at the head of the line."""
+    model, ran = shared.need("in_line", "orders", batch_size=3), tmp_path / "ran"
+    busy = later(lambda: shared.predict(model, gate.order))
+    gate.wait()
+    riders = []
+    for number in range(8):
+        order = {"id": number, "note": [str(ran), str(number)]}
+        riders.append(later(lambda order=order: shared.predict(model, order)))
+        waiting(shared, model, number + 1)
+    gate.open()
+    assert [rider.result().status_code for rider in [busy, *riders]] == [200] * 9
+    assert ran.read_text().split() == [str(number) for number in range(8)]
+
+
+def test_metrics_count_as_many_items_as_were_sent(shared: Server) -> None:
+    model = shared.need("counted", "pacer", batch_size=16)
+    result = load(shared, model, 16, 71, {"batch_ms": 5})
+    assert result.statuses == {200: 71}
+    assert shared.metric("jitney_items_total", model) == 71
+    assert shared.metric("jitney_requests_answered_total", model) == 71
+    batches = shared.metric("jitney_batches_total", model)
+    reasons = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
+    assert sum(shared.metric("jitney_departures_total", model, reason=reason) for reason in reasons) == batches
+
+
+def test_one_bad_item_costs_its_neighbours_nothing(shared: Server, gate: Gate) -> None:
+    model = shared.need("bad_item", "orders", batch_size=8)
+    busy = later(lambda: shared.predict(model, gate.order))
+    gate.wait()
+    orders = [{"id": n} | ({"raise": "poison"} if n == 3 else {}) for n in range(8)]
+    riders = [later(lambda order=order: shared.predict(model, order)) for order in orders]
+    waiting(shared, model, 8)
+    gate.open()
+    statuses = [rider.result().status_code for rider in riders]
+    assert statuses == [503 if n == 3 else 200 for n in range(8)]
+    assert busy.result().status_code == 200
+
+
+def test_more_workers_share_one_queue(shared: Server) -> None:
+    """Batches do not shrink to the quarter that each of four private queues would make of the same load."""
+    rate, batch_ms, item_ms = 600, 10, 0.2
+    # One worker that takes whatever came while it was busy: b = rate * (batch + item * b).
+    alone = rate * batch_ms / 1e3 / (1 - rate * item_ms / 1e3)
+    for workers, least in ((1, 0.9 * alone), (4, 1.1 * alone / 4)):
+        model = shared.need(f"pool_{workers}", "pacer", workers=workers, batch_size=32)
+        asyncio.run(paced(shared, model, connections=60, rate=rate, seconds=3))
+        mean = shared.metric("jitney_items_total", model) / shared.metric("jitney_batches_total", model)
+        shared.manage("DELETE", f"/models/{model}")
+        assert mean > least, (workers, mean)
+
+
+def test_a_refusal_is_quick_and_says_why_and_when_to_come_again(shared: Server) -> None:
+    model = shared.need("hopeless", "pacer", batch_size=4)
+    load(shared, model, 4, 40, {"batch_ms": 40})
+    busy = later(lambda: load(shared, model, 8, 80, {"batch_ms": 40}))
+    until(lambda: shared.metric("jitney_requests_answered_total", model) > 48, "the worker is busy")
+    connection, times = HTTPConnection(*shared.address), []
+    for _ in range(21):
+        started = time.perf_counter()
+        headers = {"x-jitney-timeout-ms": "20", "Content-Type": "application/json"}
+        connection.request("POST", f"/predictions/{model}", b'{"batch_ms": 40}', headers)
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        times.append(time.perf_counter() - started)
+        assert reply.status == 503 and "[reason: hopeless]" in text, text
+        assert int(reply.headers["retry-after"]) >= 1
+    assert statistics.median(times) < 0.005, times
+    assert shared.metric("jitney_refusals_total", model, reason="hopeless") == 21
+    assert busy.result().statuses == {200: 80}
+
+
+def test_a_worker_killed_in_mid_batch_loses_nobody(shared: Server, gate: Gate) -> None:
+    model = shared.need("killed", "orders", workers=2, batch_size=8, job_queue_size=200)
+    held = later(lambda: shared.predict(model, gate.order))
+    gate.wait()
+    others = [later(lambda n=n: shared.predict(model, {"id": n})) for n in range(6)]
+    answers = [other.result().json() for other in others]
+    assert [answer["id"] for answer in answers] == list(range(6))
+    [busy] = set(shared.ready(model).values()) - {answer["pid"] for answer in answers}
+    os.kill(busy, signal.SIGKILL)
+    gate.open()
+    assert held.result().status_code == 200 and receipt(held.result()).attempt == 2
+
+
+async def paced(server: Server, model: str, connections: int, rate: float, seconds: float) -> None:
+    """Requests that come whatever happens, evenly, over connections that take turns."""
+    body = b'{"batch_ms": 10, "item_ms": 0.2}'
+    message = request(f"/predictions/{model}", body, "Content-Type: application/json")
+    start = asyncio.get_running_loop().time()
+
+    async def client(turn: int) -> None:
+        reader, writer = await asyncio.open_connection(*server.address)
+        for number in range(turn, int(rate * seconds), connections):
+            await asyncio.sleep(start + number / rate - asyncio.get_running_loop().time())
+            writer.write(message)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            await reader.readexactly(int(length.split(b":")[1]))
+        writer.close()
+
+    await asyncio.gather(*(client(turn) for turn in range(connections)))
+
+
+# -- it explains itself ------------------------------------------------------------------------
+
+
+def test_the_batcher_tells_what_it_learned_and_why_it_decided(shared: Server, binary: Path, tmp_path: Path) -> None:
+    model = shared.need("explained", "pacer", batch_size=16, max_latency_ms=200)
+    load(shared, model, 16, 600, {"batch_ms": 5, "item_ms": 0.2})
+    said = told(shared, model)
+    assert (said["policy"], said["maxBatchSize"], said["maxLatencyMs"]) == ("adaptive", 16, 200)
+    curve = {point["size"]: point["ms"] for point in said["curve"]}
+    assert 8 < curve[16] < 30, curve
+    newest = said["decisions"][0]
+    assert newest["verdict"] in ("depart", "wait") and newest["words"], newest
+    until(lambda: shared.metric("jitney_service_seconds", model) > 0, "the curve is on the metrics page")
+    assert shared.metric("jitney_prediction_ratio_count", model) > 0
+    exported = tmp_path / "curve.json"
+    exported.write_text(json.dumps(said))
+    command = [binary, "simulate", "--curve", exported, "--clients", "4", "--policy", "adaptive"]
+    studied = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert studied.returncode == 0, studied.stderr
+
+
+def test_everything_can_be_changed_on_the_live_model_and_shows_at_once(shared: Server) -> None:
+    model = shared.need("changed", "pacer", batch_size=4)
+    for query, expected in [
+        ({"max_batch_size": 8, "max_latency_ms": 75}, ("adaptive", 8, 75, None)),
+        ({"max_batch_delay": 9}, ("window", 8, None, 9)),
+        ({"max_batch_delay": 3, "policy": "adaptive"}, ("adaptive", 8, 75, 3)),
+        ({"max_latency_ms": 0}, ("adaptive", 8, None, 3)),
+        ({"policy": "opportunistic", "job_queue_size": 5}, ("opportunistic", 8, None, None)),
+    ]:
+        assert shared.manage("PUT", f"/models/{model}", **query).status_code == 200
+        said = told(shared, model)
+        shown = (said["policy"], said["maxBatchSize"], said.get("maxLatencyMs"), said.get("maxBatchDelayMs"))
+        assert shown == expected, query
+    assert told(shared, model)["maxWaiting"] == 5
+
+
+@pytest.mark.parametrize(
+    ("section", "size", "latency"),
+    [
+        ("{enabled: true, max_batch_size: 24, max_latency_ms: 80}", 24, 80),
+        ("{enabled: true}", 100, None),
+        ("{enabled: false, max_batch_size: 24}", 1, None),
+    ],
+)
+def test_batching_is_spelled_as_bentoml_spells_it(shared: Server, section: str, size: int, latency: int | None) -> None:
+    model = shared.need(f"bento_{size}", "pacer", config=f"batching: {section}\n")
+    said = told(shared, model)
+    assert (said["maxBatchSize"], said.get("maxLatencyMs")) == (size, latency)
+
+
+def test_a_model_with_a_sample_knows_its_curve_before_anybody_comes(shared: Server) -> None:
+    sample = {"jitney_sample.json": json.dumps({"batch_ms": 3, "item_ms": 0.5})}
+    shared.register(shared.store.mar("swept", "pacer", files=sample), batch_size=16)
+    said = told(shared, "swept")
+    assert [point["size"] for point in said["curve"]] == [1, 2, 4, 8, 16]
+    assert said["curve"][-1]["ms"] > 10
+    assert shared.metric("jitney_batches_total", "swept") == 0
+    assert shared.metric("jitney_items_total", "swept") == 0
+    assert shared.predict("swept", {"id": 1}).json()["id"] == 1
+
+
+def test_a_sample_that_fails_or_kills_is_tried_once_and_the_model_serves(shared: Server) -> None:
+    for name, order in (("sad_sample", {"raise": "no"}), ("deadly_sample", {"os_exit": 3})):
+        sample = {"jitney_sample.json": json.dumps(order)}
+        shared.register(shared.store.mar(name, "orders", files=sample), batch_size=8)
+        assert shared.predict(name, {"id": 4}).json()["id"] == 4
+        assert told(shared, name)["curve"][0]["samples"] == 1
