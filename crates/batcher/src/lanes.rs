@@ -123,7 +123,7 @@ impl Lanes {
         all.iter().for_each(|&at| records[at].place = Place::Running);
         self.lanes.iter_mut().for_each(|lane| lane.hurried = 0);
         all.sort_unstable_by_key(|&at| records[at].seq);
-        (self.len, self.items) = (0, 0);
+        (self.len, self.items, self.led) = (0, 0, 0);
         all
     }
 

@@ -10,7 +10,7 @@ use crate::request::{Nanos, Origin};
 
 /// One who is out for longer than this is not expected any more.
 const HORIZON: Nanos = 200_000_000;
-const COHORTS: usize = 8;
+pub(crate) const COHORTS: usize = 8;
 const SLOTS: usize = 2048;
 /// An announced body that is this many times later than usual is not waited for.
 const STALE: f64 = 4.0;
@@ -50,6 +50,8 @@ pub(crate) struct Returns {
     slots: Box<[Slot]>,
     cohorts: [Cohort; COHORTS],
     serial: u64,
+    /// No cohort of which anybody is out was answered before this.
+    oldest: Nanos,
     histogram: Histogram,
     announced: u32,
     announced_last: Nanos,
@@ -63,6 +65,7 @@ impl Default for Returns {
             slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
             cohorts: [Cohort::default(); COHORTS],
             serial: 0,
+            oldest: 0,
             histogram: Histogram::default(),
             announced: 0,
             announced_last: 0,
@@ -155,21 +158,25 @@ impl Returns {
 
     /// Gives up those who have been out for too long.
     pub(crate) fn close(&mut self, now: Nanos) {
-        for cohort in &mut self.cohorts {
-            if cohort.remaining > 0 && now.saturating_sub(cohort.done) > HORIZON {
+        if now.saturating_sub(self.oldest) <= HORIZON {
+            return;
+        }
+        self.oldest = now;
+        for cohort in self.cohorts.iter_mut().filter(|it| it.remaining > 0) {
+            if now.saturating_sub(cohort.done) > HORIZON {
                 self.histogram.give_up(cohort.remaining);
                 cohort.remaining = 0;
+            } else {
+                self.oldest = self.oldest.min(cohort.done);
             }
         }
     }
 
     /// The cohorts of which anybody is still to be expected.
-    pub(crate) fn out(&self, now: Nanos) -> ([Out; COHORTS], usize) {
-        let (mut out, mut len) = ([Out::default(); COHORTS], 0);
-        if !self.histogram.worth_asking() {
-            return (out, 0);
-        }
-        for cohort in &self.cohorts {
+    pub(crate) fn out<'a>(&self, now: Nanos, out: &'a mut [Out; COHORTS]) -> &'a [Out] {
+        let mut len = 0;
+        let asking = self.histogram.worth_asking();
+        for cohort in self.cohorts.iter().filter(|_| asking) {
             let age = now.saturating_sub(cohort.done);
             if cohort.remaining > 0 {
                 let back = self.histogram.by(age);
@@ -178,7 +185,7 @@ impl Returns {
                 len += usize::from(others > 0.0);
             }
         }
-        (out, len)
+        &out[..len]
     }
 
     /// How many of them return within this time.
@@ -229,8 +236,8 @@ mod tests {
 
     fn expected(returns: &mut Returns, now: Nanos, within: Nanos) -> f64 {
         returns.close(now);
-        let (out, len) = returns.out(now);
-        returns.expected(&out[..len], within)
+        let mut out = [Out::default(); COHORTS];
+        returns.expected(returns.out(now, &mut out), within)
     }
 
     /// Eight clients that come back half a millisecond after each answer, a few rounds long.

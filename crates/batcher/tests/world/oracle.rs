@@ -52,6 +52,9 @@ impl Oracle {
     ) -> Verdict {
         self.books.now = now;
         self.books.learn(event)?;
+        if matches!(event, Event::Configure(_)) {
+            self.passed_over = 0;
+        }
         let timers = out.iter().filter(|a| matches!(a, Action::SetTimer(_) | Action::ClearTimer));
         ensure(timers.count() <= 1, || "more than one timer".into())?;
         for action in out.iter() {
@@ -187,7 +190,10 @@ impl Oracle {
     /// Fresh work: after retries, when due, interactive first, oldest first, nobody overtaken.
     fn check_turn(&mut self, members: &[RequestId], reason: Departure) -> Verdict {
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
-        ensure(!retry, || "fresh work departs before a retry".into())?;
+        // A pinned one may take a second slot ahead of its time, which others are not handed.
+        let pinned = self.books.requests[&members[0]].request.worker.is_some();
+        let early = pinned && self.books.adaptive() && !self.books.idle();
+        ensure(!retry || early, || "fresh work departs before a retry".into())?;
         if self.books.adaptive() {
             return Ok(());
         }
