@@ -243,4 +243,22 @@ mod tests {
         slots.release(WorkerId(0));
         assert!(slots.any_free());
     }
+
+    #[test]
+    fn an_overdue_worker_is_expected_soon_and_a_suspect_one_is_not_planned_with() {
+        let (mut slots, mut fleet) = (three(), Fleet::default());
+        for takes in [100, 200] {
+            let worker = slots.take(None).expect("free");
+            slots.expect(worker, 1000, takes);
+        }
+        let mut left = |now| {
+            slots.survey(now, 0, &mut fleet);
+            (fleet.open, fleet.busy.clone())
+        };
+        assert_eq!(left(1040), (1, vec![60, 160]));
+        assert_eq!(left(1100), (1, vec![5, 100]), "the first is due");
+        assert_eq!(left(1300), (1, vec![5, 10]), "both are overdue");
+        assert_eq!(left(1301), (1, vec![10]), "the first has taken three times as long");
+        assert_eq!(left(9000), (1, vec![]));
+    }
 }

@@ -1,12 +1,16 @@
 //! Judges the policy where nobody tuned it: other curves, deadlines, workers, processes and noise
 //! than those of the tables. `cargo run --release -p jitney-sim --example heldout -- [--seed N]
-//! [--count N] [--peers]`. Without `--peers` only ours is measured.
+//! [--count N] [--peers|--loops]`. Without `--peers` only ours is measured; `--loops` shows closed
+//! loops, with the throughput over that of the best window in brackets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints")]
 
 use jitney_sim::arrivals::Arrivals;
+use jitney_sim::contender::Contender;
 use jitney_sim::curve::Curve;
+use jitney_sim::grid;
 use jitney_sim::noise::Noise;
-use jitney_sim::tables::{Effort, Setting, g99};
+use jitney_sim::tables::closed::{Cell, steady};
+use jitney_sim::tables::{Effort, Setting, bert, g99, r50};
 
 fn columns() -> Vec<Setting> {
     let slow = || Curve::affine(18.0, 5.1, 32);
@@ -37,6 +41,24 @@ fn columns() -> Vec<Setting> {
     ]
 }
 
+/// Closed loops of many sizes: ours, and ours over the best of 25 windows.
+fn loops(count: usize, seed: u64) {
+    let curves = [("BERT", bert()), ("R50", r50()), ("even", Curve::affine(8.0, 0.5, 64))];
+    for (name, curve) in curves {
+        for workers in [1, 2, 4] {
+            print!("  {name} k{workers}:");
+            for clients in [2, 3, 5, 12, 24, 48] {
+                let cell = Cell::new("", curve.clone(), workers, clients, 0.3);
+                let speed = |it: &Contender| steady(&cell.play(it, count, seed));
+                let best = grid::torchserve().iter().map(speed).fold(0.0, f64::max);
+                let ours = speed(&Contender::Adaptive);
+                print!("  N{clients} {ours:.0} ({:.3})", ours / best);
+            }
+            println!();
+        }
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |flag: &str, other: u64| {
@@ -45,6 +67,9 @@ fn main() {
     };
     let (seed, count) = (number("--seed", 42), number("--count", 20_000) as usize);
     let peers = args.iter().any(|arg| arg == "--peers");
+    if args.iter().any(|arg| arg == "--loops") {
+        return loops(count / 4, seed);
+    }
     let mut progress = |text: &str| eprint!("\r{text:60}");
     let mut effort = Effort { seed, count, peers, progress: &mut progress };
     println!("\n{}", g99::table(&columns(), &mut effort));

@@ -109,10 +109,12 @@ impl Scene<'_> {
         pays.then(|| prospect.last_open + (worth * prospect.unit / ask) as Nanos)
     }
 
-    /// W2: clients who were just answered, or who have begun to send, are about to be here.
+    /// W2: clients who were just answered, or who have begun to send, are about to be here. While
+    /// another worker is idle they lose nothing, since that one takes them; whether it had better
+    /// be kept for others is the question of W3. All on one worker would stay together for ever.
     fn returning(&self, size: f64, worth: f64, prospect: &Prospect<'_>) -> Option<Nanos> {
         let nobody = prospect.out.is_empty() && prospect.returns.announced(prospect.now, 1) == 0.0;
-        if nobody || worth <= 0.0 {
+        if nobody || worth <= 0.0 || self.fleet.open > 1 {
             return None;
         }
         let (mut best, mut until) = (0.0, None);
