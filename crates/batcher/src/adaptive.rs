@@ -5,6 +5,7 @@
 //! is left behind at a step, `fair` whose turn it is; the `planner` puts them together. The batcher
 //! asks and acts; nothing here writes an action or ends a request.
 
+mod crowd;
 mod curves;
 mod fair;
 mod fit;

@@ -12,7 +12,7 @@ mod tests;
 
 use crate::action::{Action, Actions, Refusal};
 use crate::adaptive::{CurvePoint, Decision, Planner};
-use crate::config::Config;
+use crate::config::{Adaptive, Config, Policy};
 use crate::event::{Event, Failure};
 use crate::expiry::Deadlines;
 use crate::isolation::{Budget, Retries};
@@ -20,7 +20,7 @@ use crate::lanes::Lanes;
 use crate::pace::Pace;
 use crate::policy::Rules;
 use crate::records::{Place, Records};
-use crate::request::{BatchId, Nanos, Request, RequestId};
+use crate::request::{BatchId, NEVER, Nanos, Request, RequestId};
 use crate::running::Running;
 use crate::slots::Slots;
 
@@ -71,6 +71,11 @@ impl Batcher {
     pub fn step(&mut self, now: Nanos, event: Event, out: &mut Actions) {
         self.rules.now = self.rules.now.max(now);
         self.expire(out);
+        // Those who come change nothing about the workers, nor about a wait for company.
+        if !matches!(event, Event::Arrive(_) | Event::Announce { .. }) {
+            self.planner.fleet.seen = false;
+            self.planner.queue.paced = None;
+        }
         self.apply(event, out);
         self.decide(out);
         self.set_timer(out);
@@ -149,8 +154,13 @@ impl Batcher {
         if let Some(reason) = self.refusal(&request) {
             return out.push(Action::Reject { id: request.id, reason, retry_after: None });
         }
-        if self.rules.adaptive() && request.worker.is_none() {
-            return self.arrive_adaptive(request, out);
+        if let Policy::Adaptive(Adaptive { objective, .. }) = self.rules.config.policy {
+            if request.deadline == NEVER {
+                request.deadline = self.rules.now.saturating_add(objective.unwrap_or(NEVER));
+            }
+            if request.worker.is_none() {
+                return self.arrive_adaptive(request, out);
+            }
         }
         let at = self.records.admit(request, self.rules.now);
         self.wait(at);
@@ -179,7 +189,7 @@ impl Batcher {
     /// How long it will take until all who wait now have been answered.
     fn drain_time(&self) -> Option<Nanos> {
         if self.rules.adaptive() {
-            return self.planner.drain_time(&self.rules.config);
+            return self.planner.drain_time(self.rules.now, &self.rules.config);
         }
         let batches = self.waiting_items().div_ceil(self.rules.config.max_items);
         self.pace.predict(u64::from(batches) + u64::from(self.running()), self.slots.capacity())
@@ -198,6 +208,7 @@ impl Batcher {
     }
 
     fn expire(&mut self, out: &mut Actions) {
+        self.expire_lines(out);
         while let Some(at) = self.deadlines.pop(&mut self.records, self.rules.now) {
             self.withdraw(at);
             self.reject(at, Refusal::Expired, None, out);
@@ -222,6 +233,7 @@ impl Batcher {
     /// Everybody who waits is looked at again: lanes may divide otherwise, limits be smaller.
     fn configure(&mut self, config: Config, out: &mut Actions) {
         self.rules.config = config.normal();
+        self.planner.queue.heads = None;
         let mut all = self.lanes.take_all(&mut self.records);
         all.extend(self.leave_lines());
         for at in all {
@@ -239,10 +251,9 @@ impl Batcher {
     /// Puts a request that stands nowhere into its lane.
     fn wait(&mut self, at: u32) {
         if self.rules.adaptive() && self.records[at].request.worker.is_none() {
-            self.line_up(at);
-        } else {
-            self.lanes.insert(&mut self.records, at, &self.rules.config);
+            return self.line_up(at);
         }
+        self.lanes.insert(&mut self.records, at, &self.rules.config);
         self.deadlines.watch(&mut self.records, at);
     }
 

@@ -65,7 +65,7 @@
 //! moment by what it has learned. Nothing needs to be set; a request without a deadline gets
 //! [`Adaptive::objective`] where there is one.
 //!
-//! - It **learns** how long a batch of each size takes (mean and 95th percentile, per bucket), how
+//! - It **learns** how long a batch of each size takes (mean and 90th percentile, per bucket), how
 //!   fast requests come, and how soon clients who were answered come back. Sizes are approached by
 //!   doubling. What was learned is doubted after a quarter of a second without an answer: then an
 //!   idle worker takes whoever is there.

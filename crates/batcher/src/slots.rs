@@ -34,10 +34,22 @@ impl Worker {
 
     /// How long until it is free; none if nobody knows.
     fn left(&self, now: Nanos) -> Option<Nanos> {
-        let late = now.saturating_sub(self.finish);
-        match self.finish.checked_sub(now) {
-            Some(left) if left > 0 => Some(left),
-            _ => (late <= (SUSPECT - 1) * self.takes).then_some(self.takes / OVERDUE),
+        if self.finish > now {
+            return Some(self.finish - now);
+        }
+        let suspect = now - self.finish > (SUSPECT - 1) * self.takes;
+        (!suspect).then_some(self.takes / OVERDUE)
+    }
+
+    /// Sketches one that is busy and has another slot, which is filled `ahead` of its being free.
+    fn survey_second(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
+        let early = ahead.min(self.takes / 2);
+        if self.finish <= now.saturating_add(early) {
+            fleet.open(self.finish.saturating_sub(now));
+        } else if let Some(left) = self.left(now) {
+            fleet.busy(left);
+            let at = self.finish.saturating_sub(early).max(now + 1);
+            fleet.ahead = Some(fleet.ahead.map_or(at, |other| other.min(at)));
         }
     }
 }
@@ -119,19 +131,14 @@ impl Slots {
 
     /// Sketches when the workers come free; one may be handed a batch `ahead` of that.
     pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
-        fleet.clear();
+        fleet.clear(now);
         for worker in self.workers.iter().filter(|worker| !worker.retiring && worker.slots > 0) {
-            let early = ahead.min(worker.takes / 2);
             if worker.busy == 0 {
                 fleet.open(0);
-            } else if worker.open(now.saturating_add(early)) {
-                fleet.open(worker.finish.saturating_sub(now));
+            } else if worker.busy < worker.slots {
+                worker.survey_second(now, ahead, fleet);
             } else if let Some(left) = worker.left(now) {
-                fleet.busy.push(left);
-                if worker.free() {
-                    let at = worker.finish.saturating_sub(early).max(now + 1);
-                    fleet.ahead = Some(fleet.ahead.map_or(at, |other| other.min(at)));
-                }
+                fleet.busy(left);
             }
         }
     }
@@ -235,5 +242,23 @@ mod tests {
         assert!(!slots.any_free());
         slots.release(WorkerId(0));
         assert!(slots.any_free());
+    }
+
+    #[test]
+    fn an_overdue_worker_is_expected_soon_and_a_suspect_one_is_not_planned_with() {
+        let (mut slots, mut fleet) = (three(), Fleet::default());
+        for takes in [100, 200] {
+            let worker = slots.take(None).expect("free");
+            slots.expect(worker, 1000, takes);
+        }
+        let mut left = |now| {
+            slots.survey(now, 0, &mut fleet);
+            (fleet.open, fleet.busy.clone())
+        };
+        assert_eq!(left(1040), (1, vec![60, 160]));
+        assert_eq!(left(1100), (1, vec![5, 100]), "the first is due");
+        assert_eq!(left(1300), (1, vec![5, 10]), "both are overdue");
+        assert_eq!(left(1301), (1, vec![10]), "the first has taken three times as long");
+        assert_eq!(left(9000), (1, vec![]));
     }
 }

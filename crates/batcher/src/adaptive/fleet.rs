@@ -8,19 +8,25 @@ use crate::request::Nanos;
 /// The workers at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
+    /// Whether the workers still do what they did when they were looked at, and when that was.
+    pub(crate) seen: bool,
+    at: Nanos,
     /// Workers that can take a batch now.
     pub(crate) open: u32,
     /// How long a batch that is handed over now waits for its worker; 0 if any is idle.
     pub(crate) head_start: Nanos,
     /// How long until each busy worker is free. Overdue ones are soon, suspects are missing.
     pub(crate) busy: Vec<Nanos>,
+    soonest_busy: Nanos,
     /// When to look again for a worker whose next batch may be handed over ahead of time.
     pub(crate) ahead: Option<Nanos>,
 }
 
 impl Fleet {
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, now: Nanos) {
+        (self.seen, self.at) = (true, now);
         (self.open, self.head_start, self.ahead) = (0, Nanos::MAX, None);
+        self.soonest_busy = Nanos::MAX;
         self.busy.clear();
     }
 
@@ -30,6 +36,12 @@ impl Fleet {
         self.head_start = self.head_start.min(head_start);
     }
 
+    /// A worker is free after so long.
+    pub(crate) fn busy(&mut self, left: Nanos) {
+        self.busy.push(left);
+        self.soonest_busy = self.soonest_busy.min(left);
+    }
+
     /// Workers to plan with.
     pub(crate) fn len(&self) -> f64 {
         (self.open as usize + self.busy.len()).max(1) as f64
@@ -37,11 +49,26 @@ impl Fleet {
 
     /// How long until the first busy worker is free.
     pub(crate) fn soonest_busy(&self) -> Option<Nanos> {
-        self.busy.iter().copied().min()
+        (!self.busy.is_empty()).then_some(self.soonest_busy)
     }
 
-    /// How long until a batch could start, if anybody is there.
-    pub(crate) fn soonest(&self) -> Option<Nanos> {
-        if self.open > 0 { Some(self.head_start) } else { self.soonest_busy() }
+    /// How long from now until a batch could start, if anybody is there.
+    pub(crate) fn soonest(&self, now: Nanos) -> Option<Nanos> {
+        let then = if self.open > 0 { Some(self.head_start) } else { self.soonest_busy() };
+        then.map(|time| time.saturating_sub(now - self.at))
+    }
+
+    /// Whether all of the sketch is true at this moment.
+    pub(crate) fn current(&self, now: Nanos) -> bool {
+        self.seen && self.at == now
+    }
+
+    /// Whether nobody has come free since the sketch, so that who is open and `soonest` are true.
+    pub(crate) fn stands(&self, now: Nanos) -> bool {
+        let passed = now - self.at;
+        self.seen
+            && (self.open == 0 || self.head_start == 0)
+            && passed < self.soonest_busy
+            && self.ahead.is_none_or(|time| now < time)
     }
 }

@@ -15,6 +15,9 @@ use crate::request::{NEVER, Nanos};
 const SCAN: usize = 1024;
 /// Batches planned ahead to see whether everybody will be in time.
 const PLAN: usize = 24;
+/// Workers keep up with batches that would take this share of their time: not quite 1, because
+/// batches that are small for a deadline's sake are followed by larger ones.
+const KEEPS_UP: f64 = 1.05;
 /// Deadlines further apart than this are classes of their own.
 const MIXED: f64 = 1.5;
 
@@ -88,7 +91,7 @@ impl Scene<'_> {
 
     /// Whether batches of this size keep up with the arrivals.
     pub(crate) fn sustainable(&self, size: u64) -> bool {
-        self.load(size) <= 1.0
+        self.load(size) <= KEEPS_UP
     }
 
     /// The share of the workers' time that batches of this size take.
@@ -99,6 +102,12 @@ impl Scene<'_> {
     /// How many from `skip` on, and of what size, travel within the limits and this size.
     fn prefix(&self, skip: usize, within: u64) -> (usize, u64) {
         let within = within.min(self.cap_at(skip));
+        if skip == 0
+            && self.line.size <= within
+            && self.config.holds(self.line.items, self.line.cost)
+        {
+            return (self.line.len(), self.line.size);
+        }
         let (mut size, mut items, mut cost) = (0, 0, 0);
         for position in skip..self.line.len() {
             let entry = self.line.get(position);

@@ -3,7 +3,7 @@
 //! Only arithmetic: it knows neither times nor batches.
 
 /// Up to here every size has its own cell.
-const DENSE: usize = 64;
+pub(crate) const DENSE: u64 = 64;
 /// Cells; the last one stands for all sizes from about 2^31 on.
 pub(crate) const CELLS: usize = 144;
 
@@ -14,7 +14,7 @@ const fn sizes() -> [u64; CELLS] {
     let mut sizes = [0; CELLS];
     let mut at = 0;
     while at < CELLS {
-        sizes[at] = if at < DENSE { at as u64 + 1 } else { sizes[at - 1] * 5 / 4 };
+        sizes[at] = if at < DENSE as usize { at as u64 + 1 } else { sizes[at - 1] * 5 / 4 };
         at += 1;
     }
     sizes
@@ -22,7 +22,7 @@ const fn sizes() -> [u64; CELLS] {
 
 /// The cell of the largest size that is not above this one. No size is below 1.
 pub(crate) fn floor(size: u64) -> usize {
-    if size <= DENSE as u64 {
+    if size <= DENSE {
         return size.max(1) as usize - 1;
     }
     SIZES.partition_point(|&it| it <= size) - 1

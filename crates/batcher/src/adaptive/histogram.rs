@@ -24,6 +24,16 @@ const fn edges() -> [Nanos; EDGES_LEN] {
     edges
 }
 
+/// The first edge that is not below this time.
+fn position(time: Nanos) -> usize {
+    let octaves = time.saturating_sub(1) / EDGES[0];
+    if octaves == 0 {
+        return 0;
+    }
+    let at = 2 * octaves.ilog2() as usize + 1;
+    at.min(EDGES_LEN) + usize::from(EDGES.get(at).is_some_and(|&edge| edge < time))
+}
+
 /// Times between an answer and the next request of the same client.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
@@ -42,7 +52,7 @@ impl Default for Histogram {
 impl Histogram {
     /// A client came back after this long.
     pub(crate) fn learn(&mut self, time: Nanos) {
-        let at = EDGES.partition_point(|&edge| edge < time);
+        let at = position(time);
         self.sums[at..].iter_mut().for_each(|sum| *sum += self.weight);
         self.never += if at == EDGES_LEN { self.weight } else { 0.0 };
         self.grow();
@@ -76,7 +86,7 @@ impl Histogram {
 
     /// Weight of those who were back by then.
     pub(crate) fn by(&self, time: Nanos) -> f64 {
-        let at = EDGES.partition_point(|&edge| edge < time);
+        let at = position(time);
         let Some(&above) = self.sums.get(at) else { return self.sums[EDGES_LEN - 1] };
         let (low, below) = if at == 0 { (0, 0.0) } else { (EDGES[at - 1], self.sums[at - 1]) };
         below + (above - below) * (time - low) as f64 / (EDGES[at] - low) as f64
@@ -91,6 +101,14 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_position_of_a_time_is_that_of_the_first_edge_not_below_it() {
+        let near = EDGES.iter().flat_map(|&edge| [edge - 1, edge, edge + 1]);
+        for time in near.chain([0, 1, 1 << 40, Nanos::MAX]) {
+            assert_eq!(position(time), EDGES.partition_point(|&edge| edge < time), "{time}");
+        }
+    }
 
     #[test]
     fn half_of_them_are_back_by_the_median() {

@@ -35,6 +35,8 @@ pub(crate) struct Line {
     entries: VecDeque<Entry>,
     /// Of all who wait.
     pub(crate) size: u64,
+    pub(crate) items: u64,
+    pub(crate) cost: u128,
 }
 
 impl Line {
@@ -65,6 +67,8 @@ impl Line {
     /// Lets somebody wait at the place its deadline and arrival give it.
     pub(crate) fn insert(&mut self, entry: Entry) {
         self.size += u64::from(entry.size);
+        self.items += u64::from(entry.items);
+        self.cost += u128::from(entry.cost);
         match self.entries.back() {
             Some(last) if last.key() > entry.key() => {
                 let position = self.entries.partition_point(|it| it.key() < entry.key());
@@ -88,6 +92,8 @@ impl Line {
             _ => self.entries.remove(position),
         }?;
         self.size -= u64::from(entry.size);
+        self.items -= u64::from(entry.items);
+        self.cost -= u128::from(entry.cost);
         Some(entry)
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Planner {
     pub(crate) journal: Journal,
     curves: Curves,
     returns: Returns,
-    /// All arrivals, in size, and the size of one of them.
+    /// All arrivals, in size, if there are several lanes; and the size of one of them.
     all: Rate,
     unit: f64,
     /// From handing a batch to an idle worker until it computes, and the rest of the way.
@@ -98,18 +98,28 @@ impl Planner {
         let lane_mut = &mut self.queue.lanes[lane];
         let first = self.curves.get(lane_mut.curve).mean(1);
         let tau = (RATE_BATCHES * first).clamp(RATE_MIN, RATE_MAX);
-        lane_mut.all.learn(rules.now, amount, tau);
-        self.all.learn(rules.now, amount, tau);
-        if !returned {
-            lane_mut.open.learn(rules.now, amount, tau);
+        lane_mut.flow.learn(rules.now, amount, tau, returned);
+        if self.queue.lanes.len() > 1 {
+            self.all.learn(rules.now, amount, tau);
         }
         (lane, size)
+    }
+
+    /// Size units that arrive per nanosecond.
+    pub(crate) fn rate(&self) -> f64 {
+        match &self.queue.lanes[..] {
+            [only] => only.flow.all.get(),
+            _ => self.all.get(),
+        }
     }
 
     /// The lane of a request, with its curve.
     pub(crate) fn lane(&mut self, request: &Request, config: &Config) -> usize {
         let (lane, new) = self.queue.lane(request, config);
         if new {
+            if self.queue.lanes.len() == 2 {
+                self.all = self.queue.lanes[0].flow.all.clone();
+            }
             let objective = adaptive(config).objective;
             self.queue.lanes[lane].curve = self.curves.place(request.bucket, objective);
         }
@@ -133,6 +143,7 @@ impl Planner {
     /// A batch was answered. `late`: what passed beyond its time on the worker.
     pub(crate) fn done(&mut self, now: Nanos, batch: (u16, u64), took: Nanos, late: Option<Nanos>) {
         self.last_done = now;
+        self.queue.heads = None;
         self.curves.learn(batch.0, batch.1, took);
         if let Some(late) = late {
             self.overhead.learn(late as f64);

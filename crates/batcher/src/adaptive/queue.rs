@@ -4,7 +4,7 @@
 //! who stands where and how fast they come; which of them leave is said elsewhere.
 
 use super::line::{Entry, Line};
-use super::rate::Rate;
+use super::rate::Flow;
 use crate::config::{Config, Measure};
 use crate::records::{Place, Records};
 use crate::request::{Nanos, OriginKind, Request};
@@ -29,9 +29,7 @@ pub(crate) struct Lane {
     pub(crate) lines: [Line; 2],
     /// The place of its service model.
     pub(crate) curve: usize,
-    /// What arrives, and what of it is nobody's return.
-    pub(crate) all: Rate,
-    pub(crate) open: Rate,
+    pub(crate) flow: Flow,
     /// Departures in a row that interactive requests have led while bulk waited.
     pub(crate) led: u32,
 }
@@ -42,9 +40,28 @@ impl Lane {
     }
 }
 
+/// When the most hurried heads can no longer be in time, and when their deadlines come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    pub(crate) hope_ends: Nanos,
+    pub(crate) expire: Nanos,
+}
+
+/// A line that waits until its batch has the size that the workers can sustain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paced {
+    pub(crate) line: usize,
+    pub(crate) goal: u64,
+    pub(crate) until: Nanos,
+}
+
 /// All who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
+    /// Only where there is one lane; forgotten with `heads`, and when anything else happens.
+    pub(crate) paced: Option<Paced>,
+    /// Forgotten whenever it may have changed.
+    pub(crate) heads: Option<Heads>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) len: u32,
     pub(crate) items: u64,
@@ -68,13 +85,12 @@ impl Queue {
                 key,
                 lines: [Line::default(), Line::default()],
                 curve: 0,
-                all: Rate::default(),
-                open: Rate::default(),
+                flow: Flow::default(),
                 led: 0,
             });
         }
         let it = &mut self.lanes[lane];
-        (it.key, it.all, it.open, it.led) = (key, Rate::default(), Rate::default(), 0);
+        (it.key, it.flow, it.led) = (key, Flow::default(), 0);
         (lane, true)
     }
 
@@ -88,13 +104,18 @@ impl Queue {
         self.items += u64::from(items);
         self.size += u64::from(size);
         let entry = Entry { deadline, seq, arrived, cost, size, items, at, tenant };
-        self.lanes[lane].lines[priority as usize].insert(entry);
+        let line = &mut self.lanes[lane].lines[priority as usize];
+        if line.head().is_none_or(|head| entry.deadline < head.deadline) {
+            (self.heads, self.paced) = (None, None);
+        }
+        line.insert(entry);
     }
 
     /// Takes a request out from wherever it stands in its lane.
     pub(crate) fn remove(&mut self, records: &mut Records, at: u32, lane: usize) {
         let record = &mut records[at];
         record.place = Place::Running;
+        (self.heads, self.paced) = (None, None);
         let line = &mut self.lanes[lane].lines[record.request.priority as usize];
         let before = line.size;
         line.remove(record.request.deadline, record.seq);
@@ -106,6 +127,7 @@ impl Queue {
     /// Takes out whoever stands there.
     pub(crate) fn take(&mut self, lane: usize, line: usize, position: usize) -> Option<Entry> {
         let entry = self.lanes[lane].lines[line].take(position)?;
+        (self.heads, self.paced) = (None, None);
         self.len -= 1;
         self.items -= u64::from(entry.items);
         self.size -= u64::from(entry.size);
@@ -123,14 +145,6 @@ impl Queue {
         all.iter().for_each(|&at| records[at].place = Place::Running);
         all.sort_unstable_by_key(|&at| records[at].seq);
         all
-    }
-
-    /// When the first head of any line can no longer be in time, by what each needs.
-    pub(crate) fn next_hopeless(&self, needs: impl Fn(&Lane, &Entry) -> Nanos) -> Option<Nanos> {
-        let lines = self.lanes.iter().flat_map(|lane| lane.lines.iter().map(move |it| (lane, it)));
-        let heads = lines.filter_map(|(lane, line)| line.head().map(|head| (lane, head)));
-        let hurried = heads.filter(|(_, head)| head.deadline != Nanos::MAX);
-        hurried.map(|(lane, head)| head.deadline.saturating_sub(needs(lane, head))).min()
     }
 }
 

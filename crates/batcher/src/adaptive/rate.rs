@@ -17,10 +17,11 @@ impl Rate {
     /// This much arrived.
     pub(crate) fn learn(&mut self, now: Nanos, amount: f64, tau: f64) {
         let Some(last) = self.last.replace(now) else { return };
-        let decay = decay(now.saturating_sub(last) as f64 / tau);
-        self.per_nano = self.per_nano * decay + amount / tau;
+        let part = 1.0 / tau;
+        let decay = decay(now.saturating_sub(last) as f64 * part);
+        self.per_nano = self.per_nano * decay + amount * part;
         // Filled by what has passed, never less than by this one arrival.
-        self.filled = (1.0 - (1.0 - self.filled) * decay).max(1000.0 / tau);
+        self.filled = (1.0 - (1.0 - self.filled) * decay).max(1000.0 * part);
     }
 
     /// The rate; after a long silence still the rate before it.
@@ -37,6 +38,32 @@ impl Rate {
     /// When the last one came.
     pub(crate) fn last(&self) -> Nanos {
         self.last.unwrap_or(0)
+    }
+}
+
+/// What arrives in a lane, and what of it is nobody's return.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flow {
+    pub(crate) all: Rate,
+    /// None as long as nobody has come back: it would be the same.
+    open: Option<Rate>,
+}
+
+impl Flow {
+    /// This much arrived.
+    pub(crate) fn learn(&mut self, now: Nanos, amount: f64, tau: f64, returned: bool) {
+        if returned && self.open.is_none() {
+            self.open = Some(self.all.clone());
+        }
+        self.all.learn(now, amount, tau);
+        if let Some(open) = self.open.as_mut().filter(|_| !returned) {
+            open.learn(now, amount, tau);
+        }
+    }
+
+    /// Those who are nobody's return.
+    pub(crate) fn open(&self) -> &Rate {
+        self.open.as_ref().unwrap_or(&self.all)
     }
 }
 

@@ -3,14 +3,16 @@
 //! The members of an answered batch form a cohort; each origin remembers that it is out. From the
 //! times clients took to return follows how many of a cohort to expect by when. Requests whose
 //! head was seen but whose body is still coming are counted here too. It never keeps more than a
-//! fixed table: where two origins share a slot, the older one is forgotten.
+//! fixed table: where two origins share a slot, the older one is forgotten. An origin with several
+//! requests at once may be many clients behind a proxy; `crowd` says whether they come back.
 
+use super::crowd::Crowd;
 use super::histogram::Histogram;
 use crate::request::{Nanos, Origin};
 
 /// One who is out for longer than this is not expected any more.
 const HORIZON: Nanos = 200_000_000;
-const COHORTS: usize = 8;
+pub(crate) const COHORTS: usize = 8;
 const SLOTS: usize = 2048;
 /// An announced body that is this many times later than usual is not waited for.
 const STALE: f64 = 4.0;
@@ -26,6 +28,7 @@ struct Slot {
     returning: u32,
     done: Nanos,
     cohort: u64,
+    crowd: Crowd,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +53,8 @@ pub(crate) struct Returns {
     slots: Box<[Slot]>,
     cohorts: [Cohort; COHORTS],
     serial: u64,
+    /// No cohort of which anybody is out was answered before this.
+    oldest: Nanos,
     histogram: Histogram,
     announced: u32,
     announced_last: Nanos,
@@ -63,6 +68,7 @@ impl Default for Returns {
             slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
             cohorts: [Cohort::default(); COHORTS],
             serial: 0,
+            oldest: 0,
             histogram: Histogram::default(),
             announced: 0,
             announced_last: 0,
@@ -88,13 +94,14 @@ impl Returns {
     /// A member of the batch was answered.
     pub(crate) fn answered(&mut self, now: Nanos, origin: Origin) {
         let serial = self.serial;
-        self.cohorts[serial as usize % COHORTS].remaining += 1;
         let slot = self.slot(origin);
         if now.saturating_sub(slot.done) > HORIZON {
             slot.out = 0;
         }
         slot.out += 1;
         (slot.done, slot.cohort) = (now, serial);
+        let counts = slot.crowd.answered(slot.out);
+        self.cohorts[serial as usize % COHORTS].remaining += u32::from(counts);
     }
 
     /// A request came from there; whether it is that of a client who came back.
@@ -135,11 +142,13 @@ impl Returns {
     fn came_back(&mut self, now: Nanos, origin: Origin) -> bool {
         let slot = self.slot(origin);
         let away = now.saturating_sub(slot.done);
-        if slot.out == 0 || away > HORIZON {
+        if away > HORIZON {
             slot.out = 0;
+        }
+        let counts = slot.crowd.arrived(&mut slot.out);
+        if !counts {
             return false;
         }
-        slot.out -= 1;
         let serial = slot.cohort;
         let cohort = &mut self.cohorts[serial as usize % COHORTS];
         if cohort.serial == serial && cohort.remaining > 0 {
@@ -155,21 +164,25 @@ impl Returns {
 
     /// Gives up those who have been out for too long.
     pub(crate) fn close(&mut self, now: Nanos) {
-        for cohort in &mut self.cohorts {
-            if cohort.remaining > 0 && now.saturating_sub(cohort.done) > HORIZON {
+        if now.saturating_sub(self.oldest) <= HORIZON {
+            return;
+        }
+        self.oldest = now;
+        for cohort in self.cohorts.iter_mut().filter(|it| it.remaining > 0) {
+            if now.saturating_sub(cohort.done) > HORIZON {
                 self.histogram.give_up(cohort.remaining);
                 cohort.remaining = 0;
+            } else {
+                self.oldest = self.oldest.min(cohort.done);
             }
         }
     }
 
     /// The cohorts of which anybody is still to be expected.
-    pub(crate) fn out(&self, now: Nanos) -> ([Out; COHORTS], usize) {
-        let (mut out, mut len) = ([Out::default(); COHORTS], 0);
-        if !self.histogram.worth_asking() {
-            return (out, 0);
-        }
-        for cohort in &self.cohorts {
+    pub(crate) fn out<'a>(&self, now: Nanos, out: &'a mut [Out; COHORTS]) -> &'a [Out] {
+        let mut len = 0;
+        let asking = self.histogram.worth_asking();
+        for cohort in self.cohorts.iter().filter(|_| asking) {
             let age = now.saturating_sub(cohort.done);
             if cohort.remaining > 0 {
                 let back = self.histogram.by(age);
@@ -178,7 +191,7 @@ impl Returns {
                 len += usize::from(others > 0.0);
             }
         }
-        (out, len)
+        &out[..len]
     }
 
     /// How many of them return within this time.
@@ -229,8 +242,8 @@ mod tests {
 
     fn expected(returns: &mut Returns, now: Nanos, within: Nanos) -> f64 {
         returns.close(now);
-        let (out, len) = returns.out(now);
-        returns.expected(&out[..len], within)
+        let mut out = [Out::default(); COHORTS];
+        returns.expected(returns.out(now, &mut out), within)
     }
 
     /// Eight clients that come back half a millisecond after each answer, a few rounds long.
@@ -268,12 +281,39 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_one_connection_come_back_one_by_one() {
+    fn streams_of_one_connection_come_back_once_they_have_shown_that_they_do() {
         let mut returns = Returns::default();
-        returns.batch(MS);
-        (0..3).for_each(|_| returns.answered(MS, peer(7)));
-        assert!((0..3).all(|_| returns.arrived(2 * MS, peer(7))));
-        assert!(!returns.arrived(2 * MS, peer(7)));
+        let mut counted = Vec::new();
+        for round in 0..100 {
+            let now = round * 10 * MS;
+            counted = (0..3).map(|_| returns.arrived(now + MS, peer(7))).collect();
+            returns.batch(now + 9 * MS);
+            (0..3).for_each(|_| returns.answered(now + 9 * MS, peer(7)));
+        }
+        assert_eq!(counted, [true; 3]);
+        assert!((2.5..=3.0).contains(&expected(&mut returns, 999 * MS, 5 * MS)));
+    }
+
+    #[test]
+    fn strangers_behind_one_proxy_are_no_returns() {
+        let (mut returns, mut dice, mut inside) = (Returns::default(), 1u64, 0);
+        let (mut waited_for, mut counted) = (0.0, 0);
+        for step in 0..20_000u64 {
+            let now = step * MS / 10;
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+            // Open arrivals, one in three steps; a batch of all who are inside ends now and then.
+            if (dice >> 33).is_multiple_of(3) {
+                counted += u32::from(returns.arrived(now, peer(7)));
+                inside += 1;
+            }
+            if step.is_multiple_of(80) {
+                returns.batch(now);
+                (0..std::mem::take(&mut inside)).for_each(|_| returns.answered(now, peer(7)));
+            }
+            waited_for += expected(&mut returns, now, MS);
+        }
+        assert!(counted < 700, "{counted} of about 6700 arrivals");
+        assert!(waited_for / 20_000.0 < 0.2, "{waited_for}");
     }
 
     #[test]

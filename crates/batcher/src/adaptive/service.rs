@@ -22,6 +22,9 @@ const DRIFT_RUN: usize = 8;
 const SURPRISE: f64 = 0.25;
 /// Before anything is known the first batches hold no more than this.
 const FIRST_CAP: u64 = 4;
+/// Deadlines are planned with this quantile of the time. Only those at the head of a batch have no
+/// more to spare, so that a lower one loses few and lets batches be larger.
+const SAFE: f64 = 0.9;
 /// What one more item costs at a step, in slopes of the line.
 const STEP: f64 = 3.0;
 /// The whole table is computed anew after each of the first batches, and later after some.
@@ -61,7 +64,7 @@ impl Service {
             table: std::array::from_fn(|at| guess * (0.5 + 0.5 * SIZES[at] as f64)),
             fit: Fit::default(),
             slope: guess / 2.0,
-            factor: Tail::new(1.05, 0.95, 0.02, 0.002),
+            factor: Tail::new(1.05, SAFE, 0.02, 0.002),
             run: [1.0; DRIFT_RUN],
             run_len: 0,
             batches: 0,
@@ -167,7 +170,16 @@ impl Service {
     // Asking
 
     /// The expected time of a batch of this size.
+    #[inline]
     pub(crate) fn mean(&self, size: u64) -> f64 {
+        // Nearly all sizes asked for have a cell of their own.
+        match self.table.get((size as usize).wrapping_sub(1)) {
+            Some(&mean) if size <= grid::DENSE && (size as usize) < self.end => mean,
+            _ => self.mean_between(size),
+        }
+    }
+
+    fn mean_between(&self, size: u64) -> f64 {
         let at = grid::floor(size);
         if at + 1 >= self.end {
             return self.table[self.end - 1].max(self.fit.at(size as f64, self.slope));

@@ -54,8 +54,10 @@ impl Prospect<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) until: Nanos,
-    /// Until when the deadline of its head would allow.
-    pub(crate) latest: Nanos,
+    /// How long until a newcomer would find a worker if it did not.
+    pub(crate) next_free: Nanos,
+    /// The size it waits for, and until when no other wait and no deadline can matter.
+    pub(crate) goal: Option<(u64, Nanos)>,
 }
 
 impl Scene<'_> {
@@ -86,14 +88,18 @@ impl Scene<'_> {
         }
         let size = formed.size as f64;
         let more = self.curve.mean(formed.size + 1) - self.curve.mean(formed.size);
-        let worth = self.next_worker(formed) - size * more;
-        let pays = [
-            self.open_loop(size, worth, prospect),
-            self.returning(size, worth, prospect),
-            self.pacing(formed, prospect),
-        ];
-        let until = pays.into_iter().flatten().max()?.min(latest);
-        (until > now).then_some(Wait { until, latest })
+        let next_free = self.next_worker(formed);
+        let worth = next_free - size * more;
+        let company = self.open_loop(size, worth, prospect);
+        let company = company.max(self.returning(size, worth, prospect));
+        let paced = self.pacing(formed, prospect);
+        let until = company.max(paced.map(|it| it.1))?.min(latest);
+        let alone = prospect.out.is_empty();
+        let goal = paced.filter(|it| alone && Some(it.1) >= company);
+        let goal =
+            goal.map(|it| (it.0, it.1.min(self.latest(Formed { size: it.0, ..formed }, 1.0))));
+        let next_free = next_free.max(0.0) as Nanos;
+        (until > now).then_some(Wait { until, next_free, goal })
     }
 
     /// W1: so many come before the next worker is free that one more now is worth the wait.
@@ -103,10 +109,12 @@ impl Scene<'_> {
         pays.then(|| prospect.last_open + (worth * prospect.unit / ask) as Nanos)
     }
 
-    /// W2: clients who were just answered, or who have begun to send, are about to be here.
+    /// W2: clients who were just answered, or who have begun to send, are about to be here. While
+    /// another worker is idle they lose nothing, since that one takes them; whether it had better
+    /// be kept for others is the question of W3. All on one worker would stay together for ever.
     fn returning(&self, size: f64, worth: f64, prospect: &Prospect<'_>) -> Option<Nanos> {
         let nobody = prospect.out.is_empty() && prospect.returns.announced(prospect.now, 1) == 0.0;
-        if nobody || worth <= 0.0 {
+        if nobody || worth <= 0.0 || self.fleet.open > 1 {
             return None;
         }
         let (mut best, mut until) = (0.0, None);
@@ -121,7 +129,7 @@ impl Scene<'_> {
     }
 
     /// W3: batches of the size that the workers can sustain, instead of one for each trickle.
-    fn pacing(&self, formed: Formed, prospect: &Prospect<'_>) -> Option<Nanos> {
+    fn pacing(&self, formed: Formed, prospect: &Prospect<'_>) -> Option<(u64, Nanos)> {
         if self.fleet.len() <= 1.0 || prospect.rate <= 0.0 {
             return None;
         }
@@ -134,16 +142,20 @@ impl Scene<'_> {
         let left = until.saturating_sub(prospect.now);
         let missing = (goal - formed.size) as f64;
         let comes = left > 0 && prospect.expected(left) >= PROSPECT.max(missing / 2.0);
-        comes.then_some(until)
+        comes.then_some((goal, until))
     }
 
     /// The smallest size from this one on that keeps up with the arrivals, or that just meets the
     /// deadline.
     fn sustained(&self, from: u64, time: f64) -> u64 {
-        let mut size = from;
-        while size < self.cap && self.load(size) > BUSY_MAX {
+        // Batches may take this long per unit of size, and this long altogether.
+        let each = BUSY_MAX * self.fleet.len() / self.rate;
+        let most = time / self.curve.service.factor();
+        let (mut size, mut mean) = (from, self.curve.mean(from));
+        while size < self.cap && mean > each * size as f64 {
             let next = size + (size / 32).max(1);
-            if self.curve.planned(next) > time {
+            mean = self.curve.mean(next);
+            if mean > most {
                 break;
             }
             size = next;

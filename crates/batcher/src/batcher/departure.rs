@@ -64,6 +64,7 @@ impl Batcher {
         let worker = worker.expect("a batch departs only when a slot is free");
         let (bucket, size) = self.measure(&members);
         let predicted = self.planner.predict(bucket, size, &self.rules.config);
+        self.planner.fleet.seen = false;
         let (finish, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0));
         let items = members.items as u32;
         let ids = out.list(self.records.ids(&members));
@@ -94,17 +95,17 @@ impl Batcher {
 
     /// Asks to be woken when the next thing is due, if that time has changed.
     pub(super) fn set_timer(&mut self, out: &mut Actions) {
-        let expiry = self.deadlines.next(&mut self.records);
-        // While nobody is free a window that ends changes nothing.
-        let free = self.slots.any_free();
+        let expiry = self.deadlines.next(&mut self.records).unwrap_or(NEVER);
         let due = match self.rules.adaptive() {
             true => self.next_look(),
+            // While nobody is free a window that ends changes nothing.
+            false if !self.slots.any_free() => NEVER,
             false => {
-                let next = || self.lanes.next_due(&self.records, &self.rules, &self.slots);
-                free.then(next).flatten()
+                let next = self.lanes.next_due(&self.records, &self.rules, &self.slots);
+                next.unwrap_or(NEVER)
             }
         };
-        let timer = [expiry, due].into_iter().flatten().min().filter(|&time| time != NEVER);
+        let timer = Some(expiry.min(due)).filter(|&time| time != NEVER);
         if timer != self.timer {
             self.timer = timer;
             out.push(timer.map_or(Action::ClearTimer, Action::SetTimer));

@@ -49,12 +49,12 @@ impl Batcher {
         let now = self.rules.now;
         let (lane, size) = self.planner.arrived(&request, &self.rules);
         let at = self.records.admit(request, now);
-        self.survey();
+        self.glance();
         if let Some(reason) = self.unwelcome(lane, &request, size) {
             self.planner.note_refusal(reason, request.deadline, size, now);
             return self.reject(at, reason, self.drain_time(), out);
         }
-        self.join(at, lane, size);
+        self.insert(at, lane, size);
         if self.waiting() > self.rules.config.queue_max {
             // One who leaves at once needs no place in the queue.
             self.decide(out);
@@ -65,9 +65,12 @@ impl Batcher {
     /// Why a newcomer is refused at the door, if so: it would be late, or wait far too long.
     fn unwelcome(&self, lane: usize, request: &Request, size: u32) -> Option<Refusal> {
         if request.deadline == NEVER {
-            return self.planner.overloaded(&self.rules.config).then_some(Refusal::Overload);
+            return self
+                .planner
+                .overloaded(self.rules.now, &self.rules.config)
+                .then_some(Refusal::Overload);
         }
-        let soonest = self.planner.fleet.soonest()?;
+        let soonest = self.planner.fleet.soonest(self.rules.now)?;
         let late = self.planner.hopeless(lane, (request.deadline, size), soonest, &self.rules);
         late.then_some(Refusal::Hopeless)
     }
@@ -110,11 +113,6 @@ impl Batcher {
         self.insert(at, lane, size);
     }
 
-    fn join(&mut self, at: u32, lane: usize, size: u32) {
-        self.insert(at, lane, size);
-        self.deadlines.watch(&mut self.records, at);
-    }
-
     fn insert(&mut self, at: u32, lane: usize, size: u32) {
         let (arrived, request) = (self.records[at].arrived, self.records[at].request);
         let given = Planner::given(request.deadline, arrived);
@@ -138,22 +136,45 @@ impl Batcher {
 
     /// Lets go whatever does not gain by waiting, while anybody is free to take it.
     pub(super) fn decide_adaptive(&mut self, out: &mut Actions) {
-        self.planner.until = None;
-        self.survey();
+        self.glance();
+        if self.retries.len > 0 || self.lanes.len > 0 {
+            self.decide_others(out);
+        }
         self.refuse_hopeless(out);
-        while self.planner.fleet.open > 0 {
-            // The lanes hold only those who are pinned, for whom there is nothing to plan.
-            if !self.depart_again(out) && !(self.lanes.len > 0 && self.depart(out)) {
-                let Some(trip) = self.planner.next_trip(&self.rules) else { break };
-                self.travel(trip, out);
-            }
+        if self.planner.fleet.open > 0 && self.planner.still_paced(self.rules.now) {
+            return;
+        }
+        self.planner.until = None;
+        while self.planner.fleet.open > 0 && self.planner.queue.len > 0 {
             self.survey();
+            let Some(trip) = self.planner.next_trip(&self.rules) else { break };
+            self.travel(trip, out);
+            self.glance();
         }
     }
 
+    /// Lets those go who do not stand in a line: to be tried again, or pinned to a worker.
+    fn decide_others(&mut self, out: &mut Actions) {
+        while self.planner.fleet.open > 0 && self.depart_again(out) {
+            self.survey();
+        }
+        while self.lanes.len > 0 && self.depart(out) {}
+        self.glance();
+    }
+
+    /// Looks at the workers, unless that was done at this very moment.
     fn survey(&mut self) {
         let (now, ahead) = (self.rules.now, self.planner.ahead());
-        self.slots.survey(now, ahead, &mut self.planner.fleet);
+        if !self.planner.fleet.current(now) {
+            self.slots.survey(now, ahead, &mut self.planner.fleet);
+        }
+    }
+
+    /// The same where it is enough to know who is open, and how soon somebody will be.
+    fn glance(&mut self) {
+        if !self.planner.fleet.stands(self.rules.now) {
+            self.survey();
+        }
     }
 
     fn travel(&mut self, trip: Trip, out: &mut Actions) {
@@ -219,6 +240,9 @@ impl Batcher {
 
     /// Ends those at the head of a line who could not be answered in time any more.
     fn refuse_hopeless(&mut self, out: &mut Actions) {
+        if self.planner.heads(&self.rules).hope_ends >= self.rules.now {
+            return;
+        }
         for lane in 0..self.planner.queue.lanes.len() {
             if self.planner.queue.lanes[lane].is_empty() {
                 continue;
@@ -233,7 +257,7 @@ impl Batcher {
     fn refuse_passed_over(&mut self, trip: Trip, out: &mut Actions) {
         if trip.formed.skip > 0 && trip.reason == Departure::Deadline {
             self.survey();
-            let after = self.planner.fleet.soonest().unwrap_or(0);
+            let after = self.planner.fleet.soonest(self.rules.now).unwrap_or(0);
             self.refuse_heads(trip.lane, trip.line, after, Refusal::Overload, out);
         }
     }
@@ -258,11 +282,39 @@ impl Batcher {
     }
 
     /// When something is to be decided again though nothing happens.
-    pub(super) fn next_look(&self) -> Option<Nanos> {
+    pub(super) fn next_look(&mut self) -> Nanos {
+        if self.planner.queue.len == 0 {
+            return NEVER;
+        }
+        self.glance();
+        let heads = self.planner.heads(&self.rules);
+        let hope_ends = match heads.hope_ends {
+            NEVER => NEVER,
+            _ if self.planner.doubts(self.rules.now) => NEVER,
+            time => time.max(self.rules.now) + 1,
+        };
         let fleet = &self.planner.fleet;
-        let waits = self.planner.queue.len > 0 && fleet.open == 0;
-        let ahead = fleet.ahead.filter(|_| waits);
-        let hopeless = self.planner.next_hopeless(&self.rules);
-        [self.planner.until, ahead, hopeless].into_iter().flatten().min()
+        let ahead = fleet.ahead.filter(|_| fleet.open == 0).unwrap_or(NEVER);
+        let until = self.planner.until.unwrap_or(NEVER);
+        until.min(ahead).min(hope_ends).min(heads.expire)
+    }
+
+    /// Ends those in a line whose deadline has come.
+    pub(super) fn expire_lines(&mut self, out: &mut Actions) {
+        let now = self.rules.now;
+        if self.planner.queue.len == 0 || self.planner.heads(&self.rules).expire > now {
+            return;
+        }
+        for lane in 0..self.planner.queue.lanes.len() {
+            for line in 0..2 {
+                while let Some(head) = self.planner.queue.lanes[lane].lines[line].head()
+                    && head.deadline <= now
+                {
+                    let at = head.at;
+                    self.withdraw(at);
+                    self.reject(at, Refusal::Expired, None, out);
+                }
+            }
+        }
     }
 }

@@ -190,9 +190,13 @@ impl Oracle {
     /// Fresh work: after retries, when due, interactive first, oldest first, nobody overtaken.
     fn check_turn(&mut self, members: &[RequestId], reason: Departure) -> Verdict {
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
-        ensure(!retry, || "fresh work departs before a retry".into())?;
+        // A pinned one may take a second slot ahead of its time, which others are not handed.
+        let pinned = self.books.requests[&members[0]].request.worker.is_some();
+        let early = pinned && self.books.adaptive() && !self.books.idle();
+        ensure(!retry || early, || "fresh work departs before a retry".into())?;
         if self.books.adaptive() {
-            return Ok(());
+            // Those who are pinned stand in order of arrival under every policy.
+            return if pinned { Ok(()) } else { self.check_deadlines(members) };
         }
         let lead = &self.books.requests[&members[0]];
         let lane: Vec<_> =
@@ -215,6 +219,36 @@ impl Oracle {
         ensure(turn == Some(lead.seq), || format!("{lead:?} leads out of turn"))?;
         let passed = contested && lead.request.priority == Priority::Interactive;
         self.passed_over = if passed { self.passed_over + 1 } else { 0 };
+        Ok(())
+    }
+
+    /// Under the adaptive policy members of one priority and tenant leave in order of deadline, and
+    /// of those whom nothing hurries nobody is overtaken by a later one of their own kind.
+    fn check_deadlines(&self, members: &[RequestId]) -> Verdict {
+        let members: Vec<_> = members.iter().map(|id| &self.books.requests[id]).collect();
+        let key = |it: &Known| (it.request.deadline, it.seq);
+        let alike = |a: &Known, b: &Known| {
+            (a.request.priority, a.request.tenant) == (b.request.priority, b.request.tenant)
+        };
+        for (at, member) in members.iter().enumerate() {
+            let late = members[..at].iter().find(|it| alike(it, member) && key(it) > key(member));
+            ensure(late.is_none(), || format!("{late:?} travels before {member:?}"))?;
+        }
+        let patient = |it: &Known| it.request.deadline == Nanos::MAX && it.request.worker.is_none();
+        for known in self.books.fresh().filter(|it| patient(it)) {
+            let same_size = |it: &Known| {
+                (it.request.items, it.request.cost) == (known.request.items, known.request.cost)
+            };
+            let overtaking = members.iter().find(|it| {
+                patient(it)
+                    && alike(it, known)
+                    && self.books.may_meet(it, known)
+                    && same_size(it)
+                    && key(it) > key(known)
+            });
+            let left = members.iter().all(|it| it.request.id != known.request.id);
+            ensure(!left || overtaking.is_none(), || format!("{known:?} is overtaken"))?;
+        }
         Ok(())
     }
 

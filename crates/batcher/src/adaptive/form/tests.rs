@@ -30,7 +30,9 @@ fn line(deadlines: &[Nanos]) -> Line {
 fn formed(deadlines: &[Nanos], rate: f64) -> Option<(usize, usize, bool)> {
     let (service, line) = (curve(), line(deadlines));
     let config = Config { max_items: 32, ..Config::default() };
-    let fleet = Fleet { open: 1, ..Fleet::default() };
+    let mut fleet = Fleet::default();
+    fleet.clear(0);
+    fleet.open(0);
     let curve = Curve { service: &service, allowed: &[] };
     let rate = rate / MS as f64;
     let (start, margin, cap) = (0, 0, 32);

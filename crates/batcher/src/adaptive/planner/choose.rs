@@ -9,9 +9,9 @@ use crate::adaptive::curves::Curve;
 use crate::adaptive::form::{Formed, Scene};
 use crate::adaptive::journal::Verdict;
 use crate::adaptive::line::Line;
-use crate::adaptive::queue::Lane;
-use crate::adaptive::returns::Out;
-use crate::adaptive::wait::Prospect;
+use crate::adaptive::queue::{Lane, Paced};
+use crate::adaptive::returns::{COHORTS, Out};
+use crate::adaptive::wait::{Prospect, Wait};
 use crate::policy::Rules;
 use crate::request::{NEVER, Nanos, Priority};
 
@@ -27,7 +27,7 @@ const PROTECT_LOAD: f64 = 0.8;
 #[derive(Debug)]
 enum Wish {
     Go(Trip),
-    Wait(Trip, Nanos),
+    Wait(Trip, Wait),
     Nothing,
 }
 
@@ -49,8 +49,12 @@ impl Planner {
                         best = Some((trip, rank));
                     }
                 }
-                Wish::Wait(trip, until) => {
+                Wish::Wait(trip, Wait { until, goal, .. }) => {
                     self.note(&trip, Verdict::Wait(until), rules.now);
+                    let only = self.queue.lanes.len() == 1 && trip.formed.skip == 0;
+                    let paced =
+                        |(goal, end)| Paced { line: trip.line, goal, until: until.min(end) };
+                    self.queue.paced = goal.filter(|_| only).map(paced);
                     self.until = Some(self.until.map_or(until, |other| other.min(until)));
                 }
                 Wish::Nothing => {}
@@ -58,6 +62,14 @@ impl Planner {
         }
         self.free = free;
         best.map(|(trip, _)| trip)
+    }
+
+    /// Whether a wait for a batch that the workers can sustain goes on as it was decided.
+    pub(crate) fn still_paced(&self, now: Nanos) -> bool {
+        self.queue.paced.is_some_and(|Paced { line, goal, until }| {
+            let lines = &self.queue.lanes[0].lines;
+            now < until && lines[line].size < goal && lines[1 - line].is_empty()
+        })
     }
 
     /// Hurried lanes first, by deadline; then starving ones, by age; then the best rate.
@@ -90,27 +102,31 @@ impl Planner {
         let Some(formed) = formed else { return Wish::Nothing };
         let all = formed.skip + formed.len == it.lines[line].len();
         let growable = all && formed.size < cap && !rules.draining;
-        let trip = |formed: Formed, reason| {
-            let room = scene.room(formed);
-            let next_free = rules.now + scene.next_worker(formed).max(0.0) as Nanos;
-            Trip { lane, line, formed, reason, next_free, room }
-        };
-        let (out, out_len) = self.returns.out(rules.now);
-        let prospect = self.prospect(it, rules.now, &out[..out_len]);
-        if growable && let Some(wait) = scene.wait(formed, &prospect) {
-            let head = it.lines[line].get(formed.skip);
-            let longest = adaptive(&rules.config).max_wait.unwrap_or(NEVER);
-            let until = wait.until.min(head.arrived.saturating_add(longest));
-            if until > rules.now {
-                return Wish::Wait(trip(formed, Departure::Idle), until);
-            }
+        if growable && let Some(wait) = self.waits(it, &scene, formed, rules) {
+            let (reason, next_free) = (Departure::Idle, rules.now + wait.next_free);
+            return Wish::Wait(Trip { lane, line, formed, reason, next_free, room: 0 }, wait);
         }
         let reason = self.reason(&scene, formed, growable, rules);
         let next_free = match self.fleet.open {
             0 | 1 => scene.next_worker(formed).max(0.0),
             _ => 0.0,
         };
-        Wish::Go(trip(scene.trim(formed, next_free), reason))
+        let formed = scene.trim(formed, next_free);
+        let next_free = rules.now + scene.next_worker(formed).max(0.0) as Nanos;
+        let alone = it.lines[1 - line].is_empty();
+        let room = if alone { 0 } else { scene.room(formed) };
+        Wish::Go(Trip { lane, line, formed, reason, next_free, room })
+    }
+
+    /// Until when this batch had better wait, if at all.
+    fn waits(&self, lane: &Lane, scene: &Scene<'_>, formed: Formed, rules: &Rules) -> Option<Wait> {
+        let mut out = [Out::default(); COHORTS];
+        let out = self.returns.out(rules.now, &mut out);
+        let wait = scene.wait(formed, &self.prospect(lane, rules.now, out))?;
+        let head = scene.line.get(formed.skip);
+        let longest = adaptive(&rules.config).max_wait.unwrap_or(NEVER);
+        let until = wait.until.min(head.arrived.saturating_add(longest));
+        (until > rules.now).then_some(Wait { until, ..wait })
     }
 
     fn reason(
@@ -142,21 +158,21 @@ impl Planner {
             start: rules.now + self.fleet.head_start.min(DRAIN_MAX),
             margin: self.margin(),
             cap,
-            rate: self.all.get(),
+            rate: self.rate(),
         }
     }
 
     fn prospect<'a>(&'a self, lane: &Lane, now: Nanos, out: &'a [Out]) -> Prospect<'a> {
-        let rate = lane.all.get();
-        let total = self.all.get();
+        let rate = lane.flow.all.get();
+        let total = self.rate();
         Prospect {
             returns: &self.returns,
             out,
             unit: self.unit,
             share: if total > 0.0 { (rate / total).min(1.0) } else { 1.0 },
             rate,
-            open_rate: lane.open.after_silence(now, self.unit),
-            last_open: lane.open.last(),
+            open_rate: lane.flow.open().after_silence(now, self.unit),
+            last_open: lane.flow.open().last(),
             now,
         }
     }

@@ -19,7 +19,7 @@ impl Planner {
             skipped: trip.formed.skip as u32,
             predicted: self.curves.get(lane.curve).mean(trip.formed.size) as Nanos,
             next_free: trip.next_free.saturating_sub(now),
-            rate: self.all.get() * 1e9,
+            rate: self.rate() * 1e9,
             slack: (deadline != NEVER).then(|| deadline.saturating_sub(now)),
         });
     }
@@ -33,8 +33,8 @@ impl Planner {
             waiting: self.queue.len,
             skipped: 0,
             predicted: 0,
-            next_free: self.fleet.soonest().unwrap_or(0),
-            rate: self.all.get() * 1e9,
+            next_free: self.fleet.soonest(now).unwrap_or(0),
+            rate: self.rate() * 1e9,
             slack: (deadline != NEVER).then(|| deadline.saturating_sub(now)),
         });
     }

@@ -4,6 +4,7 @@
 
 use super::{Planner, adaptive, allowed};
 use crate::adaptive::curves::Curve;
+use crate::adaptive::queue::Heads;
 use crate::adaptive::service::Service;
 use crate::config::{Config, Measure};
 use crate::policy::Rules;
@@ -49,30 +50,42 @@ impl Planner {
         deadline < (rules.now + after).saturating_add(needs)
     }
 
-    /// When the head of a line becomes hopeless.
-    pub(crate) fn next_hopeless(&self, rules: &Rules) -> Option<Nanos> {
-        if self.doubts(rules.now) {
-            return None;
+    /// When the most hurried heads of all lines lose hope and expire. Reckoned anew only after
+    /// somebody has come to a head or left it, or something was learned.
+    pub(crate) fn heads(&mut self, rules: &Rules) -> Heads {
+        if let Some(heads) = self.queue.heads {
+            return heads;
         }
         let allowed = allowed(&rules.config);
-        let first = self.queue.next_hopeless(|lane, head| {
+        let mut heads = Heads { hope_ends: NEVER, expire: NEVER };
+        for lane in self.queue.lanes.iter() {
             let service = self.curves.get(lane.curve);
-            let needs = Curve { service, allowed }.planned(head.size.into()) as Nanos + 1;
-            if service.known() { needs + self.margin() } else { 0 }
-        });
-        first.map(|time| time.max(rules.now) + 1)
+            for head in lane.lines.iter().filter_map(|line| line.head()) {
+                if head.deadline == NEVER {
+                    continue;
+                }
+                heads.expire = heads.expire.min(head.deadline);
+                if service.known() {
+                    let planned = Curve { service, allowed }.planned(head.size.into());
+                    let needs = planned as Nanos + 1 + self.margin();
+                    heads.hope_ends = heads.hope_ends.min(head.deadline.saturating_sub(needs));
+                }
+            }
+        }
+        self.queue.heads = Some(heads);
+        heads
     }
 
     /// Whether what was learned may be out of date: nobody is refused by it while workers idle.
-    pub(super) fn doubts(&self, now: Nanos) -> bool {
+    pub(crate) fn doubts(&self, now: Nanos) -> bool {
         self.fleet.busy.is_empty() && now.saturating_sub(self.last_done) > STALE
     }
 
     /// How long until all who wait have been answered, by the best rate known.
-    pub(crate) fn drain_time(&self, config: &Config) -> Option<Nanos> {
+    pub(crate) fn drain_time(&self, now: Nanos, config: &Config) -> Option<Nanos> {
         let lane = self.queue.lanes.iter().max_by_key(|lane| lane.lines[0].size)?;
         let service = self.curves.get(lane.curve);
-        let soonest = self.fleet.soonest()?;
+        let soonest = self.fleet.soonest(now)?;
         let curve = Curve { service, allowed: allowed(config) };
         let cap = self.cap(config, service).min(self.queue.size.max(1));
         let batches = self.queue.size.div_ceil(cap) as f64;
@@ -81,8 +94,8 @@ impl Planner {
     }
 
     /// Whether one without a deadline would wait far too long.
-    pub(crate) fn overloaded(&self, config: &Config) -> bool {
-        self.drain_time(config).is_some_and(|time| time > DRAIN_MAX)
+    pub(crate) fn overloaded(&self, now: Nanos, config: &Config) -> bool {
+        self.drain_time(now, config).is_some_and(|time| time > DRAIN_MAX)
     }
 
     pub(super) fn margin(&self) -> Nanos {

@@ -1,0 +1,76 @@
+//! Judges the policy where nobody tuned it: other curves, deadlines, workers, processes and noise
+//! than those of the tables. `cargo run --release -p jitney-sim --example heldout -- [--seed N]
+//! [--count N] [--peers|--loops]`. Without `--peers` only ours is measured; `--loops` shows closed
+//! loops, with the throughput over that of the best window in brackets.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints")]
+
+use jitney_sim::arrivals::Arrivals;
+use jitney_sim::contender::Contender;
+use jitney_sim::curve::Curve;
+use jitney_sim::grid;
+use jitney_sim::noise::Noise;
+use jitney_sim::tables::closed::{Cell, steady};
+use jitney_sim::tables::{Effort, Setting, bert, g99, r50};
+
+fn columns() -> Vec<Setting> {
+    let slow = || Curve::affine(18.0, 5.1, 32);
+    let small = || Curve::affine(0.8, 0.25, 32);
+    let even = || Curve::affine(8.0, 0.5, 64);
+    let step = || Curve::stepped(4.0, 0.3, 4, 8, 48);
+    let jitter = Noise { jitter: 0.15, outliers: 0.01, outlier: 3.0, ..Noise::NONE };
+    let mut wild = Setting::new("even k4 wild", even(), 4, 45.0);
+    wild.world.noise = jitter.clone();
+    let mut lone = Setting::new("small k1 wild", small(), 1, 8.0);
+    lone.world.noise = jitter;
+    let mut hyper = Setting::new("even k3 H2", even(), 3, 45.0);
+    hyper.demand.arrivals = Arrivals::Hyper { cv2: 4.0 };
+    let mut off = Setting::new("slow k4 on-off", slow(), 4, 150.0);
+    off.demand.arrivals = Arrivals::OnOff { dwell: 2.0 };
+    off.burst = 2.0;
+    vec![
+        Setting::new("slow k1", slow(), 1, 120.0),
+        Setting::new("small k1", small(), 1, 6.0),
+        Setting::new("slow k3", slow(), 3, 120.0),
+        Setting::new("small k6", small(), 6, 5.0),
+        Setting::new("step4 k3", step(), 3, 22.0),
+        Setting::new("even k5", even(), 5, 30.0),
+        hyper,
+        off,
+        wild,
+        lone,
+    ]
+}
+
+/// Closed loops of many sizes: ours, and ours over the best of 25 windows.
+fn loops(count: usize, seed: u64) {
+    let curves = [("BERT", bert()), ("R50", r50()), ("even", Curve::affine(8.0, 0.5, 64))];
+    for (name, curve) in curves {
+        for workers in [1, 2, 4] {
+            print!("  {name} k{workers}:");
+            for clients in [2, 3, 5, 12, 24, 48] {
+                let cell = Cell::new("", curve.clone(), workers, clients, 0.3);
+                let speed = |it: &Contender| steady(&cell.play(it, count, seed));
+                let best = grid::torchserve().iter().map(speed).fold(0.0, f64::max);
+                let ours = speed(&Contender::Adaptive);
+                print!("  N{clients} {ours:.0} ({:.3})", ours / best);
+            }
+            println!();
+        }
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |flag: &str, other: u64| {
+        let at = args.iter().position(|arg| arg == flag);
+        at.map_or(other, |at| args[at + 1].parse().expect("a number"))
+    };
+    let (seed, count) = (number("--seed", 42), number("--count", 20_000) as usize);
+    let peers = args.iter().any(|arg| arg == "--peers");
+    if args.iter().any(|arg| arg == "--loops") {
+        return loops(count / 4, seed);
+    }
+    let mut progress = |text: &str| eprint!("\r{text:60}");
+    let mut effort = Effort { seed, count, peers, progress: &mut progress };
+    println!("\n{}", g99::table(&columns(), &mut effort));
+}
