@@ -59,7 +59,7 @@ pub enum Command {
     /// Pack a workflow into an archive, as torch-workflow-archiver does
     ArchiveWorkflow(ArchiveWorkflowFlags),
     /// Print every effective value of serve or torchserve and where it comes from
-    Config(ConfigFlags),
+    Config(Box<ConfigFlags>),
     /// Compare batching policies on a workload, without a server, and draw the result
     Simulate(Box<SimulateFlags>),
     /// Answer how many workers and which largest batch a load needs

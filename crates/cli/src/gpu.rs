@@ -6,14 +6,14 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use jitney_server::metrics::GpuSample;
 
 use crate::env::Env;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 const QUERY: &str = "--query-gpu=index,utilization.gpu,utilization.memory,memory.used,memory.total";
 const FORMAT: &str = "--format=csv,noheader,nounits";
@@ -70,26 +70,26 @@ fn sample(line: &str) -> Option<GpuSample> {
     })
 }
 
-/// What a program prints if it ends well in time. What it prints fits into a pipe.
+/// What a program prints if it ends well in time.
 fn said(program: &Path, arguments: &[&str], patience: Duration) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let (mut child, deadline) = (command.spawn().ok()?, Instant::now() + patience);
-    let ended = loop {
-        match child.try_wait().ok()? {
-            Some(status) => break status,
-            None if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
-            None => {
-                // Fails only when it has ended meanwhile.
-                let _ = child.kill().and_then(|()| child.wait());
-                tracing::warn!(program = %program.display(), "it does not answer");
-                return None;
-            }
-        }
+    let mut child = command.spawn().ok()?;
+    let mut stdout = child.stdout.take()?;
+    let (told, text) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = stdout.read_to_string(&mut text).map(|_| text);
+        // Nobody listens any more if it took too long.
+        let _ = told.send(read);
+    });
+    let Ok(text) = text.recv_timeout(patience) else {
+        // Fails only when it has ended meanwhile.
+        let _ = child.kill().and_then(|()| child.wait());
+        tracing::warn!(program = %program.display(), "it does not answer");
+        return None;
     };
-    let mut text = String::new();
-    child.stdout.take()?.read_to_string(&mut text).ok()?;
-    ended.success().then_some(text)
+    child.wait().ok()?.success().then_some(text.ok()?)
 }
 
 #[cfg(test)]

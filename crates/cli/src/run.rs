@@ -72,8 +72,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
-    let packer = Arc::new(packer(&plan.engine, &engine, &scratch, env)?);
-    let ended = admin.block_on(live(&plan, env, &engine, &meter, &data, &scratch, &packer, logs));
+    let ended = admin.block_on(live(&plan, env, &engine, &meter, &data, &scratch, logs));
     data.end();
     // Whoever still watches the engine goes first.
     drop(admin);
@@ -90,9 +89,9 @@ async fn live(
     meter: &Arc<Meter>,
     data: &DataPlane,
     scratch: &Scratch,
-    packer: &Arc<Packer>,
     logs: &Logs,
 ) -> Result<(), Failure> {
+    let packer = Arc::new(packer(&plan.engine, engine, scratch, env)?);
     let mut signals = Signals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
     if plan.until_eof {
         signals.heed_input().map_err(cannot("watch standard input"))?;
@@ -112,7 +111,7 @@ async fn live(
     greeting::banner(plan);
     let cpu = Cpu::new();
     let definitions = tokio::select! {
-        loaded = loading::load(plan, engine, packer) => loaded?,
+        loaded = loading::load(plan, engine, &packer) => loaded?,
         () = signals.first() => return Ok(()),
     };
     let mut recorder = Recorder::start(plan.snapshots.as_ref(), engine);
@@ -129,7 +128,7 @@ async fn live(
     }
     for watched in definitions.into_iter().filter(|_| plan.watch) {
         // Ends with the runtime.
-        tokio::spawn(watch::watch(watched, Arc::clone(engine), Arc::clone(packer)));
+        tokio::spawn(watch::watch(watched, Arc::clone(engine), Arc::clone(&packer)));
     }
     greeting::ready(plan, &doors, engine, logs);
     let ended = async {

@@ -79,7 +79,8 @@ impl Clouds {
         client: &Client,
     ) -> Result<Arc<dyn ObjectStore>, Error> {
         let mut plain = url.clone();
-        (plain.set_query(None), plain.set_fragment(None));
+        plain.set_query(None);
+        plain.set_fragment(None);
         macro_rules! built {
             ($builder:ident) => {{
                 let builder = $builder::new()
