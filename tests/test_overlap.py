@@ -48,7 +48,7 @@ def test_when_it_dies_both_batches_are_answered_by_the_next_one(start, store: St
     waiting = STAGED.replace('if "wait for the next" in texts', f'if not __import__("os").path.exists({str(tmp_path / "go")!r})')
     server: Server = start("serve", store.mar("staged", source=waiting), "--batch-size", "1")
     replies = [later(partial(server.predict, "staged", body)) for body in (b"a", b"b")]
-    (pid,) = server.ready("staged").values()
+    (pid,) = until(lambda: server.ready("staged"), "its worker").values()
     (tmp_path / "go").touch()
     os.kill(pid, signal.SIGKILL)
     assert [reply.result().text for reply in replies] == ["a", "b"]
