@@ -105,7 +105,7 @@ def test_a_client_that_leaves_the_queue_is_not_computed_and_its_place_is_filled(
 
 
 def test_a_burst_that_fits_the_deadline_is_served_to_the_last(shared: Server) -> None:
-    model = shared.need("burst", "pacer", batch_size=10, max_latency_ms=400)
+    model = shared.need("burst", "pacer", batch_size=10, max_latency_ms=200)
     load(shared, model, 10, 60, {"batch_ms": 20})
     result = load(shared, model, 40, 40, {"batch_ms": 20})
     assert result.statuses == {200: 40}, result

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.archives import Store
 from harness.client import later
 from harness.server import Server
+from harness.wait import until
 
 STAGED = """
 import threading
