@@ -26,7 +26,7 @@ struct Bench {
 
 impl Bench {
     fn new(objective: Option<Nanos>) -> Self {
-        let policy = Policy::Adaptive(Adaptive { objective, max_wait: None });
+        let policy = Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0 });
         let config = Config { policy, max_items: 64, queue_max: 10_000, ..Config::default() };
         let mut bench = Self {
             batcher: Batcher::new(config),

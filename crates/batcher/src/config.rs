@@ -92,6 +92,8 @@ pub struct Adaptive {
     pub objective: Option<Nanos>,
     /// Nobody waits longer than this for company while a worker is free.
     pub max_wait: Option<Nanos>,
+    /// Time an answer takes from the batcher's caller to its client; kept free before a deadline.
+    pub delivery: Nanos,
 }
 
 /// What the service time of a batch grows with.

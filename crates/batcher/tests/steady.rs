@@ -15,7 +15,8 @@ struct Loop {
 
 impl Loop {
     fn new() -> Self {
-        let policy = Policy::Adaptive(Adaptive { objective: Some(50 * MS), max_wait: None });
+        let policy =
+            Policy::Adaptive(Adaptive { objective: Some(50 * MS), max_wait: None, delivery: 0 });
         let config = Config { policy, max_items: 16, ..Config::default() };
         let (batcher, out) = (Batcher::new(config), Actions::new());
         let mut it = Self { batcher, out, running: Vec::new(), now: 0, round: 0 };

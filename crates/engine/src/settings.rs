@@ -117,6 +117,12 @@ pub struct Declared {
     pub max_sequence_job_queue_size: u64,
 }
 
+/// What is kept free of the latency asked for so that answers also arrive in time: a part of it that
+/// covers waking the connection's task and writing to it behind a whole batch of others.
+fn delivery(objective: Duration) -> u64 {
+    nanos(objective / 25).clamp(100_000, 2_000_000)
+}
+
 impl Settings {
     /// The part of the settings that the batcher acts on.
     pub fn batcher(&self) -> BatcherConfig {
@@ -127,6 +133,7 @@ impl Settings {
             PolicyName::Adaptive if self.plans() => Policy::Adaptive(Adaptive {
                 objective: self.latency_max.map(nanos),
                 max_wait: self.wait_max.map(nanos),
+                delivery: self.latency_max.map_or(0, delivery),
             }),
             PolicyName::Adaptive | PolicyName::Opportunistic => Policy::Opportunistic,
         };

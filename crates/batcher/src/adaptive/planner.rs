@@ -57,6 +57,8 @@ pub(crate) struct Planner {
     handoff: Tail,
     overhead: Tail,
     last_done: Nanos,
+    /// Batches answered, up to where that stops mattering.
+    answered: u32,
     /// Positions chosen by turns, and the lookahead of `form`; scratch.
     pub(crate) picked: Vec<u32>,
     free: Vec<Nanos>,
@@ -78,6 +80,7 @@ impl Default for Planner {
             handoff: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             overhead: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             last_done: 0,
+            answered: 0,
             picked: Vec::new(),
             free: Vec::new(),
             until: None,
@@ -143,6 +146,7 @@ impl Planner {
     /// A batch was answered. `late`: what passed beyond its time on the worker.
     pub(crate) fn done(&mut self, now: Nanos, batch: (u16, u64), took: Nanos, late: Option<Nanos>) {
         self.last_done = now;
+        self.answered = self.answered.saturating_add(1);
         self.queue.heads = None;
         self.curves.learn(batch.0, batch.1, took);
         if let Some(late) = late {

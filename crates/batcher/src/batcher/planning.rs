@@ -71,8 +71,12 @@ impl Batcher {
                 .then_some(Refusal::Overload);
         }
         let soonest = self.planner.fleet.soonest(self.rules.now)?;
-        let late = self.planner.hopeless(lane, (request.deadline, size), soonest, &self.rules);
-        late.then_some(Refusal::Hopeless)
+        let entry = (request.deadline, size);
+        if self.planner.hopeless(lane, entry, soonest, &self.rules) {
+            return Some(Refusal::Hopeless);
+        }
+        let place = (lane, request.priority as usize);
+        self.planner.crowded(place, entry, soonest, &self.rules).then_some(Refusal::Overload)
     }
 
     /// Keeps the queue within its bound: at the cost of the tenant that holds more than its share.

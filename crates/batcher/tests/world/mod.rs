@@ -197,6 +197,7 @@ fn config(dice: &mut Dice) -> Config {
     let adaptive = Policy::Adaptive(Adaptive {
         objective: dice.pick(&[None, None, Some(60 * TICK)]),
         max_wait: dice.pick(&[None, Some(5 * TICK)]),
+        delivery: dice.pick(&[0, TICK]),
     });
     Config {
         policy: dice.pick(&[window, Policy::Opportunistic, adaptive, adaptive]),

@@ -156,7 +156,7 @@ impl Planner {
             config: &rules.config,
             fleet: &self.fleet,
             start: rules.now + self.fleet.head_start.min(DRAIN_MAX),
-            margin: self.margin(),
+            margin: self.margin(&rules.config),
             cap,
             rate: self.rate(),
         }

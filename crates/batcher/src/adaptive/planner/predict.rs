@@ -14,6 +14,8 @@ use crate::request::{NEVER, Nanos};
 const MARGIN: Nanos = 50_000;
 /// What was learned is doubted when no batch was answered for this long.
 const STALE: Nanos = 250_000_000;
+/// So many batches must be answered before one who is alone is refused by what they took.
+const PROVEN: u32 = 20;
 /// Those without a deadline are refused when the queue takes longer than this.
 pub(super) const DRAIN_MAX: Nanos = 30_000_000_000;
 
@@ -46,7 +48,7 @@ impl Planner {
             return false;
         }
         let curve = Curve { service, allowed: allowed(&rules.config) };
-        let needs = curve.planned(size.into()) as Nanos + 1 + self.margin();
+        let needs = curve.planned(size.into()) as Nanos + 1 + self.margin(&rules.config);
         deadline < (rules.now + after).saturating_add(needs)
     }
 
@@ -67,7 +69,7 @@ impl Planner {
                 heads.expire = heads.expire.min(head.deadline);
                 if service.known() {
                     let planned = Curve { service, allowed }.planned(head.size.into());
-                    let needs = planned as Nanos + 1 + self.margin();
+                    let needs = planned as Nanos + 1 + self.margin(&rules.config);
                     heads.hope_ends = heads.hope_ends.min(head.deadline.saturating_sub(needs));
                 }
             }
@@ -76,9 +78,39 @@ impl Planner {
         heads
     }
 
-    /// Whether what was learned may be out of date: nobody is refused by it while workers idle.
+    /// Whether those who stand before a newcomer make it late, each batch being full. Asked only
+    /// where a full batch leaves time for another one: elsewhere the oldest are passed over and
+    /// the newest are served, so that nobody knows yet.
+    pub(crate) fn crowded(
+        &self,
+        (lane, line): (usize, usize),
+        (deadline, size): (Nanos, u32),
+        soonest: Nanos,
+        rules: &Rules,
+    ) -> bool {
+        let queued = &self.queue.lanes[lane].lines[line];
+        let service = self.curves.get(self.queue.lanes[lane].curve);
+        let last = queued.last().is_some_and(|last| last.deadline <= deadline);
+        if !last || !service.known() || self.doubts(rules.now) {
+            return false;
+        }
+        let curve = Curve { service, allowed: allowed(&rules.config) };
+        let (cap, workers) = (self.cap(&rules.config, service), self.fleet.len());
+        let given = deadline.saturating_sub(rules.now) as f64;
+        if queued.size < cap || curve.planned(cap) * (1.0 + 1.0 / workers) > given {
+            return false;
+        }
+        let before = ((queued.size / cap) as f64 / workers).floor() * curve.mean(cap);
+        let own = curve.planned((queued.size % cap + u64::from(size)).min(cap));
+        soonest as f64 + before + own + self.margin(&rules.config) as f64 > given
+    }
+
+    /// Whether what was learned may be out of date, or too little to go by: nobody is refused by it
+    /// while workers idle.
     pub(crate) fn doubts(&self, now: Nanos) -> bool {
-        self.fleet.busy.is_empty() && now.saturating_sub(self.last_done) > STALE
+        let stale = now.saturating_sub(self.last_done) > STALE;
+        let unproven = self.answered < PROVEN && self.queue.len <= 1;
+        self.fleet.busy.is_empty() && (stale || unproven)
     }
 
     /// How long until all who wait have been answered, by the best rate known.
@@ -98,8 +130,8 @@ impl Planner {
         self.drain_time(now, config).is_some_and(|time| time > DRAIN_MAX)
     }
 
-    pub(super) fn margin(&self) -> Nanos {
-        MARGIN + self.overhead.get() as Nanos
+    pub(super) fn margin(&self, config: &Config) -> Nanos {
+        MARGIN + self.overhead.get() as Nanos + adaptive(config).delivery
     }
 
     /// The largest size that fits and is worth trying.

@@ -6,7 +6,7 @@ use super::*;
 const MS: Nanos = 1_000_000;
 
 fn policy(objective: Option<Nanos>) -> Policy {
-    Policy::Adaptive(Adaptive { objective, max_wait: None })
+    Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0 })
 }
 
 /// A batcher that knows its curve, at a time by which it has forgotten how that was taught.
@@ -136,6 +136,25 @@ fn what_was_learned_is_doubted_when_nothing_ran_for_a_while() {
     it.arrive(400.0, by(0, 404 * MS), &["b1 w0 [0] deadline"]);
 }
 
+#[test]
+fn a_newcomer_behind_more_full_batches_than_its_time_holds_is_refused_at_once() {
+    let mut it = alone(Config::default());
+    let eight = |index| Request { deadline: 60 * MS, ..of_items(index, 8) };
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    (1..5).for_each(|index| it.arrive(0.5, eight(index), &[]));
+    it.arrive(0.6, by(5, 60 * MS), &["5 Overload"]);
+    it.arrive(0.6, by(6, 80 * MS), &[]);
+}
+
+#[test]
+fn one_who_is_alone_is_not_refused_because_the_first_batches_were_slow() {
+    let config = Config { policy: policy(Some(50 * MS)), max_items: 8, ..Config::default() };
+    let mut it = Taught { play: Play::with(config, 1), now: 0, batches: 0 };
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.ended(200.0, 1, 200 * MS, &[]);
+    it.arrive(201.0, request(1), &["b2 w0 [1] deadline"]);
+}
+
 /// One of the clients that always come back.
 fn client(index: u32) -> Request {
     let origin = Origin { kind: OriginKind::Http, peer: index.into() };
@@ -176,7 +195,7 @@ fn clients_who_come_back_together_are_waited_for_until_the_last_is_here() {
 
 #[test]
 fn nobody_waits_longer_than_the_operator_allows() {
-    let policy = Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0) });
+    let policy = Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0), delivery: 0 });
     let mut it = Taught::new(Config { policy, max_items: 8, ..Config::default() }, 2);
     for index in 0..8 {
         let origin = Origin { kind: OriginKind::Http, peer: u64::from(index) + 7 };
