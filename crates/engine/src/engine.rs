@@ -1,6 +1,7 @@
 //! The engine as its owner holds it: one value with the registry, the limits and the means to
 //! start workers. Doors call [`Engine::model`] on the hot path; management calls the rest.
 
+mod draft;
 mod plugin;
 mod workflows;
 
@@ -10,31 +11,25 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
+pub(crate) use self::draft::Draft;
 pub use self::plugin::PluginPlan;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Board, Intake, Model, Sample, State, Sweep, Task, Wanted};
-use crate::observer::{ModelTag, Observer};
+use crate::model::{Intake, Model};
+use crate::observer::Observer;
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
-use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::python::{
     Devices, DialIn, Environment, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime,
 };
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{Defaults, PolicyName, Settings, Wishes};
-use crate::store::{
-    Ask, Fetched, Found, ModelDir, Package, Sha256, Store, StoreConfig, StoreError,
-};
+use crate::store::{Ask, Fetched, Found, Package, Sha256, Store, StoreConfig, StoreError};
 use crate::workflow::Table as Workflows;
-
-/// Messages that may be on their way from the doors to one model's task.
-const INBOX: usize = 4096;
 
 /// What an engine is made of.
 pub struct EngineConfig {
@@ -417,80 +412,4 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|panic| RegisterError::BadSettings(format!("reading the model failed: {panic}")))
-}
-
-/// A model about to be built.
-pub(crate) struct Draft {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) url: String,
-    pub(crate) at_startup: bool,
-    pub(crate) workflow: Option<String>,
-    pub(crate) settings: Settings,
-    pub(crate) intake: Intake,
-    pub(crate) launcher: Arc<dyn Launcher>,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) dir: Option<ModelDir>,
-    pub(crate) fetched: Option<Fetched>,
-}
-
-impl Draft {
-    /// The handle and the task behind it, connected.
-    pub(crate) fn build(
-        self,
-        admission: &Arc<Admission>,
-        draining: &Arc<AtomicBool>,
-        worker_ids: &Arc<AtomicU32>,
-        changes: &Changes,
-    ) -> (Arc<Model>, Task) {
-        let (inbox, arrivals) = mpsc::channel(INBOX);
-        let (control, orders) = mpsc::channel(64);
-        let (events, workers) = mpsc::channel(1024);
-        let board = Arc::new(Board::default());
-        let tag = Arc::new(ModelTag {
-            name: self.name.clone(),
-            version: self.version.clone(),
-            python: !matches!(self.intake, Intake::Onnx(_)),
-        });
-        let plan = SeatPlan {
-            startup_timeout: self.settings.startup_timeout,
-            response_timeout: self.settings.response_timeout,
-            retry_window: self.settings.retry_window,
-            slots: self.settings.slots,
-        };
-        let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
-        let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
-        let sweep = sample.map(|sample| Sweep::new(sample, Arc::clone(admission)));
-        let task = Task {
-            label: format!("{}_{}", self.name, self.version),
-            inbox: arrivals,
-            control: orders,
-            workers,
-            board: Arc::clone(&board),
-            tag: Arc::clone(&tag),
-            observer: self.observer,
-            state: State::new(&self.settings, pool, sweep),
-        };
-        let model = Arc::new(Model {
-            name: self.name,
-            version: self.version,
-            url: self.url,
-            at_startup: self.at_startup,
-            workflow: self.workflow,
-            wanted: Wanted::of(&self.settings),
-            settings: ArcSwap::from_pointee(self.settings),
-            intake: self.intake,
-            admission: Arc::clone(admission),
-            draining: Arc::clone(draining),
-            inbox,
-            control,
-            board,
-            tag,
-            traffic: Default::default(),
-            changes: changes.clone(),
-            _dir: self.dir,
-            fetched: self.fetched,
-        });
-        (model, task)
-    }
 }

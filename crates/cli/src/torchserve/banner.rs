@@ -85,7 +85,7 @@ fn limit_lines(facts: &Facts<'_>) -> Vec<Line> {
         ("Netty client threads", "netty_client_threads", "0"),
         ("Default workers per model", "default_workers_per_model", "auto"),
         ("Blacklist Regex", "blacklist_env_vars", "N/A"),
-        ("Maximum Response Size", "max_response_size", "6553500"),
+        ("Maximum Response Size", "max_response_size", "N/A"),
         ("Maximum Request Size", "max_request_size", "6553500"),
         ("Limit Maximum Image Pixels", "limit_max_image_pixels", "true"),
         ("Prefer direct buffer", "prefer_direct_buffer", "false"),

@@ -1,0 +1,97 @@
+//! A model between its registration and its first request: everything is known, nothing is connected.
+//!
+//! Apart from the engine, which decides what is in it; here the handle for the doors and the task
+//! behind it are made and joined. Nothing starts: no worker, no task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+
+use crate::admission::Admission;
+use crate::changes::Changes;
+use crate::model::{Board, Intake, Model, Sample, State, Sweep, Task, Wanted};
+use crate::observer::{ModelTag, Observer};
+use crate::pool::{Launcher, Pool, SeatPlan};
+use crate::settings::Settings;
+use crate::store::{Fetched, ModelDir};
+
+/// Messages that may be on their way from the doors to one model's task.
+const INBOX: usize = 4096;
+
+/// A model about to be built.
+pub(crate) struct Draft {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) url: String,
+    pub(crate) at_startup: bool,
+    pub(crate) workflow: Option<String>,
+    pub(crate) settings: Settings,
+    pub(crate) intake: Intake,
+    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) dir: Option<ModelDir>,
+    pub(crate) fetched: Option<Fetched>,
+}
+
+impl Draft {
+    /// The handle and the task behind it, connected.
+    pub(crate) fn build(
+        self,
+        admission: &Arc<Admission>,
+        draining: &Arc<AtomicBool>,
+        worker_ids: &Arc<AtomicU32>,
+        changes: &Changes,
+    ) -> (Arc<Model>, Task) {
+        let (inbox, arrivals) = mpsc::channel(INBOX);
+        let (control, orders) = mpsc::channel(64);
+        let (events, workers) = mpsc::channel(1024);
+        let board = Arc::new(Board::default());
+        let tag = Arc::new(ModelTag {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            python: !matches!(self.intake, Intake::Onnx(_)),
+        });
+        let plan = SeatPlan {
+            startup_timeout: self.settings.startup_timeout,
+            response_timeout: self.settings.response_timeout,
+            retry_window: self.settings.retry_window,
+            slots: self.settings.slots,
+        };
+        let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
+        let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
+        let sweep = sample.map(|sample| Sweep::new(sample, Arc::clone(admission)));
+        let task = Task {
+            label: format!("{}_{}", self.name, self.version),
+            inbox: arrivals,
+            control: orders,
+            workers,
+            board: Arc::clone(&board),
+            tag: Arc::clone(&tag),
+            observer: self.observer,
+            state: State::new(&self.settings, pool, sweep),
+        };
+        let model = Arc::new(Model {
+            name: self.name,
+            version: self.version,
+            url: self.url,
+            at_startup: self.at_startup,
+            workflow: self.workflow,
+            wanted: Wanted::of(&self.settings),
+            settings: ArcSwap::from_pointee(self.settings),
+            intake: self.intake,
+            admission: Arc::clone(admission),
+            draining: Arc::clone(draining),
+            inbox,
+            control,
+            board,
+            tag,
+            traffic: Default::default(),
+            changes: changes.clone(),
+            _dir: self.dir,
+            fetched: self.fetched,
+        });
+        (model, task)
+    }
+}
