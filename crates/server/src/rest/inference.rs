@@ -46,8 +46,10 @@ pub(crate) async fn predict(
 /// The same with a body that takes a while to arrive: the model hears of it beforehand.
 async fn predict_large(visit: &Visit<'_>, body: Upload, ride: Ride<'_>) -> Result<Reply, Problem> {
     let Target { model: name, version } = ride.target;
-    let hearer = visit.house.engine.model(name, version)?;
-    let announced = hearer.announce(Origin { kind: OriginKind::Http, peer: visit.peer.number });
+    // A model that is not there is said to be so after the body, as with small ones.
+    let hearer = visit.house.engine.model(name, version).ok();
+    let origin = Origin { kind: OriginKind::Http, peer: visit.peer.number };
+    let announced = hearer.as_ref().and_then(|model| model.announce(origin));
     let body = visit.read(body).await?;
     // Another version may answer by now.
     let model = visit.house.engine.model(name, version)?;
