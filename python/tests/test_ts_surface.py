@@ -347,3 +347,17 @@ def test_the_launcher_can_be_imported_and_finds_its_program(monkeypatch):
     launcher = importlib.import_module("ts.launcher")
     monkeypatch.setenv("JITNEY_BIN", "/somewhere/jitney")
     assert launcher.program() == ["/somewhere/jitney", "torchserve"]
+
+
+@pytest.mark.parametrize("name", [
+    "ts.handler_utils.preprocess.dali",
+    "ts.handler_utils.distributed.pt_pippy",
+    "ts.torch_handler.dali_handler",
+    "ts.torch_handler.dali_image_classifier",
+    "ts.torch_handler.distributed.base_pippy_handler",
+    "ts.torch_handler.trt_llm_handler",
+    "ts.torch_handler.vllm_handler",
+])
+def test_a_handler_that_is_not_ours_says_what_to_use(name):
+    with pytest.raises(ImportError, match="not part of Jitney"):
+        importlib.import_module(name)
