@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import io
 import json
@@ -118,7 +119,9 @@ def test_a_load_message_is_read_with_its_gpu_if_it_has_one(gpu):
 
 def test_a_batch_is_read_with_its_values_as_their_types_say():
     data = batch_message(
-        request(b"a", b'{"x": 1}', b"application/json", [(b"k", b"v")]), request(b"b", b"\xff"), request(b"c", b"t", b"text/plain")
+        request(b"a", b'{"x": 1}', b"application/json", [(b"k", b"v")]),
+        request(b"b", b"\xff"),
+        request(b"c", b"t", b"text/plain"),
     )
     command, requests = otf.retrieve_msg(Wire(data))
     assert command == otf.PREDICT_MSG and [r["requestId"] for r in requests] == [b"a", b"b", b"c"]
@@ -258,10 +261,8 @@ def converse(serve, path, name):
 
 
 def ignoring_exit(serve, connection):
-    try:
+    with contextlib.suppress(SystemExit):
         serve(connection)
-    except SystemExit:
-        pass
 
 
 def receive(connection):
@@ -334,7 +335,8 @@ def test_the_collector_prints_the_machine_and_then_the_processes(monkeypatch, ca
 def test_a_gpu_that_tells_little_is_reported_in_part(monkeypatch):
     monkeypatch.setattr(system_metrics, "system_metrics", [])
     system_metrics._report_gpu(["1", "[N/A]", "5", "20"])
-    assert [(m.name, m.value) for m in system_metrics.system_metrics] == [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 5.0)]
+    told = [(metric.name, metric.value) for metric in system_metrics.system_metrics]
+    assert told == [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 5.0)]
 
 
 @pytest.mark.parametrize("name", ["", "Alone", "json.NoSuchClass"])
