@@ -1,21 +1,37 @@
 """A model with its entry point and context, and the way metrics leave the process.
 
-Jitney's worker keeps this pair itself; the class exists for code written against TorchServe.
+Jitney's worker keeps this pair itself; the class exists for code written against TorchServe
+and for `ts.model_service_worker`. What a failure is called is decided by the worker's own rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import socket
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 import ts
-from ts.context import Context
+from jitney.worker.reply import BatchFailure, check_outputs, failure_of
+from ts.context import Context, RequestProcessor
 from ts.metrics.metric import Metric, write_metric
+from ts.metrics.metric_type_enum import MetricTypes
+from ts.protocol.otf_message_handler import create_predict_response
 from ts.utils.util import PredictionException
 
 __all__ = ["PREDICTION_METRIC", "PredictionException", "Service", "emit_metrics"]
 
+logger = logging.getLogger(__name__)
+
 PREDICTION_METRIC = "PredictionTime"
+PREDICTION_SUCCESS = "Prediction success"
+
+FAILURE_STATUS = {"memory": 507}
+"""Statuses of failed batches by cause; 503 for all others, unless the handler chose one."""
+
+Batch = Sequence["dict[str, Any]"]
+Inference = tuple["list[RequestProcessor]", "list[dict[str, Any]]", "dict[int, str]"]
 
 
 class Service:
@@ -56,6 +72,69 @@ class Service:
         if self._entry_point is None:
             raise RuntimeError("the service has no entry point")
         return self._entry_point(data, self._context)
+
+    def set_cl_socket(self, cl_socket: socket.socket) -> None:
+        """Tells handlers that stream where TorchServe's frontend listens."""
+        if self.context is not None:
+            self.context.cl_socket = cl_socket
+
+    @staticmethod
+    def retrieve_data_for_inference(batch: Batch | None) -> Inference:
+        """Headers, rows and request ids of the requests TorchServe's frontend sent."""
+        if batch is None:
+            raise ValueError("Received invalid inputs")
+        processors, rows, request_ids = [], [], {}
+        for idx, request in enumerate(batch):
+            request_ids[idx] = text(request["requestId"])
+            headers: dict[str, Any] = {text(h["name"]): text(h["value"]) for h in request.get("headers") or ()}
+            parameters = request.get("parameters") or ()
+            headers.update({p["name"]: {"content-type": p["contentType"]} for p in parameters})
+            processors.append(RequestProcessor(headers))
+            rows.append({p["name"]: p["value"] for p in parameters})
+        return processors, rows, request_ids
+
+    def predict(self, batch: Batch) -> bytes:
+        """Answers a batch of TorchServe's frontend, in the frontend's wire format."""
+        rows = self.bind(batch)
+        started = time.perf_counter()
+        try:
+            outputs = self._entry_point(rows, self._context)  # type: ignore[misc]
+        except Exception as error:
+            return self.refuse(error)
+        return self.conclude(outputs, len(rows), started)
+
+    def bind(self, batch: Batch) -> list[dict[str, Any]]:
+        """Makes a batch the context's current one; returns its rows."""
+        context = self._context
+        context.request_processor, rows, context.request_ids = self.retrieve_data_for_inference(batch)
+        if context.metrics is not None:
+            context.metrics.set_request_ids(context.request_ids)
+        return rows
+
+    def refuse(self, error: Exception) -> bytes:
+        """The answer to a batch whose handler raised; the log gets the traceback."""
+        logger.error("Invoking custom service failed.", exc_info=error)
+        return self._failed(failure_of(error))
+
+    def conclude(self, outputs: Any, count: int, started: float) -> bytes:
+        """The answer to a batch whose handler returned, and how long it took as a metric."""
+        metrics, request_ids = self._context.metrics, self._context.request_ids or {}
+        if metrics is not None:
+            elapsed = (time.perf_counter() - started) * 1000
+            metrics.add_time(PREDICTION_METRIC, round(elapsed, 2), metric_type=MetricTypes.GAUGE)
+        failure = check_outputs(outputs, count)
+        if failure is not None:
+            return self._failed(failure)
+        return create_predict_response(outputs, request_ids, PREDICTION_SUCCESS, 200, context=self._context)
+
+    def _failed(self, failure: BatchFailure) -> bytes:
+        status = failure.status or FAILURE_STATUS.get(failure.cause, 503)
+        return create_predict_response(None, self._context.request_ids or {}, failure.message, status)
+
+
+def text(value: str | bytes) -> str:
+    """Text of what came over the wire."""
+    return value if isinstance(value, str) else bytes(value).decode("utf-8")
 
 
 def emit_metrics(metrics: Iterable[Metric] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +14,18 @@ def send_intermediate_predict_response(
     """Gives every request of the batch one part of its answer before the last one.
 
     It leaves for the client at once, as one HTTP chunk; what the handler returns in the end is the
-    last part. `message` and `code` are not used. It may be called from any thread while the
-    handler works on the batch.
+    last part. `message` and `code` are used only outside Jitney's worker, where the context holds
+    the socket of TorchServe's frontend. It may be called from any thread while the handler works
+    on the batch.
     """
-    context.send_intermediate(ret, request_ids)
+    if hasattr(context, "send_intermediate"):
+        context.send_intermediate(ret, request_ids)
+        return
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return  # One rank speaks for all.
+    from ts.protocol.otf_message_handler import create_predict_response  # It imports this module.
+
+    context.cl_socket.sendall(create_predict_response(ret, request_ids, message, code, context, True))
 
 
 def import_class(class_name: str, module_prefix: str | None = None) -> type:
@@ -24,4 +33,9 @@ def import_class(class_name: str, module_prefix: str | None = None) -> type:
     module_name, _, name = class_name.rpartition(".")
     if module_prefix is not None:
         module_name = f"{module_prefix}.{module_name}" if module_name else module_prefix
-    return getattr(importlib.import_module(module_name), name)  # type: ignore[no-any-return]
+    if not module_name or not name:
+        raise ImportError(f"{class_name!r} names no class of a module; write it as package.module.Class")
+    try:
+        return getattr(importlib.import_module(module_name), name)  # type: ignore[no-any-return]
+    except AttributeError as error:
+        raise ImportError(f"module {module_name} has no class {name}") from error

@@ -1,0 +1,1 @@
+"""Preprocessing on other devices; see the modules for what to use instead."""

@@ -1,0 +1,129 @@
+"""Starts and stops a server from Python, and registers models, for scripts written against TorchServe.
+
+The server is `jitney torchserve`, found by JITNEY_BIN or on the PATH, or else the `torchserve`
+command. Archives are not made on the way: `gen_mar` is taken and passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from queue import Full, Queue
+from typing import IO, Any, Union
+
+MANAGEMENT = "http://localhost:8081"
+STARTED = "Model server started"
+LINES_KEPT = 1000
+REGISTRATION_TIMEOUT = 600
+
+Params = Union[Mapping[str, Any], Iterable["tuple[str, Any]"]]
+
+
+class Reply:
+    """The server's answer, with the members of `requests.Response` that scripts read."""
+
+    def __init__(self, status_code: int, content: bytes) -> None:
+        self.status_code = status_code
+        self.content = content
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.content.decode("utf-8", "replace")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is below 400."""
+        return self.status_code < 400
+
+
+def start(
+    model_store: str | None = None,
+    snapshot_file: str | None = None,
+    no_config_snapshots: bool = False,
+    gen_mar: bool = True,
+    plugin_folder: str | None = None,
+    disable_token: bool = True,
+    models: str | None = None,
+    model_api_enabled: bool = True,
+) -> Queue[str | None]:
+    """Stops a running server and starts one; returns its further lines, None after the last."""
+    stop()
+    options = {"--model-store": model_store, "--plugins-path": plugin_folder, "--ts-config": snapshot_file}
+    options["--models"] = models
+    flags = {
+        "--no-config-snapshots": no_config_snapshots,
+        "--disable-token-auth": disable_token,
+        "--enable-model-api": model_api_enabled,
+    }
+    command = [*program(), "--start"]
+    command += [word for name, value in options.items() if value for word in (name, value)]
+    command += [name for name, wanted in flags.items() if wanted]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert server.stdout is not None
+    wait_until_started(server.stdout)
+    lines: Queue[str | None] = Queue(LINES_KEPT)
+    threading.Thread(target=follow, args=(server.stdout, lines), daemon=True).start()
+    return lines
+
+
+def stop() -> None:
+    """Stops the server, if one runs, and waits for its end."""
+    subprocess.run([*program(), "--stop", "--foreground"], check=False)
+
+
+def register_model(model_name: str, url: str) -> Reply:
+    """Registers a model with one worker and waits until it is ready."""
+    return register_model_with_params(
+        {"model_name": model_name, "url": url, "initial_workers": "1", "synchronous": "true"}
+    )
+
+
+def register_model_with_params(params: Params) -> Reply:
+    """Registers a model with these query parameters."""
+    pairs = list(params.items() if isinstance(params, Mapping) else params)
+    request = urllib.request.Request(f"{MANAGEMENT}/models?{urllib.parse.urlencode(pairs)}", method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=REGISTRATION_TIMEOUT) as answer:
+            return Reply(answer.status, answer.read())
+    except urllib.error.HTTPError as error:
+        return Reply(error.code, error.read())
+
+
+def program() -> list[str]:
+    """The beginning of the server's command line."""
+    beside = os.path.dirname(sys.executable)
+    jitney = os.environ.get("JITNEY_BIN") or shutil.which("jitney", path=beside) or shutil.which("jitney")
+    if jitney:
+        return [jitney, "torchserve"]
+    torchserve = shutil.which("torchserve")
+    if torchserve is None:
+        raise FileNotFoundError("jitney is not installed: it is not on the PATH (JITNEY_BIN names it)")
+    return [torchserve]
+
+
+def wait_until_started(stdout: IO[str]) -> None:
+    """Prints the server's lines up to the one that says it listens."""
+    for line in stdout:
+        print(line.rstrip())
+        if STARTED in line:
+            return
+    raise RuntimeError("the server ended before it had started; its last lines say why")
+
+
+def follow(stdout: IO[str], lines: Queue[str | None]) -> None:
+    """Prints and keeps the server's lines; those nobody takes are lost, the oldest stay."""
+    for line in stdout:
+        print(line.rstrip())
+        try:
+            lines.put_nowait(line)
+        except Full:
+            continue
+    lines.put(None)

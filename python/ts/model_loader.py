@@ -1,0 +1,94 @@
+"""Loads a model directory into a `ts.service.Service`, for code and tests written against TorchServe.
+
+Jitney's worker has its own door (`jitney.worker.loader`); this one goes through the same rules
+for finding and initialising a handler, so that both always agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from typing import Any
+
+from jitney.worker.loader import in_envelope, load_entry_point
+from ts.service import Service
+from ts.utils.util import get_yaml_config
+
+MANIFEST = os.path.join("MAR-INF", "MANIFEST.json")
+
+
+class ModelLoader(ABC):
+    """Something that makes a service of a model directory."""
+
+    @abstractmethod
+    def load(
+        self,
+        model_name: str,
+        model_dir: str,
+        handler: str,
+        gpu_id: int | None,
+        batch_size: int | None,
+        envelope: str | None = None,
+        limit_max_image_pixels: bool = True,
+        metrics_cache: Any = None,
+    ) -> Service:
+        """Imports the handler, initialises it once and returns it with its context."""
+
+
+class ModelLoaderFactory:
+    """Where loaders come from."""
+
+    @staticmethod
+    def get_model_loader() -> ModelLoader:
+        """The loader of TorchServe's archives."""
+        return TsModelLoader()
+
+
+class TsModelLoader(ModelLoader):
+    """Loads unpacked archives."""
+
+    def load(
+        self,
+        model_name: str,
+        model_dir: str,
+        handler: str,
+        gpu_id: int | None,
+        batch_size: int | None,
+        envelope: str | None = None,
+        limit_max_image_pixels: bool = True,
+        metrics_cache: Any = None,
+    ) -> Service:
+        """Imports the handler, initialises it once and returns it with its context."""
+        manifest = read_manifest(model_dir)
+        settings = read_settings(model_dir, manifest)
+        if metrics_cache is not None:
+            metrics_cache.set_model_name(model_name)
+        service = Service(
+            model_name, model_dir, manifest, None, gpu_id, batch_size or 1,
+            limit_max_image_pixels, metrics_cache, settings,
+        )  # fmt: skip
+        if model_dir not in sys.path:
+            sys.path.append(model_dir)
+        entry_point: Any = load_entry_point(handler, service.context)  # type: ignore[arg-type]
+        if envelope:
+            entry_point = in_envelope(envelope, entry_point)
+        service._entry_point = entry_point
+        return service
+
+
+def read_manifest(model_dir: str) -> dict[str, Any]:
+    """The manifest of an unpacked archive; empty if it has none."""
+    path = os.path.join(model_dir, MANIFEST)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)  # type: ignore[no-any-return]
+
+
+def read_settings(model_dir: str, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The yaml file the manifest names, if it names one that is there."""
+    name = (manifest.get("model") or {}).get("configFile")
+    path = os.path.join(model_dir, name) if name else ""
+    return get_yaml_config(path) if path and os.path.exists(path) else {}

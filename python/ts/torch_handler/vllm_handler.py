@@ -1,0 +1,11 @@
+"""TorchServe's module of this name needs vLLM; Jitney has no such module and says so."""
+
+from __future__ import annotations
+
+from ts.torch_handler.absent import absent
+
+raise absent(
+    __name__,
+    "vLLM",
+    "Write an asynchronous handler around the engine and set asyncCommunication: true in model-config.yaml.",
+)
