@@ -64,7 +64,7 @@ pub(crate) struct State {
     /// Workers get one batch at a time for now; see `burial`.
     probation: bool,
     /// When the learned curve was last put on the board.
-    shown: Instant,
+    shown: Option<Instant>,
     closing: Option<Closing>,
     /// For models that have a sample.
     sweep: Option<Sweep>,
@@ -82,7 +82,7 @@ impl State {
             origin: Instant::now(),
             timer: None,
             probation: false,
-            shown: Instant::now(),
+            shown: None,
             closing: None,
             sweep,
             sequences: settings.sequences().map(Sequences::new),
@@ -328,8 +328,8 @@ impl Task {
 
     /// Puts the learned curve on the board now and then; it is there for people.
     fn show_curve(&mut self, now: Instant) {
-        if now.duration_since(self.state.shown) >= CURVE_EVERY {
-            self.state.shown = now;
+        if self.state.shown.is_none_or(|shown| now.duration_since(shown) >= CURVE_EVERY) {
+            self.state.shown = Some(now);
             self.board.curve.store(Arc::new(self.state.batcher.curve().collect()));
         }
     }
