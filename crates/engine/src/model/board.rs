@@ -72,8 +72,6 @@ pub struct Status {
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     pub(crate) workers: ArcSwap<Vec<WorkerView>>,
-    pub(crate) workers_min: AtomicU32,
-    pub(crate) workers_max: AtomicU32,
     /// Somebody serves or still tries to; without that nothing is admitted.
     pub(crate) hopeful: AtomicBool,
     pub(crate) unhealthy: AtomicBool,
@@ -104,11 +102,11 @@ impl Board {
         }
     }
 
-    pub(crate) fn status(&self, queue_max: u32) -> Status {
+    pub(crate) fn status(&self, queue_max: u32, wanted: (u32, u32)) -> Status {
         Status {
             workers: Vec::clone(&self.workers.load()),
-            workers_min: self.workers_min.load(Ordering::Relaxed),
-            workers_max: self.workers_max.load(Ordering::Relaxed),
+            workers_min: wanted.0,
+            workers_max: wanted.1,
             waiting: self.waiting.load(Ordering::Relaxed),
             queue_max,
             counters: self.counters(),

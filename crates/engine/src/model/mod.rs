@@ -216,7 +216,7 @@ impl Model {
 
     /// A look at its workers, queue and counters.
     pub fn status(&self) -> Status {
-        self.board.status(self.settings.load().queue_max)
+        self.board.status(self.settings.load().queue_max, self.wanted())
     }
 
     /// What was measured about its rides.

@@ -300,9 +300,6 @@ impl Task {
                 if self.state.closing.is_some() { Refusal::Draining } else { Refusal::NoWorker };
             self.refuse_waiting(reason);
         }
-        let (min, max) = self.state.pool.wanted();
-        self.board.workers_min.store(min, Ordering::Relaxed);
-        self.board.workers_max.store(max, Ordering::Relaxed);
         self.board.hopeful.store(self.state.pool.hopeful(), Ordering::Relaxed);
         self.board.unhealthy.store(!self.state.pool.healthy(), Ordering::Relaxed);
         self.board.publish_workers(self.state.pool.views());

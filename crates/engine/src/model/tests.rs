@@ -337,6 +337,9 @@ async fn a_change_that_took_effect_is_told_and_what_was_asked_for_is_remembered(
     let kit = Kit::idle(settings(), echo_after(5));
     let mut changes = kit.model.changes.watch();
     assert_eq!(kit.model.wanted(), (1, 1), "what it was registered with");
+    kit.model.want(2, 3);
+    let status = kit.model.status();
+    assert_eq!((status.workers_min, status.workers_max), (2, 3), "before the pool has heard of it");
     kit.model.scale(2, 3).await.unwrap();
     assert_eq!(kit.model.wanted(), (2, 3));
     assert!(changes.has_changed().unwrap());

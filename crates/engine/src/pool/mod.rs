@@ -77,7 +77,6 @@ pub(crate) struct Pool {
     events: mpsc::Sender<WorkerEvent>,
     seats: BTreeMap<u32, Seat>,
     min: u32,
-    max: u32,
     waiters: Vec<Waiter>,
 }
 
@@ -89,7 +88,7 @@ impl Pool {
         events: mpsc::Sender<WorkerEvent>,
     ) -> Self {
         let (seats, waiters) = (BTreeMap::new(), Vec::new());
-        Self { launcher, plan, ids, events, seats, min: 0, max: 0, waiters }
+        Self { launcher, plan, ids, events, seats, min: 0, waiters }
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
@@ -100,7 +99,7 @@ impl Pool {
         max: u32,
         reply: oneshot::Sender<Result<(), ScaleError>>,
     ) -> Vec<u32> {
-        (self.min, self.max) = (min, max);
+        self.min = min;
         self.dismiss_lost();
         while self.staying() < min as usize {
             self.add_seat();
@@ -116,7 +115,7 @@ impl Pool {
 
     /// Asks everybody to leave; returns whom.
     pub(crate) fn retire_all(&mut self) -> Vec<u32> {
-        (self.min, self.max) = (0, 0);
+        self.min = 0;
         for waiter in self.waiters.drain(..) {
             drop(waiter.reply.send(Err(ScaleError::Gone)));
         }
@@ -212,10 +211,6 @@ impl Pool {
     pub(crate) fn healthy(&self) -> bool {
         let alive = self.seats.values().filter(|seat| seat.state != State::Lost).count();
         alive >= self.min as usize
-    }
-
-    pub(crate) fn wanted(&self) -> (u32, u32) {
-        (self.min, self.max)
     }
 
     pub(crate) fn views(&self) -> Vec<WorkerView> {
