@@ -21,8 +21,9 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py tests/test_
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
+# With the tests' features, so that nothing is compiled twice.
 build: ## Build the binary as the tests use it
-	$(CARGO) build --locked --workspace
+	$(CARGO) test --locked --workspace --no-run
 
 release: ## Build the binary as users get it
 	$(CARGO) build --locked --release -p jitney-cli
