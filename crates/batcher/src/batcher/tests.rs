@@ -5,6 +5,7 @@ mod configuration;
 mod departures;
 mod endings;
 mod failures;
+mod pieces;
 mod pins;
 mod priorities;
 mod timers;
