@@ -64,7 +64,7 @@ impl Batcher {
     /// Takes one event and appends to `out` what is to be done about it.
     ///
     /// Afterwards nothing that has expired waits, and no batch is due while a slot is free; only
-    /// after a piece of a request ([`Request::more`]) nothing is decided. A `now` before that of an
+    /// after a portion of a request ([`Request::more`]) nothing is decided. A `now` before that of an
     /// earlier step counts as that one.
     ///
     /// # Panics
@@ -86,7 +86,7 @@ impl Batcher {
         }
     }
 
-    /// Requests that wait, those to be tried again included; one in pieces while its last one waits.
+    /// Requests that wait, those to be tried again included; one in portions while its last one waits.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.lanes.requests + self.planner.queue.requests + self.retries.requests

@@ -49,7 +49,7 @@ pub(crate) struct Retries {
     /// Serial number of the front group.
     first: u64,
     pub(crate) len: u32,
-    /// Without the pieces that others stand for.
+    /// Without the portions that others stand for.
     pub(crate) requests: u32,
     pub(crate) items: u64,
 }

@@ -89,7 +89,7 @@ pub(crate) struct Lanes {
     /// Departures that interactive requests have led in a row while a bulk batch was due.
     led: u32,
     pub(crate) len: u32,
-    /// Without the pieces that others stand for.
+    /// Without the portions that others stand for.
     pub(crate) requests: u32,
     pub(crate) items: u64,
 }

@@ -79,7 +79,7 @@ pub(crate) struct List {
     head: u32,
     tail: u32,
     pub(crate) len: u32,
-    /// Without the pieces that others stand for.
+    /// Without the portions that others stand for.
     pub(crate) requests: u32,
     pub(crate) items: u64,
     pub(crate) cost: u128,

@@ -79,7 +79,7 @@ pub struct Request {
     /// It must not depart at or after this time; `u64::MAX` means it has all the time it wants.
     pub deadline: Nanos,
     /// Rows of work inside; they always travel together. 0 counts as 1. A request whose rows need not
-    /// arrives in pieces, see `more`.
+    /// arrives in portions, see `more`.
     pub items: u32,
     /// What all its items weigh together, in the unit of [`Config::max_cost`](crate::Config).
     pub cost: u64,
@@ -91,9 +91,9 @@ pub struct Request {
     pub tenant: u32,
     /// Where it came from.
     pub origin: Origin,
-    /// Whether this is a piece of a request that was taken apart and the next event, at this very
+    /// Whether this is a portion of a request that was taken apart and the next event, at this very
     /// time, brings another one; any other event says that there will be no more. Nothing is decided
-    /// before the last piece is there, so that those who may travel together do, and the last one
+    /// before the last portion is there, so that those who may travel together do, and the last one
     /// stands for the whole where requests are counted.
     pub more: bool,
     /// The only worker that can run it, for models that keep state between requests. It meets only
@@ -102,7 +102,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What it adds to a number of requests: pieces before the last add nothing.
+    /// What it adds to a number of requests: portions before the last add nothing.
     pub(crate) fn counts(&self) -> u32 {
         u32::from(!self.more)
     }

@@ -124,8 +124,9 @@ pub struct Rider {
     pub admitted: Instant,
     /// The way back.
     pub(crate) reply: Reply,
-    /// Its share of the model's and the server's limits; returned when the rider ends.
-    pub(crate) permit: Permit,
+    /// Its share of the model's and the server's limits; returned when the rider ends. None for a
+    /// portion, whose reply keeps that of the whole request.
+    pub(crate) permit: Option<Permit>,
 }
 
 /// What a model said about one item's request.
@@ -156,6 +157,12 @@ pub struct Receipt {
     pub reason: jitney_batcher::Departure,
     /// 1 for the first try.
     pub attempt: u8,
+    /// The batch's number among those of the model.
+    pub batch: u64,
+    /// Of a request that rode in several batches: the items of each batch, in the order in which
+    /// they departed. Then `queue` ends with the first departure, `compute` lasts from there to the
+    /// last answer, and the rest is that of the last batch. Empty for a request in one batch.
+    pub batches: Vec<u32>,
 }
 
 /// What a call resolves to: the whole answer, or the first piece of one that is still being made.

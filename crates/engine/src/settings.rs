@@ -191,6 +191,13 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Most items that may wait: those of as many full batches as requests may wait.
+    pub fn items_waiting_max(&self) -> u64 {
+        u64::from(self.queue_max) * u64::from(self.items_max())
+    }
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -53,7 +53,7 @@ pub(crate) struct Planner {
     /// All arrivals, in size, if there are several lanes; and the size of one of them.
     all: Rate,
     unit: f64,
-    /// Size of the pieces of a request whose last one has not come yet.
+    /// Size of the portions of a request whose last one has not come yet.
     pub(crate) brought: f64,
     /// From handing a batch to an idle worker until it computes, and the rest of the way.
     handoff: Tail,

@@ -64,7 +64,7 @@ pub(crate) struct Queue {
     pub(crate) heads: Option<Heads>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) len: u32,
-    /// Without the pieces that others stand for.
+    /// Without the portions that others stand for.
     pub(crate) requests: u32,
     pub(crate) items: u64,
     pub(crate) size: u64,

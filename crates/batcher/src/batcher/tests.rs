@@ -5,8 +5,8 @@ mod configuration;
 mod departures;
 mod endings;
 mod failures;
-mod pieces;
 mod pins;
+mod portions;
 mod priorities;
 mod timers;
 

@@ -264,7 +264,7 @@ impl Books {
     }
 }
 
-/// Requests among them: pieces before the last are none.
+/// Requests among them: portions before the last are none.
 pub fn count(members: &[&Known]) -> usize {
     members.iter().filter(|known| !known.request.more).count()
 }

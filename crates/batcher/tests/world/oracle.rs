@@ -282,10 +282,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// Before the last piece of a request nobody leaves and no timer is turned.
+    /// Before the last portion of a request nobody leaves and no timer is turned.
     fn check_silence(&self, out: &Actions) -> Verdict {
         let silent = out.iter().all(|action| matches!(action, Action::Reject { .. }));
-        ensure(silent, || "something is decided before the last piece".into())
+        ensure(silent, || "something is decided before the last portion".into())
     }
 
     fn check_dues(&self) -> Verdict {

@@ -9,6 +9,7 @@ mod board;
 mod insight;
 mod intake;
 mod measures;
+mod portions;
 mod roster;
 mod sample;
 mod scatter;
@@ -39,8 +40,10 @@ pub use self::sequence::SequenceLimits;
 pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::wanted::Wanted;
 
-use crate::admission::Admission;
-use crate::call::{Answer, Call, Rider};
+use self::intake::Accepted;
+use self::portions::Joint;
+use crate::admission::{Admission, Permit};
+use crate::call::{Answer, Call, Payload, Rider};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
 use crate::observer::ModelTag;
@@ -53,8 +56,12 @@ use crate::store::{Api, Fetched, ModelDir};
 #[derive(Debug)]
 pub(crate) enum Message {
     Arrive(Arrival),
+    /// The portions of one request, in order.
+    ArriveInPortions(Vec<Arrival>),
     /// The client of this request went away.
     Cancel(RequestId),
+    /// Nobody waits for what is left of a request in portions.
+    CancelPortions(Vec<Ticket>),
     /// The head of a request from there has arrived.
     Announce(crate::call::Origin),
     /// The rest of it will not.
@@ -83,6 +90,30 @@ pub(crate) struct Passage {
     pub(crate) ticket: Ticket,
 }
 
+/// What is known of a request before it has a seat: the same for all of its portions.
+struct Passenger {
+    items: u32,
+    deadline: Option<Instant>,
+    admitted: Instant,
+    bucket: u16,
+    priority: crate::call::Priority,
+    origin: crate::call::Origin,
+}
+
+impl Passenger {
+    fn arrival(&self, payload: Payload, reply: Reply, permit: Option<Permit>) -> Arrival {
+        let Self { items, deadline, admitted, bucket, priority, origin } = *self;
+        let rider = Rider { payload, items, admitted, reply, permit };
+        Arrival { rider, deadline, bucket, priority, origin, ticket: Ticket::default() }
+    }
+}
+
+/// A request on its way, as its caller holds it.
+enum Admitted<'a> {
+    Whole(AnswerReceiver, DepartedClient<'a>),
+    InPortions(Joint<'a>),
+}
+
 /// How the door learns the name under which its request boarded: 0 until then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ticket(Arc<AtomicU64>);
@@ -93,7 +124,7 @@ impl Ticket {
         self.0.store(id.0, Ordering::Relaxed);
     }
 
-    fn read(&self) -> Option<RequestId> {
+    pub(crate) fn read(&self) -> Option<RequestId> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
             id => Some(RequestId(id)),
@@ -252,7 +283,8 @@ impl Model {
     pub(crate) async fn carry_on(&self, call: Call) -> Result<Answer, CallError> {
         add(&self.board.requests, 1);
         let (answer, departed_client) = match self.admit(call) {
-            Ok(admitted) => admitted,
+            Ok(Admitted::Whole(answer, departed_client)) => (answer, departed_client),
+            Ok(Admitted::InPortions(joint)) => return joint.answer().await,
             Err(refusal) => return Err(self.refused(refusal)),
         };
         let answer = answer.await.unwrap_or(Err(CallError::Gone));
@@ -266,7 +298,7 @@ impl Model {
         refusal
     }
 
-    fn admit(&self, call: Call) -> Result<(AnswerReceiver, DepartedClient<'_>), CallError> {
+    fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
         if !self.board.hopeful.load(Ordering::Relaxed) {
             return Err(refusal(Refusal::NoWorker));
         }
@@ -277,19 +309,26 @@ impl Model {
         let bytes = call.input.weight();
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
+        let Accepted { payload, items, bucket, splits } = accepted;
+        let passenger = Passenger { items, deadline, admitted, bucket, priority, origin };
+        let payload = match payload {
+            Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {
+                let joint = self.admit_in_portions(tensors, &passenger, &settings, permit)?;
+                return Ok(Admitted::InPortions(joint));
+            }
+            whole => whole,
+        };
         let (reply, answer) = Reply::new();
-        let rider =
-            Rider { payload: accepted.payload, items: accepted.items, admitted, reply, permit };
-        let ticket = Ticket::default();
-        let departed_client = DepartedClient { inbox: &self.inbox, ticket: Some(ticket.clone()) };
-        let bucket = accepted.bucket;
-        self.board(Arrival { rider, deadline, bucket, priority, origin, ticket })?;
-        Ok((answer, departed_client))
+        let arrival = passenger.arrival(payload, reply, Some(permit));
+        let ticket = Some(arrival.ticket.clone());
+        let departed_client = DepartedClient { inbox: &self.inbox, ticket };
+        self.board(Message::Arrive(arrival))?;
+        Ok(Admitted::Whole(answer, departed_client))
     }
 
-    fn board(&self, arrival: Arrival) -> Result<(), CallError> {
+    fn board(&self, message: Message) -> Result<(), CallError> {
         use mpsc::error::TrySendError;
-        self.inbox.try_send(Message::Arrive(arrival)).map_err(|error| match error {
+        self.inbox.try_send(message).map_err(|error| match error {
             TrySendError::Full(_) => refusal(Refusal::QueueFull),
             TrySendError::Closed(_) => CallError::Gone,
         })

@@ -17,6 +17,7 @@ use crate::testkit::{Act, Kit, Ride, call, settings, text};
 mod concurrent;
 mod continuous;
 mod measured;
+mod portions;
 mod sequences;
 mod storm;
 mod streams;

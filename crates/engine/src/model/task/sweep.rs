@@ -54,7 +54,7 @@ impl Sweep {
             let permit = self.admission.admit(1, 0).ok()?;
             let (reply, _nobody) = Reply::new();
             let payload = self.sample.payload();
-            Some(Rider { payload, items: 1, admitted: now, reply, permit })
+            Some(Rider { payload, items: 1, admitted: now, reply, permit: Some(permit) })
         };
         Some(Batch {
             id: BatchId(SWEEP | u64::from(worker)),

@@ -68,7 +68,7 @@ impl Task {
         let Arrival { priority, origin, ref ticket, .. } = arrival;
         let ticket = ticket.clone();
         let passage = Passage { sequence, worker, deadline, priority, origin, ticket };
-        self.admit(arrival, Some(Box::new(passage)));
+        self.admit(arrival, Some(Box::new(passage)), false);
     }
 
     /// Frees the place of a request that has ended; its sequence goes on.
