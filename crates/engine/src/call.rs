@@ -81,9 +81,22 @@ pub struct Input {
 impl Input {
     /// What the request weighs in memory, for admission by bytes.
     pub fn weight(&self) -> u64 {
-        let values: usize = self.parameters.iter().map(|parameter| parameter.value.len()).sum();
-        (values + self.headers.as_bytes().len()) as u64
+        self.value_bytes() + self.headers.as_bytes().len() as u64
     }
+
+    /// The bytes of its values.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.parameters.iter().map(|parameter| parameter.value.len() as u64).sum()
+    }
+}
+
+/// What a request says about who sends it and what it weighs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Who pays; tenants take turns where not all requests fit.
+    pub tenant: Option<Box<str>>,
+    /// What it weighs, in the unit of the model's cost.
+    pub cost: Option<u64>,
 }
 
 /// A request as it stands at the engine's door.
@@ -97,6 +110,8 @@ pub struct Call {
     pub origin: Origin,
     /// How urgent it is.
     pub priority: Priority,
+    /// What it says about its share.
+    pub claim: Claim,
     /// Whether it must ride alone, as the handler's description of itself does.
     pub alone: bool,
 }

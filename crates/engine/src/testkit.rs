@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 
 use crate::admission::{Admission, Limits};
 use crate::call::{
-    Answer, Call, HeaderBlock, Input, Origin, OriginKind, Output, Parameter, Payload, Priority,
-    Rider,
+    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Output, Parameter, Payload,
+    Priority, Rider,
 };
 use crate::changes::Changes;
 use crate::engine::Draft;
@@ -25,6 +25,7 @@ use crate::onnx::OnnxModel;
 use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
 use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
 use crate::settings::{Declared, PolicyName, Settings};
+use crate::shares::Shares;
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,6 +238,7 @@ pub fn settings() -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
+        shares: Shares::default(),
         declared: Declared::default(),
     }
 }
@@ -357,7 +359,14 @@ pub fn call(body: &str) -> Call {
     let input =
         Input { id: body.to_owned(), headers: HeaderBlock::default(), parameters: vec![parameter] };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
-    Call { input, deadline: None, origin, priority: Priority::Interactive, alone: false }
+    Call {
+        input,
+        deadline: None,
+        origin,
+        priority: Priority::Interactive,
+        claim: Claim::default(),
+        alone: false,
+    }
 }
 
 /// An answer's body.

@@ -50,6 +50,7 @@ use crate::observer::ModelTag;
 use crate::onnx::Signature;
 use crate::reply::{AnswerReceiver, Reply};
 use crate::settings::{PolicyName, Settings};
+use crate::shares::Weight;
 use crate::store::{Api, Fetched, ModelDir};
 
 /// Messages from the doors, in the order in which they came.
@@ -74,6 +75,7 @@ pub(crate) struct Arrival {
     pub(crate) rider: Rider,
     pub(crate) deadline: Option<Instant>,
     pub(crate) bucket: u16,
+    pub(crate) weight: Weight,
     pub(crate) priority: crate::call::Priority,
     pub(crate) origin: crate::call::Origin,
     pub(crate) ticket: Ticket,
@@ -85,6 +87,7 @@ pub(crate) struct Passage {
     pub(crate) sequence: usize,
     pub(crate) worker: u32,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) weight: Weight,
     pub(crate) priority: crate::call::Priority,
     pub(crate) origin: crate::call::Origin,
     pub(crate) ticket: Ticket,
@@ -93,6 +96,7 @@ pub(crate) struct Passage {
 /// What is known of a request before it has a seat: the same for all of its portions.
 struct Passenger {
     items: u32,
+    weight: Weight,
     deadline: Option<Instant>,
     admitted: Instant,
     bucket: u16,
@@ -102,9 +106,9 @@ struct Passenger {
 
 impl Passenger {
     fn arrival(&self, payload: Payload, reply: Reply, permit: Option<Permit>) -> Arrival {
-        let Self { items, deadline, admitted, bucket, priority, origin } = *self;
+        let Self { items, weight, deadline, admitted, bucket, priority, origin } = *self;
         let rider = Rider { payload, items, admitted, reply, permit };
-        Arrival { rider, deadline, bucket, priority, origin, ticket: Ticket::default() }
+        Arrival { rider, deadline, bucket, weight, priority, origin, ticket: Ticket::default() }
     }
 }
 
@@ -306,11 +310,12 @@ impl Model {
         let admitted = Instant::now();
         let deadline = earliest(call.deadline, &settings, admitted);
         let (priority, origin, alone) = (call.priority, call.origin, call.alone);
-        let bytes = call.input.weight();
+        let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
         let Accepted { payload, items, bucket, splits } = accepted;
-        let passenger = Passenger { items, deadline, admitted, bucket, priority, origin };
+        let weight = settings.shares.weigh(&call.claim, items, value_bytes);
+        let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
             Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {
                 let joint = self.admit_in_portions(tensors, &passenger, &settings, permit)?;

@@ -51,7 +51,9 @@ impl Model {
         let portions = tensors.in_portions(size(settings.items_max()));
         let (replies, answers) = Reply::of_portions(portions.len(), permit);
         let arrivals = portions.into_iter().zip(replies).map(|(portion, reply)| {
-            let passenger = Passenger { items: portion.rows().len() as u32, ..*passenger };
+            let items = portion.rows().len() as u32;
+            let weight = passenger.weight.of(items, passenger.items);
+            let passenger = Passenger { items, weight, ..*passenger };
             passenger.arrival(Payload::Tensors(portion), reply, None)
         });
         let arrivals: Vec<_> = arrivals.collect();

@@ -181,7 +181,8 @@ impl Task {
         self.feed(Event::Arrive(Request {
             deadline,
             items,
-            cost: u64::from(items),
+            cost: arrival.weight.cost,
+            tenant: arrival.weight.tenant,
             bucket: arrival.bucket,
             priority: arrival.priority,
             origin: arrival.origin,

@@ -96,7 +96,8 @@ async fn a_portion_that_fails_ends_the_whole_once_and_takes_the_others_along() {
     let kit = serving(eager(), bad_row).await;
     let answer = kit.model.call(of_rows(12)).await;
     assert!(matches!(answer, Err(CallError::Model(_))), "{answer:?}");
-    assert_empty(&kit).await;
+    settle().await;
+    assert_eq!(kit.model.status().waiting, 0, "none of the others waits any more");
     advance(millis(50)).await;
     assert_empty(&kit).await;
     let rode = |row: &str| kit.rides().iter().any(|ride| ride.bodies.iter().any(|it| it == row));
