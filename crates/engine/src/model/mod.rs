@@ -9,6 +9,7 @@ mod board;
 mod insight;
 mod intake;
 mod measures;
+mod passenger;
 mod portions;
 mod roster;
 mod sample;
@@ -41,8 +42,9 @@ pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::wanted::Wanted;
 
 use self::intake::Accepted;
+use self::passenger::Passenger;
 use self::portions::Joint;
-use crate::admission::{Admission, Permit};
+use crate::admission::Admission;
 use crate::call::{Answer, Call, Payload, Rider};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
@@ -91,25 +93,6 @@ pub(crate) struct Passage {
     pub(crate) priority: crate::call::Priority,
     pub(crate) origin: crate::call::Origin,
     pub(crate) ticket: Ticket,
-}
-
-/// What is known of a request before it has a seat: the same for all of its portions.
-struct Passenger {
-    items: u32,
-    weight: Weight,
-    deadline: Option<Instant>,
-    admitted: Instant,
-    bucket: u16,
-    priority: crate::call::Priority,
-    origin: crate::call::Origin,
-}
-
-impl Passenger {
-    fn arrival(&self, payload: Payload, reply: Reply, permit: Option<Permit>) -> Arrival {
-        let Self { items, weight, deadline, admitted, bucket, priority, origin } = *self;
-        let rider = Rider { payload, items, admitted, reply, permit };
-        Arrival { rider, deadline, bucket, weight, priority, origin, ticket: Ticket::default() }
-    }
 }
 
 /// A request on its way, as its caller holds it.

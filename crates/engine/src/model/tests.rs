@@ -19,6 +19,7 @@ mod continuous;
 mod measured;
 mod portions;
 mod sequences;
+mod shares;
 mod storm;
 mod streams;
 
