@@ -73,7 +73,8 @@ def batch(target: Any = None, **options: Any) -> Any:
     item gets that does not bring it.
 
     `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
-    the sum. `bucket` names the group an item may be batched with. `concurrency` lets one worker
+    the sum. A client that says the same in the header `x-jitney-cost` spares the worker from taking
+    batches apart: the server then makes none that cost too much. `bucket` names the group an item may be batched with. `concurrency` lets one worker
     run several batches of an `async` function at a time. `examples` are arguments of single items,
     for `jitney check` and for the API's page.
     """

@@ -50,6 +50,7 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
         "max_batch_delay": None if delay is None else round(delay),
         "policy": options.policy or first.policy,
         "mix_origins": options.mix_origins,
+        **_costs(definition),
         "max_concurrent_batches": definition.concurrency if definition.concurrency > 1 else None,
     }
     found = {
@@ -84,6 +85,13 @@ def write(path: Path, value: Any) -> None:
     """Writes one JSON document."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+
+
+def _costs(definition: Definition) -> dict[str, Any]:
+    """With `cost` the sum is limited: by the server as far as requests say theirs, then by the worker."""
+    if all(one.options.cost is None for one in definition.endpoints):
+        return {}
+    return {"cost": "tokens", "max_cost": definition.max_batch_size}
 
 
 def _least(definition: Definition, name: str) -> float | None:

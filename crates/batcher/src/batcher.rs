@@ -63,8 +63,9 @@ impl Batcher {
 
     /// Takes one event and appends to `out` what is to be done about it.
     ///
-    /// Afterwards nothing that has expired waits, and no batch is due while a slot is free. A
-    /// `now` before that of an earlier step counts as that one.
+    /// Afterwards nothing that has expired waits, and no batch is due while a slot is free; only
+    /// after a portion of a request ([`Request::more`]) nothing is decided. A `now` before that of an
+    /// earlier step counts as that one.
     ///
     /// # Panics
     /// If a request arrives at an index whose last request has not ended, or at `u32::MAX`.
@@ -76,15 +77,19 @@ impl Batcher {
             self.planner.fleet.seen = false;
             self.planner.queue.paced = None;
         }
+        let more = matches!(event, Event::Arrive(Request { more: true, .. }));
         self.apply(event, out);
-        self.decide(out);
-        self.set_timer(out);
+        if !more {
+            self.planner.brought = 0.0;
+            self.decide(out);
+            self.set_timer(out);
+        }
     }
 
-    /// Requests that wait, those to be tried again included.
+    /// Requests that wait, those to be tried again included; one in portions while its last one waits.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        self.lanes.len + self.planner.queue.len + self.retries.len
+        self.lanes.requests + self.planner.queue.requests + self.retries.requests
     }
 
     /// Items of the requests that wait.
@@ -103,7 +108,7 @@ impl Batcher {
     /// Whether `Event::Drain` came and nothing waits or runs any more.
     #[must_use]
     pub fn drained(&self) -> bool {
-        self.rules.draining && self.waiting() == 0 && self.running() == 0
+        self.rules.draining && self.waiting_items() == 0 && self.running() == 0
     }
 
     /// The knobs in force.
@@ -164,9 +169,12 @@ impl Batcher {
         }
         let at = self.records.admit(request, self.rules.now);
         self.wait(at);
+        if request.more {
+            return;
+        }
         // The queue holds those who wait: one who leaves at once needs no place in it.
         self.decide(out);
-        if self.records[at].waits() && self.waiting() > self.rules.config.queue_max {
+        if self.records[at].waits() && self.overfull() {
             self.withdraw(at);
             self.reject(at, Refusal::QueueFull, self.drain_time(), out);
         }
@@ -184,6 +192,13 @@ impl Batcher {
             let gone = request.worker.is_some_and(|worker| !self.slots.stays(worker));
             gone.then_some(Refusal::NoWorker)
         }
+    }
+
+    /// Whether more waits than may: requests, or so many items that full batches of them would be.
+    fn overfull(&self) -> bool {
+        let Config { queue_max, max_items, .. } = self.rules.config;
+        let items_max = u64::from(queue_max) * u64::from(max_items);
+        self.waiting() > queue_max || u64::from(self.waiting_items()) > items_max
     }
 
     /// How long it will take until all who wait now have been answered.

@@ -14,7 +14,8 @@ pub struct Config {
     pub max_items: u32,
     /// Most cost in a batch; `u64::MAX` is no limit.
     pub max_cost: u64,
-    /// Most requests that may wait; running ones do not count.
+    /// Most requests that may wait, and with them as many items as so many full batches hold;
+    /// running ones do not count.
     pub queue_max: u32,
     /// Whether requests of different [`OriginKind`](crate::OriginKind)s may meet in a batch.
     pub mix_origins: bool,

@@ -49,6 +49,8 @@ pub(crate) struct Retries {
     /// Serial number of the front group.
     first: u64,
     pub(crate) len: u32,
+    /// Without the portions that others stand for.
+    pub(crate) requests: u32,
     pub(crate) items: u64,
 }
 
@@ -61,6 +63,7 @@ impl Retries {
         let place = Place::Group(self.first + self.groups.len() as u64);
         records.put(&group.members, place);
         self.len += group.members.len;
+        self.requests += group.members.requests;
         self.items += group.members.items;
         self.groups.push_back(group);
     }
@@ -76,6 +79,7 @@ impl Retries {
         };
         records.put(&group.members, Place::Running);
         self.len -= group.members.len;
+        self.requests -= group.members.requests;
         self.items -= group.members.items;
         Some(group)
     }
@@ -89,6 +93,7 @@ impl Retries {
     pub(crate) fn remove(&mut self, records: &mut Records, at: u32, serial: u64) {
         let group = &mut self.groups[(serial - self.first) as usize];
         self.len -= 1;
+        self.requests -= records[at].request.counts();
         self.items -= u64::from(records[at].request.items);
         records[at].place = Place::Running;
         records.remove(&mut group.members, at);

@@ -89,6 +89,8 @@ pub(crate) struct Lanes {
     /// Departures that interactive requests have led in a row while a bulk batch was due.
     led: u32,
     pub(crate) len: u32,
+    /// Without the portions that others stand for.
+    pub(crate) requests: u32,
     pub(crate) items: u64,
 }
 
@@ -98,6 +100,7 @@ impl Lanes {
         let request = records[at].request;
         let lane = self.lane(Key::of(&request, config));
         self.len += 1;
+        self.requests += request.counts();
         self.items += u64::from(request.items);
         records[at].place = Place::Lane(lane);
         self.lanes[lane].hurried += u32::from(request.deadline != NEVER);
@@ -108,6 +111,7 @@ impl Lanes {
     pub(crate) fn remove(&mut self, records: &mut Records, at: u32, lane: usize) {
         let request = records[at].request;
         self.len -= 1;
+        self.requests -= request.counts();
         self.items -= u64::from(request.items);
         records[at].place = Place::Running;
         self.lanes[lane].hurried -= u32::from(request.deadline != NEVER);
@@ -123,7 +127,7 @@ impl Lanes {
         all.iter().for_each(|&at| records[at].place = Place::Running);
         self.lanes.iter_mut().for_each(|lane| lane.hurried = 0);
         all.sort_unstable_by_key(|&at| records[at].seq);
-        (self.len, self.items, self.led) = (0, 0, 0);
+        (self.len, self.requests, self.items, self.led) = (0, 0, 0, 0);
         all
     }
 

@@ -53,6 +53,8 @@
 //!   departure at the latest while it is due. Among equals the oldest goes first.
 //! - Nobody departs at or after their **deadline**; a timer sees to it that they hear so at once.
 //!   While a worker is free, nobody spends more than half of their time waiting for a window.
+//! - A request that need not travel as a whole arrives in **portions** ([`Request::more`]): they fill
+//!   whatever room is left, are decided on when all are there, and count as one request that waits.
 //! - **Isolation**: a batch on which the model failed is tried again in halves, one whose worker
 //!   died or hung, one by one. See [`Config::isolate`] and [`Config::retry_budget`].
 //! - A **pinned** request ([`Request::worker`]) leaves with that worker only, is never tried again,

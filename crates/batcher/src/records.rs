@@ -79,12 +79,15 @@ pub(crate) struct List {
     head: u32,
     tail: u32,
     pub(crate) len: u32,
+    /// Without the portions that others stand for.
+    pub(crate) requests: u32,
     pub(crate) items: u64,
     pub(crate) cost: u128,
 }
 
 impl List {
-    pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0, items: 0, cost: 0 };
+    pub(crate) const EMPTY: Self =
+        Self { head: NIL, tail: NIL, len: 0, requests: 0, items: 0, cost: 0 };
 
     pub(crate) fn head(&self) -> Option<u32> {
         (self.head != NIL).then_some(self.head)
@@ -187,6 +190,7 @@ impl Records {
         let Record { prev, next, request, .. } = &self[at];
         let (prev, next) = (*prev, *next);
         list.len -= 1;
+        list.requests -= request.counts();
         list.items -= u64::from(request.items);
         list.cost -= u128::from(request.cost);
         self.join(list, prev, next);
@@ -222,6 +226,7 @@ impl Records {
         self.join(list, at, next);
         let request = &self[at].request;
         list.len += 1;
+        list.requests += request.counts();
         list.items += u64::from(request.items);
         list.cost += u128::from(request.cost);
     }

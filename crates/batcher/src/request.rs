@@ -78,7 +78,8 @@ pub struct Request {
     pub id: RequestId,
     /// It must not depart at or after this time; `u64::MAX` means it has all the time it wants.
     pub deadline: Nanos,
-    /// Rows of work inside; they always travel together. 0 counts as 1.
+    /// Rows of work inside; they always travel together. 0 counts as 1. A request whose rows need not
+    /// arrives in portions, see `more`.
     pub items: u32,
     /// What all its items weigh together, in the unit of [`Config::max_cost`](crate::Config).
     pub cost: u64,
@@ -90,14 +91,22 @@ pub struct Request {
     pub tenant: u32,
     /// Where it came from.
     pub origin: Origin,
-    /// Whether its items could travel in different batches. No policy splits a request yet.
-    pub splittable: bool,
+    /// Whether this is a portion of a request that was taken apart and the next event, at this very
+    /// time, brings another one; any other event says that there will be no more. Nothing is decided
+    /// before the last portion is there, so that those who may travel together do, and the last one
+    /// stands for the whole where requests are counted.
+    pub more: bool,
     /// The only worker that can run it, for models that keep state between requests. It meets only
     /// those of the same worker, is never tried again, and is refused once that worker is not there.
     pub worker: Option<WorkerId>,
 }
 
 impl Request {
+    /// What it adds to a number of requests: portions before the last add nothing.
+    pub(crate) fn counts(&self) -> u32 {
+        u32::from(!self.more)
+    }
+
     /// An interactive HTTP request of one item and cost 1, without a deadline.
     #[must_use]
     pub fn new(id: RequestId) -> Self {
@@ -110,7 +119,7 @@ impl Request {
             priority: Priority::Interactive,
             tenant: 0,
             origin: Origin { kind: OriginKind::Http, peer: 0 },
-            splittable: false,
+            more: false,
             worker: None,
         }
     }

@@ -81,9 +81,22 @@ pub struct Input {
 impl Input {
     /// What the request weighs in memory, for admission by bytes.
     pub fn weight(&self) -> u64 {
-        let values: usize = self.parameters.iter().map(|parameter| parameter.value.len()).sum();
-        (values + self.headers.as_bytes().len()) as u64
+        self.value_bytes() + self.headers.as_bytes().len() as u64
     }
+
+    /// The bytes of its values.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.parameters.iter().map(|parameter| parameter.value.len() as u64).sum()
+    }
+}
+
+/// What a request says about who sends it and what it weighs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Who pays; tenants take turns where not all requests fit.
+    pub tenant: Option<Box<str>>,
+    /// What it weighs, in the unit of the model's cost.
+    pub cost: Option<u64>,
 }
 
 /// A request as it stands at the engine's door.
@@ -97,6 +110,8 @@ pub struct Call {
     pub origin: Origin,
     /// How urgent it is.
     pub priority: Priority,
+    /// What it says about its share.
+    pub claim: Claim,
     /// Whether it must ride alone, as the handler's description of itself does.
     pub alone: bool,
 }
@@ -124,8 +139,9 @@ pub struct Rider {
     pub admitted: Instant,
     /// The way back.
     pub(crate) reply: Reply,
-    /// Its share of the model's and the server's limits; returned when the rider ends.
-    pub(crate) permit: Permit,
+    /// Its share of the model's and the server's limits; returned when the rider ends. None for a
+    /// portion, whose reply keeps that of the whole request.
+    pub(crate) permit: Option<Permit>,
 }
 
 /// What a model said about one item's request.
@@ -156,6 +172,12 @@ pub struct Receipt {
     pub reason: jitney_batcher::Departure,
     /// 1 for the first try.
     pub attempt: u8,
+    /// The batch's number among those of the model.
+    pub batch: u64,
+    /// Of a request that rode in several batches: the items of each batch, in the order in which
+    /// they departed. Then `queue` ends with the first departure, `compute` lasts from there to the
+    /// last answer, and the rest is that of the last batch. Empty for a request in one batch.
+    pub batches: Vec<u32>,
 }
 
 /// What a call resolves to: the whole answer, or the first piece of one that is still being made.

@@ -23,6 +23,7 @@ mod registry;
 mod reply;
 mod resolve;
 pub mod settings;
+pub mod shares;
 pub mod store;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

@@ -3,7 +3,8 @@
 //! Nearly every answer is whole and travels by a oneshot, as if streams did not exist. The first
 //! piece of a stream resolves the call; the pieces after it go through a bounded buffer of their
 //! own. Whoever fills it never waits: a client that falls too far behind loses its stream, and
-//! nobody who shares its worker loses anything.
+//! nobody who shares its worker loses anything. The portions of a request that rides in several
+//! batches share one way back, on which each of them is heard exactly once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::admission::Permit;
 use crate::call::Answer;
 use crate::error::CallError;
 
@@ -21,6 +23,7 @@ const PIECES_MAX: usize = 1024;
 const BYTES_MAX: usize = 16 << 20;
 
 pub(crate) type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
+pub(crate) type PortionsReceiver = mpsc::Receiver<Result<Answer, CallError>>;
 
 /// A caller's end of its request, held by the rider. Dropping it says that the request was lost.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct Reply(Way);
 enum Way {
     Whole(oneshot::Sender<Result<Answer, CallError>>),
     Pieces(Pieces),
+    /// One of the portions of a request.
+    Portion(Portion),
     /// The caller of a stream went away, or fell too far behind.
     Nobody,
 }
@@ -38,6 +43,32 @@ enum Way {
 struct Pieces {
     sender: mpsc::Sender<Bytes>,
     buffer: Arc<Buffer>,
+}
+
+/// A portion's end of the way back that it shares with the others of its request.
+#[derive(Debug)]
+struct Portion {
+    sender: mpsc::Sender<Result<Answer, CallError>>,
+    /// Whether this is the portion that stands for the whole request in the books.
+    last: bool,
+    told: bool,
+    /// The whole request's, returned when its last portion has ended.
+    _permit: Arc<Permit>,
+}
+
+impl Portion {
+    /// There is room for one word from each portion.
+    fn tell(&mut self, answer: Result<Answer, CallError>) {
+        if !std::mem::replace(&mut self.told, true) {
+            drop(self.sender.try_send(answer));
+        }
+    }
+}
+
+impl Drop for Portion {
+    fn drop(&mut self) {
+        self.tell(Err(CallError::Gone));
+    }
 }
 
 /// What both ends of a stream know.
@@ -54,18 +85,41 @@ impl Reply {
         (Self(Way::Whole(sender)), answer)
     }
 
+    /// The replies of a request in so many portions. Each of them is heard once.
+    pub(crate) fn of_portions(count: usize, permit: Permit) -> (Vec<Self>, PortionsReceiver) {
+        let (sender, answers) = mpsc::channel(count.max(1));
+        let permit = Arc::new(permit);
+        let portion = |place| {
+            let (sender, permit) = (sender.clone(), Arc::clone(&permit));
+            let last = place + 1 == count;
+            Self(Way::Portion(Portion { sender, last, told: false, _permit: permit }))
+        };
+        ((0..count).map(portion).collect(), answers)
+    }
+
+    /// Whether this is a part of a request only, which its caller puts together and counts.
+    pub(crate) fn is_portion(&self) -> bool {
+        matches!(self.0, Way::Portion(_))
+    }
+
+    /// What it adds to a number of requests: portions before the last add nothing.
+    pub(crate) fn counts(&self) -> u64 {
+        u64::from(!matches!(self.0, Way::Portion(Portion { last: false, .. })))
+    }
+
     /// Whether nobody waits any more.
     pub(crate) fn is_closed(&self) -> bool {
         match &self.0 {
             Way::Whole(sender) => sender.is_closed(),
             Way::Pieces(pieces) => pieces.sender.is_closed(),
+            Way::Portion(portion) => portion.sender.is_closed(),
             Way::Nobody => true,
         }
     }
 
     /// Whether a first piece was sent.
     pub(crate) fn streams(&self) -> bool {
-        !matches!(self.0, Way::Whole(_))
+        matches!(self.0, Way::Pieces(_) | Way::Nobody)
     }
 
     /// Sends one piece; more will follow. Of the first one all is told, of later ones the body.
@@ -73,6 +127,8 @@ impl Reply {
         self.0 = match std::mem::replace(&mut self.0, Way::Nobody) {
             Way::Whole(sender) => Way::begin(sender, piece),
             Way::Pieces(pieces) => pieces.push(piece.output.body),
+            // What streams is not taken apart; its last word is enough.
+            Way::Portion(portion) => Way::Portion(portion),
             Way::Nobody => Way::Nobody,
         };
     }
@@ -83,6 +139,7 @@ impl Reply {
             // A caller that left in this very moment is nobody's loss.
             Way::Whole(sender) => drop(sender.send(answer)),
             Way::Pieces(pieces) => pieces.finish(answer),
+            Way::Portion(mut portion) => portion.tell(answer),
             Way::Nobody => {}
         }
     }

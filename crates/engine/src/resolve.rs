@@ -10,6 +10,7 @@ use crate::model::Reconfigure;
 use crate::onnx::OnnxModel;
 use crate::python::PythonConfig;
 use crate::settings::{Declared, Defaults, PolicyName, Settings, Wishes};
+use crate::shares::{Shares, TENANTS_MAX};
 use crate::store::{BatchingYaml, ModelYaml, Package, ParallelType, PolicyYaml, Runtime, Sha256};
 
 /// TorchServe's window when a batch size is set and no delay.
@@ -89,6 +90,7 @@ pub(crate) fn settings(
         client_timeout: yaml.client_timeout.unwrap_or_default(),
         runtime: runtime(package, wishes)?,
         handler: handler(package, wishes, defaults)?,
+        shares: shares(wishes, &yaml.batching, operator.tenants())?,
         declared: declared(yaml),
     };
     checked(settings)
@@ -139,6 +141,7 @@ pub(crate) fn onnx_settings(
         client_timeout: Duration::ZERO,
         runtime: "onnx".to_owned(),
         handler: String::new(),
+        shares: shares(&wishes, &yaml.batching, None)?,
         declared: Declared::default(),
     })
 }
@@ -248,6 +251,24 @@ impl Batching {
         let policy = asked.unwrap_or(implied);
         Self { size, delay, policy, latency_max }
     }
+}
+
+/// Each word by itself: the caller's, the archive's, the operator's.
+fn shares(
+    wishes: &Wishes,
+    own: &BatchingYaml,
+    operators: Option<Vec<(String, u32)>>,
+) -> Result<Shares, RegisterError> {
+    let tenants = wishes.tenants.clone().or_else(|| own.tenants.clone()).or(operators);
+    let tenants = tenants.unwrap_or_default();
+    if tenants.len() > TENANTS_MAX || tenants.iter().any(|(_, weight)| *weight == 0) {
+        let message = format!(
+            "at most {TENANTS_MAX} tenants may have a weight, each a whole number above zero"
+        );
+        return Err(RegisterError::BadSettings(message));
+    }
+    let cost = wishes.cost.or(own.cost).unwrap_or_default();
+    Ok(Shares { tenants, cost, cost_max: wishes.max_cost.or(own.max_cost) })
 }
 
 fn policy_name(policy: PolicyYaml) -> PolicyName {
@@ -373,6 +394,13 @@ impl<'a> Operator<'a> {
 
     fn policy(&self) -> Option<PolicyName> {
         self.batching("policy").and_then(Value::as_str).and_then(|name| name.parse().ok())
+    }
+
+    fn tenants(&self) -> Option<Vec<(String, u32)>> {
+        let weight = |(name, weight): (&String, &Value)| {
+            Some((name.clone(), u32::try_from(weight.as_u64()?).ok()?))
+        };
+        self.batching("tenants")?.as_object()?.iter().map(weight).collect()
     }
 
     fn small(&self, key: &str) -> Option<u32> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 
 use crate::model::SequenceLimits;
+use crate::shares::{Cost, Shares};
 use crate::store::Sha256;
 
 /// How batches of a model leave.
@@ -85,6 +86,8 @@ pub struct Settings {
     pub runtime: String,
     /// The handler's entry point; empty for ONNX.
     pub handler: String,
+    /// How tenants and items of different weight share it.
+    pub shares: Shares,
     /// What a description must repeat.
     pub declared: Declared,
 }
@@ -137,14 +140,14 @@ impl Settings {
             }),
             PolicyName::Adaptive | PolicyName::Opportunistic => Policy::Opportunistic,
         };
-        BatcherConfig {
+        self.shares.apply(BatcherConfig {
             policy,
             max_items: self.items_max(),
             queue_max: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
             ..BatcherConfig::default()
-        }
+        })
     }
 
     /// Whether there is anything to plan: batches of several, or a latency to keep, on workers that
@@ -188,6 +191,13 @@ impl Settings {
             Rides::Continuous => 1,
             Rides::Concurrent | Rides::Single => self.batch_size,
         }
+    }
+}
+
+impl Settings {
+    /// Most items that may wait: those of as many full batches as requests may wait.
+    pub fn items_waiting_max(&self) -> u64 {
+        u64::from(self.queue_max) * u64::from(self.items_max())
     }
 }
 
@@ -248,6 +258,12 @@ pub struct Wishes {
     pub startup_timeout_s: Option<u64>,
     /// Requests that may wait.
     pub queue_max: Option<u32>,
+    /// Weights of tenants.
+    pub tenants: Option<Vec<(String, u32)>>,
+    /// What an item weighs.
+    pub cost: Option<Cost>,
+    /// Most cost in a batch.
+    pub max_cost: Option<u64>,
     /// Whether the server itself loads it at start-up.
     pub at_startup: bool,
     /// The workflow that the model is a node of.

@@ -14,16 +14,18 @@ use tokio::task::JoinSet;
 
 use crate::admission::{Admission, Limits};
 use crate::call::{
-    Answer, Call, HeaderBlock, Input, Origin, OriginKind, Output, Parameter, Payload, Priority,
-    Rider,
+    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Output, Parameter, Payload,
+    Priority, Rider,
 };
 use crate::changes::Changes;
 use crate::engine::Draft;
 use crate::error::CallError;
 use crate::model::{Intake, Model};
+use crate::onnx::OnnxModel;
 use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
 use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
 use crate::settings::{Declared, PolicyName, Settings};
+use crate::shares::Shares;
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub struct Ride {
     pub worker: u32,
     /// Which start of any worker of this kit, from 0.
     pub life: u32,
-    /// The bodies, in order.
+    /// The bodies, in order; of tensors the rows, such as `0..4`.
     pub bodies: Vec<String>,
 }
 
@@ -203,7 +205,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, Death> {
 fn body(rider: &Rider) -> String {
     match &rider.payload {
         Payload::Raw(input) => String::from_utf8_lossy(&input.parameters[0].value).into_owned(),
-        Payload::Tensors(_) => unreachable!("the kit sends raw inputs"),
+        Payload::Tensors(tensors) => format!("{:?}", tensors.rows()),
     }
 }
 
@@ -236,6 +238,7 @@ pub fn settings() -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
+        shares: Shares::default(),
         declared: Declared::default(),
     }
 }
@@ -262,6 +265,27 @@ impl Kit {
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
         launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
     ) -> Self {
+        Self::built(Intake::Python, settings, script, launch)
+    }
+
+    /// Like [`Kit::serving`], for tensors as this model takes them. It never runs.
+    pub async fn of_tensors(
+        model: Arc<OnnxModel>,
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let at_once = |_| (Duration::ZERO, Ok(()));
+        let kit = Self::built(Intake::Onnx(model), settings, script, at_once);
+        drop(kit.model.scale(1, 1).await);
+        kit
+    }
+
+    fn built(
+        intake: Intake,
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
+    ) -> Self {
         let rides = Arc::default();
         let launcher = ScriptedLauncher {
             script: Arc::new(script),
@@ -276,7 +300,7 @@ impl Kit {
             at_startup: false,
             workflow: None,
             settings,
-            intake: Intake::Python,
+            intake,
             launcher: Arc::new(launcher),
             observer: Arc::new(()),
             dir: None,
@@ -335,7 +359,14 @@ pub fn call(body: &str) -> Call {
     let input =
         Input { id: body.to_owned(), headers: HeaderBlock::default(), parameters: vec![parameter] };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
-    Call { input, deadline: None, origin, priority: Priority::Interactive, alone: false }
+    Call {
+        input,
+        deadline: None,
+        origin,
+        priority: Priority::Interactive,
+        claim: Claim::default(),
+        alone: false,
+    }
 }
 
 /// An answer's body.

@@ -21,6 +21,8 @@ pub(crate) struct Entry {
     pub(crate) items: u32,
     pub(crate) at: u32,
     pub(crate) tenant: u32,
+    /// What it adds to the number of requests.
+    pub(crate) counts: u32,
 }
 
 impl Entry {
@@ -104,7 +106,7 @@ mod tests {
 
     fn entry(seq: u64, deadline: Nanos) -> Entry {
         let at = seq as u32;
-        Entry { deadline, seq, arrived: 0, cost: 1, size: 2, items: 1, at, tenant: 0 }
+        Entry { deadline, seq, arrived: 0, cost: 1, size: 2, items: 1, at, tenant: 0, counts: 1 }
     }
 
     #[test]

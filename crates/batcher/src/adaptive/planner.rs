@@ -53,6 +53,8 @@ pub(crate) struct Planner {
     /// All arrivals, in size, if there are several lanes; and the size of one of them.
     all: Rate,
     unit: f64,
+    /// Size of the portions of a request whose last one has not come yet.
+    pub(crate) brought: f64,
     /// From handing a batch to an idle worker until it computes, and the rest of the way.
     handoff: Tail,
     overhead: Tail,
@@ -77,6 +79,7 @@ impl Default for Planner {
             returns: Returns::default(),
             all: Rate::default(),
             unit: 1.0,
+            brought: 0.0,
             handoff: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             overhead: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             last_done: 0,
@@ -95,8 +98,12 @@ impl Planner {
     pub(crate) fn arrived(&mut self, request: &Request, rules: &Rules) -> (usize, u32) {
         let size = size_of(request, rules.config.measure);
         let lane = self.lane(request, &rules.config);
+        let amount = self.brought + f64::from(size);
+        if request.more {
+            self.brought = amount;
+            return (lane, size);
+        }
         let returned = self.returns.arrived(rules.now, request.origin);
-        let amount = f64::from(size);
         self.unit += (amount - self.unit) / 64.0;
         let lane_mut = &mut self.queue.lanes[lane];
         let first = self.curves.get(lane_mut.curve).mean(1);

@@ -64,6 +64,8 @@ pub(crate) struct Queue {
     pub(crate) heads: Option<Heads>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) len: u32,
+    /// Without the portions that others stand for.
+    pub(crate) requests: u32,
     pub(crate) items: u64,
     pub(crate) size: u64,
 }
@@ -100,10 +102,12 @@ impl Queue {
         record.place = Place::Line(lane);
         let Request { deadline, cost, items, tenant, priority, .. } = record.request;
         let (seq, arrived) = (record.seq, record.arrived);
+        let counts = record.request.counts();
         self.len += 1;
+        self.requests += counts;
         self.items += u64::from(items);
         self.size += u64::from(size);
-        let entry = Entry { deadline, seq, arrived, cost, size, items, at, tenant };
+        let entry = Entry { deadline, seq, arrived, cost, size, items, at, tenant, counts };
         let line = &mut self.lanes[lane].lines[priority as usize];
         if line.head().is_none_or(|head| entry.deadline < head.deadline) {
             (self.heads, self.paced) = (None, None);
@@ -120,6 +124,7 @@ impl Queue {
         let before = line.size;
         line.remove(record.request.deadline, record.seq);
         self.len -= 1;
+        self.requests -= record.request.counts();
         self.items -= u64::from(record.request.items);
         self.size -= before - line.size;
     }
@@ -129,6 +134,7 @@ impl Queue {
         let entry = self.lanes[lane].lines[line].take(position)?;
         (self.heads, self.paced) = (None, None);
         self.len -= 1;
+        self.requests -= entry.counts;
         self.items -= u64::from(entry.items);
         self.size -= u64::from(entry.size);
         Some(entry)

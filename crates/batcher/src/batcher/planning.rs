@@ -38,7 +38,8 @@ impl Batcher {
         };
         self.planner.done(now, (leg.bucket, size), exec, leg.alone.then_some(late));
         if self.rules.adaptive() {
-            let staying = self.records.walk(&batch.members).filter(|record| !record.cancelled);
+            let members = self.records.walk(&batch.members);
+            let staying = members.filter(|record| !record.cancelled && !record.request.more);
             self.planner.answered(now, staying.map(|record| record.request.origin));
         }
     }
@@ -55,7 +56,7 @@ impl Batcher {
             return self.reject(at, reason, self.drain_time(), out);
         }
         self.insert(at, lane, size);
-        if self.waiting() > self.rules.config.queue_max {
+        if !request.more && self.overfull() {
             // One who leaves at once needs no place in the queue.
             self.decide(out);
             self.make_room(request.id, out);
@@ -83,7 +84,7 @@ impl Batcher {
     fn make_room(&mut self, id: RequestId, out: &mut Actions) {
         let queue = self.rules.config.queue_max;
         let Some(at) = self.records.find(id) else { return };
-        if !self.records[at].waits() || self.waiting() <= queue {
+        if !self.records[at].waits() || !self.overfull() {
             return;
         }
         let tenant = self.records[at].request.tenant;

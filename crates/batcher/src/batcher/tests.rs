@@ -6,6 +6,7 @@ mod departures;
 mod endings;
 mod failures;
 mod pins;
+mod portions;
 mod priorities;
 mod timers;
 

@@ -221,6 +221,14 @@ impl Books {
         sum_items(members) <= self.config.max_items.into() && cost <= self.config.max_cost
     }
 
+    /// Whether one more would be too much, in requests or in items.
+    pub fn full_for(&self, known: &Known) -> bool {
+        let waiting: Vec<_> = self.waiting().collect();
+        let items = sum_items(&waiting) + u64::from(known.request.items);
+        let most = u64::from(self.config.queue_max) * u64::from(self.config.max_items);
+        count(&waiting) >= self.config.queue_max as usize || items > most
+    }
+
     pub fn lanes(&self) -> Vec<Vec<&Known>> {
         let mut lanes: Vec<Vec<&Known>> = Vec::new();
         for known in self.fresh() {
@@ -254,6 +262,11 @@ impl Books {
             Policy::Window { .. } => self.draining.then_some(Departure::Drain),
         }
     }
+}
+
+/// Requests among them: portions before the last are none.
+pub fn count(members: &[&Known]) -> usize {
+    members.iter().filter(|known| !known.request.more).count()
 }
 
 pub fn sum_items(members: &[&Known]) -> u64 {

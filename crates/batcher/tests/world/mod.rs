@@ -36,6 +36,8 @@ pub struct World {
     crowd: u64,
     /// Whether requests may be pinned to workers in this world.
     pins: bool,
+    /// Portions of the last request that have not arrived yet, the next one last.
+    portions: Vec<Request>,
     pub story: Story,
 }
 
@@ -53,6 +55,7 @@ impl World {
             trouble: dice.pick(&[0, 5, 30]),
             crowd: dice.pick(&[40, 60, 75]),
             pins: dice.percent(30),
+            portions: Vec::new(),
             dice,
             story,
         }
@@ -60,6 +63,9 @@ impl World {
 
     /// Lets one thing happen.
     pub fn live(&mut self) {
+        if let Some(portion) = self.next_portion() {
+            return self.step(Event::Arrive(portion));
+        }
         self.pass_time();
         let event = match self.dice.roll(100) {
             roll if roll < self.crowd => self.arrival(),
@@ -135,7 +141,35 @@ impl World {
         request.origin.peer = dice.roll(6);
         request.worker = self.pins.then(|| dice.pick(&PINS)).flatten();
         request.origin.kind = dice.pick(&[OriginKind::Http, OriginKind::Http, OriginKind::Grpc]);
+        if dice.percent(15) && request.worker.is_none() {
+            request = self.take_apart(request);
+        }
         Event::Arrive(request)
+    }
+
+    /// The first of up to five portions; the others follow at once.
+    fn take_apart(&mut self, mut request: Request) -> Request {
+        for index in 0..self.generations.len() {
+            let id = RequestId::new(index as u32, self.generations[index]);
+            if !self.oracle.knows(id) && id.index() != request.id.index() && self.portions.len() < 4
+            {
+                self.generations[index] += 1;
+                let id = RequestId::new(index as u32, self.generations[index]);
+                let items = self.dice.pick(&[1, 1, 2, 4]);
+                let more = !self.portions.is_empty();
+                self.portions.push(Request { id, items, cost: items.into(), more, ..request });
+            }
+        }
+        request.more = !self.portions.is_empty();
+        request
+    }
+
+    /// The next portion of a request that is arriving, unless something keeps it from coming.
+    fn next_portion(&mut self) -> Option<Request> {
+        if self.dice.percent(self.trouble / 5) {
+            self.portions.clear();
+        }
+        self.portions.pop()
     }
 
     /// The end of a running batch, or of one that is long over.

@@ -4,7 +4,7 @@
 
 use jitney_batcher::*;
 
-use super::books::{Batch, Books, Known, State, Verdict, ensure, sum_items};
+use super::books::{Batch, Books, Known, State, Verdict, count, ensure, sum_items};
 
 /// A retry budget no story can spend.
 pub const ENDLESS: u32 = 1_000_000;
@@ -62,7 +62,13 @@ impl Oracle {
         }
         self.running = self.books.batches.keys().copied().collect();
         self.check_those_who_wait()?;
-        self.check_timer()?;
+        match event {
+            Event::Arrive(Request { more: true, .. }) => self.check_silence(out)?,
+            _ => {
+                self.check_dues()?;
+                self.check_timer()?;
+            }
+        }
         self.check_counts(batcher)
     }
 
@@ -113,17 +119,12 @@ impl Oracle {
             Refusal::Cancelled => known.cancelled,
             Refusal::TooLarge => !self.books.holds(&[known]),
             Refusal::Draining => newcomer && self.books.draining,
-            Refusal::QueueFull => {
-                newcomer && self.books.waiting().count() >= self.books.config.queue_max as usize
-            }
+            Refusal::QueueFull => newcomer && self.books.full_for(known),
             // By what was learned, which the oracle does not know: only where there is a deadline.
             Refusal::Hopeless | Refusal::Overload => {
                 self.books.adaptive() && known.request.deadline != Nanos::MAX
             }
-            Refusal::Quota => {
-                let queue = self.books.config.queue_max as usize;
-                self.books.adaptive() && self.books.waiting().count() >= queue
-            }
+            Refusal::Quota => self.books.adaptive() && self.books.full_for(known),
             Refusal::NoWorker => self.books.stranded(known),
         }
     }
@@ -278,6 +279,16 @@ impl Oracle {
             ensure(self.books.holds(&[known]), || format!("{known:?} waits though too large"))?;
             ensure(!self.books.stranded(known), || format!("{known:?} waits for nobody"))?;
         }
+        Ok(())
+    }
+
+    /// Before the last portion of a request nobody leaves and no timer is turned.
+    fn check_silence(&self, out: &Actions) -> Verdict {
+        let silent = out.iter().all(|action| matches!(action, Action::Reject { .. }));
+        ensure(silent, || "something is decided before the last portion".into())
+    }
+
+    fn check_dues(&self) -> Verdict {
         if self.books.adaptive() {
             return self.check_patience();
         }
@@ -332,7 +343,7 @@ impl Oracle {
         let waiting: Vec<_> = self.books.waiting().collect();
         let have = (batcher.waiting(), batcher.waiting_items(), batcher.running());
         let want =
-            (waiting.len() as u32, sum_items(&waiting) as u32, self.books.batches.len() as u32);
+            (count(&waiting) as u32, sum_items(&waiting) as u32, self.books.batches.len() as u32);
         ensure(have == want, || format!("counts {have:?}, not {want:?}"))?;
         let drained = self.books.draining && self.books.requests.is_empty();
         ensure(batcher.drained() == drained, || "drained() is wrong".into())

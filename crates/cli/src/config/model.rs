@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jitney_engine::settings::{Defaults, PolicyName};
+use jitney_engine::shares::Cost;
 use jitney_engine::store::{Limits, ModelYaml, Store, StoreConfig};
 use serde_json::Value;
 
@@ -119,6 +120,17 @@ pub fn rows(about: &About<'_>) -> Vec<Row> {
         default(text(Some(implied(&rows)))),
     ];
     rows.push(row(&name, "policy", said));
+    let cost = |cost: Option<Cost>| text(cost.map(Cost::as_str));
+    // Told only where somebody spoke of them: most models share in no other way than by turns.
+    let shares = [
+        ("tenants", weights(wishes.tenants.as_deref()), weights(batching.tenants.as_deref())),
+        ("cost", cost(wishes.cost), cost(batching.cost)),
+        ("max_cost", text(wishes.max_cost), text(batching.max_cost)),
+    ];
+    for (key, wished, owned) in shares {
+        let said = vec![wish(key, wished), own(owned)];
+        rows.extend(said.iter().any(Option::is_some).then(|| row(&name, key, said)));
+    }
     rows
 }
 
@@ -160,6 +172,12 @@ fn open(about: &About<'_>) -> (String, String, ModelYaml) {
 
 fn text(value: Option<impl ToString>) -> Option<String> {
     value.map(|value| value.to_string())
+}
+
+/// Such as `gold=4 free=1`.
+fn weights(tenants: Option<&[(String, u32)]>) -> Option<String> {
+    let one = |(name, weight): &(String, u32)| format!("{name}={weight}");
+    tenants.map(|tenants| tenants.iter().map(one).collect::<Vec<_>>().join(" "))
 }
 
 fn millis(value: Option<Duration>) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The options of `jitney serve`, defined once: each field is a flag, a `JITNEY_*` variable and a key
 //! of `jitney.yaml`. A source fills in what it knows; [`Options::or`] lays one over another.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -72,6 +73,15 @@ pub struct Batching {
     /// else adaptive]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<Policy>,
+    /// Said in a file only: weights of tenants, by the names that requests give.
+    #[arg(skip)]
+    pub tenants: Option<BTreeMap<String, u32>>,
+    /// Said in a file only: what an item weighs.
+    #[arg(skip)]
+    pub cost: Option<Cost>,
+    /// Said in a file only: most cost in a batch.
+    #[arg(skip)]
+    pub max_cost: Option<u64>,
 }
 
 /// A policy by the name users type.
@@ -87,6 +97,24 @@ impl std::str::FromStr for Policy {
 }
 
 impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        scalar(deserializer)
+    }
+}
+
+/// A cost by the name users type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost(pub jitney_engine::shares::Cost);
+
+impl std::str::FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         scalar(deserializer)
     }
@@ -204,6 +232,9 @@ impl Batching {
             max_latency_ms: self.max_latency_ms.or(lower.max_latency_ms),
             max_batch_delay: self.max_batch_delay.or(lower.max_batch_delay),
             policy: self.policy.or(lower.policy),
+            tenants: self.tenants.or(lower.tenants),
+            cost: self.cost.or(lower.cost),
+            max_cost: self.max_cost.or(lower.max_cost),
         }
     }
 }

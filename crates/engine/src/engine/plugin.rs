@@ -17,6 +17,7 @@ use crate::error::ScaleError;
 use crate::model::{Intake, Model};
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::settings::{Declared, PolicyName, Settings};
+use crate::shares::Shares;
 use crate::store::ModelYaml;
 
 /// The module that a plugin's process runs.
@@ -129,6 +130,7 @@ fn settings(timeout: Duration) -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: HOST.to_owned(),
+        shares: Shares::default(),
         declared: Declared::default(),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Accepted {
     pub(crate) payload: Payload,
     pub(crate) items: u32,
     pub(crate) bucket: u16,
+    /// Whether its items may ride in different batches.
+    pub(crate) splits: bool,
 }
 
 impl Intake {
@@ -51,7 +53,8 @@ impl Intake {
                 let accepted =
                     model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
                 let payload = Payload::Tensors(accepted.tensors);
-                Ok(Accepted { payload, items: accepted.items, bucket: accepted.bucket })
+                let (items, bucket) = (accepted.items, accepted.bucket);
+                Ok(Accepted { payload, items, bucket, splits: model.splits() })
             }
         }
     }
@@ -76,7 +79,7 @@ impl Intake {
             )));
         }
         let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
-        Ok(Accepted { payload: Payload::Raw(input), items, bucket })
+        Ok(Accepted { payload: Payload::Raw(input), items, bucket, splits: false })
     }
 }
 

@@ -9,6 +9,8 @@ mod board;
 mod insight;
 mod intake;
 mod measures;
+mod passenger;
+mod portions;
 mod roster;
 mod sample;
 mod scatter;
@@ -39,22 +41,30 @@ pub use self::sequence::SequenceLimits;
 pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::wanted::Wanted;
 
+use self::intake::Accepted;
+use self::passenger::Passenger;
+use self::portions::Joint;
 use crate::admission::Admission;
-use crate::call::{Answer, Call, Rider};
+use crate::call::{Answer, Call, Payload, Rider};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
 use crate::observer::ModelTag;
 use crate::onnx::Signature;
 use crate::reply::{AnswerReceiver, Reply};
 use crate::settings::{PolicyName, Settings};
+use crate::shares::Weight;
 use crate::store::{Api, Fetched, ModelDir};
 
 /// Messages from the doors, in the order in which they came.
 #[derive(Debug)]
 pub(crate) enum Message {
     Arrive(Arrival),
+    /// The portions of one request, in order.
+    ArriveInPortions(Vec<Arrival>),
     /// The client of this request went away.
     Cancel(RequestId),
+    /// Nobody waits for what is left of a request in portions.
+    CancelPortions(Vec<Ticket>),
     /// The head of a request from there has arrived.
     Announce(crate::call::Origin),
     /// The rest of it will not.
@@ -67,6 +77,7 @@ pub(crate) struct Arrival {
     pub(crate) rider: Rider,
     pub(crate) deadline: Option<Instant>,
     pub(crate) bucket: u16,
+    pub(crate) weight: Weight,
     pub(crate) priority: crate::call::Priority,
     pub(crate) origin: crate::call::Origin,
     pub(crate) ticket: Ticket,
@@ -78,9 +89,16 @@ pub(crate) struct Passage {
     pub(crate) sequence: usize,
     pub(crate) worker: u32,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) weight: Weight,
     pub(crate) priority: crate::call::Priority,
     pub(crate) origin: crate::call::Origin,
     pub(crate) ticket: Ticket,
+}
+
+/// A request on its way, as its caller holds it.
+enum Admitted<'a> {
+    Whole(AnswerReceiver, DepartedClient<'a>),
+    InPortions(Joint<'a>),
 }
 
 /// How the door learns the name under which its request boarded: 0 until then.
@@ -93,7 +111,7 @@ impl Ticket {
         self.0.store(id.0, Ordering::Relaxed);
     }
 
-    fn read(&self) -> Option<RequestId> {
+    pub(crate) fn read(&self) -> Option<RequestId> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
             id => Some(RequestId(id)),
@@ -252,7 +270,8 @@ impl Model {
     pub(crate) async fn carry_on(&self, call: Call) -> Result<Answer, CallError> {
         add(&self.board.requests, 1);
         let (answer, departed_client) = match self.admit(call) {
-            Ok(admitted) => admitted,
+            Ok(Admitted::Whole(answer, departed_client)) => (answer, departed_client),
+            Ok(Admitted::InPortions(joint)) => return joint.answer().await,
             Err(refusal) => return Err(self.refused(refusal)),
         };
         let answer = answer.await.unwrap_or(Err(CallError::Gone));
@@ -266,7 +285,7 @@ impl Model {
         refusal
     }
 
-    fn admit(&self, call: Call) -> Result<(AnswerReceiver, DepartedClient<'_>), CallError> {
+    fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
         if !self.board.hopeful.load(Ordering::Relaxed) {
             return Err(refusal(Refusal::NoWorker));
         }
@@ -274,22 +293,30 @@ impl Model {
         let admitted = Instant::now();
         let deadline = earliest(call.deadline, &settings, admitted);
         let (priority, origin, alone) = (call.priority, call.origin, call.alone);
-        let bytes = call.input.weight();
+        let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
+        let Accepted { payload, items, bucket, splits } = accepted;
+        let weight = settings.shares.weigh(&call.claim, items, value_bytes);
+        let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
+        let payload = match payload {
+            Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {
+                let joint = self.admit_in_portions(tensors, &passenger, &settings, permit)?;
+                return Ok(Admitted::InPortions(joint));
+            }
+            whole => whole,
+        };
         let (reply, answer) = Reply::new();
-        let rider =
-            Rider { payload: accepted.payload, items: accepted.items, admitted, reply, permit };
-        let ticket = Ticket::default();
-        let departed_client = DepartedClient { inbox: &self.inbox, ticket: Some(ticket.clone()) };
-        let bucket = accepted.bucket;
-        self.board(Arrival { rider, deadline, bucket, priority, origin, ticket })?;
-        Ok((answer, departed_client))
+        let arrival = passenger.arrival(payload, reply, Some(permit));
+        let ticket = Some(arrival.ticket.clone());
+        let departed_client = DepartedClient { inbox: &self.inbox, ticket };
+        self.board(Message::Arrive(arrival))?;
+        Ok(Admitted::Whole(answer, departed_client))
     }
 
-    fn board(&self, arrival: Arrival) -> Result<(), CallError> {
+    fn board(&self, message: Message) -> Result<(), CallError> {
         use mpsc::error::TrySendError;
-        self.inbox.try_send(Message::Arrive(arrival)).map_err(|error| match error {
+        self.inbox.try_send(message).map_err(|error| match error {
             TrySendError::Full(_) => refusal(Refusal::QueueFull),
             TrySendError::Closed(_) => CallError::Gone,
         })

@@ -60,6 +60,11 @@ impl Roster {
         }
     }
 
+    /// Whether a request has not ended.
+    pub(super) fn holds(&mut self, id: RequestId) -> bool {
+        self.place(id).is_some()
+    }
+
     /// Frees the place of a request that has ended.
     pub(super) fn end(&mut self, id: RequestId) -> Ended {
         if self.place(id).is_none() {

@@ -36,7 +36,9 @@ pub(super) fn answer(mut batch: Batch, items: Vec<ItemOutcome>, compute: Duratio
     let riders = std::mem::take(&mut batch.riders);
     for (position, (rider, item)) in riders.into_iter().zip(items).enumerate() {
         let receipt = batch.receipt(&rider, position, compute);
-        board.meters.answered(receipt.queue, now.duration_since(rider.admitted));
+        if !rider.reply.is_portion() {
+            board.meters.answered(receipt.queue, now.duration_since(rider.admitted));
+        }
         match item {
             Ok(output) => end(rider, Ok(Answer { output, receipt, rest: None }), board),
             Err(failure) => end(rider, Err(CallError::Model(failure)), board),
@@ -44,10 +46,20 @@ pub(super) fn answer(mut batch: Batch, items: Vec<ItemOutcome>, compute: Duratio
     }
 }
 
-/// Ends one request: its caller is told and its permit returned.
+/// Ends one request: its caller is told and its permit returned. What becomes of the whole is
+/// counted by the caller of a portion.
 pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board) {
-    let counter = match &answer {
-        _ if rider.reply.is_closed() => &board.abandoned,
+    if !rider.reply.is_portion() {
+        count(&answer, rider.reply.is_closed(), board);
+    }
+    drop(rider.permit);
+    rider.reply.finish(answer);
+}
+
+/// Writes down how one request ended.
+pub(super) fn count(answer: &Result<Answer, CallError>, abandoned: bool, board: &Board) {
+    let counter = match answer {
+        _ if abandoned => &board.abandoned,
         Ok(_) => &board.answered,
         Err(
             CallError::Refused { .. }
@@ -63,9 +75,7 @@ pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board
         ) => &board.failed,
     };
     add(counter, 1);
-    if let (Err(error), false) = (&answer, rider.reply.is_closed()) {
+    if let (Err(error), false) = (answer, abandoned) {
         board.meters.refused(error);
     }
-    drop(rider.permit);
-    rider.reply.finish(answer);
 }

@@ -7,6 +7,7 @@
 mod burial;
 mod operator;
 mod places;
+mod portions;
 mod sweep;
 mod turns;
 mod workers;
@@ -149,7 +150,9 @@ impl Task {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Arrive(arrival) => self.on_arrival(arrival),
+            Message::ArriveInPortions(portions) => self.on_portions(portions),
             Message::Cancel(id) => self.step(Event::Cancel { id }),
+            Message::CancelPortions(tickets) => self.cancel_portions(&tickets),
             Message::Announce(origin) => self.step(Event::Announce { origin }),
             Message::Retract(origin) => self.step(Event::Retract { origin }),
         }
@@ -163,12 +166,13 @@ impl Task {
         if self.state.sequences.is_some() && arrival.bucket != ALONE_BUCKET {
             return self.join_sequence(arrival);
         }
-        self.admit(arrival, None);
+        self.admit(arrival, None, false);
         self.take_turns();
     }
 
-    /// Gives a request to the batcher; one of a sequence with what the sequence must know.
-    fn admit(&mut self, arrival: Arrival, passage: Option<Box<Passage>>) {
+    /// Gives a request to the batcher; one of a sequence with what the sequence must know, a portion
+    /// with the word whether `more` of its request follow.
+    fn admit(&mut self, arrival: Arrival, passage: Option<Box<Passage>>, more: bool) -> RequestId {
         let deadline = arrival.deadline.map_or(u64::MAX, |deadline| self.nanos(deadline));
         let items = arrival.rider.items;
         let worker = passage.as_ref().map(|passage| place(passage.worker, 0));
@@ -177,13 +181,16 @@ impl Task {
         self.feed(Event::Arrive(Request {
             deadline,
             items,
-            cost: u64::from(items),
+            cost: arrival.weight.cost,
+            tenant: arrival.weight.tenant,
             bucket: arrival.bucket,
             priority: arrival.priority,
             origin: arrival.origin,
             worker,
+            more,
             ..Request::new(id)
         }));
+        id
     }
 
     // -- batcher ----------------------------------------------------------------------------
@@ -209,7 +216,8 @@ impl Task {
         match action {
             Action::Dispatch { .. } => self.dispatch(action, actions),
             Action::Reject { id, reason: Refusal::Cancelled, .. } => {
-                if self.end(*id).rider.is_some() {
+                let left = self.end(*id).rider;
+                if left.is_some_and(|rider| !rider.reply.is_portion()) {
                     add(&self.board.abandoned, 1);
                 }
             }
@@ -238,7 +246,7 @@ impl Task {
         add(&self.board.batches, 1);
         add(&self.board.items, u64::from(*items));
         if *attempt > 1 {
-            add(&self.board.retried, riders.len() as u64);
+            add(&self.board.retried, riders.iter().map(|rider| rider.reply.counts()).sum());
         }
         let batch = Batch {
             id: *batch,

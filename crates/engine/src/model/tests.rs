@@ -17,7 +17,9 @@ use crate::testkit::{Act, Kit, Ride, call, settings, text};
 mod concurrent;
 mod continuous;
 mod measured;
+mod portions;
 mod sequences;
+mod shares;
 mod storm;
 mod streams;
 

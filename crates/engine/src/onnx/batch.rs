@@ -1,56 +1,89 @@
-//! Joins the requests of a batch along the first dimension, runs the model once, and takes the
-//! outputs apart again. Nobody may get another's row: an output whose first dimension is not the sum
+//! Joins the legs of a batch along the first dimension, runs the model once, and takes the outputs
+//! apart again. A leg is a request, or those of its portions that stand beside each other. Nobody may get another's row: an output whose first dimension is not the sum
 //! of the items fails the batch, and so do neighbours of different shapes.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rten::RunOptions;
 
 use super::model::OnnxModel;
-use super::request::Request;
+use super::request::{Request, TensorInput};
 use super::tensor::Tensor;
 use crate::outcome::{Cause, ModelFailure};
 
-/// The outputs of each request, in order. Models that do not batch run once per request.
+/// Items of one request that ride side by side.
+#[derive(Debug)]
+pub(super) struct Leg<'a> {
+    pub request: &'a Request,
+    pub rows: Range<usize>,
+    /// The inputs that they came in, by their place in the batch.
+    pub inputs: Range<usize>,
+}
+
+impl Leg<'_> {
+    /// Whether all items of the request are here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.rows == (0..self.request.items as usize)
+    }
+}
+
+/// The legs of a batch: portions that follow each other are joined again.
+pub(super) fn legs(inputs: &[TensorInput]) -> Vec<Leg<'_>> {
+    let mut legs: Vec<Leg<'_>> = Vec::with_capacity(inputs.len());
+    for (place, input) in inputs.iter().enumerate() {
+        let (request, rows) = (&*input.shared, input.rows());
+        match legs.last_mut() {
+            Some(leg)
+                if input.portion.is_some()
+                    && std::ptr::eq(leg.request, request)
+                    && leg.rows.end == rows.start =>
+            {
+                (leg.rows.end, leg.inputs.end) = (rows.end, place + 1);
+            }
+            _ => legs.push(Leg { request, rows, inputs: place..place + 1 }),
+        }
+    }
+    legs
+}
+
+/// The outputs of each leg, in order. Models that do not batch run once per request.
 pub(super) fn run(
     model: &OnnxModel,
-    requests: &[&Request],
+    legs: &[Leg<'_>],
     options: &RunOptions,
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
     if !model.signature().batches() {
-        let alone = |request: &&Request| {
-            let tensors: Vec<_> = request.tensors.iter().map(Cow::Borrowed).collect();
+        let alone = |leg: &Leg<'_>| {
+            let tensors: Vec<_> = leg.request.tensors.iter().map(Cow::Borrowed).collect();
             model.run(&tensors, options.clone()).map_err(raised)
         };
-        return requests.iter().map(alone).collect();
+        return legs.iter().map(alone).collect();
     }
-    let inputs = joined(requests, model.signature().inputs.len())?;
+    let inputs = joined(legs, model.signature().inputs.len())?;
     let outputs = model.run(&inputs, options.clone()).map_err(raised)?;
     drop(inputs);
-    apart(model, requests, &outputs)
+    apart(model, legs, &outputs)
 }
 
-/// One tensor per input of the model, over all requests.
-fn joined<'a>(
-    requests: &[&'a Request],
-    inputs: usize,
-) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
+/// One tensor per input of the model, over all legs.
+fn joined<'a>(legs: &[Leg<'a>], inputs: usize) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
     let column = |input| {
-        let tensors: Vec<&Tensor> =
-            requests.iter().map(|request| &request.tensors[input]).collect();
+        let tensor = |leg: &Leg<'a>| (&leg.request.tensors[input], leg.rows.clone());
+        let tensors: Vec<_> = legs.iter().map(tensor).collect();
         concat(&tensors).ok_or_else(|| raised("requests of different shapes met".to_owned()))
     };
     (0..inputs).map(column).collect()
 }
 
-/// Each request's share of every output.
+/// Each leg's share of every output.
 fn apart(
     model: &OnnxModel,
-    requests: &[&Request],
+    legs: &[Leg<'_>],
     outputs: &[Tensor],
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
-    let items: Vec<usize> = requests.iter().map(|request| request.items as usize).collect();
-    let mut answers: Vec<Vec<Tensor>> = requests.iter().map(|_| Vec::new()).collect();
+    let items: Vec<usize> = legs.iter().map(|leg| leg.rows.len()).collect();
+    let mut answers: Vec<Vec<Tensor>> = legs.iter().map(|_| Vec::new()).collect();
     for (output, port) in outputs.iter().zip(&model.signature().outputs) {
         let Some(shares) = split(output, &items) else {
             let (name, rows, total) = (&port.name, output.shape(), items.iter().sum::<usize>());
@@ -67,25 +100,31 @@ fn raised(message: String) -> ModelFailure {
     ModelFailure { cause: Cause::Raised, status: None, message }
 }
 
-/// Tensors joined along their first dimension; `None` when they differ in anything else. A tensor
-/// alone is not copied.
-pub(super) fn concat<'a>(tensors: &[&'a Tensor]) -> Option<Cow<'a, Tensor>> {
-    let (&first, rest) = tensors.split_first()?;
-    if rest.is_empty() {
+/// Rows of tensors joined along their first dimension; `None` when they differ in anything else. All
+/// rows of a tensor alone are not copied.
+pub(super) fn concat<'a>(tensors: &[(&'a Tensor, Range<usize>)]) -> Option<Cow<'a, Tensor>> {
+    let ((first, rows), rest) = tensors.split_first()?;
+    if rest.is_empty() && first.shape().first().is_none_or(|all| *rows == (0..*all)) {
         return Some(Cow::Borrowed(first));
     }
     let row = first.shape().get(1..)?;
-    let elements = tensors.iter().map(|tensor| tensor.data().len()).sum();
-    let (mut rows, mut data) = (0, first.data().empty_like(elements));
-    for tensor in tensors {
+    let width: usize = row.iter().product();
+    let total: usize = tensors.iter().map(|(_, rows)| rows.len()).sum();
+    let mut data = first.data().empty_like(total * width);
+    for (tensor, rows) in tensors {
         let (items, other_row) = tensor.shape().split_first()?;
-        if tensor.datatype() != first.datatype() || other_row != row || !data.append(tensor.data())
-        {
+        let alike = tensor.datatype() == first.datatype() && other_row == row;
+        let range = rows.start * width..rows.end * width;
+        if !alike || rows.end > *items || !data.append(tensor.data(), range) {
             return None;
         }
-        rows += items;
     }
-    Tensor::new(first.datatype(), [&[rows], row].concat(), data).map(Cow::Owned)
+    Tensor::new(first.datatype(), [&[total], row].concat(), data).map(Cow::Owned)
+}
+
+/// All rows of a tensor.
+pub(super) fn all_rows(tensor: &Tensor) -> (&Tensor, Range<usize>) {
+    (tensor, 0..tensor.shape().first().copied().unwrap_or(1))
 }
 
 /// A tensor taken apart along its first dimension; `None` when the parts do not add up to it.
@@ -134,7 +173,7 @@ mod tests {
                 .enumerate()
                 .map(|(seed, items)| tensor(datatype, *items, &row, seed * 1000))
                 .collect();
-            let together = concat(&tensors.iter().collect::<Vec<_>>()).expect("alike");
+            let together = concat(&tensors.iter().map(all_rows).collect::<Vec<_>>()).expect("alike");
             prop_assert_eq!(split(&together, &items), Some(tensors));
         }
     }
@@ -144,8 +183,8 @@ mod tests {
         let floats = tensor(Datatype::Fp32, 1, &[2], 0);
         let wider = tensor(Datatype::Fp32, 1, &[3], 0);
         let whole = tensor(Datatype::Int32, 1, &[2], 0);
-        assert_eq!(concat(&[&floats, &wider]), None);
-        assert_eq!(concat(&[&floats, &whole]), None);
+        assert_eq!(concat(&[&floats, &wider].map(all_rows)), None);
+        assert_eq!(concat(&[&floats, &whole].map(all_rows)), None);
         assert_eq!(concat(&[]), None);
     }
 

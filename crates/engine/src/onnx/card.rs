@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::features::FileBytes;
 use super::hint;
 
-const CARD_KEYS: &[&str] = &["name", "version", "input", "output", "max_batch_size"];
+const CARD_KEYS: &[&str] = &["name", "version", "input", "output", "max_batch_size", "split"];
 const INPUT_KINDS: &[(&str, &[&str])] = &[
     ("tensors", &["kind"]),
     ("file-bytes", &["kind", "begin", "end", "block", "strip", "padding"]),
@@ -32,6 +32,9 @@ pub struct Card {
     pub output: OutputKind,
     /// Most items in a batch.
     pub max_batch_size: Option<u32>,
+    /// Whether all items of a request must ride in one batch (`split: false`), as for a model that
+    /// relates them to each other.
+    pub atomic: bool,
 }
 
 /// How a request becomes tensors.
@@ -68,6 +71,7 @@ struct Root {
     input: Option<Map<String, Value>>,
     output: Option<Map<String, Value>>,
     max_batch_size: Option<u32>,
+    split: Option<bool>,
 }
 
 /// YAML reads `version: 1.0` as a number; both spellings mean the same text.
@@ -126,6 +130,7 @@ impl Card {
             input: input_kind(root.input)?,
             output: output_kind(root.output, beside)?,
             max_batch_size: root.max_batch_size,
+            atomic: root.split == Some(false),
         })
     }
 }

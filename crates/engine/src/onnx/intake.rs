@@ -136,14 +136,15 @@ impl OnnxModel {
 
     fn accepted(&self, fitted: Fitted, asked: Asked) -> Result<Accepted, BadInput> {
         let Fitted { tensors, items, bare } = fitted;
-        let max = self.max_batch().unwrap_or(u32::MAX);
+        let max = if self.splits() { None } else { self.max_batch() }.unwrap_or(u32::MAX);
         let count = u32::try_from(items).ok().filter(|items| *items <= max);
         let items = count.ok_or(BadInput::TooManyItems { items, max })?;
         let ticket = self.claim(&tensors)?;
         let bucket = ticket.as_ref().map_or(0, Ticket::id);
         let Asked { form, id, outputs } = asked;
         let request = Request { tensors, items, form, bare, id, outputs, _ticket: ticket };
-        Ok(Accepted { tensors: TensorInput { shared: Arc::new(request) }, items, bucket })
+        let tensors = TensorInput { shared: Arc::new(request), portion: None };
+        Ok(Accepted { tensors, items, bucket })
     }
 
     /// A bucket for the sizes that the model leaves open; none where it leaves none open.

@@ -16,6 +16,7 @@ mod declared;
 pub mod embedded;
 mod features;
 mod fit;
+mod gather;
 mod hint;
 mod intake;
 mod load;

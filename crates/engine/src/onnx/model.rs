@@ -125,6 +125,12 @@ impl OnnxModel {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
     }
 
+    /// Whether the items of a request may ride in different batches: they may, unless the card says
+    /// otherwise.
+    pub fn splits(&self) -> bool {
+        self.signature.batches() && !self.card.atomic
+    }
+
     pub(super) fn buckets(&self) -> &Buckets {
         &self.buckets
     }

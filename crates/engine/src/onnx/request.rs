@@ -2,9 +2,11 @@
 //! Shared rather than copied between the rider that may have to ride again and the thread that runs
 //! it; nobody changes it after the intake made it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::bucket::Ticket;
+use super::gather::Gather;
 use super::tensor::Tensor;
 
 /// How a request asked, and hence how it is answered.
@@ -22,6 +24,19 @@ pub enum Form {
 #[derive(Clone, Debug)]
 pub struct TensorInput {
     pub(super) shared: Arc<Request>,
+    /// None for the request as a whole.
+    pub(super) portion: Option<Portion>,
+}
+
+/// The part of a request that rides by itself.
+#[derive(Clone, Debug)]
+pub(super) struct Portion {
+    /// Its place among the portions.
+    pub place: usize,
+    /// The items it has of the request's.
+    pub rows: Range<usize>,
+    /// Where the portions' outputs come together.
+    pub gather: Arc<Gather>,
 }
 
 /// What the clones of a [`TensorInput`] share.
@@ -52,5 +67,23 @@ impl TensorInput {
     /// How many items the request brings.
     pub fn items(&self) -> u32 {
         self.shared.items
+    }
+
+    /// The items that ride here.
+    pub(crate) fn rows(&self) -> Range<usize> {
+        self.portion.as_ref().map_or(0..self.shared.items as usize, |portion| portion.rows.clone())
+    }
+
+    /// The request in portions of at most so many items. They share its data, and one of them, the
+    /// last to be answered, brings the answer to the whole.
+    pub(crate) fn in_portions(self, items: u32) -> Vec<Self> {
+        let (total, most) = (self.shared.items as usize, items.max(1) as usize);
+        let gather = Arc::new(Gather::new(total.div_ceil(most)));
+        let portion = |(place, start): (usize, usize)| {
+            let rows = start..(start + most).min(total);
+            let portion = Portion { place, rows, gather: Arc::clone(&gather) };
+            Self { shared: Arc::clone(&self.shared), portion: Some(portion) }
+        };
+        (0..total).step_by(most).enumerate().map(portion).collect()
     }
 }

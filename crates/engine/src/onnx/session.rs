@@ -13,11 +13,13 @@ use rten::{RunOptions, ThreadPool};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answer::{self, Identity};
-use super::batch;
+use super::batch::{self, Leg};
+use super::gather;
 use super::model::OnnxModel;
-use super::request::{Request, TensorInput};
-use crate::call::{Payload, Rider};
-use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
+use super::request::TensorInput;
+use super::tensor::Tensor;
+use crate::call::{Output, Payload, Rider};
+use crate::outcome::{BatchOutcome, Cause, Death, ItemOutcome, LaunchError, ModelFailure};
 use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
 
 /// How sessions of a model run.
@@ -78,18 +80,35 @@ pub(super) struct Runner {
 impl Runner {
     /// Runs a batch and words every answer.
     pub(super) fn run(&self, inputs: &[TensorInput], options: &RunOptions) -> BatchOutcome {
-        let requests: Vec<&Request> = inputs.iter().map(|input| &*input.shared).collect();
-        let Self { model, identity } = self;
-        match batch::run(model, &requests, options) {
+        let legs = batch::legs(inputs);
+        match batch::run(&self.model, &legs, options) {
             Err(failure) => BatchOutcome::Failed(failure),
             Ok(outputs) => {
-                let answers = requests.iter().zip(outputs);
-                let answer = |(request, outputs): (&&Request, Vec<_>)| {
-                    answer::answer(model, identity, request, &outputs)
-                };
-                BatchOutcome::Items(answers.map(answer).collect())
+                let mut items = Vec::with_capacity(inputs.len());
+                for (leg, outputs) in legs.iter().zip(outputs) {
+                    // Of several portions the last one speaks for all.
+                    items.extend((1..leg.inputs.len()).map(|_| Ok(Output::default())));
+                    items.push(self.answer(leg, &inputs[leg.inputs.clone()], outputs));
+                }
+                BatchOutcome::Items(items)
             }
         }
+    }
+
+    /// The answer to a request all of whose items have their outputs; otherwise nothing yet.
+    fn answer(
+        &self,
+        leg: &Leg<'_>,
+        portions: &[TensorInput],
+        mut outputs: Vec<Tensor>,
+    ) -> ItemOutcome {
+        if !leg.is_whole() {
+            match gather::gathered(portions, &outputs)? {
+                Some(all) => outputs = all,
+                None => return Ok(Output::default()),
+            }
+        }
+        answer::answer(&self.model, &self.identity, leg.request, &outputs)
     }
 }
 

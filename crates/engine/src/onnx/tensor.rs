@@ -116,14 +116,14 @@ impl Data {
         }
     }
 
-    /// Adds the elements of another part; false when it is of another type.
+    /// Adds some of the elements of another; false when it is of another type.
     #[must_use]
-    pub(super) fn append(&mut self, other: &Self) -> bool {
+    pub(super) fn append(&mut self, other: &Self, range: Range<usize>) -> bool {
         match (self, other) {
-            (Self::F32(all), Self::F32(more)) => all.extend_from_slice(more),
-            (Self::I32(all), Self::I32(more)) => all.extend_from_slice(more),
-            (Self::I8(all), Self::I8(more)) => all.extend_from_slice(more),
-            (Self::U8(all), Self::U8(more)) => all.extend_from_slice(more),
+            (Self::F32(all), Self::F32(more)) => all.extend_from_slice(&more[range]),
+            (Self::I32(all), Self::I32(more)) => all.extend_from_slice(&more[range]),
+            (Self::I8(all), Self::I8(more)) => all.extend_from_slice(&more[range]),
+            (Self::U8(all), Self::U8(more)) => all.extend_from_slice(&more[range]),
             (Self::F32(_) | Self::I32(_) | Self::I8(_) | Self::U8(_), _) => return false,
         }
         true

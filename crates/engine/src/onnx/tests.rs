@@ -3,6 +3,7 @@
 mod cards;
 mod forms;
 mod magika;
+mod portions;
 mod refusals;
 mod sessions;
 

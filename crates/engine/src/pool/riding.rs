@@ -37,6 +37,8 @@ impl Batch {
             position: position as u32,
             reason: self.reason,
             attempt: self.attempt,
+            batch: self.id.0,
+            batches: Vec::new(),
         }
     }
 

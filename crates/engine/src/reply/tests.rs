@@ -18,6 +18,8 @@ fn big(body: Bytes) -> Answer {
         position: 0,
         reason: jitney_batcher::Departure::Idle,
         attempt: 1,
+        batch: 1,
+        batches: Vec::new(),
     };
     Answer { output: Output { body, ..Output::default() }, receipt, rest: None }
 }

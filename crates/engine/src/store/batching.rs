@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use super::{fields::Fields, yaml::batch_delay};
+use crate::shares::Cost;
 
 /// The keys of the section, for the warning about others.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "enabled",
     "policy",
     "max_batch_size",
     "max_latency_ms",
     "max_batch_delay",
     "cost",
+    "max_cost",
+    "tenants",
     "batch_dim",
     "mix_origins",
     "max_concurrent_batches",
@@ -31,8 +34,12 @@ pub struct BatchingYaml {
     pub max_latency: Option<Duration>,
     /// `max_batch_delay` in milliseconds; 0 means that the model does not say.
     pub max_batch_delay: Option<Duration>,
-    /// What an item weighs, by name.
-    pub cost: Option<String>,
+    /// What an item weighs.
+    pub cost: Option<Cost>,
+    /// Most cost in a batch.
+    pub max_cost: Option<u64>,
+    /// Weights of tenants, in the order of the file.
+    pub tenants: Option<Vec<(String, u32)>>,
     /// The dimension along which tensors are joined; negative ones count from the end.
     pub batch_dim: Option<i32>,
     /// Whether requests from different doors may share a batch.
@@ -74,7 +81,9 @@ impl BatchingYaml {
             },
             max_latency: latency.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()),
             max_batch_delay: batch_delay(&fields, "max_batch_delay"),
-            cost: fields.text("cost").map(str::to_owned),
+            cost: fields.choice("cost", &Cost::WORDS),
+            max_cost: fields.at_least("max_cost", 1).map(u64::from),
+            tenants: fields.section("tenants", "batching.tenants.").map(|it| tenants(&it)),
             batch_dim: fields.signed("batch_dim"),
             mix_origins: fields.flag("mix_origins"),
             max_concurrent_batches: fields
@@ -82,6 +91,11 @@ impl BatchingYaml {
                 .map(|batches| u8::try_from(batches).unwrap_or(u8::MAX)),
         }
     }
+}
+
+fn tenants(fields: &Fields<'_>) -> Vec<(String, u32)> {
+    let weight = |name: &str| Some((name.to_owned(), fields.at_least(name, 1)?));
+    fields.keys().filter_map(weight).collect()
 }
 
 fn policy(fields: &Fields<'_>) -> Option<PolicyYaml> {

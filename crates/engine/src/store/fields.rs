@@ -57,11 +57,6 @@ impl<'a> Fields<'a> {
         self.typed(key, "true or false", Value::as_bool)
     }
 
-    /// Text.
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        self.typed(key, "text", Value::as_str)
-    }
-
     /// One of a few words, in any case.
     pub(super) fn choice<T: Copy>(&self, key: &str, words: &[(&str, T)]) -> Option<T> {
         let wanted = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");

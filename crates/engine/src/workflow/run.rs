@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::course::{Course, Node};
 use super::error::RunError;
 use crate::Refusal;
-use crate::call::{Answer, Call, HeaderBlock, Input, Origin, Output, Parameter, Priority};
+use crate::call::{Answer, Call, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority};
 use crate::error::CallError;
 
 /// A streamed answer is put together before the next node sees it, up to here.
@@ -27,6 +27,7 @@ struct Traveller {
     deadline: Option<Instant>,
     origin: Origin,
     priority: Priority,
+    claim: Claim,
 }
 
 /// A run under way.
@@ -41,8 +42,8 @@ struct Run<'a> {
 
 /// Takes a request through the whole course.
 pub(super) async fn run(course: &Arc<Course>, call: Call) -> Result<Output, RunError> {
-    let Call { input, deadline, origin, priority, .. } = call;
-    let traveller = Traveller { id: input.id.clone(), deadline, origin, priority };
+    let Call { input, deadline, origin, priority, claim, .. } = call;
+    let traveller = Traveller { id: input.id.clone(), deadline, origin, priority, claim };
     let count = course.nodes.len();
     let mut run = Run {
         course,
@@ -151,6 +152,7 @@ async fn try_once(node: &Node, traveller: &Traveller, input: Input) -> Result<Ou
         deadline: Some(traveller.deadline.map_or(until, |deadline| deadline.min(until))),
         origin: traveller.origin,
         priority: traveller.priority,
+        claim: traveller.claim.clone(),
         alone: false,
     };
     let asked = async {

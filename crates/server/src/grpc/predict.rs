@@ -11,7 +11,7 @@ use super::note::Trailing;
 use crate::door::House;
 use crate::errors::{Asked, Problem};
 use crate::metrics::Meter;
-use crate::rest::{inference, receipt};
+use crate::rest::{claim, inference, receipt};
 use crate::route::Target;
 
 /// TorchServe's headers of sequences.
@@ -87,6 +87,7 @@ pub(super) async fn predict(
         deadline: caller.deadline(metadata)?,
         origin: caller.origin(),
         priority: inference::priority(metadata)?,
+        claim: claim::read(metadata)?,
         alone: false,
     };
     meter.asked(wish.model, wish.target.version.is_some());

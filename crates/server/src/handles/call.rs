@@ -8,7 +8,9 @@ use std::sync::Arc;
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
 use jitney_engine::Refusal;
-use jitney_engine::call::{Answer, Call, HeaderBlock, Input, Origin, OriginKind, Parameter, Rest};
+use jitney_engine::call::{
+    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Rest,
+};
 use jitney_engine::error::CallError;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::Instant;
@@ -137,6 +139,7 @@ fn call(wanted: &mut Wanted, peer: u64, started: Instant) -> Call {
         deadline: wanted.timeout.and_then(|timeout| started.checked_add(timeout)),
         origin: Origin { kind: OriginKind::Python, peer },
         priority: wanted.priority,
+        claim: Claim::default(),
         alone: false,
     }
 }

@@ -108,6 +108,8 @@ fn receipt(vector: &Value) -> Receipt {
         position: field(4) as u32,
         attempt: field(5) as u8,
         reason: REASONS[field(6) as usize],
+        batch: 1,
+        batches: Vec::new(),
     }
 }
 

@@ -5,8 +5,10 @@
 
 mod words;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jitney_engine::shares::{Cost, Shares};
 use jitney_engine::{CurvePoint, Decided, Engine, Insight, Policy, Verdict};
 use serde::Serialize;
 
@@ -28,6 +30,14 @@ pub(crate) struct Batching {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_batch_delay_ms: Option<f64>,
     max_waiting: u32,
+    /// Weights of tenants; all others have 1.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tenants: BTreeMap<String, u32>,
+    /// What an item weighs, where it is not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cost: Option<u64>,
     waiting: u32,
     /// Of the bucket that is asked for most.
     curve: Vec<Point>,
@@ -79,11 +89,20 @@ pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batc
     let model = engine.model(target.model, target.version)?;
     let gone = || Problem::new(ErrorCode::Ending, "The model was removed.");
     let insight = model.insight().await.ok_or_else(gone)?;
-    let policy = model.settings().policy.as_str();
-    Ok(Batching::new(model.name(), model.version(), policy, &insight))
+    let settings = model.settings();
+    let policy = settings.policy.as_str();
+    let batching = Batching::new(model.name(), model.version(), policy, &insight);
+    Ok(batching.sharing(&settings.shares))
 }
 
 impl Batching {
+    fn sharing(mut self, shares: &Shares) -> Self {
+        self.tenants = shares.tenants.iter().cloned().collect();
+        self.cost = (shares.cost != Cost::Items).then(|| shares.cost.as_str());
+        self.max_cost = shares.cost_max;
+        self
+    }
+
     fn new(name: &str, version: &str, policy: &'static str, insight: &Insight) -> Self {
         let config = &insight.config;
         let (objective, delay) = match config.policy {
@@ -100,6 +119,9 @@ impl Batching {
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
             max_waiting: config.queue_max,
+            tenants: BTreeMap::new(),
+            cost: None,
+            max_cost: None,
             waiting: insight.waiting,
             curve: insight.main_curve().map(Point::new).collect(),
             other_curves: others(insight),

@@ -1,6 +1,6 @@
 //! Everything that is set about a model and how its workers do, and what its handler says of itself.
 
-use jitney_engine::call::{Call, HeaderBlock, Input, Origin, Priority};
+use jitney_engine::call::{Call, Claim, HeaderBlock, Input, Origin, Priority};
 use jitney_engine::settings::Settings;
 use jitney_engine::{Engine, Model, Status, WorkerView};
 use serde::Serialize;
@@ -50,6 +50,7 @@ async fn ask(
         deadline: None,
         origin: asker.origin,
         priority: Priority::Interactive,
+        claim: Claim::default(),
         alone: true,
     };
     let answer = model.call(call).await.map_err(|error| {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{
-    Answer, Call, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
 use tokio::time::{Instant, timeout};
@@ -74,6 +74,7 @@ pub(super) async fn ask(
     let call = Call {
         deadline: Instant::now().checked_add(patience),
         priority: Priority::Interactive,
+        claim: Claim::default(),
         origin: asker.origin,
         alone: false,
         input: input(question, asker),

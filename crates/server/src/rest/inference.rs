@@ -15,7 +15,7 @@ use jitney_engine::Model;
 use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority, Rest};
 use tokio::time::Instant;
 
-use super::{input, receipt};
+use super::{claim, input, receipt};
 use crate::body::Upload;
 use crate::door::Visit;
 use crate::errors::{Asked, ErrorCode, Problem};
@@ -91,6 +91,7 @@ async fn run(
     let call = Call {
         deadline: deadline(headers, visit.started)?,
         priority: priority(headers)?,
+        claim: claim::read(headers)?,
         input: input::read(visit.parts, &visit.id, &ride, body).await?,
         origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
         // Handlers ask the first request of a batch whether to explain, so it must speak for itself.

@@ -1,6 +1,7 @@
 //! The REST API, one file per endpoint or noun. Endpoints take a visit and give a reply or a problem;
 //! none of them knows sockets, and none picks a status for a failure.
 
+pub(crate) mod claim;
 pub(crate) mod definitions;
 pub(crate) mod describe_api;
 pub(crate) mod health;

@@ -6,8 +6,13 @@ use std::time::Duration;
 use http::HeaderValue;
 use jitney_engine::call::Receipt;
 
+/// Batches of one request whose sizes are told.
+const BATCHES_TOLD: usize = 8;
+
 /// For example `queue;dur=1.804, compute;dur=5.210, batch;desc="8 of 32, idle"`: waited 1.8 ms,
-/// ran 5.2 ms, in a batch of 8 items of at most 32 that left because a worker was idle.
+/// ran 5.2 ms, in a batch of 8 items of at most 32 that left because a worker was idle. A request
+/// that rode in several batches is told of the last one, and of how large all of them were:
+/// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`.
 pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
     let mut text = String::with_capacity(96);
     text.push_str("queue;dur=");
@@ -19,8 +24,23 @@ pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
     if *attempt > 1 {
         let _ = write!(text, ", attempt {attempt}");
     }
+    push_batches(&mut text, &receipt.batches);
     text.push('"');
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// The sizes of the batches that a request in portions rode in, the first ones if there are many.
+fn push_batches(text: &mut String, batches: &[u32]) {
+    if batches.is_empty() {
+        return;
+    }
+    let _ = write!(text, ", last of {}:", batches.len());
+    for items in batches.iter().take(BATCHES_TOLD) {
+        let _ = write!(text, " {items}");
+    }
+    if batches.len() > BATCHES_TOLD {
+        text.push_str(" ...");
+    }
 }
 
 /// Milliseconds with microseconds behind the point.
@@ -44,6 +64,8 @@ mod tests {
             position: 3,
             reason: Departure::Idle,
             attempt: 1,
+            batch: 7,
+            batches: Vec::new(),
         };
         let expected = "queue;dur=1.804, compute;dur=5.210, batch;desc=\"8 of 32, idle\"";
         assert_eq!(header(&receipt), expected);
@@ -53,5 +75,17 @@ mod tests {
         let expected =
             "queue;dur=1.804, compute;dur=0.000, batch;desc=\"8 of 32, retry, attempt 2\"";
         assert_eq!(header(&receipt), expected);
+    }
+
+    #[test]
+    fn a_request_in_portions_is_told_the_sizes_of_its_batches() {
+        let said = |batches: &[u32]| {
+            let mut text = String::new();
+            push_batches(&mut text, batches);
+            text
+        };
+        assert_eq!(said(&[]), "");
+        assert_eq!(said(&[32, 32, 6]), ", last of 3: 32 32 6");
+        assert_eq!(said(&[4; 9]), ", last of 9: 4 4 4 4 4 4 4 4 ...");
     }
 }

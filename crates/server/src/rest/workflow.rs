@@ -4,7 +4,7 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use jitney_engine::call::{Call, Origin, OriginKind};
 
-use super::{inference, input};
+use super::{claim, inference, input};
 use crate::body::Upload;
 use crate::door::Visit;
 use crate::errors::Problem;
@@ -22,6 +22,7 @@ pub(crate) async fn run(visit: &Visit<'_>, body: Upload, name: &str) -> Result<R
     let call = Call {
         deadline: inference::deadline(headers, visit.started)?,
         priority: inference::priority(headers)?,
+        claim: claim::read(headers)?,
         input: input::read(visit.parts, &visit.id, &ride, body).await?,
         origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
         alone: false,

@@ -12,7 +12,17 @@ fn line(fair: &mut Fair, config: &Config, tenants: &[u32]) -> Line {
         fair.arrived(tenant, 1, seq * MS, 25e6, config);
         let at = seq as u32;
         let (deadline, arrived) = (seq + 100, 0);
-        line.insert(Entry { deadline, seq, arrived, cost: 1, size: 1, items: 1, at, tenant });
+        line.insert(Entry {
+            deadline,
+            seq,
+            arrived,
+            cost: 1,
+            size: 1,
+            items: 1,
+            at,
+            tenant,
+            counts: 1,
+        });
     }
     line
 }

@@ -21,7 +21,17 @@ fn line(deadlines: &[Nanos]) -> Line {
         let deadline = if deadline == NEVER { NEVER } else { deadline * MS };
         let arrived = deadline.saturating_sub(25 * MS);
         let at = seq as u32;
-        line.insert(Entry { deadline, seq, arrived, cost: 1, size: 1, items: 1, at, tenant: 0 });
+        line.insert(Entry {
+            deadline,
+            seq,
+            arrived,
+            cost: 1,
+            size: 1,
+            items: 1,
+            at,
+            tenant: 0,
+            counts: 1,
+        });
     }
     line
 }

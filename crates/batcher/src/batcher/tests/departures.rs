@@ -116,9 +116,9 @@ fn kinds_of_origin_mix_where_the_model_allows_it() {
 }
 
 #[test]
-fn a_request_is_never_split() {
+fn the_items_of_a_request_travel_together() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
-    play.queue(0, [of_items(0, 2), Request { splittable: true, ..of_items(1, 3) }]);
+    play.queue(0, [of_items(0, 2), of_items(1, 3)]);
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [0] full"]);
     play.done(2, 1, &["b2 w0 [1] idle"]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jitney_engine::call::{
-    Answer, Call, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Model, Refusal};
@@ -77,6 +77,7 @@ impl Here {
             deadline: None,
             origin: Origin { kind: OriginKind::Python, peer: 0 },
             priority: Priority::Bulk,
+            claim: Claim::default(),
             alone: false,
         })
     }

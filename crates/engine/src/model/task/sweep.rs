@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, Event, Policy};
+use jitney_batcher::{BatchId, Departure, Event, Measure, Policy};
 use tokio::time::Instant;
 
 use super::Task;
@@ -54,7 +54,7 @@ impl Sweep {
             let permit = self.admission.admit(1, 0).ok()?;
             let (reply, _nobody) = Reply::new();
             let payload = self.sample.payload();
-            Some(Rider { payload, items: 1, admitted: now, reply, permit })
+            Some(Rider { payload, items: 1, admitted: now, reply, permit: Some(permit) })
         };
         Some(Batch {
             id: BatchId(SWEEP | u64::from(worker)),
@@ -73,7 +73,10 @@ impl Sweep {
 impl Task {
     /// Begins the sweep of a worker that has just loaded; false if it should serve at once.
     pub(super) fn begin_sweep(&mut self, worker: u32) -> bool {
-        let adaptive = matches!(self.state.batcher.config().policy, Policy::Adaptive(_));
+        let config = self.state.batcher.config();
+        // Of a sample nobody knows the cost, so only items can be learned from it.
+        let adaptive =
+            matches!(config.policy, Policy::Adaptive(_)) && config.measure == Measure::Items;
         let closing = self.state.closing.is_some();
         let Some(sweep) = self.state.sweep.as_mut().filter(|_| adaptive && !closing) else {
             return false;

@@ -65,10 +65,10 @@ impl Task {
         if let (true, Some(input)) = (anew, raw(&mut arrival.rider.payload)) {
             input.headers.push(START, b"true");
         }
-        let Arrival { priority, origin, ref ticket, .. } = arrival;
+        let Arrival { weight, priority, origin, ref ticket, .. } = arrival;
         let ticket = ticket.clone();
-        let passage = Passage { sequence, worker, deadline, priority, origin, ticket };
-        self.admit(arrival, Some(Box::new(passage)));
+        let passage = Passage { sequence, worker, deadline, weight, priority, origin, ticket };
+        self.admit(arrival, Some(Box::new(passage)), false);
     }
 
     /// Frees the place of a request that has ended; its sequence goes on.
@@ -90,8 +90,8 @@ impl Task {
     pub(super) fn turn_back(&mut self, id: RequestId) {
         let Ended { rider, passage, .. } = self.state.roster.end(id);
         let (Some(rider), Some(passage)) = (rider, passage) else { return };
-        let Passage { sequence, worker, deadline, priority, origin, ticket } = *passage;
-        let arrival = Arrival { rider, deadline, bucket: 0, priority, origin, ticket };
+        let Passage { sequence, worker, deadline, weight, priority, origin, ticket } = *passage;
+        let arrival = Arrival { rider, deadline, bucket: 0, weight, priority, origin, ticket };
         let turn = Turn { sequence, worker, anew: false, deadline, what: arrival };
         if let Some(sequences) = &mut self.state.sequences {
             sequences.put_back(Instant::now(), turn);

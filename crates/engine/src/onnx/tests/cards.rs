@@ -17,7 +17,7 @@ fn check(yaml: &str, expected: &str) {
 #[test]
 fn a_card_says_how_requests_become_tensors_and_outputs_answers() {
     let card = parse(
-        "name: pets\nversion: 1.5\nmax_batch_size: 16\ninput: {kind: tensors}\n\
+        "name: pets\nversion: 1.5\nmax_batch_size: 16\nsplit: false\ninput: {kind: tensors}\n\
          output: {kind: labels, labels: labels.txt, softmax: true}",
     )
     .expect("a good card");
@@ -28,6 +28,7 @@ fn a_card_says_how_requests_become_tensors_and_outputs_answers() {
         input: InputKind::Tensors,
         output: OutputKind::Labels { labels, top: 5, softmax: true },
         max_batch_size: Some(16),
+        atomic: true,
     };
     assert_eq!(card, expected);
 }

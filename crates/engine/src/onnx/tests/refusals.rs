@@ -118,7 +118,7 @@ fn inputs_that_do_not_agree_with_each_other() {
 
 #[test]
 fn more_items_or_shapes_than_the_model_takes() {
-    let card = Card { max_batch_size: Some(2), ..Card::default() };
+    let card = Card { max_batch_size: Some(2), atomic: true, ..Card::default() };
     let model = with_card(LENGTH, card);
     let words = "the request brings 3 items, the model takes at most 2 at once";
     check(&model, body("[[1], [2], [3]]"), words);

@@ -9,6 +9,7 @@ use super::{
     Bench,
     archives::{zip, zip_of},
 };
+use crate::shares::Cost;
 
 fn open(yaml: &str) -> Result<Package, StoreError> {
     let bench = Bench::new();
@@ -49,7 +50,7 @@ continuousBatching: false
 asyncCommunication: True
 useVenv: off
 batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_delay: 10,
-           cost: tokens, batch_dim: -1, mix_origins: true, max_concurrent_batches: 3}
+           cost: tokens, max_cost: 4096, tenants: {gold: 4, free: 1}, batch_dim: -1, mix_origins: true, max_concurrent_batches: 3}
 ";
     let expected = ModelYaml {
         min_workers: Some(1),
@@ -79,7 +80,9 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
             max_batch_size: Some(32),
             max_latency: Some(Duration::from_micros(2500)),
             max_batch_delay: Some(Duration::from_millis(10)),
-            cost: Some("tokens".to_owned()),
+            cost: Some(Cost::Tokens),
+            max_cost: Some(4096),
+            tenants: Some(vec![("gold".to_owned(), 4), ("free".to_owned(), 1)]),
             batch_dim: Some(-1),
             mix_origins: Some(true),
             max_concurrent_batches: Some(3),
@@ -111,6 +114,7 @@ fn wrong_types_are_as_good_as_absent() {
         "torchrun: 4",
         "batching: fast",
         "batching: {policy: eager, max_batch_size: lots, max_latency_ms: 0, colour: red}",
+        "batching: {cost: love, max_cost: 0, tenants: [gold]}",
         "batching: {max_latency_ms: 1e300, cost: 3, batch_dim: first, mix_origins: maybe}",
     ] {
         assert_eq!(typed(yaml), ModelYaml::default(), "{yaml}");

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use jitney_engine::Counters;
 use jitney_engine::settings::{Declared, PolicyName};
+use jitney_engine::shares::Shares;
 
 use super::*;
 
@@ -27,6 +28,7 @@ fn settings() -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
+        shares: Shares::default(),
         declared: Declared::default(),
     }
 }

@@ -198,6 +198,8 @@ fn predicting(id: &str) -> Operation {
     Operation::new(id, "Asks the model about this input.")
         .header("x-jitney-timeout-ms", "integer", timeout)
         .header("x-jitney-priority", "string", priority)
+        .header("x-jitney-tenant", "string", "Who sends it; tenants take turns where not all requests fit.")
+        .header("x-jitney-cost", "integer", "What it weighs, where the model's batches are limited by cost.")
         .any_body()
         .answers("200", "What the model said; it may set another status.", "*/*", any_schema())
         .fails(&[
