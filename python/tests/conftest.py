@@ -69,8 +69,9 @@ def model(tmp_path):
 
 
 @pytest.fixture
-def worker(model):
+def worker(model, monkeypatch):
     """Starts a loaded worker from handler source."""
+    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
     workers = []
 
     def start(source: str, handler: str = "handler.py", **fields):
