@@ -87,8 +87,9 @@ def worker(model, monkeypatch):
 
 
 @pytest.fixture
-def raw_worker():
+def raw_worker(monkeypatch):
     """Starts a worker that has not been told to load anything."""
+    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
     workers = []
 
     def start():

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from typing import Optional
+from typing import Any, Optional
 
 from workflow_archiver.workflow_archiver_config import WorkflowArchiverConfig
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
@@ -32,7 +32,7 @@ class ArgParser:
         return parser
 
 
-def package_workflow(args: WorkflowArchiverConfig, manifest: str) -> str:
+def package_workflow(args: Any, manifest: str) -> str:
     """Checks, gathers, writes; returns where the archive is."""
     export_path = args.export_path or os.getcwd()
     WorkflowExportUtils.validate_inputs(args.workflow_name, export_path)
