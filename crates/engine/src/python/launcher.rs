@@ -52,7 +52,11 @@ impl Launcher for PythonLauncher {
         let expectation = self.dial_in.expect();
         let spawned = self.spawn(worker, &expectation);
         let mut message = self.order.message.clone();
-        message["gpu_id"] = self.devices.give(worker).into();
+        let gpus = self.devices.give(worker);
+        message["gpu_id"] = gpus.first().copied().into();
+        if gpus.len() > 1 {
+            message["gpu_ids"] = gpus.into();
+        }
         let response_bytes_max = self.config.response_bytes_max;
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
