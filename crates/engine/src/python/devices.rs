@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn without_gpus_or_on_wish_workers_run_on_the_processor() {
         let turn = Arc::default();
-        assert_eq!(Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1), []);
-        assert_eq!(Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1), []);
+        assert_eq!(Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1), Vec::<u32>::new());
+        assert_eq!(Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1), Vec::<u32>::new());
     }
 }
