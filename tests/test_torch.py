@@ -172,6 +172,15 @@ def test_texts_have_a_mood(registered: Callable[[str], Server], text: str, label
     assert max(answer, key=answer.get) == label and sum(answer.values()) == pytest.approx(1)
 
 
+def test_the_ranks_of_a_worker_compute_together_and_answer_once(server: Server) -> None:
+    config = "parallelType: tp\ndeviceType: cpu\ntorchrun:\n  nproc-per-node: 3\n"
+    server.register(server.store.mar("ranks", config=config))
+    reply = server.predict("ranks", b"42")
+    assert (reply.status_code, reply.text) == (200, "0126") and reply.headers["transfer-encoding"] == "chunked"
+    described = server.describe("ranks")
+    assert (described["parallelType"], described["parallelLevel"], len(described["workers"])) == ("tp", 3, 1)
+
+
 TEXTS = [
     "A cat sits on the mat.", "A kitten is sitting on a rug.", "The stock market fell sharply today.", "Hi", "",
     "Sentences of a batch are padded to the longest of them, and it must not matter to the short ones how long that is.",

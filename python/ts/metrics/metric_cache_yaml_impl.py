@@ -13,8 +13,12 @@ from typing import Any, Union
 from ts.metrics.caching_metric import CachingMetric
 from ts.metrics.dimension import Dimension
 from ts.metrics.metric_cache_errors import (
-    MetricsCacheIOError, MetricsCacheKeyError, MetricsCachePyYamlError, MetricsCacheTypeError, MetricsCacheValueError,
-)  # fmt: skip
+    MetricsCacheIOError,
+    MetricsCacheKeyError,
+    MetricsCachePyYamlError,
+    MetricsCacheTypeError,
+    MetricsCacheValueError,
+)
 from ts.metrics.metric_type_enum import MetricTypes
 from ts.metrics.unit import SIZE_UNITS, TIME_UNITS
 from ts.utils.util import get_yaml_config
