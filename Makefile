@@ -14,7 +14,7 @@ TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
-TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py tests/test_torch_handlers.py tests/test_crew.py
+TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py tests/test_torch_handlers.py tests/test_crew.py
 
 .PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-all torch models lint fmt bench clean
 

@@ -49,7 +49,9 @@ def main() -> None:
         bare = say("bare loop: decode and model, one after another", [bare_loop(script, bodies, options) for _ in range(options.rounds)])
         say("model alone", [model_alone(script, options) for _ in range(options.rounds)], bare)
         say("server, serial handler", served(script, bodies, options, {"overlap": 1, "preprocess_threads": 1}), bare)
-        say("server", served(script, bodies, options, {}), bare)
+        say("server, threads only", served(script, bodies, options, {"decode_processes": 0}), bare)
+        helpers = {} if options.decode_processes is None else {"decode_processes": options.decode_processes}
+        say("server", served(script, bodies, options, helpers), bare)
 
 
 def read_options() -> argparse.Namespace:
@@ -65,6 +67,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--overlap", type=int, default=None)
+    parser.add_argument("--decode-processes", type=int, default=None, help="decoding helpers; 0 is off, the default follows the processors")
     return parser.parse_args()
 
 
@@ -141,8 +144,8 @@ def looped(step: object, options: argparse.Namespace) -> float:
 
 def served(script: pathlib.Path, bodies: list[bytes], options: argparse.Namespace, wishes: dict) -> list[float]:
     """Closed-loop clients against the real binary."""
-    if options.overlap and not wishes:
-        wishes = {"overlap": options.overlap}
+    if options.overlap and "overlap" not in wishes:
+        wishes = {"overlap": options.overlap, **wishes}
     wishes = {"device": options.device, "precision": options.precision, "channels_last": options.channels_last, **wishes}
     with tempfile.TemporaryDirectory(prefix="jitney-bench-") as folder:
         model = pathlib.Path(folder, "bench")

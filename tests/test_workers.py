@@ -163,6 +163,16 @@ def test_workers_see_neither_tokens_nor_secrets(start, store: Store) -> None:
     assert not [argument for argument in seen["arguments"] if "hush" in argument]
 
 
+def test_workers_that_start_after_a_model_was_scaled_divide_the_processors_anew(shared: Server) -> None:
+    model, cores, given = shared.need("sharers", "surroundings"), len(os.sched_getaffinity(0)), os.environ.get("OMP_NUM_THREADS")
+    for count in (1, 0, 2):
+        reply = shared.manage("PUT", f"/models/{model}", min_worker=count, max_worker=count, synchronous="true")
+        assert reply.status_code == 200
+        if count:
+            share = shared.predict(model, b"").json()["environment"]["OMP_NUM_THREADS"]
+            assert share == (given or str(max(1, cores // count)))
+
+
 def test_blacklisted_variables_stay_with_the_server(start, store: Store, tmp_path: Path) -> None:
     store.mar("surroundings")
     config = tmp_path / "config.properties"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Optional
 
@@ -11,17 +12,28 @@ from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
 from model_archiver.model_packaging_utils import ModelExportUtils
 
-__all__ = ["ArgParser", "ModelExportUtils", "generate_model_archive"]
+__all__ = ["ArgParser", "ModelExportUtils", "generate_model_archive", "package_model"]
+
+
+def package_model(args: ModelArchiverConfig, manifest: str) -> str:
+    """Checks, gathers, writes; returns where the archive is."""
+    export_path = args.export_path or os.getcwd()
+    ModelExportUtils.validate_inputs(args.model_name, export_path)
+    ModelExportUtils.check_mar_already_exists(args.model_name, export_path, args.force, args.archive_format)
+    members = ModelExportUtils.gather(args, manifest)
+    path = ModelExportUtils.archive(export_path, args.model_name, members, args.archive_format)
+    ModelExportUtils.clean_temp_files(members.temporary)
+    return path
 
 
 def generate_model_archive(config: Optional[ModelArchiverConfig] = None) -> None:
     """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
     if config is not None:
-        ModelExportUtils.archive(config)
+        package_model(config, ModelExportUtils.generate_manifest_json(config))
         return
-    args = ArgParser.export_model_args_parser().parse_args()
+    config = ModelArchiverConfig.from_args(ArgParser.export_model_args_parser().parse_args())
     try:
-        ModelExportUtils.archive(ModelArchiverConfig.from_args(args))
+        package_model(config, ModelExportUtils.generate_manifest_json(config))
     except (ModelArchiverError, OSError) as error:
         logging.error("%s", error)
         sys.exit(1)

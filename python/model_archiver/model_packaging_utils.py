@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Optional
+from collections.abc import Iterable
+from typing import Any, Optional
 
 from model_archiver.manifest_components.manifest import Manifest, RuntimeType
+from model_archiver.manifest_components.model import Model
 from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
-from model_archiver.packing import FORMATS, NAME, Members, write
+from model_archiver.packing import FORMATS, NAME, FileRules, Members, write
 
 STOCK = {
     "base_handler",
@@ -22,9 +24,10 @@ STOCK = {
     "trt_llm_handler",
 }
 STOCK_LSP = {"BaseHandler", "TorchScriptHandler"}
+archiving_options = FORMATS
 
 
-class ModelExportUtils:
+class ModelExportUtils(FileRules):
     """The steps, for those who take them one by one."""
 
     @staticmethod
@@ -43,6 +46,8 @@ class ModelExportUtils:
     @staticmethod
     def get_archive_export_path(export_path: str, model_name: str, archive_format: str = "default") -> str:
         """Where the archive will be."""
+        if archive_format not in FORMATS:
+            raise ModelArchiverError(f"unknown archive format {archive_format!r}; known: {', '.join(FORMATS)}")
         return os.path.join(export_path, model_name + FORMATS[archive_format])
 
     @staticmethod
@@ -76,35 +81,46 @@ class ModelExportUtils:
         return (found or [path + endings[0]])[0]
 
     @staticmethod
-    def gather(config: ModelArchiverConfig) -> Members:
+    def find_unique(files: Iterable[str], suffix: str) -> Optional[str]:
+        """The file with an ending, or None; refuses several."""
+        found = [file for file in files if file.endswith(suffix)]
+        if len(found) > 1:
+            raise ModelArchiverError(f"more than one file ends in {suffix}: {', '.join(found)}. Please keep one.")
+        return found[0] if found else None
+
+    @staticmethod
+    def generate_model(modelargs: Any) -> Model:
+        """What the manifest says about the model; files are named as they are inside the archive."""
+
+        def base(flag: str) -> Optional[str]:
+            path = getattr(modelargs, flag, None)
+            return os.path.basename(path) if path else None
+
+        return Model(
+            modelargs.model_name, base("serialized_file"), os.path.basename(modelargs.handler), base("model_file"),
+            modelargs.version, base("requirements_file"), base("config_file"),
+        )  # fmt: skip
+
+    @staticmethod
+    def generate_manifest_json(args: Any) -> str:
+        """The manifest as text."""
+        return str(Manifest(args.runtime, ModelExportUtils.generate_model(args)))
+
+    @staticmethod
+    def gather(config: ModelArchiverConfig, manifest: str) -> Members:
         """Every file of the archive, the manifest included."""
         members = Members()
-        model = {
-            "modelName": config.model_name,
-            "serializedFile": members.add(config.serialized_file, "--serialized-file"),
-            "handler": os.path.basename(config.handler),
-            "modelFile": members.add(config.model_file, "--model-file"),
-            "modelVersion": config.version,
-            "requirementsFile": members.add(config.requirements_file, "--requirements-file"),
-            "configFile": members.add(config.config_file, "--config-file"),
-        }
+        for flag in ("serialized_file", "model_file", "requirements_file", "config_file"):
+            members.add(getattr(config, flag), "--" + flag.replace("_", "-"))
         members.add(ModelExportUtils.handler_file(config.handler, config.runtime), "--handler")
         members.add_list(config.extra_files)
-        members.files["MAR-INF/MANIFEST.json"] = str(Manifest(config.runtime, model)).encode()
+        members.files["MAR-INF/MANIFEST.json"] = manifest.encode()
         return members
 
     @staticmethod
-    def archive(config: ModelArchiverConfig) -> str:
-        """Checks, gathers, writes; returns where the archive is."""
-        export_path = config.export_path or os.getcwd()
-        if config.archive_format not in FORMATS:
-            raise ModelArchiverError(f"unknown archive format {config.archive_format!r}; known: {', '.join(FORMATS)}")
-        ModelExportUtils.validate_inputs(config.model_name, export_path)
-        ModelExportUtils.check_mar_already_exists(
-            config.model_name, export_path, config.force, config.archive_format
-        )
-        members = ModelExportUtils.gather(config)
+    def archive(export_path: str, model_name: str, members: Members, archive_format: str = "default") -> str:
+        """Writes the archive; returns where it is."""
+        path = ModelExportUtils.get_archive_export_path(export_path, model_name, archive_format)
         os.makedirs(export_path, exist_ok=True)
-        path = ModelExportUtils.get_archive_export_path(export_path, config.model_name, config.archive_format)
-        write(members, path, config.model_name, config.archive_format)
+        write(members, path, model_name, archive_format)
         return path

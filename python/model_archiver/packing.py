@@ -12,6 +12,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Collection, Iterable
 from typing import Optional, Union
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_\-.]*")
@@ -19,11 +20,33 @@ FORMATS = {"default": ".mar", "zip-store": ".mar", "tgz": ".tar.gz", "no-archive
 UNWANTED = {"__pycache__", "__MACOSX"}
 
 
+class FileRules:
+    """Steps that models and workflows share, by TorchServe's names."""
+
+    @staticmethod
+    def directory_filter(directory: str, unwanted_dirs: Collection[str]) -> bool:
+        """Whether a directory is worth packing."""
+        return directory not in unwanted_dirs and not directory.startswith(".")
+
+    @staticmethod
+    def file_filter(current_file: str, files_to_exclude: Collection[str]) -> bool:
+        """Whether a file is worth packing."""
+        return current_file not in files_to_exclude and not current_file.endswith((".pyc", ".DS_Store"))
+
+    @staticmethod
+    def clean_temp_files(temp_files: Iterable[str]) -> None:
+        """Removes files that were made only to be packed."""
+        for path in temp_files:
+            os.remove(path)
+
+
 class Members:
     """The files of an archive by their names inside it: a path for a file, bytes for what we wrote."""
 
     def __init__(self) -> None:
         self.files: dict[str, Union[str, bytes]] = {}
+        self.temporary: list[str] = []
+        """Files somebody made only to be packed; they are removed afterwards."""
 
     def add(self, path: Optional[str], flag: str) -> Optional[str]:
         """Adds the file of a flag, if it was given; returns its name inside the archive."""
@@ -52,7 +75,7 @@ class Members:
             self.files[os.path.basename(path)] = path
             return
         for root, directories, names in os.walk(path, followlinks=True):
-            directories[:] = [name for name in directories if not name.startswith(".") and name not in UNWANTED]
+            directories[:] = [name for name in directories if FileRules.directory_filter(name, UNWANTED)]
             for name in names:
                 inside = os.path.relpath(os.path.join(root, name), path)
                 self.files[inside.replace(os.sep, "/")] = os.path.join(root, name)

@@ -69,8 +69,9 @@ def model(tmp_path):
 
 
 @pytest.fixture
-def worker(model):
+def worker(model, monkeypatch):
     """Starts a loaded worker from handler source."""
+    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
     workers = []
 
     def start(source: str, handler: str = "handler.py", **fields):
@@ -86,8 +87,9 @@ def worker(model):
 
 
 @pytest.fixture
-def raw_worker():
+def raw_worker(monkeypatch):
     """Starts a worker that has not been told to load anything."""
+    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
     workers = []
 
     def start():

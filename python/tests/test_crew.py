@@ -37,8 +37,8 @@ def crew(model):
     """Starts the real process of a worker with several ranks."""
     with_process = []
 
-    def start(source=CREW, config=PARALLEL):
-        worker = wire_process(model(source), config)
+    def start(source=CREW, config=PARALLEL, **fields):
+        worker = wire_process(model(source), config, **fields)
         with_process.append(worker)
         return worker
 
@@ -48,7 +48,7 @@ def crew(model):
         worker.process.wait(20)
 
 
-def wire_process(directory, config):
+def wire_process(directory, config, **fields):
     """The worker process with a server's end of its socket."""
     path = str(directory / "s")
     listener = socket.socket(socket.AF_UNIX)
@@ -60,7 +60,7 @@ def wire_process(directory, config):
     server = wire.Server(listener.accept()[0])
     listener.close()
     server.process = process
-    server.load(directory, "handler.py", model_yaml_config=config)
+    server.load(directory, "handler.py", model_yaml_config=config, **fields)
     return server
 
 
@@ -81,6 +81,53 @@ def test_every_rank_gets_every_batch_and_the_first_one_answers(crew, model, tmp_
     worker.send(wire.control(wire.STOP))
     assert worker.process.wait(20) == 0
     assert [(tmp_path / f"seen-{rank}").read_text() for rank in range(3)] == ["abc"] * 3
+
+
+def test_in_a_pipeline_the_first_rank_alone_gets_batches(crew, tmp_path):
+    worker = crew(config={**PARALLEL, "parallelType": "pp"})
+    worker.read_control(wire.LOADED)
+    worker.ask(bodies(b"a"))
+    worker.send(wire.control(wire.STOP))
+    assert worker.process.wait(20) == 0
+    assert (tmp_path / "rank-2").exists()
+    assert [(tmp_path / f"seen-{rank}").exists() for rank in range(3)] == [True, False, False]
+
+
+SIGHT = """
+import os
+def handle(data, context):
+    if data is None:
+        seen = (os.environ.get("CUDA_VISIBLE_DEVICES"), context.system_properties["gpu_id"])
+        open(f"sight-{os.environ.get('RANK')}", "w").write(repr(seen))
+    return [""] * len(data or [])
+"""
+
+
+@pytest.mark.parametrize(
+    ("operator", "gpus", "seen"),
+    [(None, [4, 5, 6], "4,5,6"), ("7, 6,5,GPU-uuid", [1, 2, 3], "6,5,GPU-uuid"), (None, [0, 1], "0,1")],
+)
+def test_every_rank_has_a_gpu_of_its_own_among_those_of_the_worker(crew, tmp_path, monkeypatch, operator, gpus, seen):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if operator is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", operator)
+    worker = crew(SIGHT, gpu_id=gpus[0], gpu_ids=gpus)
+    worker.read_control(wire.LOADED)
+    sights = [(tmp_path / f"sight-{rank}").read_text() for rank in range(3)]
+    assert sights == [repr((seen, rank % len(gpus))) for rank in range(3)]
+
+
+def test_one_process_may_have_several_gpus(crew, tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    worker = crew(SIGHT, config={"parallelType": "custom", "parallelLevel": 2}, gpu_id=2, gpu_ids=[2, 3])
+    worker.read_control(wire.LOADED)
+    assert (tmp_path / "sight-None").read_text() == repr(("2,3", 0))
+
+
+def test_without_gpus_nothing_is_hidden(crew, tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    crew(SIGHT).read_control(wire.LOADED)
+    assert (tmp_path / "sight-1").read_text() == repr((None, None))
 
 
 @pytest.mark.parametrize("how", ["a rank exits", "the first is killed"])

@@ -21,7 +21,8 @@ OWN = "ModelName:m,Level:Model"
 
 
 @pytest.fixture
-def cache():
+def cache(monkeypatch):
+    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
     metrics = MetricsCacheYamlImpl()
     metrics.set_model_name("m")
     metrics.set_request_ids({0: "id-a", 1: "id-b"})
@@ -55,6 +56,21 @@ def test_a_report_is_one_line_of_the_wire_format(cache, capsys, call, start, ids
     assert re.fullmatch(re.escape("[METRICS]" + start) + TAIL + re.escape(tail) + "\n", capsys.readouterr().out)
 
 
+def test_outside_a_worker_lines_are_messages_of_the_root_logger(cache, monkeypatch, capsys, caplog):
+    monkeypatch.setattr("ts.metrics.metric._past_logging", False)
+    caplog.set_level("INFO")
+    cache.add_counter("Hits", 2)
+    assert caplog.messages[0].startswith(f"[METRICS]Hits.Count:2|#{OWN}|#type:COUNTER") and caplog.records[0].name == "root"
+    assert capsys.readouterr().out == ""
+
+
+def test_dimensions_a_handler_names_itself_are_not_added_again(cache, capsys):
+    cache.add_counter("Hits", 1, dimensions=[Dimension("Level", "Mine")])
+    cache.get_metric("Hits").update(2, "id", [Dimension("Level", "Other")])
+    lines = [line.partition("|#type")[0] for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["[METRICS]Hits.Count:1|#Level:Mine,ModelName:m", "[METRICS]Hits.Count:2|#Level:Other,ModelName:m"]
+
+
 def test_a_declared_metric_is_updated_by_dimension_values(cache, capsys):
     metric = cache.add_metric_to_cache("Rows", "count", ["Table", "Kind"])
     assert cache.get_metric("Rows", MetricTypes.COUNTER) is metric
@@ -62,7 +78,7 @@ def test_a_declared_metric_is_updated_by_dimension_values(cache, capsys):
     line = capsys.readouterr().out
     assert line.startswith("[METRICS]Rows.Count:4|#Table:cats,Kind:wild|#type:COUNTER|#hostname:")
     assert line.endswith(",id-z\n")
-    assert cache.cache_keys() == list(MetricTypes)
+    assert cache.cache_keys() == ["counter:Rows"]
 
 
 def test_negative_counters_and_wrong_dimensions_are_logged_and_not_raised(cache, capsys, caplog):
@@ -95,7 +111,7 @@ def test_a_metrics_file_declares_its_model_metrics(monkeypatch, tmp_path):
     metrics = {"gauge": [{"name": "G", "unit": "ms", "dimensions": ["ModelName", "Level"]}]}
     cache = fake_yaml(monkeypatch, tmp_path, {"model_metrics": metrics})
     cache.initialize_cache()
-    assert cache.get_metric("G", MetricTypes.GAUGE).unit == "ms"
+    assert cache.get_metric("G", MetricTypes.GAUGE).unit == "Milliseconds"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +128,8 @@ def test_a_wrong_metrics_file_is_an_error(monkeypatch, tmp_path, config, error):
         fake_yaml(monkeypatch, tmp_path, config).initialize_cache()
 
 
-def test_the_older_store_collects_and_is_emitted_at_once(capsys):
+def test_the_older_store_collects_and_is_emitted_at_once(capsys, monkeypatch):
+    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
     store = MetricsStore({0: "a", 1: "b"}, "m")
     store.add_counter("C", 1, 0)
     store.add_counter("C", 2, 0)
@@ -126,7 +143,7 @@ def test_the_older_store_collects_and_is_emitted_at_once(capsys):
     assert [line.partition("|#type")[0] for line in lines] == [
         f"[METRICS]C.Count:3|#{OWN}",
         f"[METRICS]T.Seconds:5|#{OWN}",
-        "[METRICS]error.unit:text|#ModelName:m,Level:Error",
+        "[METRICS]error.unit:text|#Level:Error",
     ]
 
 
@@ -141,7 +158,8 @@ def test_a_handlers_metric_carries_the_ids_of_its_batch(worker, capsys):
     lines = capsys.readouterr().out.splitlines()
     ends = [line.partition("#hostname:")[2].split(",")[2:] for line in lines]
     assert ends == [[], ["first", "second"], ["third"]]
-    assert all("|#ModelName:m,Level:Model|" in line for line in lines)
+    levels = [re.search("Level:([A-Za-z]+)", line)[1] for line in lines]
+    assert levels == ["Error", "Model", "Model"]  # What belongs to no request is of level Error, as in TorchServe.
 
 
 def test_metrics_that_the_server_declares_can_be_had_by_name(worker, capsys):
@@ -157,5 +175,5 @@ def test_metrics_that_the_server_declares_can_be_had_by_name(worker, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition("|#type")[0] for line in lines] == [
         "[METRICS]G.Milliseconds:1|#Level:Model,ModelName:m",
-        "[METRICS]G.Milliseconds:2|#ModelName:m,Level:Model",
+        "[METRICS]G.Milliseconds:2|#ModelName:m,Level:Error",
     ]

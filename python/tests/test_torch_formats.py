@@ -144,10 +144,11 @@ def test_a_gpu_is_used_only_where_the_server_assigned_one(monkeypatch):
     assert str(choose_device(1, "cpu")) == "cpu"
 
 
-def test_profiled_handlers_report_the_time_of_every_stage(tmp_path, capsys):
+def test_profiled_handlers_report_the_time_of_every_stage(tmp_path, caplog):
+    caplog.set_level("INFO")
     handler = ready(models.unpack(tmp_path, models.LINEAR), EAGER, {"handler": {"profile": True}})
     handler.handle(ROWS, handler.context)
-    lines = capsys.readouterr().out
+    lines = caplog.text
     for name in ("ts_handler_preprocess", "ts_handler_inference", "ts_handler_postprocess", "HandlerTime"):
         assert f"[METRICS]{name}.Milliseconds:" in lines
 

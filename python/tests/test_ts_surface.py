@@ -353,6 +353,7 @@ def test_the_launcher_can_be_imported_and_finds_its_program(monkeypatch):
 
 @pytest.mark.parametrize("name", [
     "ts.handler_utils.preprocess.dali",
+    "ts.llm_launcher",
     "ts.handler_utils.distributed.pt_pippy",
     "ts.torch_handler.dali_handler",
     "ts.torch_handler.dali_image_classifier",
@@ -363,3 +364,14 @@ def test_the_launcher_can_be_imported_and_finds_its_program(monkeypatch):
 def test_a_handler_that_is_not_ours_says_what_to_use(name):
     with pytest.raises(ImportError, match="not part of Jitney"):
         importlib.import_module(name)
+
+
+def test_text_is_cut_into_tokens_and_groups_of_them():
+    text_utils = importlib.import_module("ts.handler_utils.text_utils")
+    words = text_utils.get_tokenizer("basic_english")("You can now install it, using pip!")
+    assert words == ["you", "can", "now", "install", "it", ",", "using", "pip", "!"]
+    assert list(text_utils.ngrams_iterator(["here", "we", "are"], 2)) == ["here", "we", "are", "here we", "we are"]
+    assert text_utils.get_tokenizer(None)("A b") == ["A", "b"] and text_utils.get_tokenizer(len) is len
+    for wrong in (("spacy",), ("basic_english", "de")):
+        with pytest.raises(ValueError):
+            text_utils.get_tokenizer(*wrong)

@@ -63,7 +63,7 @@ def test_a_deprecated_function_warns_and_works():
     def old():
         return 5
 
-    with pytest.warns(DeprecationWarning, match="use new instead"):
+    with pytest.warns(PendingDeprecationWarning, match="use new instead"):
         assert old() == 5
 
 

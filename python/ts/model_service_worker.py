@@ -17,7 +17,7 @@ from typing import Any
 from jitney.worker.reply import mentions_cuda
 from ts.arg_parser import ArgParser
 from ts.async_service import AsyncService
-from ts.metrics.metric_cache_yaml_impl import MetricsCacheYamlImpl
+from ts.metrics.metric_cache_yaml_impl import NO_FILE, MetricsCacheYamlImpl
 from ts.model_loader import ModelLoaderFactory
 from ts.protocol.otf_message_handler import LOAD_MSG, PREDICT_MSG, create_load_model_response, retrieve_msg
 from ts.service import Service, text
@@ -50,7 +50,7 @@ class TorchModelServiceWorker:
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.service: Any = None
         self.async_comm = async_comm
-        self.metrics_cache = MetricsCacheYamlImpl(config_file_path=metrics_config)
+        self.metrics_cache = MetricsCacheYamlImpl(metrics_config or NO_FILE)
         self.metrics_cache.initialize_cache()
 
     def load_model(self, load_model_request: dict[str, Any]) -> Loaded:

@@ -138,6 +138,6 @@ def text(value: str | bytes) -> str:
 
 
 def emit_metrics(metrics: Iterable[Metric] | None) -> None:
-    """Writes metrics to stdout, one line each, where the server collects them."""
+    """Writes metrics, one line each, where the server collects them."""
     for metric in metrics or ():
         write_metric(metric)

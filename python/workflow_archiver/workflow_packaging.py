@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
-from typing import Optional
+from typing import Any, Optional
 
-from workflow_archiver.workflow_archiver import WorkflowArchiver, WorkflowArchiverConfig
+from workflow_archiver.workflow_archiver_config import WorkflowArchiverConfig
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
+from workflow_archiver.workflow_packaging_utils import WorkflowExportUtils
+
+__all__ = ["ArgParser", "WorkflowExportUtils", "generate_workflow_archive", "package_workflow"]
 
 
 class ArgParser:
@@ -28,14 +32,25 @@ class ArgParser:
         return parser
 
 
+def package_workflow(args: Any, manifest: str) -> str:
+    """Checks, gathers, writes; returns where the archive is."""
+    export_path = args.export_path or os.getcwd()
+    WorkflowExportUtils.validate_inputs(args.workflow_name, export_path)
+    WorkflowExportUtils.check_war_already_exists(args.workflow_name, export_path, args.force)
+    members = WorkflowExportUtils.gather(args, manifest)
+    path = WorkflowExportUtils.archive(export_path, args.workflow_name, members)
+    WorkflowExportUtils.clean_temp_files(members.temporary)
+    return path
+
+
 def generate_workflow_archive(config: Optional[WorkflowArchiverConfig] = None) -> None:
     """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
     if config is not None:
-        WorkflowArchiver.generate_workflow_archive(config)
+        package_workflow(config, WorkflowExportUtils.generate_manifest_json(config))
         return
     args = ArgParser.workflow_archiver_args_parser().parse_args()
     try:
-        WorkflowArchiver.generate_workflow_archive(WorkflowArchiverConfig(**vars(args)))
+        package_workflow(args, WorkflowExportUtils.generate_manifest_json(args))
     except (WorkflowArchiverError, OSError) as error:
         logging.error("%s", error)
         sys.exit(1)

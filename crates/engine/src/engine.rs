@@ -241,6 +241,7 @@ impl Engine {
             order,
             environment,
             devices,
+            crowd: AtomicU32::default(),
             observer: Arc::clone(&self.observer),
         });
         let draft = Draft {

@@ -19,6 +19,7 @@ import traceback
 
 from jitney.worker.crew import FD_VARIABLE, follow_parent
 from jitney.worker.loop import serve
+from ts.metrics.metric import past_logging
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
 TOKEN_VARIABLE = "JITNEY_WORKER_TOKEN"
@@ -57,7 +58,8 @@ def main() -> int:
 
 
 def prepare_output() -> None:
-    """Line-buffered UTF-8 streams and plain log lines on stdout, whatever the locale says."""
+    """Line-buffered UTF-8 streams, plain log lines and metrics on stdout, whatever the locale says."""
+    past_logging()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)

@@ -1,8 +1,9 @@
 """One logical worker of several processes, for models that torchrun would start (`torchrun` in model-config.yaml).
 
 The process the server started is rank 0. It starts the others, passes every frame it gets on to them, and is the
-only one whose answers count; so the server sees one worker. They share one fate: when any of them dies all end, and
-the server starts the whole crew again.
+only one whose answers count; so the server sees one worker. In a pipeline (`parallelType: pp`) rank 0 alone gets the
+batches, as in TorchServe: it drives the others by means of its own. They share one fate: when any of them dies all
+end, and the server starts the whole crew again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import threading
 import time
 from typing import Any
 
+from jitney.worker.gpus import gpu_of_rank
 from jitney.worker.protocol import (
     BATCH, HELLO, LOAD, LOAD_FAILED, LOADED, STOP, Frame, FrameReader, decode_control, encode_control, send_frame,
 )  # fmt: skip
 
 FD_VARIABLE = "JITNEY_WORKER_FD"
-PARALLEL_TYPES = ("pp", "tp", "pptp", "custom")
+PIPELINE = "pp"
+PARALLEL_TYPES = (PIPELINE, "tp", "pptp", "custom")
 RANKS_MAX = 64
 WATCH_SECONDS = 1.0
 LEAVE_SECONDS = 2.0
@@ -93,6 +96,8 @@ class Crew:
     def pass_on(self, frame: Frame) -> None:
         """Gives the others the frame that rank 0 got."""
         self._stopping = self._stopping or frame.kind == STOP
+        if frame.kind == BATCH and self._spec["model_yaml_config"].get("parallelType") == PIPELINE:
+            return
         for member in self._members:
             with contextlib.suppress(OSError):  # Its death is noticed where its answers are read.
                 send_frame(member.sock, frame.kind, frame.count, frame.id, (frame.payload,))
@@ -127,8 +132,8 @@ class Member:
 
     def load(self, spec: dict[str, Any]) -> None:
         """Tells it to load its part; does not wait."""
-        gpu = self.rank if spec.get("gpu_id") is not None else None
-        send_frame(self.sock, LOAD, 0, 0, (encode_control({**spec, "rank": self.rank, "gpu_id": gpu}),))
+        own = {"rank": self.rank, "gpu_id": gpu_of_rank(spec, self.rank), "gpu_ids": None}
+        send_frame(self.sock, LOAD, 0, 0, (encode_control({**spec, **own}),))
 
     def wait_until_loaded(self) -> None:
         """Returns when it has, and raises its words when it failed."""

@@ -19,6 +19,7 @@ from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
 from jitney.worker.crew import Crew
+from jitney.worker.gpus import take_gpus
 from jitney.worker.loader import LoadedModel, load_model
 from jitney.worker.outlet import Outlet
 from jitney.worker.overlap import run_overlapped, stages_of
@@ -63,7 +64,7 @@ def live(sock: socket.socket, token: str) -> int:
         return 0
     if frame.kind != LOAD:
         raise ProtocolError(f"expected LOAD, got a frame of kind {frame.kind}")
-    spec = decode_control(frame.payload)
+    spec = take_gpus(decode_control(frame.payload))
     with contextlib.closing(Crew(spec)) as crew:
         model = load(outlet, spec, crew)
         if model is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Any, Optional
+from typing import Any
 
+from model_archiver.manifest_components.model import Model
 from model_archiver.version import __version__
 
 
@@ -21,9 +22,9 @@ class RuntimeType(Enum):
 class Manifest:
     """What an archive says about itself."""
 
-    def __init__(self, runtime: str, model: dict[str, Optional[str]]) -> None:
+    def __init__(self, runtime: str, model: Model) -> None:
         self.runtime = RuntimeType(runtime)
-        self.model = {key: value for key, value in model.items() if value is not None}
+        self.model = model
         self.archiver_version = __version__
         self.created_on = created_on()
 
@@ -32,7 +33,7 @@ class Manifest:
         return {
             "createdOn": self.created_on,
             "runtime": self.runtime.value,
-            "model": self.model,
+            "model": self.model.to_dict(),
             "archiverVersion": self.archiver_version,
         }
 

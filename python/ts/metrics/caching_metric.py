@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ts.metrics.dimension import Dimension
 from ts.metrics.metric import Metric, write_metric
 from ts.metrics.metric_type_enum import MetricTypes
+from ts.metrics.unit import full_unit
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +24,11 @@ class CachingMetric:
         metric_type: MetricTypes = MetricTypes.COUNTER,
     ) -> None:
         self.metric_name = metric_name
-        self.unit = unit
+        self.unit = full_unit(unit)
         self.dimension_names = list(dimension_names)
         self.metric_type = metric_type
+        self.usual: dict[str, Dimension] = {}
+        """Dimensions the cache adds to every report, for updates that leave them out."""
 
     def add_or_update(self, value: float, dimension_values: Sequence[str] = (), request_id: str = "") -> None:
         """Reports a value with one dimension value per declared name."""
@@ -40,6 +43,10 @@ class CachingMetric:
     def update(self, value: float, request_id: str = "", dimensions: Sequence[Dimension] = ()) -> None:
         """Reports a value with ready-made dimensions."""
         names = [dimension.name for dimension in dimensions]
+        left_out = [name for name in self.dimension_names if name not in names and name in self.usual]
+        if left_out:
+            dimensions = [*dimensions, *(self.usual[name] for name in left_out)]
+            names += left_out
         if sorted(names) != sorted(self.dimension_names):
             logger.error("metric %s: dimensions %s do not match %s", self.metric_name, names, self.dimension_names)
             return

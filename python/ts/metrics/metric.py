@@ -1,10 +1,14 @@
-"""One measurement and its line on stdout.
+"""One measurement and its line, which TorchServe and Jitney read from a worker's stdout.
 
 `[METRICS]name.unit:value|#dimensions|#type:TYPE|#hostname:host,epoch[,request ids]`
+
+As in TorchServe the line is a message of the root logger, so that tests and programs find it where they look for
+it. Jitney's workers write it themselves (`past_logging`): whatever a handler does to logging, its metrics arrive.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import time
@@ -65,6 +69,18 @@ class Metric:
         }
 
 
-def write_metric(metric: Metric) -> None:
-    """Writes the metric's line in one piece, past any logging a handler may have set up."""
-    sys.stdout.write(f"{LINE_PREFIX}{metric}\n")
+_past_logging = False
+
+
+def past_logging() -> None:
+    """From now on lines of this process go to stdout directly, each in one piece."""
+    global _past_logging
+    _past_logging = True
+
+
+def write_metric(metric: Any) -> None:
+    """Writes a metric's line."""
+    if _past_logging:
+        sys.stdout.write(f"{LINE_PREFIX}{metric}\n")
+    else:
+        logging.info("%s%s", LINE_PREFIX, metric)

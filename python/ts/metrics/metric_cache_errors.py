@@ -1,17 +1,21 @@
 """What can go wrong with the metrics cache."""
 
 
-class MetricsCacheTypeError(Exception):
+class MetricsCacheTypeError(TypeError):
     """A value has the wrong type."""
 
 
-class MetricsCacheKeyError(Exception):
+class MetricsCacheKeyError(KeyError):
     """A metric or a key of the configuration is missing."""
 
 
-class MetricsCacheValueError(Exception):
+class MetricsCacheValueError(ValueError):
     """A value or unit is not acceptable."""
 
 
-class MetricsCachePyYAMLError(Exception):
+class MetricsCacheIOError(OSError):
+    """The metrics file cannot be opened."""
+
+
+class MetricsCachePyYamlError(Exception):
     """The metrics file cannot be read as yaml."""

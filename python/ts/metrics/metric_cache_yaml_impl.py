@@ -6,26 +6,37 @@ is declared on first use, and the server decides whether to show it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Union
 
 from ts.metrics.caching_metric import CachingMetric
 from ts.metrics.dimension import Dimension
-from ts.metrics.metric_cache_errors import MetricsCacheKeyError, MetricsCachePyYAMLError, MetricsCacheValueError
+from ts.metrics.metric_cache_errors import (
+    MetricsCacheIOError,
+    MetricsCacheKeyError,
+    MetricsCachePyYamlError,
+    MetricsCacheTypeError,
+    MetricsCacheValueError,
+)
 from ts.metrics.metric_type_enum import MetricTypes
 from ts.metrics.unit import SIZE_UNITS, TIME_UNITS
 from ts.utils.util import get_yaml_config
 
 RequestIds = Union[dict[int, str], None]
 Dimensions = Union[Sequence[Dimension], None]
-Index = Union[int, Iterable[int], None]
+Index = Any
+"""A place in the batch or several; anything else stands for the whole batch."""
+
+NO_FILE = ""
 
 
 class MetricsCacheYamlImpl:
     """Metrics by type and name."""
 
-    def __init__(self, config_file_path: str | None = None) -> None:
+    def __init__(self, config_file_path: str = NO_FILE) -> None:
         self.config_file_path = config_file_path
+        self._parsed_file = {} if config_file_path == NO_FILE else read_metrics_file(config_file_path)
         self.cache: dict[MetricTypes, dict[str, CachingMetric]] = {kind: {} for kind in MetricTypes}
         self.model_name = ""
         self._request_ids: RequestIds | Callable[[], RequestIds] = None
@@ -49,19 +60,21 @@ class MetricsCacheYamlImpl:
 
     def initialize_cache(self) -> None:
         """Declares the `model_metrics` of the metrics file, if there is one."""
-        if self.config_file_path is None:
+        if self.config_file_path == NO_FILE:
             return
-        try:
-            config = get_yaml_config(self.config_file_path)
-        except (OSError, ImportError):
-            raise
-        except Exception as error:
-            raise MetricsCachePyYAMLError(f"cannot read {self.config_file_path}: {error}") from error
-        if "model_metrics" not in config:
-            raise MetricsCacheKeyError("'model_metrics' is missing in the metrics file")
-        if not config["model_metrics"]:
-            raise MetricsCacheValueError("'model_metrics' is empty in the metrics file")
-        self.declare(config["model_metrics"])
+        section = self._parse_metrics_section()
+        if not section:
+            raise MetricsCacheValueError("Missing `model_metrics` specification")
+        missing = next(missing_keys(section), None)
+        if missing is not None:
+            raise MetricsCacheKeyError(f"Key not found in cache spec: {missing!r}")
+        self.declare(section)
+
+    def _parse_metrics_section(self, key: str | None = "model_metrics") -> dict[str, Any] | None:
+        """A section of the metrics file; None if it is empty."""
+        if key not in self._parsed_file:
+            raise MetricsCacheKeyError(f"'{key}' key not found in yaml file: {key!r}")
+        return self._parsed_file[key]  # type: ignore[no-any-return]
 
     def declare(self, model_metrics: dict[str, list[dict[str, Any]]]) -> None:
         """Declares metrics by type, in the form of a metrics file's `model_metrics`."""
@@ -73,48 +86,58 @@ class MetricsCacheYamlImpl:
             metric_type = MetricTypes(kind)
         except ValueError:
             raise MetricsCacheKeyError(f"unknown metric type {kind!r}") from None
-        for metric in metrics:
-            missing = {"name", "unit", "dimensions"} - metric.keys()
-            if missing:
-                raise MetricsCacheKeyError(f"metric {metric} lacks {sorted(missing)}")
-            self.add_metric_to_cache(metric["name"], metric["unit"], metric["dimensions"], metric_type)
+        for metric in metrics or ():
+            self.add_metric_to_cache(metric["name"], metric["unit"], metric.get("dimensions") or [], metric_type)
 
-    def cache_keys(self) -> list[MetricTypes]:
-        """The metric types the cache knows."""
-        return list(self.cache)
+    def cache_keys(self) -> list[str]:
+        """The metrics the cache knows, each as `type:name`."""
+        return [f"{kind.value}:{name}" for kind, metrics in self.cache.items() for name in metrics]
 
     def add_metric_to_cache(
         self, metric_name: str, unit: str, dimension_names: Sequence[str] = (),
         metric_type: MetricTypes = MetricTypes.COUNTER,
     ) -> CachingMetric:  # fmt: skip
         """Declares a metric and returns it."""
+        check_type(metric_name, str, "`metric_name` must be a str")
+        check_type(unit, str, "`unit` must be a str")
+        check_type(dimension_names, (list, tuple), "`dimension_names` should be a list of dimension name strings")
+        check_type(metric_type, MetricTypes, WRONG_METRIC_TYPE)
         metric = CachingMetric(metric_name, unit, dimension_names, metric_type)
         self.cache[metric_type][metric_name] = metric
         return metric
 
     def get_metric(self, metric_name: str, metric_type: MetricTypes = MetricTypes.COUNTER) -> CachingMetric:
         """Returns a declared metric."""
-        try:
-            return self.cache[metric_type][metric_name]
-        except KeyError:
-            raise MetricsCacheKeyError(f"no metric {metric_name!r} of type {metric_type}") from None
+        check_type(metric_name, str, "`metric_name` must be a str")
+        check_type(metric_type, MetricTypes, WRONG_METRIC_TYPE)
+        metric = self.cache[metric_type].get(metric_name)
+        if metric is None:
+            raise MetricsCacheKeyError(f"Metric of type '{metric_type}' and name '{metric_name}' doesn't exist")
+        return metric
 
     def _ids(self, idx: Index) -> str:
         ids = self.request_ids or {}
-        if isinstance(idx, int):
-            return ids[idx] if idx in ids else ",".join(ids.values())
-        return ",".join(ids.values() if idx is None else (ids[i] for i in idx if i in ids))
+        if isinstance(idx, (list, tuple, range)):
+            return ",".join(ids[place] for place in idx if place in ids)
+        return ids[idx] if idx is not None and idx in ids else ",".join(ids.values())
 
     def _report(
-        self, name: str, value: float, unit: str, ids: str, dimensions: Dimensions, metric_type: MetricTypes,
-        level: str = "Model",
-    ) -> None:  # fmt: skip
-        all_dimensions = [*(dimensions or ()), Dimension("ModelName", self.model_name), Dimension("Level", level)]
+        self, name: str, value: float, unit: str, ids: str, dimensions: Dimensions, metric_type: MetricTypes
+    ) -> None:
+        given = list(dimensions or ())
+        names = [dimension.name for dimension in given]
+        usual = [dimension for dimension in self._usual(ids) if dimension.name not in names]
         metric = self.cache[metric_type].get(name)
         if metric is None:
-            names = [dimension.name for dimension in all_dimensions]
+            names += [dimension.name for dimension in usual]
             metric = self.add_metric_to_cache(name, unit, names, metric_type)
-        metric.update(value, ids, all_dimensions)
+        metric.usual = {dimension.name: dimension for dimension in usual}
+        metric.update(value, ids, [*given, *usual])
+
+    def _usual(self, ids: str) -> list[Dimension]:
+        """What every report carries unless the handler says otherwise."""
+        level = Dimension("Level", "Model" if ids else "Error")
+        return [Dimension("ModelName", self.model_name), level] if self.model_name else [level]
 
     def add_metric(
         self, name: str, value: float, unit: str, idx: Index = None, dimensions: Dimensions = None,
@@ -152,10 +175,42 @@ class MetricsCacheYamlImpl:
 
     def add_error(self, name: str, value: float, dimensions: Dimensions = None) -> None:
         """Reports an error, which belongs to no request."""
-        self._report(name, value, "", "", dimensions, MetricTypes.COUNTER, level="Error")
+        self._report(name, value, "", "", dimensions, MetricTypes.COUNTER)
+
+
+WRONG_METRIC_TYPE = "`metric_type` must be a MetricTypes enum"
+
+
+def check_type(value: Any, kind: Any, message: str) -> None:
+    """Raises for a value of the wrong type."""
+    if not isinstance(value, kind):
+        raise MetricsCacheTypeError(message)
 
 
 def check_unit(unit: str, allowed: frozenset[str]) -> None:
     """Raises for a unit that does not fit the kind of metric."""
     if unit not in allowed:
         raise MetricsCacheValueError(f"unit {unit!r} is not one of {sorted(allowed)}")
+
+
+def missing_keys(section: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """What metrics of a metrics file lack."""
+    for metrics in section.values():
+        for metric in metrics or ():
+            yield from (key for key in ("name", "unit") if key not in metric)
+
+
+def read_metrics_file(path: str) -> dict[str, Any]:
+    """The sections of a metrics file."""
+    try:
+        os.stat(path)
+    except TypeError as error:
+        raise MetricsCacheTypeError(str(error)) from error
+    except OSError as error:
+        raise MetricsCacheIOError(str(error)) from error
+    try:
+        return get_yaml_config(path)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:
+        raise MetricsCachePyYamlError(f"Error parsing file {path}: {error}") from error

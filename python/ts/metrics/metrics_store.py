@@ -14,23 +14,25 @@ from ts.metrics.unit import SIZE_UNITS, TIME_UNITS
 class MetricsStore:
     """Metrics of one batch; a metric repeated for the same request is updated, not added."""
 
-    def __init__(self, request_ids: dict[int, str] | None, model_name: str) -> None:
+    def __init__(self, request_ids: Any, model_name: str) -> None:
         self.store: list[Metric] = []
         self.request_ids = request_ids
         self.model_name = model_name
-        self.cache: dict[Any, Metric] = {}
+        self.cache: dict[str, Metric] = {}
 
     def _ids(self, idx: int | None) -> str:
+        """The id at a place of the batch, or all of them; what is no batch stands for itself."""
         ids = self.request_ids or {}
+        if not isinstance(ids, dict):
+            return str(ids)
         return ids[idx] if idx is not None and idx in ids else ",".join(ids.values())
 
     def _add_or_update(
-        self, name: str, value: float, request_id: str, unit: str, metric_type: MetricTypes,
+        self, name: str, value: Any, request_id: str | None, unit: str, metric_type: MetricTypes,
         dimensions: Sequence[Dimension] | None,
     ) -> None:  # fmt: skip
-        level = "Model" if name != "error" and request_id else "Error"
-        own = [*(dimensions or ()), Dimension("ModelName", self.model_name), Dimension("Level", level)]
-        key = (name, unit, request_id, tuple(map(str, own)))
+        own = [*(dimensions or ()), *self._usual(request_id)]
+        key = "-".join([name, unit, str(request_id), *map(str, own)])
         if key in self.cache:
             self.cache[key].update(value)
             return
@@ -38,6 +40,12 @@ class MetricsStore:
         metric = Metric(name, value, unit, own, request_id, method, metric_type)
         self.cache[key] = metric
         self.store.append(metric)
+
+    def _usual(self, request_id: str | None) -> list[Dimension]:
+        """What tells the model's metrics from errors."""
+        if not request_id:
+            return [Dimension("Level", "Error")]
+        return [Dimension("ModelName", self.model_name), Dimension("Level", "Model")]
 
     def add_counter(
         self, name: str, value: float, idx: int | None = None, dimensions: Sequence[Dimension] | None = None
@@ -51,7 +59,7 @@ class MetricsStore:
     ) -> None:  # fmt: skip
         """Records a duration in ms or s."""
         if unit not in TIME_UNITS:
-            raise ValueError(f"the unit for a timed metric should be one of ['ms', 's'], not {unit!r}")
+            raise ValueError("the unit for a timed metric should be one of ['ms', 's']")
         self._add_or_update(name, value, self._ids(idx), unit, MetricTypes.GAUGE, dimensions)
 
     def add_size(
@@ -60,7 +68,7 @@ class MetricsStore:
     ) -> None:  # fmt: skip
         """Records a size in MB, kB, GB or B."""
         if unit not in SIZE_UNITS:
-            raise ValueError(f"the unit for a size metric should be one of ['MB', 'kB', 'GB', 'B'], not {unit!r}")
+            raise ValueError("The unit for size based metric is one of ['MB','kB', 'GB', 'B']")
         self._add_or_update(name, value, self._ids(idx), unit, MetricTypes.GAUGE, dimensions)
 
     def add_percent(
@@ -69,9 +77,9 @@ class MetricsStore:
         """Records a percentage."""
         self._add_or_update(name, value, self._ids(idx), "percent", MetricTypes.GAUGE, dimensions)
 
-    def add_error(self, name: str, value: float, dimensions: Sequence[Dimension] | None = None) -> None:
+    def add_error(self, name: str, value: Any, dimensions: Sequence[Dimension] | None = None) -> None:
         """Records an error, which belongs to no request."""
-        self._add_or_update(name, value, "", "", MetricTypes.COUNTER, dimensions)
+        self._add_or_update(name, value, None, "", MetricTypes.COUNTER, dimensions)
 
     def add_metric(
         self, name: str, value: float, idx: int | None = None, unit: str = "",

@@ -16,7 +16,7 @@ from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import compiled, wants_aot
 from ts.torch_handler.devices import choose_device
-from ts.torch_handler.needs import need
+from ts.torch_handler.needs import installed, need
 from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
 from ts.torch_handler.profiling import profiled, profiler_wanted
 from ts.torch_handler.rows import numbers_of
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
 LABELS_FILE = "index_to_name.json"
+PROFILER_AVAILABLE = installed("torch.profiler")
 
 
 class BaseHandler(abc.ABC):
@@ -135,7 +136,8 @@ class BaseHandler(abc.ABC):
         """Answers a batch: preprocess, inference, postprocess; or describes or explains."""
         self.context = context
         if profiler_wanted():
-            return profiled(lambda: self._handle(data, context), context.model_name, self.profiler_args)
+            name = getattr(context, "model_name", None) or "default"
+            return profiled(lambda: self._handle(data, context), name, self.profiler_args)
         return self._handle(data, context)
 
     def _handle(self, data: Any, context: Any) -> Any:

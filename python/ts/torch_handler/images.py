@@ -11,15 +11,18 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import json
 from collections.abc import Sequence
 from typing import Any, Callable
 
+from ts.torch_handler.decoders import Decoders, Pixels
 from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of
 from ts.utils.util import PredictionException
 
 torch: Any = need("torch", "an image handler")
 Image: Any = need("PIL.Image", "an image handler")
+UnidentifiedImageError: Any = need("PIL", "an image handler").UnidentifiedImageError
 transforms: Any = need("torchvision.transforms", "an image handler")
 
 BAD_IMAGE = 400
@@ -33,13 +36,24 @@ class Recipe:
         self.to_rgb = to_rgb
         self.head, self.normalize = cut(processing)
 
-    def read(self, row: Any) -> Any:
-        """One row to a tensor, or to a PIL image where the arithmetic is left to `stack`."""
+    def plan(self) -> bytes | None:
+        """The work for one image in words a decoding helper knows, or None if it has no words for it."""
+        steps = [step_words(step) for step in self.head]
+        if self.normalize is None or not all(steps):
+            return None
+        plan = {"to_rgb": self.to_rgb, "limited": Image.MAX_IMAGE_PIXELS is not None, "steps": steps}
+        return json.dumps(plan).encode()
+
+    def read(self, row: Any, helpers: Decoders | None = None, plan: bytes | None = None) -> Any:
+        """One row to a tensor, or to an image where the arithmetic is left to `stack`."""
         value = value_of(row)
         if isinstance(value, str):
             value = decode_base64(value)
         if not isinstance(value, (bytes, bytearray, memoryview)):
             return numbers(value)
+        return (helpers.decode(plan, value) if helpers else None) or self._read_here(value)
+
+    def _read_here(self, value: Any) -> Any:
         image = decode(value)
         if self.to_rgb and image.mode != "RGB":
             image = image.convert("RGB")
@@ -65,6 +79,8 @@ class Recipe:
         return batch.sub_(mean).div_(deviation)
 
     def _finished(self, image: Any) -> Any:
+        if isinstance(image, Pixels):
+            image = Image.frombytes("RGB", image.size, bytes(image.content))
         return self.normalize(transforms.functional.to_tensor(image))
 
 
@@ -78,6 +94,14 @@ def cut(processing: Any) -> tuple[list[Any], Any]:
     return head, normalize
 
 
+def step_words(step: Any) -> list[Any] | None:
+    """A step of a transform as decoding helpers know it, if they do."""
+    if type(step) is transforms.Resize and isinstance(step.size, int):
+        plain = step.interpolation == transforms.InterpolationMode.BILINEAR and getattr(step, "max_size", None) is None
+        return ["resize", step.size] if plain else None
+    return ["center_crop", *map(int, step.size)] if type(step) is transforms.CenterCrop else None
+
+
 def plain_rgb(item: Any) -> bool:
     """Whether an item is still an image of three bytes per pixel."""
     return getattr(item, "mode", None) == "RGB"
@@ -85,7 +109,8 @@ def plain_rgb(item: Any) -> bool:
 
 def pixels(image: Any) -> Any:
     """Height x width x 3 bytes, in memory of their own."""
-    flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+    content = image.tobytes()
+    flat = torch.frombuffer(content if isinstance(content, bytearray) else bytearray(content), dtype=torch.uint8)
     return flat.view(image.size[1], image.size[0], 3)
 
 
@@ -94,6 +119,8 @@ def decode(content: Any) -> Any:
     try:
         image = Image.open(io.BytesIO(content))
         image.load()
+    except UnidentifiedImageError as error:  # Its own words are an address in this process.
+        raise PredictionException("the image cannot be decoded: no known image format", BAD_IMAGE) from error
     except Exception as error:
         raise PredictionException(f"the image cannot be decoded: {error}", BAD_IMAGE) from error
     return image

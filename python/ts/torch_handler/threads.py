@@ -15,6 +15,9 @@ from ts.torch_handler.wishes import Wishes
 
 PREPROCESS_THREADS_MAX = 16
 """More PIL threads than this contend for the interpreter."""
+DECODE_SHARE_MIN = 8
+"""With fewer processors threads decode as much, and helpers only take memory."""
+DECODE_PROCESSES_MAX = 32
 
 
 def share_of_processors() -> int:
@@ -39,5 +42,14 @@ def settle_torch(wishes: Wishes) -> int:
 
 
 def preprocess_threads(wishes: Wishes) -> int:
-    """The threads for preparing items."""
-    return wishes.preprocess_threads or min(share_of_processors(), PREPROCESS_THREADS_MAX)
+    """The threads for preparing items: one for every helper, which then do the work."""
+    helpers = decode_processes(wishes)
+    return wishes.preprocess_threads or helpers or min(share_of_processors(), PREPROCESS_THREADS_MAX)
+
+
+def decode_processes(wishes: Wishes) -> int:
+    """The processes that decode images: three quarters of a large share, none on a small one."""
+    if wishes.decode_processes is not None or wishes.preprocess_threads is not None:
+        return wishes.decode_processes or 0
+    share = share_of_processors()
+    return min(share * 3 // 4, DECODE_PROCESSES_MAX) if share >= DECODE_SHARE_MIN else 0

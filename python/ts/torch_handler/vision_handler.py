@@ -7,11 +7,12 @@ from typing import Any
 
 from ts.handler_utils.timer import stage, timed, wants_profile
 from ts.torch_handler.base_handler import BaseHandler
+from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.pool import ItemPool
 from ts.torch_handler.profiling import profiler_wanted
-from ts.torch_handler.threads import preprocess_threads
+from ts.torch_handler.threads import decode_processes, preprocess_threads
 from ts.utils.util import PredictionException
 
 EXPLAIN_STEPS = 15
@@ -29,14 +30,19 @@ class VisionHandler(BaseHandler, abc.ABC):
         super().__init__()
         self.ig: Any = None
         self.pool = ItemPool(1)
+        self.decoders: Decoders | None = None
 
     def initialize(self, context: Any) -> None:
-        """Also starts the threads that prepare images."""
+        """Also starts the threads and processes that prepare images."""
         super().initialize(context)
         if not context.system_properties.get("limit_max_image_pixels", True):
             Image.MAX_IMAGE_PIXELS = None
         self.pool.close()
+        if self.decoders is not None:
+            self.decoders.close()
         self.pool = ItemPool(preprocess_threads(self.wishes))
+        helpers = decode_processes(self.wishes) if self._prepares_items() else 0
+        self.decoders = Decoders(helpers) if helpers else None
         self.settle_threads()
         if installed("captum"):
             self.ig = need("captum.attr", "explanations").IntegratedGradients(self.model)
@@ -57,11 +63,18 @@ class VisionHandler(BaseHandler, abc.ABC):
     def preprocess(self, data: Any) -> Any:
         """Rows to one tensor on the device; raises if any of them is no image."""
         recipe = self.recipe()
-        items = self.pool.map(recipe.read, data)
+        items = self.read_all(recipe, data)
         for item in items:
             if isinstance(item, Exception):
                 raise item
         return self.pool.call(self.assemble, recipe, items)
+
+    def read_all(self, recipe: Recipe, data: Any) -> list[Any]:
+        """Rows to prepared images, side by side; a row that cannot be read is its exception."""
+        if self.decoders is None:
+            return self.pool.map(recipe.read, data)
+        plan = recipe.plan()
+        return self.pool.map(lambda row: recipe.read(row, self.decoders, plan), data)
 
     def assemble(self, recipe: Recipe, items: list[Any]) -> Any:
         """Prepared images to the batch the model is given."""
@@ -76,7 +89,7 @@ class VisionHandler(BaseHandler, abc.ABC):
 
     def _prepare_items(self, data: Any) -> tuple[Any, Any, dict[int, Any]]:
         recipe = self.recipe()
-        items = self.pool.map(recipe.read, data)
+        items = self.read_all(recipe, data)
         failures = {place: item for place, item in enumerate(items) if isinstance(item, PredictionException)}
         for place, item in enumerate(items):
             if isinstance(item, Exception) and place not in failures:
@@ -98,8 +111,9 @@ class VisionHandler(BaseHandler, abc.ABC):
         return self.wishes.overlap if plain and self._prepares_items() and not measured else 1
 
     def describe_handle(self) -> Any:
-        """Also tells how many threads prepare images."""
-        return {**super().describe_handle(), "preprocessThreads": self.pool.threads}
+        """Also tells how many threads and processes prepare images."""
+        helpers = len(self.decoders) if self.decoders is not None else 0
+        return {**super().describe_handle(), "preprocessThreads": self.pool.threads, "decodeProcesses": helpers}
 
     def get_insights(self, tensor_data: Any, raw_data: Any, target: Any = 0) -> Any:
         """Integrated gradients of the target class for every pixel."""

@@ -7,6 +7,7 @@ TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
       precision: float16        # float32 (default), float16 or bfloat16: weights and inputs
       channels_last: true       # memory format of convolution weights and image batches
       preprocess_threads: 4     # for handlers that prepare items one by one; 1 is off
+      decode_processes: 4       # helpers that decode images for those threads; 0 is off
       overlap: 2                # batches a worker holds at a time, so that their stages overlap; 1 is off
       torch_threads: 2          # torch.set_num_threads
 """
@@ -19,6 +20,7 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 SPELLINGS = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
 OVERLAP_MAX = 8
 THREADS_MAX = 256
+PROCESSES_MAX = 128
 
 
 class Wishes(NamedTuple):
@@ -28,6 +30,7 @@ class Wishes(NamedTuple):
     precision: str = "float32"
     channels_last: bool = False
     preprocess_threads: int | None = None
+    decode_processes: int | None = None
     overlap: int = 2
     torch_threads: int | None = None
 
@@ -45,6 +48,7 @@ def read_wishes(config: dict[str, Any] | None) -> Wishes:
         precision=precision(wishes.precision),
         channels_last=flag("channels_last", wishes.channels_last),
         preprocess_threads=optional("preprocess_threads", wishes.preprocess_threads, THREADS_MAX),
+        decode_processes=optional("decode_processes", wishes.decode_processes, PROCESSES_MAX, 0),
         overlap=number("overlap", wishes.overlap, OVERLAP_MAX),
         torch_threads=optional("torch_threads", wishes.torch_threads, THREADS_MAX),
     )
@@ -65,14 +69,14 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def number(name: str, value: Any, limit: int) -> int:
-    """A number from 1 to its limit."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
-        raise ValueError(f"model-config.yaml: jitney.{name} is {value!r}, not a number from 1 to {limit}")
+def number(name: str, value: Any, limit: int, least: int = 1) -> int:
+    """A number from `least` to its limit."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= limit:
+        raise ValueError(f"model-config.yaml: jitney.{name} is {value!r}, not a number from {least} to {limit}")
     return value
 
 
-def optional(name: str, value: Any, limit: int) -> int | None:
+def optional(name: str, value: Any, limit: int, least: int = 1) -> int | None:
     """A number, or None where none was given."""
-    return None if value is None else number(name, value, limit)
+    return None if value is None else number(name, value, limit, least)
 

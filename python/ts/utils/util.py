@@ -124,7 +124,7 @@ def deprecated(version: str, replacement: str = "") -> Callable[[F], F]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             message = f"{function.__qualname__} is deprecated since version {version}{hint}"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
             return function(*args, **kwargs)
 
         return wrapper  # type: ignore[return-value]

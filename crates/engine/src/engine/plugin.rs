@@ -72,6 +72,7 @@ impl Engine {
             order: order(plan),
             environment: Environment::shared(&self.python),
             devices: Devices::new(0, &ModelYaml::default(), &self.gpu_turn),
+            crowd: AtomicU32::default(),
             observer: Arc::new(()),
         };
         Draft {

@@ -100,6 +100,7 @@ impl Pool {
         reply: oneshot::Sender<Result<(), ScaleError>>,
     ) -> Vec<u32> {
         self.min = min;
+        self.launcher.crowd(max);
         self.dismiss_lost();
         while self.staying() < min as usize {
             self.add_seat();

@@ -1,5 +1,6 @@
 //! Which GPU a worker gets, by TorchServe's rule: in turn over all models, or in turn over the ids
-//! that the model itself names. A worker that is started again keeps its GPU.
+//! that the model itself names. A worker of several processes gets as many as it has processes, the
+//! next ones in a row. A worker that is started again keeps its GPUs.
 //!
 //! Only numbers are handed out here; whether such a device exists was found out by the cli.
 
@@ -15,9 +16,11 @@ pub(crate) struct Devices {
     count: u32,
     /// The ids that the model names.
     ids: Option<Vec<u32>>,
-    /// Whose turn it is: of all models together, or of this one if it names ids.
+    /// How many a worker gets, if it is to have more than one.
+    span: Option<u32>,
+    /// Whose turn it is: of all models together, or of this one if it names ids or takes several.
     turn: Arc<AtomicU32>,
-    given: Mutex<BTreeMap<u32, u32>>,
+    given: Mutex<BTreeMap<u32, Vec<u32>>>,
 }
 
 impl Devices {
@@ -25,8 +28,10 @@ impl Devices {
     pub(crate) fn new(gpus: u32, yaml: &ModelYaml, turn: &Arc<AtomicU32>) -> Self {
         let count = if yaml.device_type == Some(DeviceType::Cpu) { 0 } else { gpus };
         let ids = yaml.device_ids.clone().filter(|ids| is_usable(ids, count));
-        let turn = if ids.is_some() { Arc::default() } else { Arc::clone(turn) };
-        Self { count, ids, turn, given: Mutex::default() }
+        let span = yaml.parallel_level.filter(|level| yaml.parallel_type.is_some() && *level > 1);
+        let own = ids.is_some() || span.is_some();
+        let turn = if own { Arc::default() } else { Arc::clone(turn) };
+        Self { count, ids, span, turn, given: Mutex::default() }
     }
 
     /// What a description tells: whether there are GPUs for the model, and which it named.
@@ -35,14 +40,17 @@ impl Devices {
         (self.count > 0, ids)
     }
 
-    /// The worker's GPU, chosen when it is asked for the first time.
-    pub(crate) fn give(&self, worker: u32) -> Option<u32> {
-        (self.count > 0).then(|| *self.given().entry(worker).or_insert_with(|| self.next()))
+    /// The worker's GPUs, chosen when it is asked for the first time; none means the processor.
+    pub(crate) fn give(&self, worker: u32) -> Vec<u32> {
+        if self.count == 0 {
+            return Vec::new();
+        }
+        self.given().entry(worker).or_insert_with(|| self.next()).clone()
     }
 
-    /// The worker's GPU, if it has one.
+    /// The worker's first GPU, if it has one.
     pub(crate) fn of(&self, worker: u32) -> Option<u32> {
-        self.given().get(&worker).copied()
+        self.given().get(&worker).and_then(|gpus| gpus.first().copied())
     }
 
     /// The worker is gone for good.
@@ -51,17 +59,25 @@ impl Devices {
     }
 
     /// The first worker of all gets GPU 1 where there are several, as in TorchServe.
-    fn next(&self) -> u32 {
+    fn next(&self) -> Vec<u32> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        match &self.ids {
-            Some(ids) => ids[turn as usize % ids.len()],
-            None => turn.wrapping_add(1) % self.count,
+        match (&self.ids, self.span) {
+            (Some(ids), None) => vec![ids[turn as usize % ids.len()]],
+            (None, None) => vec![turn.wrapping_add(1) % self.count],
+            (Some(ids), Some(span)) => row(ids, turn, span),
+            (None, Some(span)) => row(&(0..self.count).collect::<Vec<_>>(), turn, span),
         }
     }
 
-    fn given(&self) -> MutexGuard<'_, BTreeMap<u32, u32>> {
+    fn given(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u32>>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// `span` GPUs in a row, after those of earlier turns; never the same one twice.
+fn row(gpus: &[u32], turn: u32, span: u32) -> Vec<u32> {
+    let (turn, span) = (turn as usize, span as usize);
+    gpus.iter().cycle().skip(turn * span % gpus.len()).take(span.min(gpus.len())).copied().collect()
 }
 
 /// One id out of range spoils the list.
@@ -72,6 +88,7 @@ fn is_usable(ids: &[u32], count: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::ParallelType;
 
     fn yaml(device_type: Option<DeviceType>, ids: Option<&[u32]>) -> ModelYaml {
         ModelYaml { device_type, device_ids: ids.map(<[u32]>::to_vec), ..ModelYaml::default() }
@@ -82,8 +99,8 @@ mod tests {
         let turn = Arc::default();
         let (one, other) =
             (Devices::new(3, &yaml(None, None), &turn), Devices::new(3, &yaml(None, None), &turn));
-        assert_eq!([one.give(9000), other.give(9001), one.give(9002)], [Some(1), Some(2), Some(0)]);
-        assert_eq!((one.give(9000), other.give(9003)), (Some(1), Some(1)));
+        assert_eq!([one.give(9000), other.give(9001), one.give(9002)], [[1], [2], [0]]);
+        assert_eq!([one.give(9000), other.give(9003)], [[1], [1]]);
         one.take_back(9000);
         assert_eq!((one.of(9000), one.of(9002)), (None, Some(0)));
     }
@@ -92,15 +109,33 @@ mod tests {
     fn a_model_may_name_its_gpus() {
         let turn = Arc::default();
         let named = Devices::new(4, &yaml(None, Some(&[3, 1])), &turn);
-        assert_eq!([1, 2, 3].map(|worker| named.give(worker)), [Some(3), Some(1), Some(3)]);
+        assert_eq!([1, 2, 3].map(|worker| named.give(worker)), [[3], [1], [3]]);
         let wrong = Devices::new(2, &yaml(None, Some(&[0, 2])), &turn);
-        assert_eq!(wrong.give(1), Some(1), "a list with an unknown id counts as none");
+        assert_eq!(wrong.give(1), [1], "a list with an unknown id counts as none");
+    }
+
+    #[test]
+    fn a_worker_of_several_processes_gets_a_row_of_gpus() {
+        let four = ModelYaml {
+            parallel_type: Some(ParallelType::Tensor),
+            parallel_level: Some(4),
+            ..ModelYaml::default()
+        };
+        let turn = Arc::default();
+        let all = Devices::new(8, &four, &turn);
+        assert_eq!([1, 2, 3].map(|worker| all.give(worker)), [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]);
+        assert_eq!((all.of(2), all.give(2).len()), (Some(4), 4));
+        let two = ModelYaml { parallel_level: Some(2), device_ids: Some(vec![2, 3, 4, 5]), ..four.clone() };
+        let named = Devices::new(8, &two, &turn);
+        assert_eq!([1, 2].map(|worker| named.give(worker)), [[2, 3], [4, 5]]);
+        assert_eq!(Devices::new(3, &four, &turn).give(1), [0, 1, 2], "there are no more");
+        assert_eq!(turn.load(Ordering::Relaxed), 0, "nobody else's turn passed");
     }
 
     #[test]
     fn without_gpus_or_on_wish_workers_run_on_the_processor() {
         let turn = Arc::default();
-        assert_eq!(Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1), None);
-        assert_eq!(Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1), None);
+        assert_eq!(Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1), Vec::<u32>::new());
+        assert_eq!(Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1), Vec::<u32>::new());
     }
 }

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -43,6 +44,8 @@ pub(crate) struct PythonLauncher {
     pub(crate) order: LoadOrder,
     pub(crate) environment: Environment,
     pub(crate) devices: Devices,
+    /// The workers the model was last scaled to; none yet means what the order says.
+    pub(crate) crowd: AtomicU32,
     /// Hears of the metrics that workers print.
     pub(crate) observer: Arc<dyn Observer>,
 }
@@ -52,7 +55,15 @@ impl Launcher for PythonLauncher {
         let expectation = self.dial_in.expect();
         let spawned = self.spawn(worker, &expectation);
         let mut message = self.order.message.clone();
-        message["gpu_id"] = self.devices.give(worker).into();
+        let crowd = self.crowd.load(Ordering::Relaxed);
+        if let Some(workers) = message.get_mut("workers").filter(|_| crowd > 0) {
+            *workers = crowd.into();
+        }
+        let gpus = self.devices.give(worker);
+        message["gpu_id"] = gpus.first().copied().into();
+        if gpus.len() > 1 {
+            message["gpu_ids"] = gpus.into();
+        }
         let response_bytes_max = self.config.response_bytes_max;
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
@@ -62,6 +73,10 @@ impl Launcher for PythonLauncher {
             let worker = PythonWorker::new(child, link, slots, cancels, response_bytes_max);
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
+    }
+
+    fn crowd(&self, workers: u32) {
+        self.crowd.store(workers, Ordering::Relaxed);
     }
 
     fn gpu(&self, worker: u32) -> Option<u32> {

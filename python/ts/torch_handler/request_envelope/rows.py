@@ -27,7 +27,7 @@ def value_of(row: dict[str, Any]) -> Any:
 
 def document_of(row: dict[str, Any], key: str) -> dict[str, Any]:
     """The request's JSON object, which must have a list under `key`."""
-    value = value_of(row)
+    value = row if key in row else value_of(row)  # The fields of a JSON object may already be those of the row.
     if isinstance(value, (bytes, bytearray, str)):
         try:
             value = json.loads(value)

@@ -1,0 +1,125 @@
+"""A helper process that turns the bytes of images into pixels, for the handlers of one worker (see `decoders`).
+
+It speaks over the socket it inherits: a plan and an image in, pixels out, one after another, until the worker is
+gone. It imports PIL and nothing of torch, so that it starts at once and stays small, and it knows the two steps
+nearly every transform begins with. Whatever is not plain (a broken image, another mode, too small for the crop) it
+refuses, and the worker does that image itself: what is wrong with an image is said in one place only.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+REQUEST = struct.Struct(">II")
+"""Lengths of the plan (JSON) and of the image that follow."""
+REPLY = struct.Struct(">BII")
+"""Whether it worked, width and height; then three bytes for every pixel."""
+WATCH_SECONDS = 5.0
+REFUSED = REPLY.pack(0, 0, 0)
+
+
+class Refused(Exception):
+    """An image that is the worker's own business."""
+
+
+def prepared(content: Any, plan: dict[str, Any]) -> Any:
+    """An image as the plan's steps leave it."""
+    from PIL import Image
+
+    if not plan["limited"]:
+        Image.MAX_IMAGE_PIXELS = None
+    image: Any = Image.open(io.BytesIO(content))
+    image.load()
+    if image.mode != "RGB":
+        if not plan["to_rgb"]:
+            raise Refused
+        image = image.convert("RGB")
+    for name, *numbers in plan["steps"]:
+        image = STEPS[name](image, *numbers)
+    return image
+
+
+def resize(image: Any, short: int) -> Any:
+    """As torchvision's Resize does it: the shorter side becomes `short`, the longer one is cut to a whole number."""
+    from PIL import Image
+
+    width, height = image.size
+    longer = int(short * max(width, height) / min(width, height))
+    size = (short, longer) if width <= height else (longer, short)
+    return image if size == image.size else image.resize(size, Image.BILINEAR)
+
+
+def center_crop(image: Any, height: int, width: int) -> Any:
+    """As torchvision's CenterCrop does it where the image is large enough."""
+    if image.size[0] < width or image.size[1] < height:
+        raise Refused
+    top, left = round((image.size[1] - height) / 2.0), round((image.size[0] - width) / 2.0)
+    return image.crop((left, top, left + width, top + height))
+
+
+STEPS = {"resize": resize, "center_crop": center_crop}
+
+
+def answer(content: Any, plan: dict[str, Any]) -> bytes:
+    """The reply to one image."""
+    try:
+        image = prepared(content, plan)
+    except Exception:
+        return REFUSED
+    return REPLY.pack(1, *image.size) + image.tobytes()
+
+
+def receive(sock: socket.socket, size: int) -> bytearray:
+    """So many bytes; raises EOFError when the other side is gone."""
+    content, at = bytearray(size), 0
+    view = memoryview(content)
+    while at < size:
+        count = sock.recv_into(view[at:])
+        if count == 0:
+            raise EOFError
+        at += count
+    return content
+
+
+def wait_for_work(sock: socket.socket, parent: int) -> bool:
+    """Returns when there is something to read; False when the worker is gone though somebody holds its socket."""
+    sock.settimeout(WATCH_SECONDS)
+    while True:
+        try:
+            return bool(sock.recv(1, socket.MSG_PEEK))
+        except socket.timeout:
+            if os.getppid() != parent:
+                return False
+
+
+def serve(sock: socket.socket) -> None:
+    """Answers until the worker is gone."""
+    parent, known, plan = os.getppid(), b"", {}
+    while wait_for_work(sock, parent):
+        sock.settimeout(None)
+        plan_size, size = REQUEST.unpack(receive(sock, REQUEST.size))
+        text, content = bytes(receive(sock, plan_size)), receive(sock, size)
+        if text != known:
+            known, plan = text, json.loads(text)
+        sock.sendall(answer(content, plan))
+
+
+def main() -> None:
+    """Serves on the file descriptor named on the command line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as sock:
+        try:
+            serve(sock)
+        except (EOFError, ConnectionError):
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The steps of archiving a workflow, one method each."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from model_archiver.manifest_components.manifest import created_on
+from model_archiver.packing import NAME, FileRules, Members, write
+from model_archiver.version import __version__
+from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
+
+
+@dataclass
+class Workflow:
+    """What a manifest says about its workflow."""
+
+    workflow_name: str
+    spec_file: Optional[str]
+    handler: Optional[str] = None
+
+    def to_dict(self) -> dict[str, str]:
+        """The entries as they are written; what is not there is left out."""
+        entries = {"workflowName": self.workflow_name, "specFile": self.spec_file, "handler": self.handler}
+        return {key: value for key, value in entries.items() if value is not None}
+
+
+class WorkflowExportUtils(FileRules):
+    """The steps, for those who take them one by one."""
+
+    @staticmethod
+    def check_workflow_name_regex_or_exit(workflow_name: str) -> None:
+        """Refuses names outside the rule."""
+        if not NAME.fullmatch(workflow_name):
+            message = f"{workflow_name!r} cannot be a workflow name; it must match ^{NAME.pattern}$"
+            raise WorkflowArchiverError(message)
+
+    @staticmethod
+    def validate_inputs(workflow_name: str, export_path: str) -> None:
+        """Refuses a wrong name, and a place to write to that is no directory."""
+        WorkflowExportUtils.check_workflow_name_regex_or_exit(workflow_name)
+        if not os.path.isdir(export_path):
+            raise WorkflowArchiverError(f"--export-path is not a directory: {export_path}")
+
+    @staticmethod
+    def check_war_already_exists(workflow_name: str, export_path: Optional[str], overwrite: bool) -> str:
+        """The place to write to; refuses to replace an archive unless that is asked for."""
+        export_path = export_path or os.getcwd()
+        path = os.path.join(export_path, workflow_name + ".war")
+        if os.path.exists(path):
+            if not overwrite:
+                message = f"{path} already exists.\nPlease specify --force/-f option to overwrite it."
+                raise WorkflowArchiverError(message)
+            logging.warning("Overwriting %s ...", path)
+        return export_path
+
+    @staticmethod
+    def generate_workflow(args: Any) -> Workflow:
+        """What the manifest says about the workflow; files are named as they are inside the archive."""
+        handler = os.path.basename(args.handler) if args.handler else None
+        return Workflow(args.workflow_name, os.path.basename(args.spec_file), handler)
+
+    @staticmethod
+    def generate_manifest_json(args: Any) -> str:
+        """The manifest as text."""
+        workflow = WorkflowExportUtils.generate_workflow(args).to_dict()
+        manifest = {"createdOn": created_on(), "workflow": workflow, "archiverVersion": __version__}
+        return json.dumps(manifest, indent=2)
+
+    @staticmethod
+    def gather(args: Any, manifest: str) -> Members:
+        """Every file of the archive, the manifest included."""
+        members = Members()
+        members.add(args.spec_file, "--spec-file")
+        members.add(args.handler, "--handler")
+        members.add_list(args.extra_files)
+        members.files["WAR-INF/MANIFEST.json"] = manifest.encode()
+        return members
+
+    @staticmethod
+    def archive(export_path: str, workflow_name: str, members: Members) -> str:
+        """Writes the archive; returns where it is."""
+        path = os.path.join(export_path, workflow_name + ".war")
+        write(members, path, workflow_name, "default")
+        return path
