@@ -5,6 +5,7 @@
 
 mod words;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jitney_engine::{CurvePoint, Decided, Engine, Insight, Policy, Verdict};
@@ -23,6 +24,9 @@ pub(crate) struct Batching {
     /// How the policy in force decides.
     how: String,
     max_batch_size: u32,
+    /// Largest batches of a definition's endpoints.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    endpoints: BTreeMap<String, u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_latency_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +84,8 @@ pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batc
     let gone = || Problem::new(ErrorCode::Ending, "The model was removed.");
     let insight = model.insight().await.ok_or_else(gone)?;
     let policy = model.settings().policy.as_str();
-    Ok(Batching::new(model.name(), model.version(), policy, &insight))
+    let endpoints = model.endpoint_sizes();
+    Ok(Batching { endpoints, ..Batching::new(model.name(), model.version(), policy, &insight) })
 }
 
 impl Batching {
@@ -97,6 +102,7 @@ impl Batching {
             policy,
             how: words::policy(&config.policy, config.max_items),
             max_batch_size: config.max_items,
+            endpoints: BTreeMap::new(),
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
             max_waiting: config.queue_max,
