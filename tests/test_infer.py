@@ -94,6 +94,14 @@ def head(name: str) -> str:
     return (DATA / name).read_bytes()[:4].hex()
 
 
+def test_names_of_files_on_stdin_are_rows_too(desk: Desk) -> None:
+    asked = f"{DATA / 'cat.jpg'}\nnone.jpg\n"
+    told = desk.run("models.py:look", "-", "-o", "-", "--format", "images", input=asked)
+    cat, none = (json.loads(line) for line in told.splitlines())
+    assert cat["output"]["head"] == head("cat.jpg")
+    assert "cannot read the file" in none["error"]
+
+
 @needs_pyarrow
 def test_parquet_is_read_and_written(desk: Desk) -> None:
     import pyarrow

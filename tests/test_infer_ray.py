@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ import pytest
 from harness.offline import Desk
 
 ROWS = 2000
+DATA = Path(__file__).parent / "data"
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray[data]")
 
@@ -49,10 +51,36 @@ def test_a_cluster_answers_every_row_once_and_in_order_also_after_a_kill(desk: D
     assert [one["row"] for one in desk.lines("out.jsonl.failed.jsonl")] == [13]
 
 
-def test_only_lines_go_to_a_cluster(desk: Desk) -> None:
-    (desk.path / "in.csv").write_text("number\n1\n")
-    assert "JSON lines" in desk.run("models.py:double", "in.csv", "-o", "out.jsonl", "--ray", code=64)
-    assert desk.names() == ["in.csv"]
+@needs_ray
+@pytest.mark.heavy
+def test_tables_parquet_and_images_are_answered_as_on_one_machine(desk: Desk, cluster: str) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    (desk.path / "in.csv").write_text("number\n" + "".join(f'"{n}"\n' for n in range(ROWS)) + "1,2\n7\n")
+    numbers = pyarrow.table({"number": list(range(ROWS))})
+    pyarrow.parquet.write_table(numbers, desk.path / "in.parquet", row_group_size=300)
+    images = desk.path / "images"
+    shutil.copytree(DATA, images)
+    for model, source, output in [
+        ("double", "in.csv", "a.csv"),
+        ("double", "in.parquet", "b.jsonl"),
+        ("look", "images", "c.jsonl"),
+    ]:
+        job = [f"models.py:{model}", source, "--python", sys.executable, "--workers", "2", "--with-input"]
+        desk.run(*job, "-o", f"one-{output}")
+        desk.run(*job, "-o", f"many-{output}", f"--ray={cluster}")
+        assert read(desk, f"many-{output}") == read(desk, f"one-{output}")
+    assert "2 cells" in read(desk, "many-a.csv.failed.jsonl")
+
+
+def read(desk: Desk, name: str) -> str:
+    return (desk.path / name).read_text()
+
+
+def test_what_comes_on_stdin_is_not_for_a_cluster(desk: Desk) -> None:
+    assert "all nodes" in desk.run("models.py:double", "-", "-o", "-", "--ray", code=64)
+    assert "lines of JSON" in desk.run("models.py:double", "-", "-o", "-", "--format", "csv", code=64)
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="needs a Python without ray")

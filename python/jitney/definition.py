@@ -7,7 +7,7 @@ endpoints. It knows neither HTTP nor frames nor files: transports build on it.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Callable
 
@@ -58,6 +58,10 @@ class Endpoint:
     def max_batch_size(self) -> int:
         """The most items, rows or cost of one call."""
         return (self.options.max_batch_size or BATCH_SIZE_DEFAULT) if self.batched else 1
+
+    def resized(self, max_batch_size: int) -> Endpoint:
+        """The same with another largest batch."""
+        return replace(self, options=replace(self.options, max_batch_size=max_batch_size))
 
     @property
     def concurrency(self) -> int:

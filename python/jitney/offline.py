@@ -57,24 +57,35 @@ def infer(
         numbers: cells of a CSV file that are numbers become numbers.
         program: the `jitney` program, if not the one beside this Python or on the path.
     """
-    source, fed = (os.fspath(rows), None) if isinstance(rows, (str, os.PathLike)) else ("-", iter(rows))
-    command = [_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
+    source, fed = (os.fspath(rows), None) if isinstance(rows, (str, os.PathLike)) else ("-", map(_line, rows))
     wishes = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
-    for flag, value in wishes.items():
-        command += [] if value is None else [f"--{flag}", str(value)]
-    command += ["--numbers"] if numbers else []
-    return _run(command, fed)
+    lines = ask(model, source, fed, program=program, numbers=numbers or None, **wishes)
+    return (_outcome(json.loads(line)) for line in lines)
 
 
-def _run(command: list[str], rows: Iterator[Any] | None) -> Iterator[Any]:
-    stdin = subprocess.DEVNULL if rows is None else subprocess.PIPE
+def ask(
+    model: Any,
+    source: str,
+    lines: Iterator[bytes] | None,
+    *,
+    program: str | os.PathLike[str] | None = None,
+    **flags: Any,
+) -> Iterator[bytes]:
+    """What `jitney infer MODEL SOURCE` writes, line by line, if need be while it is fed with lines."""
+    command = [_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
+    for flag, value in flags.items():
+        command += [] if value is None else [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
+    return _run(command, lines)
+
+
+def _run(command: list[str], lines: Iterator[bytes] | None) -> Iterator[bytes]:
+    stdin = subprocess.DEVNULL if lines is None else subprocess.PIPE
     with tempfile.TemporaryFile() as talk:
         process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=talk, env=_environment())
-        feeder = _Feeder(process, rows)
+        feeder = _Feeder(process, lines)
         try:
             assert process.stdout is not None
-            for line in process.stdout:
-                yield _outcome(json.loads(line))
+            yield from process.stdout
             status = process.wait()
         finally:
             _end(process)
@@ -87,18 +98,18 @@ def _run(command: list[str], rows: Iterator[Any] | None) -> Iterator[Any]:
 class _Feeder:
     """Writes the rows to the process, on a thread: the user's iterator may be slow."""
 
-    def __init__(self, process: subprocess.Popen[bytes], rows: Iterator[Any] | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], lines: Iterator[bytes] | None) -> None:
         self.error: BaseException | None = None
         self._process = process
-        if rows is not None:
-            threading.Thread(target=self._feed, args=(rows,), daemon=True).start()
+        if lines is not None:
+            threading.Thread(target=self._feed, args=(lines,), daemon=True).start()
 
-    def _feed(self, rows: Iterator[Any]) -> None:
+    def _feed(self, lines: Iterator[bytes]) -> None:
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            for row in rows:
-                stdin.write(_line(row))
+            for line in lines:
+                stdin.write(line)
                 stdin.flush()  # How long the next row takes to come is not known.
             stdin.close()
         except BrokenPipeError:

@@ -18,6 +18,9 @@ from jitney.http import openapi
 
 API_FILE = "jitney-api.json"
 
+QUEUE_DEFAULT, QUEUE_MAX = 100, 65535
+"""The server's own queue, and the longest that a large batch asks for."""
+
 
 def pack(definition: Definition, spec: str, directory: str, out: Path, version: str | None = None) -> dict[str, Any]:
     """Writes the model directory; returns what its maker should know."""
@@ -44,11 +47,12 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
     options = definition.options
     first = definition.endpoints[0].options
     delay = _least(definition, "max_batch_delay_ms")
+    at_once = None if delay != 0 else "opportunistic"  # A window of nothing, which YAML cannot say.
     batching = {
         "max_batch_size": definition.max_batch_size,
-        "max_latency_ms": _least(definition, "max_latency_ms"),
-        "max_batch_delay": None if delay is None else round(delay),
-        "policy": options.policy or first.policy,
+        "max_latency_ms": _least(definition, "max_latency_ms") or None,
+        "max_batch_delay": max(round(delay), 1) if delay else None,
+        "policy": options.policy or first.policy or at_once,
         "mix_origins": options.mix_origins,
         **_costs(definition),
         "max_concurrent_batches": definition.concurrency if definition.concurrency > 1 else None,
@@ -56,7 +60,7 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
     found = {
         "minWorkers": options.workers,
         "maxWorkers": options.workers,
-        "jobQueueSize": options.queue,
+        "jobQueueSize": queue_size(definition),
         "responseTimeout": options.response_timeout_s,
         "startupTimeout": options.startup_timeout_s,
         "batching": {key: value for key, value in batching.items() if value is not None},
@@ -65,10 +69,26 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
     return {key: value for key, value in found.items() if value is not None}
 
 
+def queue_size(definition: Definition) -> int | None:
+    """Requests that may wait: no fewer than fill a batch for everybody, or batches would never be full."""
+    said, batch = definition.options.queue, definition.max_batch_size
+    if said is None:
+        room = 2 * batch * definition.concurrency * (definition.options.workers or 1)
+        return min(room, QUEUE_MAX) if room > QUEUE_DEFAULT else None
+    if said < batch:
+        print(
+            f"warning: {definition.name}: batches of {batch} can never be full, since only {said} requests may wait; "
+            f"say queue={2 * batch} or more, or max_batch_size={said}",
+            file=sys.stderr,
+        )
+    return said
+
+
 def api(definition: Definition) -> dict[str, Any]:
     """What the server tells clients, and the endpoints whose requests must not meet."""
     return {
         "endpoints": [one.name for one in definition.endpoints],
+        "batch_sizes": {one.name: one.max_batch_size for one in definition.endpoints if one.batched},
         "paths": openapi.paths(definition),
     }
 
@@ -97,4 +117,4 @@ def _costs(definition: Definition) -> dict[str, Any]:
 def _least(definition: Definition, name: str) -> float | None:
     """The endpoints share one queue, so the strictest of their wishes holds."""
     wishes = [getattr(one.options, name) for one in definition.endpoints]
-    return min((wish for wish in wishes if wish), default=None)
+    return min((wish for wish in wishes if wish is not None), default=None)

@@ -62,14 +62,32 @@ def read(file: Path, skip: int) -> None:
 
     with pyarrow.parquet.ParquetFile(file) as source:
         print(source.metadata.num_rows, flush=True)
-        groups, skip = _groups_from(source, skip)
-        if not groups:
-            return
-        for batch in source.iter_batches(batch_size=CHUNK, row_groups=groups):
-            rows = batch.slice(skip).to_pylist() if skip < len(batch) else []
-            skip = max(0, skip - len(batch))
-            sys.stdout.write("".join(f"{_line(row)}\n" for row in rows))
+        for batch in _batches(source, skip):
+            sys.stdout.write("".join(f"{_line(row)}\n" for row in batch.to_pylist()))
     sys.stdout.flush()
+
+
+def rows(file: str, skip: int, count: int) -> Iterator[str]:
+    """Some rows of a file, each as JSON."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(file) as source:
+        for batch in _batches(source, skip):
+            yield from map(_line, batch.slice(0, count).to_pylist())
+            count -= len(batch)
+            if count <= 0:
+                return
+
+
+def _batches(source: Any, skip: int) -> Iterator[Any]:
+    """Everything from a row on, some thousand rows at a time."""
+    groups, skip = _groups_from(source, skip)
+    if not groups:
+        return
+    for batch in source.iter_batches(batch_size=CHUNK, row_groups=groups):
+        if skip < len(batch):
+            yield batch.slice(skip)
+        skip = max(0, skip - len(batch))
 
 
 def _groups_from(source: Any, skip: int) -> tuple[list[int], int]:

@@ -10,7 +10,6 @@ from jitney.containers import container_of
 from jitney.testing import load
 
 np = pytest.importorskip("numpy")
-pd = pytest.importorskip("pandas")
 
 
 def arrays(dtype: str, dim: int):
@@ -37,6 +36,7 @@ def test_numpy_arrays_come_back_as_they_were(dtype, dim):
 
 
 def test_pandas_frames_come_back_as_they_were():
+    pd = pytest.importorskip("pandas")
     given = [pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), pd.DataFrame({"a": [3], "b": ["z"]})]
 
     @jitney.batch
@@ -51,18 +51,71 @@ def test_pandas_frames_come_back_as_they_were():
         pd.testing.assert_frame_equal(one, other)
 
 
-def test_torch_tensors_come_back_as_they_were():
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "bool"])
+def test_torch_tensors_come_back_as_they_were(dtype, dim):
     torch = pytest.importorskip("torch")
-    given = [torch.ones(2, 1), torch.zeros(2, 3)]
+    shapes = [(1, 3), (4, 3), (2, 3)] if dim == 0 else [(3, 1), (3, 4), (3, 2)]
+    given = [torch.arange(rows * columns).reshape(rows, columns).to(getattr(torch, dtype)) for rows, columns in shapes]
 
-    @jitney.batch(batch_dim=1)
+    @jitney.batch(batch_dim=dim)
     def echo(x: torch.Tensor) -> torch.Tensor:
-        assert x.shape == (2, 4)
+        assert x.shape[dim] == 7
         return x
 
     with load(echo) as model:
         back = model.batch([{"x": one} for one in given])
-    assert all(torch.equal(one, other) for one, other in zip(given, back))
+        assert model.sizes == [7]
+    assert all(one.dtype == other.dtype and torch.equal(one, other) for one, other in zip(given, back))
+
+
+def test_a_dictionary_of_tensors_arrives_as_keyword_arguments_and_other_dtypes_ride_apart():
+    torch = pytest.importorskip("torch")
+
+    @jitney.batch
+    def score(ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"sum": (ids * mask).sum(1), "kept": mask}
+
+    with load(score) as model:
+        one, two, wide, odd = model.batch(
+            [
+                {"ids": torch.tensor([[1, 2]]), "mask": torch.tensor([[1, 0]])},
+                {"mask": torch.tensor([[1, 1], [0, 1]]), "ids": torch.tensor([[3, 4], [5, 6]])},
+                {"ids": torch.ones(1, 3), "mask": torch.ones(1, 3)},
+                {"ids": torch.ones(2, 2), "mask": torch.ones(1, 2)},
+            ]
+        )
+        assert model.sizes == [3, 1]
+    assert [one["sum"].tolist(), two["sum"].tolist(), wide["sum"].tolist()] == [[1], [7, 6], [3.0]]
+    assert two["kept"].tolist() == [[1, 1], [0, 1]]
+    assert isinstance(odd, jitney.BadInput)
+
+
+def test_pandas_columns_come_back_as_they_were():
+    pd = pytest.importorskip("pandas")
+    given = [pd.Series([1.5, 2.5]), pd.Series([3.5])]
+
+    @jitney.batch
+    def echo(column: pd.Series) -> pd.Series:
+        return column
+
+    with load(echo) as model:
+        back = model.batch([{"column": one} for one in given])
+        assert model.sizes == [3]
+    for one, other in zip(given, back):
+        pd.testing.assert_series_equal(one, other, check_names=False)
+
+
+def test_anything_else_is_a_list_of_what_came():
+    given = [[1, 2], "text", b"bytes", {"a": 1}, None, {3}]
+
+    @jitney.batch
+    def echo(x):
+        return x
+
+    with load(echo) as model:
+        assert model.batch([{"x": one} for one in given]) == given
+        assert model.sizes == [6]
 
 
 def test_rows_are_joined_and_cut_by_every_callers_own_number_of_rows():

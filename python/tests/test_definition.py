@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import jitney
+from jitney.pack import queue_size, settings
 
 
 def test_a_decorated_function_is_still_the_function():
@@ -55,6 +56,24 @@ def test_options_that_make_sense_are_accepted(options):
         return x
 
     assert jitney.define(function).default.batched
+
+
+def test_a_queue_too_short_for_a_batch_is_warned_of_and_without_one_there_is_room(capsys):
+    def function(x):
+        return x
+
+    short = jitney.define(jitney.batch(max_batch_size=64, queue=10)(function))
+    assert queue_size(short) == 10
+    assert "batches of 64 can never be full" in capsys.readouterr().err
+    assert queue_size(jitney.define(jitney.batch(max_batch_size=200, workers=2)(function))) == 800
+    assert queue_size(jitney.define(jitney.batch(max_batch_size=8)(function))) is None
+    assert capsys.readouterr().err == ""
+
+
+def test_a_window_of_nothing_is_a_window_and_no_objective_is_none():
+    options = {"max_batch_delay_ms": 0, "max_latency_ms": 0}
+    found = settings(jitney.define(jitney.batch(name="window", **options)(lambda x: x)), "a:b", "/")
+    assert found["batching"] == {"max_batch_size": 32, "policy": "opportunistic"}
 
 
 def test_an_unknown_option_is_a_type_error_of_python():

@@ -78,9 +78,14 @@ impl Packer {
             .map_err(|error| broken(format!("{}: {error}", self.python.display())))?;
         let talk = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            return Err(broken(format!("\n{}", talk.trim_end())));
+            return Err(broken(reason(object, &talk)));
         }
-        talk.lines().for_each(|line| tracing::info!(object, "{line}"));
+        for line in talk.lines() {
+            match line.strip_prefix("warning: ") {
+                Some(warning) => tracing::warn!(object, "{warning}"),
+                None => tracing::info!(object, "{line}"),
+            }
+        }
         let packed: Packed = serde_json::from_slice(&output.stdout)
             .map_err(|error| broken(format!("its description is unreadable: {error}")))?;
         Ok(Packed { model, ..packed })
@@ -98,6 +103,17 @@ impl Packer {
             .kill_on_drop(true);
         command
     }
+}
+
+/// Why Python could not: a sentence stays in the line, a traceback gets lines of its own.
+fn reason(object: &str, talk: &str) -> String {
+    let talk = talk.trim_end();
+    if talk.contains('\n') {
+        return format!("\n{talk}");
+    }
+    let sentence = talk.strip_prefix("error: ").unwrap_or(talk);
+    let named = sentence.strip_prefix(object).and_then(|rest| rest.strip_prefix(": "));
+    named.unwrap_or(sentence).to_owned()
 }
 
 /// Our packages first, then the operator's path.

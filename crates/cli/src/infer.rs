@@ -6,6 +6,7 @@ mod answer;
 mod identity;
 mod job;
 mod journal;
+mod parts;
 mod progress;
 mod python;
 mod reader;
@@ -23,12 +24,14 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::{Format, InferFlags};
 use crate::logs::Logs;
+use crate::machine;
 use crate::run::Offline;
 use crate::serve::options::{Batching, Options, PerModel};
 use crate::serve::{self, model};
 use crate::talk;
 use identity::Identity;
 use job::{Ended, Job};
+use parts::Whole;
 use progress::Bar;
 use python::Helper;
 use reader::Rows;
@@ -58,8 +61,15 @@ pub fn main(flags: InferFlags, env: &Env) -> u8 {
 
 fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
     let format = format(flags)?;
-    if flags.ray.is_some() && (format != Format::Jsonl || flags.input == Path::new("-")) {
-        return Err(Failure::usage("--ray reads files of JSON lines only"));
+    let stdin = flags.input == Path::new("-");
+    if stdin && !matches!(format, Format::Jsonl | Format::Images) {
+        return Err(Failure::usage("stdin brings lines of JSON or, with --format images, names of files")
+            .hint("write the table to a file"));
+    }
+    if flags.ray.is_some() && stdin {
+        return Err(Failure::usage(
+            "--ray needs a file or folder that all nodes can read, not stdin",
+        ));
     }
     let helper = Helper::new(flags.python.clone(), env);
     let mut sink = sink(flags, format)?;
@@ -92,7 +102,7 @@ async fn carry_out(
     }
     let mut stop = std::pin::pin!(interruption()?);
     let loaded = tokio::select! {
-        loaded = load(flags, env, start, helper) => loaded.inspect_err(|_| sink.abandon())?,
+        loaded = load(flags, env, start, opened.end, helper) => loaded.inspect_err(|_| sink.abandon())?,
         () = &mut stop => return Ok(INTERRUPTED),
     };
     let Model { target, offline, in_flight, logs } = loaded;
@@ -136,6 +146,7 @@ async fn load(
     flags: &InferFlags,
     env: &Env,
     start: source::Start,
+    end: Option<u64>,
     helper: &Helper,
 ) -> Result<Model, Failure> {
     let endpoint = flags.endpoint.as_deref();
@@ -144,7 +155,14 @@ async fn load(
         flags.in_flight.unwrap_or(usual).clamp(1, most)
     };
     if let Some(address) = &flags.ray {
-        let target = Target::Cluster(Cluster::start(flags, address, start, helper)?);
+        let whole = Whole {
+            input: &flags.input,
+            format: format(flags)?,
+            start,
+            end: end.unwrap_or_default(),
+            actors: flags.workers.unwrap_or_else(machine::cpus),
+        };
+        let target = Target::Cluster(Cluster::start(flags, address, &whole, helper)?);
         return Ok(Model { target, offline: None, in_flight: IN_FLIGHT_RAY, logs: None });
     }
     if is_server(&flags.model) {

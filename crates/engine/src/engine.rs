@@ -19,7 +19,7 @@ pub use self::plugin::PluginPlan;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Intake, Model};
+use crate::model::{Endpoints, Intake, Model};
 use crate::observer::Observer;
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::python::{
@@ -250,8 +250,11 @@ impl Engine {
             url: wishes.url.clone(),
             at_startup: wishes.at_startup,
             workflow: wishes.workflow.clone(),
+            intake: match package.api {
+                Some(api) => Intake::Defined(Endpoints::new(api, settings.batch_size)),
+                None => Intake::Python,
+            },
             settings,
-            intake: package.api.map_or(Intake::Python, Intake::Defined),
             launcher,
             observer: Arc::clone(&self.observer),
             dir: Some(package.dir),

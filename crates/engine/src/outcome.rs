@@ -17,6 +17,8 @@ pub enum Cause {
     WrongLength,
     /// An element of its answer cannot be serialised.
     UnsupportedOutput,
+    /// A definition in Python failed an item, and its status means what HTTP says it means.
+    Stated,
 }
 
 /// A failure of the model's own code, with the words its client may read.

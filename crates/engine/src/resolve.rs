@@ -174,7 +174,7 @@ pub(crate) fn load_message(
 
 impl Settings {
     /// These settings with a live change applied.
-    pub(crate) fn changed(&self, change: Reconfigure) -> Result<Self, String> {
+    pub(crate) fn changed(&self, change: &Reconfigure) -> Result<Self, String> {
         let mut settings = self.clone();
         settings.batch_size = change.batch_size.unwrap_or(self.batch_size);
         if let Some(delay) = change.max_batch_delay_ms {

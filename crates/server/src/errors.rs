@@ -268,7 +268,8 @@ impl Asked<'_> {
     }
 }
 
-/// The handler's failure. Code 413 from inside a handler is always shown as 507.
+/// The model's failure. Code 413 from inside a handler is shown as 507, as in TorchServe; definitions
+/// mean what they say.
 fn model_failure(failure: &ModelFailure) -> Problem {
     let code = match failure.cause {
         Cause::Memory => ErrorCode::OutOfMemory,
@@ -276,11 +277,12 @@ fn model_failure(failure: &ModelFailure) -> Problem {
         | Cause::Prediction
         | Cause::NotAList
         | Cause::WrongLength
-        | Cause::UnsupportedOutput => ErrorCode::Prediction,
+        | Cause::UnsupportedOutput
+        | Cause::Stated => ErrorCode::Prediction,
     };
     let mut problem = Problem::new(code, failure.message.as_str());
     match failure.status {
-        Some(413) => problem.status = 507,
+        Some(413) if failure.cause != Cause::Stated => problem.status = 507,
         Some(status @ 200..=999) => problem.status = status,
         Some(_) | None => {}
     }

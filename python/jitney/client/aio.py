@@ -12,6 +12,7 @@ from jitney.client.pool import Pool
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry
+from jitney.client.talk import Step, Talk, asking, doing, listing
 from jitney.handle.frames import disconnected, read_body
 from jitney.handle.session import read_url
 
@@ -70,14 +71,7 @@ class AsyncClient:
 
     async def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        found: dict[str, str] = {}
-        token: str | None = None
-        while True:
-            page = await self._ask(requests.models(None, token))
-            found.update({one["modelName"]: one["modelUrl"] for one in page["models"]})
-            token = page.get("nextPageToken")
-            if token is None:
-                return found
+        return await self._carry_out(listing(self._retry))  # type: ignore[no-any-return]
 
     async def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
@@ -90,6 +84,13 @@ class AsyncClient:
     async def scale(self, model: str, version: str | None = None, **options: Any) -> str:
         """Changes the number of workers (`min_worker`, `max_worker`, `synchronous`, ...)."""
         return await self._status(requests.scale(model, version, options))
+
+    async def configure(self, model: str, version: str | None = None, **options: Any) -> str:
+        """Changes how batches of a served model leave, at once, by the names that decorators have:
+        `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
+        `policy`, `queue`.
+        """
+        return await self._status(requests.configure(model, version, **options))
 
     async def unregister(self, model: str, version: str | None = None) -> str:
         """Ends a model, or one version of it."""
@@ -111,26 +112,31 @@ class AsyncClient:
         await self.close()
 
     async def _status(self, request: Request) -> str:
-        return str((await self._ask(request))["status"])
+        return await self._carry_out(doing(request, self._retry))  # type: ignore[no-any-return]
 
     async def _ask(self, request: Request) -> Any:
-        """Asks, and asks again where the rules say so."""
-        attempt = 1
+        return await self._carry_out(asking(request, self._retry))
+
+    async def _carry_out(self, talk: Talk) -> Any:
+        outcome: Reply | OSError | None = None
         while True:
             try:
-                reply = await self._once(request)
+                step = talk.send(outcome)
+            except StopIteration as end:
+                return end.value
+            outcome = await self._take(step)
+
+    async def _take(self, step: Step) -> Reply | OSError | None:
+        """Asks, or pauses."""
+        if isinstance(step, Request):
+            try:
+                return await self._once(step)
             except asyncio.TimeoutError:
-                raise disconnected(f"{request.method} {request.path}: no answer in {self._timeout} s") from None
+                raise disconnected(f"{step.method} {step.path}: no answer in {self._timeout} s") from None
             except OSError as error:
-                pause = self._retry.after_error(request, error, attempt)
-                if pause is None:
-                    raise disconnected(f"{request.method} {request.path}: {error or type(error).__name__}") from error
-            else:
-                pause = self._retry.after_reply(reply, attempt)
-                if pause is None:
-                    return reply.value()
-            await asyncio.sleep(pause)
-            attempt += 1
+                return error
+        await asyncio.sleep(step)
+        return None
 
     async def _once(self, request: Request) -> Reply:
         return await asyncio.wait_for(self._whole(request), self._timeout)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from jitney.errors import DefinitionError
+from jitney.options import Options
+
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 
 
@@ -85,6 +88,43 @@ def register(url: str, options: Mapping[str, Any]) -> Request:
 def scale(model: str, version: str | None, options: Mapping[str, Any]) -> Request:
     """Another number of workers, or other settings."""
     return _manage("PUT", _path("models", model, *([version] if version else [])), **options)
+
+
+def configure(
+    model: str,
+    version: str | None,
+    *,
+    endpoint: str | None = None,
+    max_batch_size: int | None = None,
+    max_latency_ms: float | None = None,
+    max_batch_delay_ms: float | None = None,
+    policy: str | None = None,
+    queue: int | None = None,
+) -> Request:
+    """Other batching on a model that is being served. Options mean what they mean in a decorator."""
+    said = Options(
+        max_batch_size=max_batch_size,
+        max_latency_ms=max_latency_ms,
+        max_batch_delay_ms=max_batch_delay_ms,
+        policy=policy,
+        queue=queue,
+    )
+    if said == Options():
+        raise DefinitionError("say what to change: max_batch_size, max_latency_ms, max_batch_delay_ms, policy or queue")
+    options = {
+        "endpoint": endpoint,
+        "max_batch_size": said.max_batch_size,
+        "max_latency_ms": _millis(max_latency_ms),
+        "max_batch_delay": _millis(max_batch_delay_ms),
+        "policy": policy,
+        "job_queue_size": said.queue,
+    }
+    return scale(model, version, options)
+
+
+def _millis(time: float | None) -> int | None:
+    """Whole milliseconds; only nothing becomes 0, which has a meaning of its own."""
+    return None if time is None else max(round(time), 1 if time > 0 else 0)
 
 
 def unregister(model: str, version: str | None) -> Request:

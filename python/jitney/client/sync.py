@@ -13,7 +13,8 @@ from jitney.client import requests
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
-from jitney.handle.frames import disconnected, read_body
+from jitney.client.talk import Step, Talk, asking, doing, listing
+from jitney.handle.frames import read_body
 from jitney.handle.session import read_url
 from jitney.handle.wire import Address
 
@@ -77,14 +78,7 @@ class Client:
 
     def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        found: dict[str, str] = {}
-        token: str | None = None
-        while True:
-            page = self._ask(requests.models(None, token))
-            found.update({one["modelName"]: one["modelUrl"] for one in page["models"]})
-            token = page.get("nextPageToken")
-            if token is None:
-                return found
+        return self._carry_out(listing(self._retry))  # type: ignore[no-any-return]
 
     def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
@@ -97,6 +91,13 @@ class Client:
     def scale(self, model: str, version: str | None = None, **options: Any) -> str:
         """Changes the number of workers (`min_worker`, `max_worker`, `synchronous`, ...)."""
         return self._status(requests.scale(model, version, options))
+
+    def configure(self, model: str, version: str | None = None, **options: Any) -> str:
+        """Changes how batches of a served model leave, at once, by the names that decorators have:
+        `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
+        `policy`, `queue`.
+        """
+        return self._status(requests.configure(model, version, **options))
 
     def unregister(self, model: str, version: str | None = None) -> str:
         """Ends a model, or one version of it."""
@@ -119,24 +120,29 @@ class Client:
         self.close()
 
     def _status(self, request: Request) -> str:
-        return str(self._ask(request)["status"])
+        return self._carry_out(doing(request, self._retry))  # type: ignore[no-any-return]
 
     def _ask(self, request: Request) -> Any:
-        """Asks, and asks again where the rules say so."""
-        attempt = 1
+        return self._carry_out(asking(request, self._retry))
+
+    def _carry_out(self, talk: Talk) -> Any:
+        outcome: Reply | OSError | None = None
         while True:
             try:
-                reply = self._once(request)
+                step = talk.send(outcome)
+            except StopIteration as end:
+                return end.value
+            outcome = self._take(step)
+
+    def _take(self, step: Step) -> Reply | OSError | None:
+        """Asks, or pauses."""
+        if isinstance(step, Request):
+            try:
+                return self._once(step)
             except OSError as error:
-                pause = self._retry.after_error(request, error, attempt)
-                if pause is None:
-                    raise disconnected(f"{request.method} {request.path}: {error or type(error).__name__}") from error
-            else:
-                pause = self._retry.after_reply(reply, attempt)
-                if pause is None:
-                    return reply.value()
-            time.sleep(pause)
-            attempt += 1
+                return error
+        time.sleep(step)
+        return None
 
     def _once(self, request: Request) -> Reply:
         return _whole(self._try(request, self._connection(request)))

@@ -79,6 +79,16 @@ class Handle:
         timeout = self._timeout if timeout is None else timeout
         return self._like(self._names[2], timeout, priority or self._priority)
 
+    def configure(self, **options: Any) -> None:
+        """Changes how batches of the model leave, for everybody and from the next batch on.
+
+        Options are those of the decorator: `max_batch_size` (of this endpoint, on `handle.method`),
+        `max_latency_ms`, `max_batch_delay_ms`, `policy`, `queue`. It waits for the server's answer;
+        inside an event loop use `jitney.AsyncClient.configure`.
+        """
+        model, version, endpoint = self._names
+        self._session.configure(model, version, endpoint=endpoint or None, **options)
+
     def __getattr__(self, name: str) -> Handle:
         """Another endpoint of the model."""
         if name.startswith("_"):

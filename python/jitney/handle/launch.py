@@ -20,7 +20,7 @@ from typing import IO, Any
 from jitney.definition import Definition, define
 from jitney.errors import DefinitionError
 from jitney.handle.handle import Handle
-from jitney.handle.session import Session, read_url
+from jitney.handle.session import Manager, Session, read_url
 
 FLAGS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
 ADDRESS = re.compile(r"^(Inference|Management) +(\S+)$")
@@ -55,7 +55,8 @@ class RunningModel(Handle):
     """A handle whose server belongs to it. Close it, or use it in a `with`; it ends with the process."""
 
     def __init__(self, name: str, process: subprocess.Popen[str], addresses: dict[str, str]) -> None:
-        super().__init__(Session(read_url(addresses["Inference"])), name)
+        session = Session(read_url(addresses["Inference"]), Manager(addresses["Management"]))
+        super().__init__(session, name)
         self.url = addresses["Inference"]
         """Where the model is asked over HTTP."""
         self.management_url = addresses["Management"]

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import threading
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from jitney.handle.background import Background
@@ -22,13 +22,22 @@ from jitney.handle.wire import Address
 PORTS = {"http": 80, "https": 443}
 
 
-def connect(url: str, *, token: str | None = None, tls: ssl.SSLContext | None = None) -> Session:
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    management_url: str | None = None,
+    management_token: str | None = None,
+) -> Session:
     """A server's inference address, as `http://127.0.0.1:8080`; nothing is sent before the first call.
 
     `token` is the inference key of a server that asks for one. `tls` is for `https://` addresses
-    whose certificate the system does not know. `unix:/path` is a socket's file.
+    whose certificate the system does not know. `unix:/path` is a socket's file. `management_url` is
+    for `Handle.configure`.
     """
-    return Session(read_url(url, token, tls))
+    manager = Manager(management_url, management_token, tls) if management_url else None
+    return Session(read_url(url, token, tls), manager)
 
 
 def read_url(url: str, token: str | None = None, tls: ssl.SSLContext | None = None) -> Address:
@@ -43,11 +52,20 @@ def read_url(url: str, token: str | None = None, tls: ssl.SSLContext | None = No
     return Address(parts.hostname, parts.port or PORTS[parts.scheme], None, tls, token)
 
 
+class Manager(NamedTuple):
+    """Where models are managed."""
+
+    url: str
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+
+
 class Session:
     """A server's models. Close it, or use it in a `with`, to end its connections."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, manager: Manager | None = None) -> None:
         self._address = address
+        self._manager = manager
         self._lock = threading.Lock()
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._background: Background | None = None
@@ -60,6 +78,16 @@ class Session:
         package: as "json" or as plain "bytes".
         """
         return Handle(self, name, version, encoding=encoding)
+
+    def configure(self, model: str, version: str, **options: Any) -> None:
+        """Changes how batches of a model leave."""
+        if self._manager is None:
+            raise ValueError("tell jitney.connect where models are managed: management_url='http://host:8081'")
+        from jitney.client import Client  # Few handles change a model.
+
+        url, token, tls = self._manager
+        with Client(url, token=token, tls=tls) as client:
+            client.configure(model, version or None, **options)
 
     def connection(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """The connection of a loop, which is the running one."""

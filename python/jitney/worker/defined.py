@@ -32,9 +32,12 @@ from jitney.worker.reply import ITEM_FAILED, EncodedReply
 
 logger = logging.getLogger(__name__)
 
-CAUSE_RAISED, CAUSE_PREDICTION = 1, 3
+CAUSE_RAISED, CAUSE_STATED = 1, 7
 SECTION = "jitney"
 METHOD_HEADER = "url_path"
+SIZE_HEADER = "jitney batch size"
+"""Where the server says how large a call of this endpoint may be, if not as the definition says."""
+_SIZE_HEADER = SIZE_HEADER.encode()
 
 
 _PLAIN_HEADS = {
@@ -70,10 +73,11 @@ class DefinedModel:
         self.definition: Definition = define(locate(section["object"], directory))
         self.instance = Instance(self.definition)
         self._concurrent = self.definition.concurrency > 1
+        self._sizes = _Sizes()
 
     def __call__(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
-        batch = _Batch(self.definition, rows, context)
+        batch = _Batch(self.definition, rows, context, self._sizes)
         if self._concurrent:
             return self._answer_async(batch)
         for endpoint, positions in batch.groups():
@@ -88,18 +92,34 @@ class DefinedModel:
         return batch.reply()
 
 
+class _Sizes:
+    """Endpoints whose largest batch was changed while they were served, as they are now."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, Endpoint] = {}
+
+    def of(self, endpoint: Endpoint, size: int) -> Endpoint:
+        """The endpoint with this size."""
+        now = self._now.get(endpoint.name, endpoint)
+        if now.max_batch_size != size:
+            now = endpoint.resized(size)
+        self._now[endpoint.name] = now
+        return now
+
+
 class _Batch:
     """A batch on its way through the model."""
 
-    def __init__(self, definition: Definition, rows: list[Row], context: WorkerContext) -> None:
+    def __init__(self, definition: Definition, rows: list[Row], context: WorkerContext, sizes: _Sizes) -> None:
         self._context = context
+        self._sizes = sizes
         self._outcomes: dict[int, Any] = {}
         self._streamed: set[int] = set()
         self._calls: set[int] = set()
         """Items that came through a handle."""
         self.items: dict[int, Item] = {}
         self._endpoints: dict[int, Endpoint] = {}
-        metas = context.metas
+        self._metas = metas = context.metas
         for at, row in enumerate(rows):
             try:
                 self._open(definition, at, row, metas[at])
@@ -120,7 +140,15 @@ class _Batch:
         groups: dict[str, tuple[Endpoint, list[int]]] = {}
         for at, endpoint in self._endpoints.items():
             groups.setdefault(endpoint.name, (endpoint, []))[1].append(at)
-        return list(groups.values())
+        return [(self._resized(endpoint, positions[-1]), positions) for endpoint, positions in groups.values()]
+
+    def _resized(self, endpoint: Endpoint, newest: int) -> Endpoint:
+        """The endpoint with the size that was in force when the newest of its items came."""
+        meta = self._metas[newest]
+        if _SIZE_HEADER not in meta:  # Nearly always; and a header's value may hold these words too.
+            return endpoint
+        told = dict.get(read_headers(meta), SIZE_HEADER)
+        return endpoint if told is None else self._sizes.of(endpoint, int(told))
 
     def take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
         """Keeps what became of these items."""
@@ -202,7 +230,7 @@ def _failed(error: BaseException, through_handle: bool = False) -> tuple[bytes, 
     if status >= 500:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         logger.error("a request failed\n%s", trace)
-    cause = CAUSE_PREDICTION
+    cause = CAUSE_STATED
     if isinstance(error, WrongLength):
         cause = CAUSE_RAISED
     message = encode_failure(error) if through_handle else describe(error)

@@ -14,7 +14,8 @@ pub struct InferFlags {
     /// module:object), or a model of a running server as http://host:8080/predictions/NAME
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// The rows: .jsonl, .csv, .tsv, .parquet, a folder of images, or - for JSON lines on stdin
+    /// The rows: .jsonl, .csv, .tsv, .parquet, a folder of images, or - for JSON lines on stdin (with
+    /// --format images: names of files)
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
     /// Where the answers go: .jsonl, .csv or .parquet, or - for JSON lines on stdout
@@ -36,7 +37,7 @@ pub struct InferFlags {
     #[arg(long, value_name = "N")]
     pub in_flight: Option<usize>,
     /// Run as a Ray Data job, on the cluster at ADDRESS (auto: the one this machine belongs to) or on
-    /// one of this machine's own; for .jsonl, needs ray in the Python; --workers counts its actors
+    /// one of this machine's own; needs ray[data] in the Python; --workers counts its actors
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     pub ray: Option<String>,
     /// Repeat the input beside each answer

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-pub use folder::{Folder, list};
+pub use folder::{Folder, Named, list};
 pub use lines::Lines;
 pub use parquet::Parquet;
 pub use table::Table;
@@ -59,7 +59,13 @@ pub fn open(
 ) -> Result<Opened, Failure> {
     if path == Path::new("-") {
         let stdin = BufReader::with_capacity(1 << 16, std::io::stdin());
-        return Ok(Opened { source: Box::new(Lines::new(stdin, start)), end: None });
+        let source: Box<dyn Source> = match format {
+            Format::Images => Box::new(Named::new(stdin)),
+            Format::Jsonl | Format::Csv | Format::Tsv | Format::Parquet => {
+                Box::new(Lines::new(stdin, start))
+            }
+        };
+        return Ok(Opened { source, end: None });
     }
     let opened = match format {
         Format::Jsonl => {
@@ -67,9 +73,8 @@ pub fn open(
             Opened { source: Box::new(Lines::from_file(file, start)?), end: Some(size) }
         }
         Format::Csv | Format::Tsv => {
-            let delimiter = if format == Format::Tsv { b'\t' } else { b',' };
-            let (file, size) = file(path)?;
-            let table = Table::new(file, delimiter, numbers, start)?;
+            let (_, size) = file(path)?;
+            let table = Table::open(path, format, numbers, start)?;
             Opened { source: Box::new(table), end: Some(size) }
         }
         Format::Parquet => {

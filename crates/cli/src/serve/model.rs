@@ -56,7 +56,13 @@ fn no_such_file(text: &str, error: &std::io::Error) -> Failure {
     if error.kind() != std::io::ErrorKind::NotFound {
         return Failure::usage(format!("cannot read {text}: {error}"));
     }
-    Failure::usage(format!("no such file: {text}")).hint(
+    let failure = Failure::usage(format!("no such file: {text}"));
+    if Path::new(&format!("{text}.py")).is_file() {
+        return failure.hint(format!(
+            "there is {text}.py: say {text}.py, or {text}:NAME for one of its models"
+        ));
+    }
+    failure.hint(
         "a model is an archive, a directory, an .onnx file or module:object; NAME=MODEL names it",
     )
 }

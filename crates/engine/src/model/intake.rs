@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
+use crate::model::{Endpoints, Reconfigure, Resize};
 use crate::onnx::OnnxModel;
 use crate::store::Api;
 
@@ -21,7 +22,7 @@ pub(crate) enum Intake {
     /// Python handlers decode for themselves.
     Python,
     /// A definition in Python: requests of different endpoints never meet.
-    Defined(Api),
+    Defined(Endpoints),
     /// Tensors are decoded and checked here.
     Onnx(Arc<OnnxModel>),
 }
@@ -38,14 +39,16 @@ pub(crate) struct Accepted {
 impl Intake {
     pub(crate) fn accept(
         &self,
-        input: Input,
+        mut input: Input,
         alone: bool,
         batch_size: u32,
     ) -> Result<Accepted, CallError> {
         match self {
             Self::Python => Self::accept_raw(input, alone, batch_size),
-            Self::Defined(api) => {
-                let bucket = if api.endpoints.len() > 1 { lane(api, &input) } else { 0 };
+            Self::Defined(endpoints) => {
+                let place = endpoints.place(&input);
+                endpoints.tell(place, &mut input);
+                let bucket = lane(endpoints.api(), place);
                 let accepted = Self::accept_raw(input, alone, batch_size)?;
                 Ok(Accepted { bucket: accepted.bucket.max(bucket), ..accepted })
             }
@@ -59,12 +62,30 @@ impl Intake {
         }
     }
 
-    /// The model's description of its own API, if it brought one.
-    pub(crate) fn api(&self) -> Option<&Api> {
+    /// The endpoints of a definition.
+    pub(crate) fn endpoints(&self) -> Option<&Endpoints> {
         match self {
-            Self::Defined(api) => Some(api),
+            Self::Defined(endpoints) => Some(endpoints),
             Self::Python | Self::Onnx(_) => None,
         }
+    }
+
+    /// What a change of the batch size means for the endpoints.
+    pub(crate) fn resize(&self, change: &Reconfigure) -> Result<Option<Resize>, String> {
+        match (self.endpoints(), &change.endpoint) {
+            (Some(endpoints), _) => endpoints.resize(change),
+            (None, None) => Ok(None),
+            (None, Some(_)) => {
+                Err("endpoint= is for models with endpoints of their own: those that \
+                                    are written with the jitney package"
+                    .to_owned())
+            }
+        }
+    }
+
+    /// The model's description of its own API, if it brought one.
+    pub(crate) fn api(&self) -> Option<&Api> {
+        self.endpoints().map(Endpoints::api)
     }
 
     /// A raw input fits when the frame to the worker can carry it.
@@ -83,13 +104,14 @@ impl Intake {
     }
 }
 
-/// The lane of the endpoint that a request asks for: its place among the model's, from 1. The route's
-/// word follows what a client may have sent under the same name, so the last one counts.
-fn lane(api: &Api, input: &Input) -> u16 {
-    let asked = input.headers.iter().filter(|(name, _)| *name == b"url_path").last();
-    let asked = asked.map_or(&b""[..], |(_, value)| value);
-    let place = api.endpoints.iter().position(|endpoint| endpoint.as_bytes() == asked);
-    place.map_or(0, |place| u16::try_from(place + 1).unwrap_or(ALONE_BUCKET - 1))
+/// The lane of the endpoint that a request asks for: its place among the model's, from 1.
+fn lane(api: &Api, place: Option<usize>) -> u16 {
+    match place {
+        Some(place) if api.endpoints.len() > 1 => {
+            u16::try_from(place + 1).unwrap_or(ALONE_BUCKET - 1)
+        }
+        Some(_) | None => 0,
+    }
 }
 
 #[cfg(test)]
@@ -99,7 +121,8 @@ mod tests {
 
     fn bucket(asked: &[&str]) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
-        let intake = Intake::Defined(Api { endpoints, ..Api::default() });
+        let api = Api { endpoints, ..Api::default() };
+        let intake = Intake::Defined(Endpoints::new(api, 8));
         let mut headers = HeaderBlock::new();
         asked.iter().for_each(|value| headers.push("url_path", value.as_bytes()));
         let input = Input { id: String::new(), headers, parameters: Vec::new() };

@@ -6,6 +6,7 @@
 
 mod announced;
 mod board;
+mod endpoints;
 mod insight;
 mod intake;
 mod measures;
@@ -21,6 +22,7 @@ mod wanted;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,6 +35,7 @@ use tokio::time::Instant;
 pub use self::announced::Announced;
 pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
+pub(crate) use self::endpoints::{Endpoints, Resize};
 pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
@@ -143,8 +146,10 @@ pub(crate) enum Control {
 }
 
 /// Changes to a live model; what is left out stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigure {
+    /// The endpoint of a definition whose batch size changes; all of them if none is named.
+    pub endpoint: Option<String>,
     /// Most items in a batch.
     pub batch_size: Option<u32>,
     /// The window in milliseconds.
@@ -344,13 +349,24 @@ impl Model {
 
     /// Changes how batches leave, at once.
     pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
-        let settings = Arc::new(self.settings().changed(change)?);
+        let resize = self.intake.resize(&change)?;
+        let batch_size = resize.as_ref().map_or(change.batch_size, |resize| Some(resize.model));
+        let settings = self.settings().changed(&Reconfigure { batch_size, ..change })?;
+        if let Some((resize, endpoints)) = resize.zip(self.intake.endpoints()) {
+            endpoints.apply(&resize);
+        }
+        let settings = Arc::new(settings);
         self.settings.store(Arc::clone(&settings));
         self.ask(|reply| Control::Reconfigure { settings, reply })
             .await
             .ok_or_else(|| "the model was removed".to_owned())?;
         self.changes.note();
         Ok(())
+    }
+
+    /// The largest batches of a definition's endpoints, as they are now.
+    pub fn endpoint_sizes(&self) -> BTreeMap<String, u32> {
+        self.intake.endpoints().map(Endpoints::sizes).unwrap_or_default()
     }
 
     /// What its batcher has learned and decided; none if it has just gone.

@@ -44,7 +44,7 @@ impl Sample {
                 (accepted.items == 1).then_some(Self { payload, bucket: accepted.bucket })
             }
             // Which endpoint the file would be for, nobody can say.
-            Intake::Defined(api) if api.endpoints.len() > 1 => None,
+            Intake::Defined(endpoints) if endpoints.api().endpoints.len() > 1 => None,
             Intake::Python | Intake::Defined(_) => {
                 Some(Self { payload: Kind::Raw(read(dir?)?), bucket: 0 })
             }

@@ -275,6 +275,7 @@ fn cause_of(code: u8) -> Result<Cause, FrameError> {
         4 => Cause::NotAList,
         5 => Cause::WrongLength,
         6 => Cause::UnsupportedOutput,
+        7 => Cause::Stated,
         other => return Err(FrameError::UnknownOutcome(other)),
     })
 }

@@ -3,6 +3,7 @@
 //! The server repeats it to clients; the engine only keeps requests of different endpoints out of
 //! each other's batches. A document that cannot be read costs the description, not the model.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -19,6 +20,8 @@ const FILE: &str = "jitney-api.json";
 pub struct Api {
     /// The endpoints, by the name that follows the model's in a path.
     pub endpoints: Vec<String>,
+    /// Most items in a call of those that take batches.
+    pub batch_sizes: BTreeMap<String, u32>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
 }

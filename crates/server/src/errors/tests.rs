@@ -106,6 +106,7 @@ fn failures_of_the_model_keep_its_words() {
         (failed(Cause::Memory, None, "Out of resources"), 507, "Out of resources"),
         (failed(Cause::Prediction, Some(599), "strange weather"), 599, "strange weather"),
         (failed(Cause::Prediction, Some(413), "too big"), 507, "too big"),
+        (failed(Cause::Stated, Some(413), "too big"), 413, "too big"),
         (failed(Cause::Prediction, Some(42), "no such status"), 503, "no such status"),
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),

@@ -25,6 +25,9 @@ pub(crate) struct Batching {
     /// How the policy in force decides.
     how: String,
     max_batch_size: u32,
+    /// Largest batches of a definition's endpoints.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    endpoints: BTreeMap<String, u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_latency_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,8 +94,9 @@ pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batc
     let insight = model.insight().await.ok_or_else(gone)?;
     let settings = model.settings();
     let policy = settings.policy.as_str();
+    let endpoints = model.endpoint_sizes();
     let batching = Batching::new(model.name(), model.version(), policy, &insight);
-    Ok(batching.sharing(&settings.shares))
+    Ok(Batching { endpoints, ..batching.sharing(&settings.shares) })
 }
 
 impl Batching {
@@ -116,6 +120,7 @@ impl Batching {
             policy,
             how: words::policy(&config.policy, config.max_items),
             max_batch_size: config.max_items,
+            endpoints: BTreeMap::new(),
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
             max_waiting: config.queue_max,

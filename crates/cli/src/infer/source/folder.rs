@@ -1,6 +1,7 @@
 //! A folder of images: every file with a known ending is a row, in the order of its path. The names
 //! are held in memory, the images are not. Positions are rows.
 
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -21,6 +22,9 @@ const KNOWN: [(&str, &str); 9] = [
     ("tiff", "image/tiff"),
     ("ppm", "image/x-portable-pixmap"),
 ];
+
+/// Bytes of a file's name on a line.
+const NAME_BYTES_MAX: u64 = 64 << 10;
 
 /// Folders inside folders, at most.
 const DEPTH_MAX: usize = 64;
@@ -44,29 +48,60 @@ impl Folder {
     pub fn len(&self) -> u64 {
         self.names.len() as u64
     }
+}
 
-    fn given(&self, name: &str) -> Given {
-        let path = self.root.join(name);
-        let size = path.metadata().map_or(0, |data| data.len());
-        if size > ROW_BYTES_MAX {
-            let why = format!("the file is larger than {} MiB", ROW_BYTES_MAX >> 20);
-            return Given::broken(name.as_bytes(), why);
+/// Files whose names come one per line.
+pub struct Named<R> {
+    names: BufReader<R>,
+    number: u64,
+}
+
+impl<R: Read> Named<R> {
+    /// Reads names until they end.
+    pub fn new(names: BufReader<R>) -> Self {
+        Self { names, number: 0 }
+    }
+}
+
+impl<R: Read + Send> Source for Named<R> {
+    fn next(&mut self) -> Result<Option<Row>, Failure> {
+        let mut name = String::new();
+        let broken = |error| Failure::failed(format!("the names broke off: {error}"));
+        let read = (&mut self.names).take(NAME_BYTES_MAX).read_line(&mut name).map_err(broken)?;
+        if read == 0 {
+            return Ok(None);
         }
-        match std::fs::read(path) {
-            Ok(bytes) => Given::File {
-                name: name.to_owned(),
-                content_type: content_type(Path::new(name)).unwrap_or("application/octet-stream"),
-                bytes: Bytes::from(bytes),
-            },
-            Err(error) => Given::broken(name.as_bytes(), format!("cannot read the file: {error}")),
-        }
+        let (name, number) = (name.trim_end_matches(['\r', '\n']), self.number);
+        self.number += 1;
+        Ok(Some(Row { number, next: self.number, given: given(Path::new(""), name) }))
+    }
+
+    fn at_hand(&self) -> bool {
+        self.names.buffer().contains(&b'\n')
+    }
+}
+
+fn given(root: &Path, name: &str) -> Given {
+    let path = root.join(name);
+    let size = path.metadata().map_or(0, |data| data.len());
+    if size > ROW_BYTES_MAX {
+        let why = format!("the file is larger than {} MiB", ROW_BYTES_MAX >> 20);
+        return Given::broken(name.as_bytes(), why);
+    }
+    match std::fs::read(path) {
+        Ok(bytes) => Given::File {
+            name: name.to_owned(),
+            content_type: content_type(Path::new(name)).unwrap_or("application/octet-stream"),
+            bytes: Bytes::from(bytes),
+        },
+        Err(error) => Given::broken(name.as_bytes(), format!("cannot read the file: {error}")),
     }
 }
 
 impl Source for Folder {
     fn next(&mut self) -> Result<Option<Row>, Failure> {
         let Some(name) = self.names.get(self.at) else { return Ok(None) };
-        let (number, given) = (self.at as u64, self.given(name));
+        let (number, given) = (self.at as u64, given(&self.root, name));
         self.at += 1;
         Ok(Some(Row { number, next: self.at as u64, given }))
     }
@@ -114,6 +149,20 @@ fn content_type(path: &Path) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_on_lines_are_rows_too_and_a_file_that_is_missing_fails_alone() {
+        let dir = tempfile::tempdir().expect("directory");
+        let file = dir.path().join("a.png");
+        std::fs::write(&file, "x").expect("file");
+        let names = format!("{}\nnone.jpg\n", file.display());
+        let mut named = Named::new(BufReader::new(names.as_bytes()));
+        let row = named.next().expect("reads").expect("a row");
+        assert!(matches!(row.given, Given::File { content_type: "image/png", .. }));
+        let row = named.next().expect("reads").expect("a row");
+        assert!(matches!(row.given, Given::Broken { .. }));
+        assert!(named.next().expect("reads").is_none());
+    }
 
     #[test]
     fn images_are_rows_in_the_order_of_their_names() {

@@ -2,6 +2,7 @@
 //! A row with too few or too many cells fails alone.
 
 use std::fs::File;
+use std::path::Path;
 
 use bytes::Bytes;
 use csv::{ByteRecord, Position, Reader, ReaderBuilder};
@@ -9,8 +10,9 @@ use serde_json::{Map, Value};
 
 use super::limit::{Limited, Meter};
 use super::lines::too_long;
-use super::{Source, Start};
+use super::{Source, Start, unreadable};
 use crate::failure::Failure;
+use crate::flags::infer::Format;
 use crate::infer::row::{Given, Row};
 
 /// A reader of records.
@@ -24,6 +26,31 @@ pub struct Table {
 }
 
 impl Table {
+    /// Opens a file whose cells are separated as the format says.
+    pub fn open(path: &Path, format: Format, numbers: bool, start: Start) -> Result<Self, Failure> {
+        let delimiter = if format == Format::Tsv { b'\t' } else { b',' };
+        Self::new(File::open(path).map_err(unreadable(path))?, delimiter, numbers, start)
+    }
+
+    /// Where the next record begins.
+    pub fn position(&self) -> u64 {
+        self.reader.position().byte()
+    }
+
+    /// Passes over a record; false after the last.
+    pub fn skip(&mut self) -> Result<bool, Failure> {
+        let read = self.reader.read_byte_record(&mut self.record);
+        if self.meter.is_over() {
+            return Err(too_long(self.number));
+        }
+        let is_there = read.map_err(|error| broken(&error))?;
+        if is_there {
+            self.meter.reset();
+            self.number += 1;
+        }
+        Ok(is_there)
+    }
+
     /// Reads the header, and goes on in the middle if it is to.
     pub fn new(file: File, delimiter: u8, numbers: bool, start: Start) -> Result<Self, Failure> {
         let meter = Meter::default();
@@ -73,17 +100,11 @@ impl Table {
 
 impl Source for Table {
     fn next(&mut self) -> Result<Option<Row>, Failure> {
-        let read = self.reader.read_byte_record(&mut self.record);
-        if self.meter.is_over() {
-            return Err(too_long(self.number));
-        }
-        if !read.map_err(|error| broken(&error))? {
+        let number = self.number;
+        if !self.skip()? {
             return Ok(None);
         }
-        self.meter.reset();
-        let number = self.number;
-        self.number += 1;
-        Ok(Some(Row { number, next: self.reader.position().byte(), given: self.given() }))
+        Ok(Some(Row { number, next: self.position(), given: self.given() }))
     }
 }
 

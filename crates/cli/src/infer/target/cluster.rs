@@ -4,19 +4,20 @@
 use std::process::Stdio;
 use std::sync::Arc;
 
+use clap::ValueEnum as _;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 
 use crate::failure::Failure;
 use crate::flags::infer::InferFlags;
 use crate::infer::answer::{Outcome, Trouble};
+use crate::infer::parts::Whole;
 use crate::infer::python::Helper;
 use crate::infer::row::{Given, Row};
-use crate::infer::source::Start;
-use crate::machine;
 
 /// The job's outcomes. Its process ends with the last clone.
 #[derive(Clone)]
@@ -45,19 +46,22 @@ impl Cluster {
     pub fn start(
         flags: &InferFlags,
         address: &str,
-        start: Start,
+        whole: &Whole<'_>,
         helper: &Helper,
     ) -> Result<Self, Failure> {
+        let parts = whole.parts()?;
         let cannot = |error: std::io::Error| Failure::failed(format!("cannot start Ray: {error}"));
         let mut command = helper.command("jitney.infer_ray")?;
         let program = std::env::current_exe().map_err(cannot)?;
         let directory = std::env::current_dir().map_err(cannot)?;
-        let actors = flags.workers.unwrap_or_else(machine::cpus);
         let model = std::path::Path::new(&flags.model);
         let model = if model.exists() { directory.join(model) } else { model.to_owned() };
         command.arg(model).arg(directory.join(&flags.input));
         command.arg("--program").arg(program).arg("--directory").arg(&directory);
-        command.args(["--position", &start.position.to_string(), "--actors", &actors.to_string()]);
+        let format = whole.format.to_possible_value();
+        command.args(["--format", format.as_ref().map_or("", |format| format.get_name())]);
+        command.args(["--actors", &whole.actors.to_string()]);
+        command.args(flags.numbers.then_some("--numbers"));
         if !address.is_empty() {
             command.args(["--address", address]);
         }
@@ -67,12 +71,16 @@ impl Cluster {
         if let Some(endpoint) = &flags.endpoint {
             command.args(["--endpoint", endpoint]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
         let mut child = command.kill_on_drop(true).spawn().map_err(cannot)?;
+        if let Some(stdin) = child.stdin.take() {
+            tokio::spawn(tell(stdin, parts));
+        }
         let stdout = child.stdout.take().ok_or_else(|| cannot(std::io::Error::other("no pipe")))?;
         let lines = BufReader::with_capacity(1 << 18, stdout).lines();
-        Ok(Self(Arc::new(Mutex::new(Stream { lines, next: start.rows, _child: child }))))
+        let next = whole.start.rows;
+        Ok(Self(Arc::new(Mutex::new(Stream { lines, next, _child: child }))))
     }
 
     /// The outcome of one row. Rows ask in their order, and the lock is given in the order of asking.
@@ -88,6 +96,15 @@ impl Cluster {
         match row.given {
             Given::Broken { why, .. } => Ok(Outcome::bad_input(&why)),
             Given::Json(_) | Given::File { .. } => outcome(&line),
+        }
+    }
+}
+
+/// Tells the job its parts, one per line. A job that ends meanwhile says by itself why.
+async fn tell(mut stdin: ChildStdin, parts: Vec<Value>) {
+    for part in parts {
+        if stdin.write_all(format!("{part}\n").as_bytes()).await.is_err() {
+            return;
         }
     }
 }

@@ -103,7 +103,7 @@ impl Task {
     fn log_failure(&self, batch: &Batch, failure: &ModelFailure) {
         let (riders, attempt) = (batch.riders.len(), batch.attempt);
         match failure.cause {
-            Cause::Prediction => tracing::debug!(
+            Cause::Prediction | Cause::Stated => tracing::debug!(
                 model = self.label,
                 riders,
                 attempt,

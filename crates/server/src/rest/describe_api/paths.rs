@@ -276,7 +276,8 @@ fn scale(id: &str, path: &str) -> Value {
     let operation = in_path(Operation::new(id, "Changes workers and batching."), path)
         .query("min_worker", "integer", "Workers wanted.")
         .query("max_worker", "integer", "Workers allowed.")
-        .query("synchronous", "boolean", "Wait for the workers; false unless said otherwise.");
+        .query("synchronous", "boolean", "Wait for the workers; false unless said otherwise.")
+        .query("endpoint", "string", "The endpoint of a definition whose max_batch_size changes.");
     batching(operation)
         .answers("200", "Done.", JSON, status_schema())
         .answers("202", "Workers are starting or ending.", JSON, status_schema())

@@ -34,6 +34,7 @@ fn range(fields: &Fields) -> Result<(u32, u32), Problem> {
 
 fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
     let change = Reconfigure {
+        endpoint: fields.text("endpoint").map(str::to_owned),
         batch_size: batch_size(fields),
         max_batch_delay_ms: not_negative(fields, "max_batch_delay"),
         max_latency_ms: not_negative(fields, "max_latency_ms"),

@@ -1,0 +1,138 @@
+//! An input in parts, so that the actors of a Ray job can each read some of it by themselves. Parts follow
+//! each other without gaps, every row belongs to exactly one, and there are several for each actor, so
+//! that nobody waits long for the last one.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::source::{Start, Table, list};
+use crate::failure::Failure;
+use crate::flags::infer::Format;
+
+/// Parts for each actor, at least where the input is large enough.
+const PER_ACTOR: u64 = 8;
+
+/// Fewest and most bytes of a part.
+const BYTES: (u64, u64) = (4 << 10, 4 << 20);
+
+/// Fewest and most rows of a part of a Parquet file.
+const ROWS: (u64, u64) = (256, 16 << 10);
+
+/// Fewest and most images of a part.
+const IMAGES: (u64, u64) = (8, 512);
+
+/// What is to be cut.
+pub struct Whole<'a> {
+    /// The file or folder.
+    pub input: &'a Path,
+    /// What is in it.
+    pub format: Format,
+    /// Where an earlier run ended.
+    pub start: Start,
+    /// Where the input ends, in the same unit.
+    pub end: u64,
+    /// Who shares the work.
+    pub actors: u32,
+}
+
+impl Whole<'_> {
+    /// The parts, each in the words that `jitney.infer_ray` understands.
+    pub fn parts(&self) -> Result<Vec<Value>, Failure> {
+        let begin = self.start.position;
+        Ok(match self.format {
+            Format::Jsonl => {
+                let part = |(from, to)| json!({"begin": from, "end": to, "first": from == begin});
+                self.ranges(BYTES).map(part).collect()
+            }
+            Format::Csv | Format::Tsv => self.records()?,
+            Format::Parquet => self
+                .ranges(ROWS)
+                .map(|(from, to)| json!({"skip": from, "count": to - from}))
+                .collect(),
+            Format::Images => {
+                let names = list(self.input)?;
+                let some = |(from, to): (u64, u64)| names.get(from as usize..to as usize);
+                let named = self.ranges(IMAGES).filter_map(some);
+                named.map(|names| json!({"names": names})).collect()
+            }
+        })
+    }
+
+    /// Records may hold line ends, so only a reader knows where they begin: the table is read once for it.
+    fn records(&self) -> Result<Vec<Value>, Failure> {
+        let size = self.size(BYTES);
+        let mut table = Table::open(self.input, self.format, false, self.start)?;
+        let (mut parts, mut begin, mut rows) = (Vec::new(), table.position(), 0);
+        while table.skip()? {
+            rows += 1;
+            if table.position() - begin >= size {
+                parts.push(json!({"begin": begin, "end": table.position(), "rows": rows}));
+                (begin, rows) = (table.position(), 0);
+            }
+        }
+        if rows > 0 {
+            parts.push(json!({"begin": begin, "end": table.position(), "rows": rows}));
+        }
+        Ok(parts)
+    }
+
+    fn ranges(&self, bounds: (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+        let (size, end) = (self.size(bounds), self.end);
+        let starts =
+            (self.start.position..end).step_by(usize::try_from(size).unwrap_or(usize::MAX));
+        starts.map(move |from| (from, (from + size).min(end)))
+    }
+
+    fn size(&self, (least, most): (u64, u64)) -> u64 {
+        let rest = self.end.saturating_sub(self.start.position);
+        (rest / (PER_ACTOR * u64::from(self.actors.max(1)))).clamp(least, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(input: &Path, format: Format, start: Start, end: u64) -> Vec<Value> {
+        Whole { input, format, start, end, actors: 2 }.parts().expect("cuts")
+    }
+
+    #[test]
+    fn ranges_follow_each_other_from_the_start_to_the_end() {
+        let start = Start { rows: 1, position: 10 };
+        let found = parts(Path::new("x"), Format::Jsonl, start, 9000);
+        assert_eq!(found[0], json!({"begin": 10, "end": 4106, "first": true}));
+        assert_eq!(found[2], json!({"begin": 8202, "end": 9000, "first": false}));
+        let found = parts(Path::new("x"), Format::Parquet, Start { rows: 7, position: 7 }, 300);
+        assert_eq!(found, [json!({"skip": 7, "count": 256}), json!({"skip": 263, "count": 37})]);
+        assert!(parts(Path::new("x"), Format::Parquet, Start::default(), 0).is_empty());
+    }
+
+    #[test]
+    fn a_table_is_cut_between_its_records() {
+        let dir = tempfile::tempdir().expect("directory");
+        let file = dir.path().join("in.csv");
+        let record = format!("\"a\n{}\",1\n", "x".repeat(3000));
+        std::fs::write(&file, format!("text,number\n{}", record.repeat(3))).expect("file");
+        let (head, one) = (12, record.len());
+        let end = (head + 3 * one) as u64;
+        let expected = [
+            json!({"begin": head, "end": head + 2 * one, "rows": 2}),
+            json!({"begin": head + 2 * one, "end": end, "rows": 1}),
+        ];
+        assert_eq!(parts(&file, Format::Csv, Start::default(), end), expected);
+        let rest = Start { rows: 2, position: (head + 2 * one) as u64 };
+        assert_eq!(parts(&file, Format::Csv, rest, end), expected[1..]);
+    }
+
+    #[test]
+    fn images_are_named() {
+        let dir = tempfile::tempdir().expect("directory");
+        for name in ["b.png", "a.jpg", "notes.txt"] {
+            std::fs::write(dir.path().join(name), "x").expect("file");
+        }
+        let start = Start { rows: 1, position: 1 };
+        assert_eq!(parts(dir.path(), Format::Images, start, 2), [json!({"names": ["b.png"]})]);
+    }
+}
