@@ -15,7 +15,7 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any
+from typing import Any, Callable
 
 REQUEST = struct.Struct(">II")
 """Lengths of the plan (JSON) and of the image that follow."""
@@ -29,13 +29,19 @@ class Refused(Exception):
     """An image that is the worker's own business."""
 
 
-def prepared(content: Any, plan: dict[str, Any]) -> Any:
-    """An image as the plan's steps leave it."""
+def pil_image() -> Any:
+    """PIL, imported when there is an image: the worker imports this file too."""
     from PIL import Image
 
+    return Image
+
+
+def prepared(content: Any, plan: dict[str, Any]) -> Any:
+    """An image as the plan's steps leave it."""
+    images = pil_image()
     if not plan["limited"]:
-        Image.MAX_IMAGE_PIXELS = None
-    image: Any = Image.open(io.BytesIO(content))
+        images.MAX_IMAGE_PIXELS = None
+    image = images.open(io.BytesIO(content))
     image.load()
     if image.mode != "RGB":
         if not plan["to_rgb"]:
@@ -48,12 +54,10 @@ def prepared(content: Any, plan: dict[str, Any]) -> Any:
 
 def resize(image: Any, short: int) -> Any:
     """As torchvision's Resize does it: the shorter side becomes `short`, the longer one is cut to a whole number."""
-    from PIL import Image
-
     width, height = image.size
     longer = int(short * max(width, height) / min(width, height))
     size = (short, longer) if width <= height else (longer, short)
-    return image if size == image.size else image.resize(size, Image.BILINEAR)
+    return image if size == image.size else image.resize(size, pil_image().BILINEAR)
 
 
 def center_crop(image: Any, height: int, width: int) -> Any:
@@ -64,7 +68,7 @@ def center_crop(image: Any, height: int, width: int) -> Any:
     return image.crop((left, top, left + width, top + height))
 
 
-STEPS = {"resize": resize, "center_crop": center_crop}
+STEPS: dict[str, Callable[..., Any]] = {"resize": resize, "center_crop": center_crop}
 
 
 def answer(content: Any, plan: dict[str, Any]) -> bytes:
@@ -73,7 +77,8 @@ def answer(content: Any, plan: dict[str, Any]) -> bytes:
         image = prepared(content, plan)
     except Exception:
         return REFUSED
-    return REPLY.pack(1, *image.size) + image.tobytes()
+    pixels: bytes = image.tobytes()
+    return REPLY.pack(1, *image.size) + pixels
 
 
 def receive(sock: socket.socket, size: int) -> bytearray:
