@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from typing import IO, Any, Union
 
 from jitney.errors import BadInput, Error
 from jitney.http.answers import JSON, encode
+from jitney.program import find_program
 
 Rows = Union[str, "os.PathLike[str]", Iterable[Any]]
 
@@ -72,7 +72,7 @@ def ask(
     **flags: Any,
 ) -> Iterator[bytes]:
     """What `jitney infer MODEL SOURCE` writes, line by line, if need be while it is fed with lines."""
-    command = [_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
+    command = [find_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
     for flag, value in flags.items():
         command += [] if value is None else [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
     return _run(command, lines)
@@ -177,11 +177,3 @@ def _name(model: Any) -> str:
             raise ValueError(f"{name} is defined in a console, where no worker can import it; put it into a file")
         module = Path(file).stem  # Its directory is on the path that workers get.
     return f"{module}:{name}"
-
-
-def _program(given: str | os.PathLike[str] | None) -> str:
-    beside = Path(sys.executable).with_name("jitney")
-    named = given or os.environ.get("JITNEY_BIN") or (beside if beside.is_file() else shutil.which("jitney"))
-    if named is None:
-        raise FileNotFoundError("the program jitney is neither beside this Python nor on the path; name it: program=")
-    return os.fspath(named)

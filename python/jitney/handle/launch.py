@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from jitney.definition import Definition, define
 from jitney.errors import DefinitionError
 from jitney.handle.handle import Handle
 from jitney.handle.session import Manager, Session, read_url
+from jitney.program import find_program
 
 FLAGS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
 ADDRESS = re.compile(r"^(Inference|Management) +(\S+)$")
@@ -39,7 +39,7 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
     _refuse_inside()
     definition = define(target)
     spec, directory = locate_source(definition)
-    command = [str(program or find_program()), "serve", spec, "--python", sys.executable, "--until-eof"]
+    command = [find_program(program), "serve", spec, "--python", sys.executable, "--until-eof"]
     for flag in FLAGS:
         command += [f"--{flag}", str(port if flag == "port" else 0)]
     process = subprocess.Popen(command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -102,15 +102,6 @@ def locate_source(definition: Definition) -> tuple[str, str]:
         return f"{source.name}:{path}", str(source.parent)
     depth = module_name.count(".") + (source.name == "__init__.py")
     return f"{module_name}:{path}", str(source.parents[depth])
-
-
-def find_program() -> str:
-    """The `jitney` program: beside this interpreter, where pip puts it, or on the path."""
-    beside = Path(sys.executable).parent / "jitney"
-    found = str(beside) if beside.is_file() else shutil.which("jitney")
-    if found is None:
-        raise FileNotFoundError("there is no program `jitney` beside Python or on the path; pip install jitney")
-    return found
 
 
 def _refuse_inside() -> None:
