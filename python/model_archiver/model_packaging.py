@@ -19,9 +19,9 @@ def generate_model_archive(config: Optional[ModelArchiverConfig] = None) -> None
     if config is not None:
         ModelExportUtils.archive(config)
         return
-    args = ArgParser.export_model_args_parser().parse_args()
+    asked = ArgParser.export_model_args_parser()
     try:
-        ModelExportUtils.archive(ModelArchiverConfig.from_args(args))
+        ModelExportUtils.archive(asked)
     except (ModelArchiverError, OSError) as error:
         logging.error("%s", error)
         sys.exit(1)

@@ -109,7 +109,10 @@ class MetricsCacheYamlImpl:
         self, name: str, value: float, unit: str, ids: str, dimensions: Dimensions, metric_type: MetricTypes,
         level: str = "Model",
     ) -> None:  # fmt: skip
-        all_dimensions = [*(dimensions or ()), Dimension("ModelName", self.model_name), Dimension("Level", level)]
+        given = list(dimensions or ())
+        usual = [Dimension("ModelName", self.model_name), Dimension("Level", level)]
+        named = {dimension.name for dimension in given}
+        all_dimensions = given + [dimension for dimension in usual if dimension.name not in named]
         metric = self.cache[metric_type].get(name)
         if metric is None:
             names = [dimension.name for dimension in all_dimensions]

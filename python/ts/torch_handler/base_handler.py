@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
 LABELS_FILE = "index_to_name.json"
+PROFILER_AVAILABLE = hasattr(torch, "profiler")
+PT2_AVAILABLE = hasattr(torch, "compile")
+PT230_AVAILABLE = hasattr(torch, "export")
+"""What this torch can do; handlers import these names."""
 
 
 class BaseHandler(abc.ABC):
@@ -135,7 +139,7 @@ class BaseHandler(abc.ABC):
         """Answers a batch: preprocess, inference, postprocess; or describes or explains."""
         self.context = context
         if profiler_wanted():
-            return profiled(lambda: self._handle(data, context), context.model_name, self.profiler_args)
+            return profiled(lambda: self._handle(data, context), getattr(context, "model_name", "model"), self.profiler_args)
         return self._handle(data, context)
 
     def _handle(self, data: Any, context: Any) -> Any:

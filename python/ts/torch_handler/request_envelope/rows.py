@@ -26,8 +26,8 @@ def value_of(row: dict[str, Any]) -> Any:
 
 
 def document_of(row: dict[str, Any], key: str) -> dict[str, Any]:
-    """The request's JSON object, which must have a list under `key`."""
-    value = value_of(row)
+    """The request's JSON object, which must have a list under `key`; a row that has it is that object itself."""
+    value = row if key in row else value_of(row)
     if isinstance(value, (bytes, bytearray, str)):
         try:
             value = json.loads(value)
