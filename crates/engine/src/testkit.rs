@@ -236,6 +236,7 @@ pub fn settings() -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
+        sequence_headers: Arc::default(),
         declared: Declared::default(),
     }
 }
@@ -273,6 +274,7 @@ impl Kit {
             name: "kit".to_owned(),
             version: "1.0".to_owned(),
             url: "kit.mar".to_owned(),
+            sha256: None,
             at_startup: false,
             workflow: None,
             settings,

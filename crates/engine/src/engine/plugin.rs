@@ -77,6 +77,7 @@ impl Engine {
             name: plan.name.clone(),
             version: "plugin".to_owned(),
             url: plan.source.clone(),
+            sha256: None,
             at_startup: true,
             settings: settings(plan.timeout),
             intake: Intake::Python,
@@ -129,6 +130,7 @@ fn settings(timeout: Duration) -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: HOST.to_owned(),
+        sequence_headers: Arc::default(),
         declared: Declared::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! A description, word by word.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jitney_engine::Counters;
@@ -27,6 +28,7 @@ fn settings() -> Settings {
         client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
+        sequence_headers: Arc::default(),
         declared: Declared::default(),
     }
 }
