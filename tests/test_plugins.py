@@ -26,6 +26,7 @@ from jitney.plugin import Request, Response, endpoint
 
 @endpoint("/greeting", methods=["GET", "POST"])
 def greeting(request: Request):
+    "Greets whoever asks."
     return {"method": request.method, "name": request.query.get("name"), "body": request.body.decode(),
             "user": request.headers.get("X-User"), "listener": request.listener, "pid": os.getpid()}
 
@@ -107,6 +108,15 @@ def test_an_endpoint_belongs_to_its_listener_and_its_methods(plain: Server) -> N
     assert ask(plain, "/greeting", method="DELETE").status_code == 405
     assert ask(plain, "/greeting/deeper").status_code == 404
     assert plain.manage("GET", "/models").json()["models"] == [{"modelName": "echo", "modelUrl": plain.describe("echo")["modelUrl"]}]
+
+
+def test_endpoints_are_in_the_description_of_their_listener(plain: Server) -> None:
+    described = requests.options(plain.url("/"), timeout=30).json()["paths"]
+    assert set(described["/greeting"]) == {"get", "post"} and "/teapot" not in described
+    assert described["/greeting"]["get"]["description"] == "Greets whoever asks."
+    assert described["/broken"]["get"]["description"] == "Answered by the plugin extras."
+    managed = requests.options(plain.url("/", "management"), timeout=30).json()["paths"]
+    assert set(managed["/teapot"]) == {"get"} and "/greeting" not in managed
 
 
 def test_an_endpoint_that_fails_or_dies_harms_nobody(plain: Server) -> None:

@@ -15,6 +15,7 @@ import pytest
 import requests
 from google.protobuf import message_factory
 from test_grpc import INFERENCE, POOL, Stub, address
+from test_sources import torchserve
 
 from harness.archives import Store
 from harness.client import later, together
@@ -70,6 +71,66 @@ def test_a_request_without_an_id_begins_a_sequence(server: Server) -> None:
     first = say(server, model, None).json()
     assert first["id"].startswith("ts-seq-") and (first["count"], first["start"]) == (1, "true")
     assert say(server, model, first["id"]).json()["count"] == 2
+
+
+def test_the_headers_can_have_other_names(start: Any, store: Store, tmp_path: Path) -> None:
+    """One key of the configuration renames a header for clients, server and handler alike."""
+    store.mar("rememberer", config=config())
+    names = "ts_header_key_sequence_id=x-session\nts_header_key_sequence_end=x-over\n"
+    server = torchserve(start, tmp_path, store, names)
+    server.register("rememberer.mar")
+
+    def ask(order: str, **headers: str) -> dict[str, Any]:
+        return server.predict("rememberer", order.encode(), headers=headers).json()
+
+    told = [ask("x", **{"x-session": "a"}), ask("x", **{"x-session": "a"}), ask("x", **{ID: "a"})]
+    assert [(it["id"], it["count"]) for it in told[:2]] == [("a", 1), ("a", 2)]
+    assert told[2]["id"].startswith("ts-seq-"), "the usual name means nothing here"
+    assert ask("end", **{"x-session": "a"})["id"] == "a"
+    server.logged("rememberer")
+
+
+STEPPER = """
+import time
+
+class Stepper:
+    def initialize(self, context):
+        context.cache, self.cancelled = {}, set()
+
+    def handle(self, data, context):
+        context.stopping_criteria = [self.judge(context, index) for index in range(len(data))]
+        return [self.step(context, index, row) for index, row in enumerate(data)]
+
+    def step(self, context, index, row):
+        request, sequence = context.get_request_id(index), context.get_sequence_id(index)
+        if request not in context.cache:
+            context.cache[request] = bytes(row.get("data") or row["body"]).decode()
+        if context.cache[request] == "cancel":
+            self.cancelled.add(sequence)
+        time.sleep(0.01)
+        return context.cache[request]
+
+    def judge(self, context, index):
+        request, sequence = context.get_request_id(index), context.get_sequence_id(index)
+
+        def over(answer):
+            if answer == "stream":
+                return sequence in self.cancelled
+            return None
+
+        return over
+"""
+
+
+def test_a_stream_can_be_cancelled_by_another_request_of_its_sequence(server: Server) -> None:
+    """Step by step, requests of one sequence are worked on together, so one can be about another."""
+    settings = config(continuousBatching=True, batchSize=2)
+    server.register(server.store.mar("stepper", source=STEPPER, config=settings))
+    url = server.url("/predictions/stepper")
+    with requests.post(url, data=b"stream", headers={ID: "a"}, stream=True, timeout=30) as stream:
+        assert stream.raw.read1(6) == b"stream"
+        assert say(server, "stepper", "a", "cancel").text == "cancel"
+        assert set(stream.content.replace(b"stream", b" ").split()) == set()
 
 
 def test_bounds_are_refusals_with_a_reason(server: Server, tmp_path: Path) -> None:

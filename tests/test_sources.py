@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from harness.archives import Store
 from harness.elsewhere import Elsewhere, elsewhere
 from harness.server import FREE_ADDRESSES, Server
+from harness.wait import until
 
 AWS = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret-key", "AWS_DEFAULT_REGION": "eu-west-1"}
 
@@ -30,11 +32,13 @@ def archive(tmp_path: Path) -> bytes:
     return Store(tmp_path / "made").mar("echo", files={"noise.txt": noise}).read_bytes()
 
 
-def torchserve(start, tmp_path: Path, store: Store, text: str = "", env: dict[str, str] | None = None) -> Server:
+def torchserve(
+    start, tmp_path: Path, store: Store, text: str = "", env: dict[str, str] | None = None, *, snapshots: bool = False
+) -> Server:
     """A server where anyone may register models."""
     config = tmp_path / "config.properties"
     config.write_text(FREE_ADDRESSES + text)
-    flags = ["--foreground", "--ncs", "--disable-token-auth", "--enable-model-api"]
+    flags = ["--foreground", "--disable-token-auth", "--enable-model-api", *([] if snapshots else ["--ncs"])]
     arguments = ["torchserve", "--start", *flags, "--model-store", store.path, "--ts-config", config]
     return start(*arguments, wait_for_workers=False, env=env)
 
@@ -96,6 +100,41 @@ def test_sums_hold_for_local_files_and_in_configuration(start, tmp_path: Path, s
     listed = tmp_path / "jitney.yaml"
     listed.write_text(f"models:\n  - path: {local}\n    sha256: {hashlib.sha256(local.read_bytes()).hexdigest()}\n")
     assert start("serve", "--config", listed).predict("echo", b"hi").text == "hi"
+
+
+def test_a_snapshot_keeps_the_sum_that_was_asked_for(start, tmp_path: Path, store: Store, there, archive) -> None:
+    there.files["/echo.mar"] = archive
+    server = torchserve(start, tmp_path, store, snapshots=True)
+    server.register(f"{there.base}/echo.mar", sha256=hashlib.sha256(archive).hexdigest())
+    until(lambda: any("sha256" in file.read_text() for file in snapshots_of(server)), "a snapshot has it")
+    server.end()
+    (store.path / "echo.mar").write_bytes(archive + b" ")
+    again = subprocess.run(
+        [server.binary, "torchserve", "--foreground", "--model-store", store.path, "--ts-config", snapshots_of(server)[-1]],
+        cwd=server.cwd, env=server.env, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert again.returncode != 0 and "Checksum mismatch" in again.stdout + again.stderr
+
+
+def snapshots_of(server: Server) -> list[Path]:
+    """The snapshots it wrote, the newest last."""
+    return sorted((server.cwd / "logs/config").glob("*.cfg"))
+
+
+def test_a_file_url_leaves_a_copy_in_the_store_while_its_model_is_registered(
+    start, tmp_path: Path, store: Store, archive
+) -> None:
+    elsewhere = tmp_path / "elsewhere.mar"
+    elsewhere.write_bytes(archive)
+    server = torchserve(start, tmp_path, store)
+    server.register(elsewhere.as_uri())
+    assert server.predict("echo", b"hi").text == "hi" and content(store) == ["elsewhere.mar"]
+    taken = server.manage("POST", "/models", url=elsewhere.as_uri(), model_name="second")
+    assert (taken.status_code, taken.json()["message"]) == (500, "Model file already exists elsewhere.mar")
+    assert server.manage("DELETE", "/models/echo").status_code == 200
+    assert content(store) == [] and elsewhere.exists()
+    absent = server.manage("POST", "/models", url="file:///no/such.mar")
+    assert (absent.status_code, absent.json()["type"]) == (400, "DownloadArchiveException")
 
 
 # -- limits -------------------------------------------------------------------------------------

@@ -109,6 +109,27 @@ def test_a_scale_up_that_fails_to_load_is_reported(shared: Server) -> None:
     shared.manage("DELETE", "/models/late_failure")
 
 
+def test_the_log_tells_a_recovery_in_torchserves_words(shared: Server) -> None:
+    """Alarms and tests of TorchServe's users look for these lines."""
+    model = shared.need("recovering", "orders")
+    os.kill(shared.ready(model).popitem()[1], signal.SIGKILL)
+    shared.logged("Auto recovery succeeded, reset recoveryStartTS")
+    for words in ("Worker disconnected.", "Auto recovery start timestamp", "Retry worker: "):
+        shared.logged(words)
+
+
+def test_a_worker_that_loads_too_slowly_is_reported_in_torchserves_words(shared: Server) -> None:
+    archive = shared.store.mar("sleepy", source="import time\ntime.sleep(600)")
+    wishes = {"url": archive.name, "initial_workers": 1, "startup_timeout": 1, "synchronous": "false"}
+    assert shared.manage("POST", "/models", **wishes).status_code == 202
+    shared.logged(
+        "Backend worker error\n"
+        "org.pytorch.serve.wlm.WorkerInitializationException: Backend worker did not respond in given time"
+    )
+    shared.logged("Auto recovery failed again")
+    assert shared.manage("DELETE", "/models/sleepy").status_code == 200
+
+
 def test_a_model_that_never_loads_can_be_unregistered(shared: Server) -> None:
     """Registered without waiting, it is tried again and again in the background until somebody ends that."""
     archive = shared.store.mar("hopeless", source="raise RuntimeError('never loads')")

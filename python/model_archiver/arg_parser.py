@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 
 from model_archiver.manifest_components.manifest import RuntimeType
+from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.packing import FORMATS
 
 
 class ArgParser:
-    """Where the parser is made."""
+    """Where the command line is read."""
 
     @staticmethod
-    def export_model_args_parser() -> argparse.ArgumentParser:
+    def export_model_args_parser() -> ModelArchiverConfig:
+        """What this process's command line says."""
+        return ModelArchiverConfig.from_args(ArgParser.parser().parse_args())
+
+    @staticmethod
+    def parser() -> argparse.ArgumentParser:
         """The parser, with every flag."""
         parser = argparse.ArgumentParser(prog="torch-model-archiver", description="Pack a model into an archive.")
         add = parser.add_argument

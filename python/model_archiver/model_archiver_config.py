@@ -6,7 +6,6 @@ import argparse
 from dataclasses import dataclass, fields
 from typing import Optional
 
-from model_archiver import arg_parser
 from model_archiver.manifest_components.manifest import RuntimeType
 
 
@@ -28,7 +27,6 @@ class ModelArchiverConfig:
     config_file: Optional[str] = None
 
     @classmethod
-    def from_args(cls, args: Optional[argparse.Namespace] = None) -> ModelArchiverConfig:
-        """The same from a parsed command line; without one, from this process's own."""
-        args = args or arg_parser.ArgParser.export_model_args_parser().parse_args()
+    def from_args(cls, args: argparse.Namespace) -> ModelArchiverConfig:
+        """The same from a parsed command line."""
         return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})

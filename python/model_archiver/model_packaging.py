@@ -31,7 +31,7 @@ def generate_model_archive(config: Optional[ModelArchiverConfig] = None) -> None
     if config is not None:
         package_model(config, ModelExportUtils.generate_manifest_json(config))
         return
-    config = ModelArchiverConfig.from_args(ArgParser.export_model_args_parser().parse_args())
+    config = ArgParser.export_model_args_parser()
     try:
         package_model(config, ModelExportUtils.generate_manifest_json(config))
     except (ModelArchiverError, OSError) as error:

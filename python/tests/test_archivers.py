@@ -133,3 +133,9 @@ def test_a_workflow_is_packed_into_a_place_that_exists(yard):
     assert found["workflow"] == {"workflowName": "flow", "specFile": "flow.yaml", "handler": "handler.py"}
     expected = {"WAR-INF/MANIFEST.json", "flow.yaml", "handler.py", "top.txt", "deep/low.txt"}
     assert set(zipped("flow.war")) == expected
+
+
+def test_a_configuration_can_stand_in_for_the_command_line(yard, monkeypatch):
+    monkeypatch.setattr(model_packaging.ArgParser, "export_model_args_parser", staticmethod(config))
+    model_packaging.generate_model_archive()
+    assert manifest("out/new/mod.mar")["model"]["modelVersion"] == "1.5"

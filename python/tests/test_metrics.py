@@ -47,6 +47,11 @@ def cache(monkeypatch):
         ),
         (lambda m: m.add_metric("U", 1, "", 0), f"U.unit:1|#{OWN}|#type:COUNTER", "id-a"),
         (lambda m: m.add_metric("U", 1, "furlong", 0), f"U.furlong:1|#{OWN}|#type:COUNTER", "id-a"),
+        (
+            lambda m: m.add_metric("I", 1, "count", 0, [Dimension("Level", "Host"), Dimension("ModelName", "other")]),
+            "I.Count:1|#Level:Host,ModelName:other|#type:COUNTER",
+            "id-a",
+        ),
         (lambda m: m.add_error("E", 1), "E.unit:1|#ModelName:m,Level:Error|#type:COUNTER", ""),
     ],
 )

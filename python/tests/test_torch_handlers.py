@@ -12,7 +12,7 @@ from torch_models import EAGER, image, near, torch
 from wire import bodies
 
 from ts.handler_utils.micro_batching import MicroBatching
-from ts.torch_handler import words
+from ts.torch_handler import base_handler, words
 from ts.torch_handler.contractions import CONTRACTION_MAP
 from ts.torch_handler.pool import ItemPool
 from ts.utils.util import PredictionException
@@ -226,3 +226,17 @@ def test_a_prediction_exception_in_an_answer_fails_its_request_alone(worker):
     assert (bad["outcome"], bad["cause"], bad["status"], bad["body"]) == (1, 3, 422, b"not you")
     assert good["body"] == b"fine"
     assert PredictionException("m", 1).error_code == 1
+
+
+def test_a_mock_context_is_enough_to_load_and_ask_a_handler(tmp_path):
+    from ts.torch_handler.unit_tests.test_utils.mock_context import MockContext
+
+    torch.jit.script(torch.nn.Identity()).save(str(tmp_path / "model.pt"))
+    (tmp_path / "settings.yaml").write_text("handler: {a: 1}\n")
+    context = MockContext(model_dir=str(tmp_path), model_file=None, model_yaml_config_file="settings.yaml")
+    handler = base_handler.BaseHandler()
+    handler.initialize(context)
+    assert base_handler.PROFILER_AVAILABLE and context.model_yaml_config == {"handler": {"a": 1}}
+    assert handler.handle([[1.0, 2.0]], context) == [[1.0, 2.0]]
+    context.explain = True
+    assert not context.get_request_header(0, "explain") and context.get_request_header(1, "explain")

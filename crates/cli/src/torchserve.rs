@@ -11,6 +11,7 @@ mod models;
 pub mod pid;
 mod properties;
 mod security;
+mod sequences;
 pub mod snapshot;
 mod stop;
 mod values;

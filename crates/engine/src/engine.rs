@@ -19,7 +19,7 @@ pub use self::plugin::PluginPlan;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Endpoints, Intake, Model};
+use crate::model::{Endpoints, Intake, Model, SequenceHeaders};
 use crate::observer::Observer;
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::python::{
@@ -141,6 +141,11 @@ impl Engine {
         self.registry.defaults()
     }
 
+    /// How requests and answers name their sequences.
+    pub fn sequence_headers(&self) -> &SequenceHeaders {
+        &self.defaults.sequence_headers
+    }
+
     /// The model to take when a request names none: the only one loaded at start-up.
     pub fn sole_startup_model(&self) -> Option<Arc<Model>> {
         let mut loaded = self.models().into_iter().filter(|model| model.at_startup());
@@ -160,6 +165,7 @@ impl Engine {
         if self.draining() {
             return Err(RegisterError::Draining);
         }
+        resolve::check_runtime(&wishes)?;
         let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
         let found = self.find(&wishes).await?;
         if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
@@ -248,6 +254,7 @@ impl Engine {
             name,
             version,
             url: wishes.url.clone(),
+            sha256: wishes.sha256,
             at_startup: wishes.at_startup,
             workflow: wishes.workflow.clone(),
             intake: match package.api {
@@ -290,6 +297,7 @@ impl Engine {
             name,
             version,
             url: wishes.url,
+            sha256: wishes.sha256,
             at_startup: wishes.at_startup,
             workflow: wishes.workflow,
             settings,

@@ -39,11 +39,13 @@ impl Registry {
         entry.versions.get(version).cloned().ok_or_else(|| unknown_version(name, version))
     }
 
-    /// Every version of a model, in the order of their names.
+    /// Every version of a model, the oldest first as far as their names tell.
     pub(crate) fn versions(&self, name: &str) -> Result<Vec<Arc<Model>>, LookupError> {
         let table = self.table.load();
         let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
-        Ok(entry.versions.values().cloned().collect())
+        let mut versions: Vec<_> = entry.versions.values().cloned().collect();
+        versions.sort_by(|a, b| age(a.version()).cmp(age(b.version())));
+        Ok(versions)
     }
 
     /// The default version of every model, sorted by name.
@@ -129,10 +131,30 @@ impl Registry {
     }
 }
 
+/// The parts of a version: numbers by their size, before words by their letters.
+fn age(version: &str) -> impl Iterator<Item = (bool, u64, &str)> {
+    version.split(['.', '-']).map(|part| match part.parse() {
+        Ok(number) => (false, number, ""),
+        Err(_) => (true, 0, part),
+    })
+}
+
 fn unknown_model(name: &str) -> LookupError {
     LookupError::UnknownModel { model: name.to_owned() }
 }
 
 fn unknown_version(name: &str, version: &str) -> LookupError {
     LookupError::UnknownVersion { model: name.to_owned(), version: version.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_by_their_numbers() {
+        let mut versions = ["2.0", "1.11", "1.2.1", "1.2", "1.2-beta", "a", "10"];
+        versions.sort_by(|a, b| age(a).cmp(age(b)));
+        assert_eq!(versions, ["1.2", "1.2.1", "1.2-beta", "1.11", "2.0", "10", "a"]);
+    }
 }

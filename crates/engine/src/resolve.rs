@@ -1,6 +1,7 @@
 //! One place where a model's settings come together: the caller's wishes, the archive's YAML, the
 //! operator's `models={...}`, the defaults. Pure functions; who wins is written next to each value.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -91,6 +92,7 @@ pub(crate) fn settings(
         runtime: runtime(package, wishes)?,
         handler: handler(package, wishes, defaults)?,
         shares: shares(wishes, &yaml.batching, operator.tenants())?,
+        sequence_headers: Arc::clone(&defaults.sequence_headers),
         declared: declared(yaml),
     };
     checked(settings)
@@ -142,6 +144,7 @@ pub(crate) fn onnx_settings(
         runtime: "onnx".to_owned(),
         handler: String::new(),
         shares: shares(&wishes, &yaml.batching, None)?,
+        sequence_headers: Arc::clone(&defaults.sequence_headers),
         declared: Declared::default(),
     })
 }
@@ -301,11 +304,15 @@ fn workers(
     (min, max.max(min))
 }
 
+/// Refuses a runtime that does not exist, before anything is looked up or fetched.
+pub(crate) fn check_runtime(wishes: &Wishes) -> Result<Option<Runtime>, RegisterError> {
+    let read =
+        |word: &String| Runtime::parse(word).map_err(|_| RegisterError::BadRuntime(word.clone()));
+    wishes.runtime.as_ref().map(read).transpose()
+}
+
 fn runtime(package: &Package, wishes: &Wishes) -> Result<String, RegisterError> {
-    let runtime = match &wishes.runtime {
-        None => package.manifest.runtime,
-        Some(word) => Runtime::parse(word).map_err(|_| RegisterError::BadRuntime(word.clone()))?,
-    };
+    let runtime = check_runtime(wishes)?.unwrap_or(package.manifest.runtime);
     match runtime {
         Runtime::Python | Runtime::Python3 => Ok(runtime.as_str().to_owned()),
         Runtime::Lsp => Err(RegisterError::BadSettings(

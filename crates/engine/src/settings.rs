@@ -1,11 +1,12 @@
 //! Everything that can be set about a model version, resolved once from its four sources: what the
 //! caller asked, the archive, the operator's defaults for this model, the built-in defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 
-use crate::model::SequenceLimits;
+use crate::model::{SequenceHeaders, SequenceLimits};
 use crate::shares::{Cost, Shares};
 use crate::store::Sha256;
 
@@ -88,6 +89,8 @@ pub struct Settings {
     pub handler: String,
     /// How tenants and items of different weight share it.
     pub shares: Shares,
+    /// How requests and answers name their sequences.
+    pub sequence_headers: Arc<SequenceHeaders>,
     /// What a description must repeat.
     pub declared: Declared,
 }
@@ -170,6 +173,9 @@ impl Settings {
             life: Duration::from_millis(*sequence_timeout_ms),
             sequences: self.declared.max_num_sequence.max(1),
             queue: self.declared.max_sequence_job_queue_size.max(1),
+            // Requests that are taken step by step may belong to one sequence: the second can be
+            // about the first, for example to cancel it.
+            abreast: if self.rides() == Rides::Continuous { self.slots.into() } else { 1 },
         })
     }
 
@@ -297,6 +303,8 @@ pub struct Defaults {
     pub models: serde_json::Map<String, serde_json::Value>,
     /// How long an unregistered model may take to finish what it admitted.
     pub unregister_timeout: Duration,
+    /// How requests and answers name their sequences.
+    pub sequence_headers: Arc<SequenceHeaders>,
 }
 
 impl Default for Defaults {
@@ -312,6 +320,7 @@ impl Default for Defaults {
             handler: None,
             models: serde_json::Map::new(),
             unregister_timeout: Duration::from_secs(120),
+            sequence_headers: Arc::default(),
         }
     }
 }

@@ -239,6 +239,7 @@ pub fn settings() -> Settings {
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
         shares: Shares::default(),
+        sequence_headers: Arc::default(),
         declared: Declared::default(),
     }
 }
@@ -297,6 +298,7 @@ impl Kit {
             name: "kit".to_owned(),
             version: "1.0".to_owned(),
             url: "kit.mar".to_owned(),
+            sha256: None,
             at_startup: false,
             workflow: None,
             settings,

@@ -100,8 +100,10 @@ impl std::error::Error for PluginError {}
 /// A path that a plugin answers.
 pub(crate) struct Endpoint {
     pub(crate) listener: Listener,
-    path: String,
-    methods: Vec<Method>,
+    pub(crate) path: String,
+    pub(crate) methods: Vec<Method>,
+    /// What it is for, in the plugin's own words; often empty.
+    pub(crate) description: String,
     plugin: Arc<Model>,
 }
 
@@ -147,8 +149,9 @@ impl Plugins {
             {
                 return Err(PluginError::Twice { plugin: name(), path });
             }
-            let Offered { path, methods, listener } = offered;
-            self.endpoints.push(Endpoint { listener, path, methods, plugin: Arc::clone(plugin) });
+            let Offered { path, methods, listener, description } = offered;
+            let plugin = Arc::clone(plugin);
+            self.endpoints.push(Endpoint { listener, path, methods, description, plugin });
         }
         if !offer.authorize {
             return Ok(());
@@ -192,6 +195,11 @@ impl Plugins {
         }
     }
 
+    /// Everything that plugins answer on a listener.
+    pub(crate) fn endpoints(&self, apis: Apis) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter(move |one| one.listener.is_of(apis))
+    }
+
     /// Who answers a path that the server itself does not know.
     pub(crate) fn endpoint(&self, apis: Apis, path: &str) -> Option<&Endpoint> {
         let path = path.trim_end_matches('/');
@@ -216,6 +224,11 @@ impl Plugins {
 }
 
 impl Endpoint {
+    /// The plugin's name.
+    pub(crate) fn plugin(&self) -> &str {
+        self.plugin.name()
+    }
+
     /// Whether the plugin takes this method.
     pub(crate) fn takes(&self, method: &Method) -> bool {
         self.methods.contains(method)

@@ -3,6 +3,8 @@
 //! The rules are Java's: the first of repeated keys counts, a number that cannot be read counts as
 //! absent, and only `true` is true. They are here once so that no endpoint has rules of its own.
 
+mod lenient;
+
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
@@ -22,13 +24,19 @@ impl Fields {
         Self { fields: pairs.map(|(name, value)| (text(name), text(value))).collect() }
     }
 
-    /// Reads a JSON object of plain values.
+    /// Reads a JSON object of plain values, whose quotes may be single ones or missing.
     ///
     /// # Errors
     /// A sentence for the client when it is no such object.
     pub fn from_json(body: &[u8]) -> Result<Self, String> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|error| format!("The request body is not valid JSON: {error}"))?;
+        let value: Value = match serde_json::from_slice(body) {
+            Ok(value) => value,
+            Err(error) => {
+                let fields = lenient::object(body);
+                let wrong = || format!("The request body is not valid JSON: {error}");
+                return fields.map(|fields| Self { fields }).ok_or_else(wrong);
+            }
+        };
         let Value::Object(object) = value else {
             return Err("The request body must be a JSON object.".to_owned());
         };

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from jitney.plugin.declare import declared
+from jitney.plugin.declare import Endpoint, declared
 from jitney.plugin.words import Allow, Deny, Request, Response
 from jitney.worker.context import WorkerContext
 
@@ -58,8 +58,14 @@ def load(name: str) -> None:
 
 def describe() -> Facts:
     """What the plugin offers."""
-    endpoints = [{"path": each.path, "methods": each.methods, "listener": each.listener} for each in declared.endpoints]
-    return {"endpoints": endpoints, "authorize": bool(declared.authorizers)}
+    return {"endpoints": [describe_endpoint(each) for each in declared.endpoints], "authorize": bool(declared.authorizers)}
+
+
+def describe_endpoint(each: Endpoint) -> Facts:
+    """One path; the first paragraph of the function's docstring says what it is for."""
+    said = (inspect.getdoc(each.function) or "").split("\n\n")[0]
+    description = " ".join(said.split())
+    return {"path": each.path, "methods": each.methods, "listener": each.listener, "description": description}
 
 
 def read_request(facts: Facts, headers: Any, body: bytes) -> Request:

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
 LABELS_FILE = "index_to_name.json"
 PROFILER_AVAILABLE = installed("torch.profiler")
+PT2_AVAILABLE = hasattr(torch, "compile")
+PT230_AVAILABLE = hasattr(torch, "export")
+"""What this torch can do; handlers import these names."""
 
 
 class BaseHandler(abc.ABC):

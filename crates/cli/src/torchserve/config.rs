@@ -12,7 +12,7 @@ use jitney_server::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 
 use super::snapshot::{self, Snapshots};
 use super::values::Values;
-use super::{banner, metrics, models, properties, security};
+use super::{banner, metrics, models, properties, security, sequences};
 use crate::address::{Address, Omitted};
 use crate::env::Env;
 use crate::failure::Failure;
@@ -302,7 +302,7 @@ fn engine(
         install_requirements: values.truth("install_py_dep_per_model", false),
         response_bytes_max: values.read("max_response_size")?,
         gpus,
-        worker_env: ipex(values),
+        worker_env: ipex(values).into_iter().chain(sequences::variables(values)).collect(),
     })
 }
 
@@ -357,6 +357,7 @@ pub fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
         handler: values.text("default_service_handler").map(str::to_owned),
         models: per_model(values)?,
         unregister_timeout: Duration::from_secs(unregister_s),
+        sequence_headers: Arc::new(sequences::headers(values)?),
     })
 }
 

@@ -36,6 +36,18 @@ fn without_a_word_the_defaults_are_torchserves() {
 }
 
 #[test]
+fn sequences_are_named_by_headers_of_the_operators_choice() {
+    let plan = plan_of("ts_header_key_sequence_id=x-session\nts_header_key_sequence_end=x-over\n");
+    let headers = &plan.engine.defaults.sequence_headers;
+    assert_eq!((headers.id.as_str(), headers.end.as_str()), ("x-session", "x-over"));
+    assert_eq!(headers.start, "ts_request_sequence_start");
+    let told = [("TS_REQUEST_SEQUENCE_ID", "x-session"), ("TS_REQUEST_SEQUENCE_END", "x-over")];
+    let told = told.map(|(name, value)| (name, value.to_owned()));
+    assert_eq!(plan.engine.worker_env, told);
+    assert!(message("ts_header_key_sequence_id=a b\n").ends_with("not the name of a header"));
+}
+
+#[test]
 fn addresses_without_a_port_get_their_own_default() {
     let plan = plan_of("inference_address=http://127.0.0.1\nmanagement_address=http://127.0.0.1\n");
     assert_eq!(plan.server.inference.to_string(), "http://127.0.0.1:80");

@@ -8,15 +8,13 @@ pub enum Effect {
     Acts,
     /// It tunes the Java server; there is nothing here to tune.
     Java,
-    /// It belongs to something that comes with a later version.
-    Later,
     /// It does nothing here; something else does what it is for.
     Instead(&'static str),
     /// TorchServe writes or ignores it itself.
     Silent,
 }
 
-use Effect::{Acts, Instead, Java, Later, Silent};
+use Effect::{Acts, Instead, Java, Silent};
 
 /// Whether the environment may set a key, given `enable_envvars_config=true`.
 const ENV: bool = true;
@@ -106,10 +104,9 @@ const KEYS: &[(&str, Effect, bool)] = &[
     ("initial_distribution_port", Instead(DISTRIBUTION), ENV),
     ("cpu_launcher_enable", Instead(CPU_LAUNCHER), ENV),
     ("cpu_launcher_args", Instead(CPU_LAUNCHER), ENV),
-    // Later.
-    ("ts_header_key_sequence_id", Later, ENV),
-    ("ts_header_key_sequence_start", Later, ENV),
-    ("ts_header_key_sequence_end", Later, ENV),
+    ("ts_header_key_sequence_id", Acts, ENV),
+    ("ts_header_key_sequence_start", Acts, ENV),
+    ("ts_header_key_sequence_end", Acts, ENV),
     // Of the Java server.
     ("number_of_netty_threads", Java, ENV),
     ("netty_client_threads", Java, ENV),

@@ -132,19 +132,14 @@ impl Values {
 
     /// Sentences about keys that are set and do nothing, grouped by the reason.
     pub fn remarks(&self) -> Vec<String> {
-        let reasons = [
-            (Effect::Java, "accepted without effect, they tune the Java server"),
-            (Effect::Later, "accepted without effect, they come with a later version"),
-        ];
-        let grouped =
-            reasons.into_iter().filter_map(|(effect, reason)| self.remark(effect, reason));
-        grouped.chain(self.instead()).collect()
+        let java = "accepted without effect, they tune the Java server";
+        self.remark(Effect::Java, java).into_iter().chain(self.instead()).collect()
     }
 
     fn instead(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter_map(|key| match keys::effect(key)? {
             Effect::Instead(what) => Some(format!("{key} has no effect: {what}")),
-            Effect::Acts | Effect::Java | Effect::Later | Effect::Silent => None,
+            Effect::Acts | Effect::Java | Effect::Silent => None,
         })
     }
 
@@ -217,14 +212,11 @@ mod tests {
 
     #[test]
     fn keys_without_effect_are_remarked_on_together() {
-        let text = "io_ratio=1\nvmargs=-X\nts_header_key_sequence_id=w\nversion=1\ncpu_launcher_enable=true\n";
+        let text = "io_ratio=1\nvmargs=-X\nversion=1\ncpu_launcher_enable=true\n";
         let values = resolve(text, &Default::default(), &Env::default()).expect("resolves");
         let remarks = values.remarks();
-        assert_eq!(remarks.len(), 3);
-        assert!(
-            remarks[0].ends_with("io_ratio, vmargs")
-                && remarks[1].ends_with("ts_header_key_sequence_id")
-        );
-        assert!(remarks[2].starts_with("cpu_launcher_enable has no effect: pin the whole server"));
+        assert_eq!(remarks.len(), 2);
+        assert!(remarks[0].ends_with("io_ratio, vmargs"));
+        assert!(remarks[1].starts_with("cpu_launcher_enable has no effect: pin the whole server"));
     }
 }

@@ -15,7 +15,7 @@ use crate::model::{Board, Intake, Model, Sample, State, Sweep, Task, Wanted};
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::settings::Settings;
-use crate::store::{Fetched, ModelDir};
+use crate::store::{Fetched, ModelDir, Sha256};
 
 /// Messages that may be on their way from the doors to one model's task.
 const INBOX: usize = 4096;
@@ -25,6 +25,7 @@ pub(crate) struct Draft {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) url: String,
+    pub(crate) sha256: Option<Sha256>,
     pub(crate) at_startup: bool,
     pub(crate) workflow: Option<String>,
     pub(crate) settings: Settings,
@@ -76,6 +77,7 @@ impl Draft {
             name: self.name,
             version: self.version,
             url: self.url,
+            sha256: self.sha256,
             at_startup: self.at_startup,
             workflow: self.workflow,
             wanted: Wanted::of(&self.settings),

@@ -79,6 +79,7 @@ impl Engine {
             name: plan.name.clone(),
             version: "plugin".to_owned(),
             url: plan.source.clone(),
+            sha256: None,
             at_startup: true,
             settings: settings(plan.timeout),
             intake: Intake::Python,
@@ -132,6 +133,7 @@ fn settings(timeout: Duration) -> Settings {
         runtime: "python".to_owned(),
         handler: HOST.to_owned(),
         shares: Shares::default(),
+        sequence_headers: Arc::default(),
         declared: Declared::default(),
     }
 }

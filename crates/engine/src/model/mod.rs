@@ -40,7 +40,7 @@ pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
 pub(crate) use self::sample::Sample;
-pub use self::sequence::SequenceLimits;
+pub use self::sequence::{SequenceHeaders, SequenceLimits};
 pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::wanted::Wanted;
 
@@ -56,7 +56,7 @@ use crate::onnx::Signature;
 use crate::reply::{AnswerReceiver, Reply};
 use crate::settings::{PolicyName, Settings};
 use crate::shares::Weight;
-use crate::store::{Api, Fetched, ModelDir};
+use crate::store::{Api, Fetched, ModelDir, Sha256};
 
 /// Messages from the doors, in the order in which they came.
 #[derive(Debug)]
@@ -90,6 +90,7 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) struct Passage {
     pub(crate) sequence: usize,
+    pub(crate) number: u64,
     pub(crate) worker: u32,
     pub(crate) deadline: Option<Instant>,
     pub(crate) weight: Weight,
@@ -167,6 +168,7 @@ pub struct Model {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) url: String,
+    pub(crate) sha256: Option<Sha256>,
     pub(crate) at_startup: bool,
     /// The workflow that it is a node of.
     pub(crate) workflow: Option<String>,
@@ -202,6 +204,11 @@ impl Model {
     /// Where it came from, as it was asked for.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The sum that its file must have, where somebody said one.
+    pub fn sha256(&self) -> Option<Sha256> {
+        self.sha256
     }
 
     /// Whether the server loaded it at start-up.

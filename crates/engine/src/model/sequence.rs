@@ -2,9 +2,11 @@
 //!
 //! Apart from the batcher, which only knows that a request is pinned to a worker: here is which
 //! worker a sequence has, whose turn it is inside it, and when it ends. One request of a sequence is
-//! on its way at a time; the others wait here, in order and within a bound. Time is an argument and
-//! what waits is opaque, so that nothing in this file can wait for anything itself.
+//! on its way at a time (several where the worker takes them step by step: one of them may end
+//! another); the others wait here, in order and within a bound. Time is an argument and what waits is
+//! opaque, so that nothing in this file can wait for anything itself.
 
+mod headers;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,7 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
+pub use self::headers::SequenceHeaders;
 use crate::error::SequenceRefusal;
 
 /// How many sequences, how long they live, how much of each may wait.
@@ -26,8 +29,10 @@ pub struct SequenceLimits {
     pub life: Duration,
     /// Sequences at a time.
     pub sequences: u64,
-    /// Requests of one sequence that may wait behind the one that is on its way.
+    /// Requests of one sequence that may wait behind those that are on their way.
     pub queue: u64,
+    /// Requests of one sequence that may be on their way at a time.
+    pub abreast: usize,
 }
 
 struct Sequence<T> {
@@ -38,11 +43,11 @@ struct Sequence<T> {
     /// When something of it last came or was answered.
     touched: Instant,
     waiting: VecDeque<Entry<T>>,
-    /// One of it is on its way.
-    riding: bool,
+    /// How many of it are on their way.
+    riding: usize,
     /// Its memory was lost on the way, so that its next request must begin anew.
     forgotten: bool,
-    /// It ends when the one on its way is answered.
+    /// It ends when those on their way are answered.
     ended: bool,
     /// Its only request so far named no sequence: its client may not even know that it has one.
     passing: bool,
@@ -57,6 +62,8 @@ pub(crate) struct Name {
 }
 
 struct Entry<T> {
+    /// When it came, counted in requests.
+    number: u64,
     deadline: Option<Instant>,
     what: T,
 }
@@ -66,6 +73,8 @@ struct Entry<T> {
 pub(crate) struct Turn<T> {
     /// The sequence; to be named in [`Sequences::answered`] or [`Sequences::put_back`].
     pub(crate) sequence: usize,
+    /// Its place among all requests, to be named in [`Sequences::put_back`].
+    pub(crate) number: u64,
     pub(crate) worker: u32,
     /// The worker knows nothing of what came before although the client believes so.
     pub(crate) anew: bool,
@@ -83,6 +92,8 @@ pub(crate) struct Sequences<T> {
     /// Sequences whose turn it may be; one that is not finds out when it is looked at.
     due: VecDeque<usize>,
     waiting: usize,
+    /// Requests that came so far.
+    came: u64,
     /// No sequence ends and no deadline passes before this.
     alarm: Option<Instant>,
 }
@@ -96,6 +107,7 @@ impl<T> Sequences<T> {
             workers: BTreeMap::new(),
             due: VecDeque::new(),
             waiting: 0,
+            came: 0,
             alarm: None,
         }
     }
@@ -150,7 +162,7 @@ impl<T> Sequences<T> {
         };
         let sequence = &mut self.sequences[key];
         // The one whose turn it is now stands here only until it is taken.
-        let next = u64::from(!sequence.riding);
+        let next = u64::from(sequence.riding < self.limits.abreast);
         if sequence.waiting.len() as u64 >= self.limits.queue + next {
             return Err(SequenceRefusal::Backlog { most: self.limits.queue });
         }
@@ -162,7 +174,8 @@ impl<T> Sequences<T> {
     pub(crate) fn join(&mut self, now: Instant, key: usize, deadline: Option<Instant>, what: T) {
         let sequence = &mut self.sequences[key];
         sequence.touched = now;
-        sequence.waiting.push_back(Entry { deadline, what });
+        sequence.waiting.push_back(Entry { number: self.came, deadline, what });
+        self.came += 1;
         self.waiting += 1;
         self.due.push_back(key);
         self.wake(deadline);
@@ -172,7 +185,7 @@ impl<T> Sequences<T> {
         if (self.sequences.len() as u64) < self.limits.sequences {
             return true;
         }
-        let idle = |sequence: &Sequence<T>| !sequence.riding && sequence.waiting.is_empty();
+        let idle = |sequence: &Sequence<T>| sequence.riding == 0 && sequence.waiting.is_empty();
         let mut passing: Vec<_> = self.sequences.iter().filter(|(_, it)| it.passing).collect();
         passing.retain(|(_, sequence)| idle(sequence));
         let oldest = passing.into_iter().min_by_key(|(_, sequence)| sequence.touched);
@@ -189,7 +202,7 @@ impl<T> Sequences<T> {
             begun: now,
             touched: now,
             waiting: VecDeque::new(),
-            riding: false,
+            riding: 0,
             forgotten: false,
             ended: false,
             passing: !name.chosen,
@@ -205,45 +218,51 @@ impl<T> Sequences<T> {
     pub(crate) fn next(&mut self) -> Option<Turn<T>> {
         while let Some(key) = self.due.pop_front() {
             let Some(sequence) = self.sequences.get(key) else { continue };
-            if sequence.riding || sequence.waiting.is_empty() {
+            let full = sequence.riding >= self.limits.abreast || sequence.ended;
+            if full || sequence.waiting.is_empty() {
                 continue;
             }
             // Without a worker it waits for one to come up, which makes it due again.
             let Some(worker) = sequence.worker.or_else(|| self.least_loaded()) else { continue };
             self.bind(key, worker);
             let sequence = &mut self.sequences[key];
-            let Some(Entry { deadline, what }) = sequence.waiting.pop_front() else { continue };
-            sequence.riding = true;
+            let Some(Entry { number, deadline, what }) = sequence.waiting.pop_front() else {
+                continue;
+            };
+            sequence.riding += 1;
             self.waiting -= 1;
             let anew = std::mem::take(&mut sequence.forgotten);
-            return Some(Turn { sequence: key, worker, anew, deadline, what });
+            // The next of it may be able to go as well.
+            self.due.push_back(key);
+            return Some(Turn { sequence: key, number, worker, anew, deadline, what });
         }
         None
     }
 
-    /// The one of this sequence that was on its way has ended, well or not.
+    /// One of this sequence that was on its way has ended, well or not.
     pub(crate) fn answered(&mut self, now: Instant, key: usize) {
         let Some(sequence) = self.sequences.get_mut(key) else { return };
-        (sequence.riding, sequence.touched) = (false, now);
-        if sequence.ended {
+        (sequence.riding, sequence.touched) = (sequence.riding.saturating_sub(1), now);
+        if sequence.riding == 0 && sequence.ended {
             let cut = self.is_old(now, key);
             return self.finish(now, key, cut);
         }
-        let idle = sequence.waiting.is_empty();
+        let idle = sequence.riding == 0 && sequence.waiting.is_empty();
         self.due.push_back(key);
         if idle {
             self.wake(Some(now + self.limits.idle));
         }
     }
 
-    /// The one that was on its way never reached its worker: it waits again, before all others.
+    /// One that was on its way never reached its worker: it waits again, before all that came later.
     pub(crate) fn put_back(&mut self, now: Instant, turn: Turn<T>) {
-        let Turn { sequence: key, worker, deadline, what, .. } = turn;
+        let Turn { sequence: key, number, worker, deadline, what, .. } = turn;
         self.worker_gone(worker);
         let Some(sequence) = self.sequences.get_mut(key) else { return };
-        sequence.riding = false;
+        sequence.riding = sequence.riding.saturating_sub(1);
         sequence.touched = now;
-        sequence.waiting.push_front(Entry { deadline, what });
+        let place = sequence.waiting.partition_point(|entry| entry.number < number);
+        sequence.waiting.insert(place, Entry { number, deadline, what });
         self.waiting += 1;
         self.due.push_back(key);
         self.wake(deadline);
@@ -254,7 +273,7 @@ impl<T> Sequences<T> {
     /// The model says that this sequence is over; what still waits of it begins another.
     pub(crate) fn end(&mut self, now: Instant, id: &str) {
         let Some(key) = self.by_id.get(id).copied() else { return };
-        if self.sequences[key].riding {
+        if self.sequences[key].riding > 0 {
             self.sequences[key].ended = true;
         } else {
             self.finish(now, key, false);
@@ -269,7 +288,7 @@ impl<T> Sequences<T> {
             self.drop_late(now, key, &mut late);
             let old = self.is_old(now, key);
             let sequence = &mut self.sequences[key];
-            if sequence.riding {
+            if sequence.riding > 0 {
                 sequence.ended |= old;
             } else if old || (sequence.waiting.is_empty() && now >= self.idle_end(key)) {
                 self.finish(now, key, old);
@@ -327,7 +346,7 @@ impl<T> Sequences<T> {
     /// When something about this sequence is over by itself.
     fn next_end(&self, key: usize) -> Option<Instant> {
         let sequence = &self.sequences[key];
-        let idle = !sequence.riding && sequence.waiting.is_empty();
+        let idle = sequence.riding == 0 && sequence.waiting.is_empty();
         let idle = idle.then(|| self.idle_end(key));
         let lives = !self.limits.life.is_zero() && !sequence.ended;
         let life = lives.then(|| sequence.begun + self.limits.life);

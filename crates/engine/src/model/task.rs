@@ -29,7 +29,7 @@ pub(crate) use self::sweep::Sweep;
 use super::board::{Board, add};
 use super::intake::ALONE_BUCKET;
 use super::roster::{Ended, Roster};
-use super::sequence::Sequences;
+use super::sequence::{SequenceHeaders, Sequences};
 use super::{Arrival, Control, Message, Passage, scatter};
 use crate::error::CallError;
 use crate::observer::{ModelTag, Observer};
@@ -71,6 +71,7 @@ pub(crate) struct State {
     sweep: Option<Sweep>,
     /// For models that keep sequences.
     sequences: Option<Sequences<Arrival>>,
+    sequence_headers: Arc<SequenceHeaders>,
 }
 
 impl State {
@@ -87,6 +88,7 @@ impl State {
             closing: None,
             sweep,
             sequences: settings.sequences().map(Sequences::new),
+            sequence_headers: Arc::clone(&settings.sequence_headers),
         }
     }
 }

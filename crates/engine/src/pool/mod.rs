@@ -5,6 +5,7 @@
 //! again when it dies; the pool hears of that through [`WorkerEvent`]s.
 
 mod backoff;
+mod recovery;
 mod riding;
 mod seat;
 mod worker;

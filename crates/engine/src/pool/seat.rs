@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::backoff::Backoff;
+use super::recovery::Recovery;
 use super::riding::{Batch, Riding};
 use super::worker::{Launcher, Lost, Word, Worker};
 use crate::outcome::{BatchOutcome, Death, LaunchError};
@@ -97,6 +98,7 @@ pub(crate) struct Seat {
     retire: oneshot::Receiver<()>,
     events: mpsc::Sender<WorkerEvent>,
     backoff: Backoff,
+    recovery: Recovery,
 }
 
 impl Seat {
@@ -109,7 +111,8 @@ impl Seat {
     ) -> Self {
         let backoff = Backoff::new(plan.retry_window);
         let (launcher, events) = (Arc::clone(launcher), events.clone());
-        Self { worker, launcher, plan: *plan, retire, events, backoff }
+        let recovery = Recovery::default();
+        Self { worker, launcher, plan: *plan, retire, events, backoff, recovery }
     }
 
     /// Lives until the worker is asked to leave.
@@ -124,10 +127,12 @@ impl Seat {
         let worker = match self.launch().await? {
             Ok(worker) => worker,
             Err(error) => {
+                self.recovery.failed(self.worker, &error);
                 self.tell(WorkerEvent::LaunchFailed { worker: self.worker, error }).await;
                 return ControlFlow::Continue(());
             }
         };
+        self.recovery.up();
         let slots = self.plan.slots.max(worker.slots());
         let (batches, mut inbox) = mpsc::channel(slots.into());
         let pid = worker.pid();
@@ -197,6 +202,7 @@ impl Seat {
                 None => false,
                 Some((batch, exec)) => {
                     self.backoff.served();
+                    self.recovery.served();
                     self.tell(WorkerEvent::Finished { batch, outcome, exec }).await;
                     true
                 }
@@ -250,8 +256,9 @@ impl Seat {
     ) -> ControlFlow<()> {
         inbox.close();
         let unheard = std::iter::from_fn(|| inbox.try_recv().ok());
-        let batches = riding.into_batches().chain(unheard).collect();
+        let batches: Vec<Batch> = riding.into_batches().chain(unheard).collect();
         let End { death, overdue } = end;
+        self.recovery.died(self.worker, !batches.is_empty());
         self.tell(WorkerEvent::Died { worker: self.worker, batches, death, overdue }).await;
         worker.end(true).await;
         ControlFlow::Continue(())
@@ -265,7 +272,7 @@ impl Seat {
             drop((&mut self.retire).await);
             return ControlFlow::Break(());
         };
-        tracing::info!("Retry worker: {} in {} seconds.", self.worker, pause.as_secs());
+        self.recovery.retry(self.worker, pause);
         tokio::select! {
             () = sleep(pause) => ControlFlow::Continue(()),
             _ = &mut self.retire => ControlFlow::Break(()),

@@ -1,5 +1,5 @@
-//! Fetches a remote archive into the store: a temporary file beside the others, within the limit,
-//! that takes its name only when it is complete.
+//! Fetches an archive into the store, from another machine or from elsewhere on this one: a temporary
+//! file beside the others, within the limit, that takes its name only when it is complete.
 //!
 //! Waits for the network, never blocks on it. A fetch that fails, or whose caller goes away, leaves
 //! nothing behind.
@@ -7,7 +7,7 @@
 mod pour;
 
 use std::{
-    fs::Permissions,
+    fs::{File, Permissions},
     io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -72,13 +72,46 @@ pub(super) async fn fetch(
     let part = part_beside(&target).map_err(disk)?;
     let file = part.as_file().try_clone().map_err(disk)?;
     Pour::new(ask, file, bytes_max).everything(remote).await.map_err(failed)?;
+    name(part, target, url)
+}
+
+/// Copies a file of this machine to `target`, which must not exist yet.
+pub(super) async fn copy(
+    url: &str,
+    from: PathBuf,
+    target: PathBuf,
+    bytes_max: u64,
+) -> Result<Fetched, StoreError> {
+    let theirs = url.to_owned();
+    let copied = tokio::task::spawn_blocking(move || {
+        let failed = |source| StoreError::Io { url: theirs.clone(), path: from.clone(), source };
+        if from.metadata().map_err(failed)?.len() > bytes_max {
+            let why = format!("it is larger than {bytes_max} bytes");
+            return Err(StoreError::DownloadFailed { url: theirs, why });
+        }
+        let part = part_beside(&target).map_err(failed)?;
+        let mut source = File::open(&from).map_err(failed)?;
+        io::copy(&mut source, &mut part.as_file()).map_err(failed)?;
+        name(part, target, &theirs)
+    });
+    let ended = |why: tokio::task::JoinError| StoreError::DownloadFailed {
+        url: url.to_owned(),
+        why: why.to_string(),
+    };
+    copied.await.map_err(ended)?
+}
+
+/// Gives a complete file its name.
+fn name(part: NamedTempFile, target: PathBuf, url: &str) -> Result<Fetched, StoreError> {
     match part.persist_noclobber(&target) {
         Ok(_) => Ok(Fetched { path: target, settled: AtomicBool::new(false) }),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
             let file = target.file_name().unwrap_or_default().display().to_string();
             Err(StoreError::AlreadyExists { file })
         }
-        Err(error) => Err(disk(error.error)),
+        Err(error) => {
+            Err(StoreError::Io { url: url.to_owned(), path: target, source: error.error })
+        }
     }
 }
 

@@ -92,10 +92,16 @@ impl Store {
         resolve(&self.config, url, at_startup)
     }
 
-    /// Fetches what is remote; everything else is here already.
+    /// Fetches what is remote and copies what is elsewhere; everything else is here already.
     pub async fn fetch(&self, ask: Ask<'_>, found: Found) -> Result<Found, StoreError> {
-        let Found::Remote(target) = found else { return Ok(found) };
         let bytes_max = self.config.limits.fetched_bytes_max;
+        let target = match found {
+            Found::Remote(target) => target,
+            Found::Elsewhere { from, target } => {
+                return fetch::copy(ask.url, from, target, bytes_max).await.map(Found::Fetched);
+            }
+            Found::Archive(_) | Found::Directory(_) | Found::Fetched(_) => return Ok(found),
+        };
         match &self.config.remote {
             Some(remote) => {
                 fetch::fetch(remote.as_ref(), ask, target, bytes_max).await.map(Found::Fetched)
@@ -130,7 +136,7 @@ impl Store {
             Found::Archive(path) => (self.unpack(url, &path)?, None),
             Found::Directory(path) => (in_place(url, path)?, None),
             Found::Fetched(fetched) => (self.unpack(url, fetched.path())?, Some(fetched)),
-            Found::Remote(_) => return Err(not_fetched(url)),
+            Found::Remote(_) | Found::Elsewhere { .. } => return Err(not_fetched(url)),
         };
         Ok(Package { downloaded: fetched, ..Package::read(url, dir)? })
     }

@@ -1,7 +1,8 @@
 //! From a url to a file or a directory on this machine, by TorchServe's rules.
 //!
 //! Only the last element of a path matters, and it is looked up in the store; the exceptions are
-//! `file://` urls that the allow-list matches, and directories, which may lie anywhere.
+//! `file://` urls that the allow-list matches, and directories, which may lie anywhere. An archive
+//! behind a `file://` url is brought into the store like one from another machine.
 
 use std::{
     ffi::OsString,
@@ -25,7 +26,14 @@ pub enum Found {
     Directory(PathBuf),
     /// A file on another machine, and where in the store it is to be kept.
     Remote(PathBuf),
-    /// A file that was on another machine.
+    /// A file of this machine outside the store, and where in the store it is to be kept.
+    Elsewhere {
+        /// Where it is.
+        from: PathBuf,
+        /// Where it goes.
+        target: PathBuf,
+    },
+    /// A file that was on another machine, or elsewhere on this one.
     Fetched(Fetched),
 }
 
@@ -34,6 +42,7 @@ impl Found {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Archive(path) | Self::Remote(path) => Some(path),
+            Self::Elsewhere { from, .. } => Some(from),
             Self::Fetched(fetched) => Some(fetched.path()),
             Self::Directory(_) => None,
         }
@@ -62,7 +71,7 @@ pub(super) fn resolve(
             Err(StoreError::NotAllowed { url: url.to_owned() })
         }
         Scheme::Http => remote(config, url, at_startup),
-        Scheme::File => file(url),
+        Scheme::File => file(config, url, at_startup),
         Scheme::Bucket if (config.url_allowed)(url) => remote(config, url, at_startup),
         Scheme::Bucket => stored_bucket(config, url),
         Scheme::Other => local(config, url),
@@ -110,8 +119,9 @@ fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, St
         .ok_or_else(|| StoreError::AlreadyExists { file: file.to_owned() })
 }
 
-fn file(url: &str) -> Result<Found, StoreError> {
-    let not_found = || StoreError::NotFound { url: url.to_owned() };
+fn file(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, StoreError> {
+    let why = || "there is no such file".to_owned();
+    let not_found = || StoreError::DownloadFailed { url: url.to_owned(), why: why() };
     let path = url_path(url).filter(|path| path.starts_with('/')).ok_or_else(not_found)?;
     let decoded = percent_decoded(path);
     // The allow-list saw the url as it was written.
@@ -119,7 +129,31 @@ fn file(url: &str) -> Result<Found, StoreError> {
         return Err(StoreError::RelativePath { url: url.to_owned() });
     }
     let path = PathBuf::from(OsString::from_vec(decoded));
-    archive(&path).or_else(|| directory(&path)).ok_or_else(not_found)
+    let store = config.model_store.as_deref().filter(|_| !at_startup);
+    match store.filter(|store| path.is_file() && !stays(&path, store)) {
+        Some(store) => elsewhere(path, store),
+        None => archive(&path).or_else(|| directory(&path)).ok_or_else(not_found),
+    }
+}
+
+/// What is in the store is there already, and an ONNX file may have others beside it.
+fn stays(path: &Path, store: &Path) -> bool {
+    let in_store = path.parent().is_some_and(|parent| is_same(parent, store));
+    in_store || path.extension().is_some_and(|ending| ending == "onnx")
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// At start-up a file stays where it is, so that nobody is served a copy that is out of date.
+fn elsewhere(from: PathBuf, store: &Path) -> Result<Found, StoreError> {
+    let name = from.file_name().unwrap_or_default();
+    let target = store.join(name);
+    if target.exists() {
+        return Err(StoreError::AlreadyExists { file: name.to_string_lossy().into_owned() });
+    }
+    Ok(Found::Elsewhere { from, target })
 }
 
 fn local(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {

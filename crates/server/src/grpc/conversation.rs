@@ -19,7 +19,7 @@ use tonic::{Status, Streaming};
 
 use super::inference::answer;
 use super::pieces::Pieces;
-use super::predict::{Envelope, SEQUENCE_START, Sequence};
+use super::predict::{Envelope, Sequence};
 use crate::door::House;
 use crate::errors::Problem;
 use crate::request_id::RequestId;
@@ -96,7 +96,8 @@ impl Conversation {
         if let Some(id) = named.map(Arc::from) {
             return Said { message, id, begins: false };
         }
-        let begins = self.own.is_none() || message.input.contains_key(SEQUENCE_START);
+        let start = &self.house.engine.sequence_headers().start;
+        let begins = self.own.is_none() || message.input.contains_key(start);
         if begins {
             self.own = Some(format!("ts-seq-{}", RequestId::fresh().text()).into());
         }

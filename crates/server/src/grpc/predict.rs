@@ -14,10 +14,6 @@ use crate::metrics::Meter;
 use crate::rest::{claim, inference, receipt};
 use crate::route::Target;
 
-/// TorchServe's headers of sequences.
-const SEQUENCE_ID: &str = "ts_request_sequence_id";
-pub(super) const SEQUENCE_START: &str = "ts_request_sequence_start";
-
 /// The envelope of a request: everything but its message.
 pub(super) struct Envelope {
     pub(super) caller: Caller,
@@ -76,9 +72,10 @@ pub(super) async fn predict(
         headers.push(OPEN_INFERENCE_HEADER, b"True");
     }
     if let Some(Sequence { id, begins }) = wish.sequence {
-        headers.push(SEQUENCE_ID, id.as_bytes());
+        let names = &wish.model.settings().sequence_headers;
+        headers.push(&names.id, id.as_bytes());
         if begins {
-            headers.push(SEQUENCE_START, b"true");
+            headers.push(&names.start, b"true");
         }
     }
     let id = caller.id.text().to_owned();

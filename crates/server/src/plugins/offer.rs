@@ -26,6 +26,7 @@ pub(super) struct Offered {
     pub(super) path: String,
     pub(super) methods: Vec<Method>,
     pub(super) listener: Listener,
+    pub(super) description: String,
 }
 
 #[derive(Deserialize)]
@@ -39,6 +40,8 @@ struct SaidEndpoint {
     path: String,
     methods: Vec<String>,
     listener: Listener,
+    #[serde(default)]
+    description: String,
 }
 
 #[derive(Deserialize)]
@@ -75,9 +78,11 @@ pub(super) async fn of(plugin: &Model, timeout: Duration) -> Result<Offer, Strin
 
 pub(super) fn read(body: &[u8]) -> Result<Offer, String> {
     let said: Said = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let endpoints = said.endpoints.into_iter().map(|SaidEndpoint { path, methods, listener }| {
+    let endpoints = said.endpoints.into_iter().map(|said| {
+        let SaidEndpoint { path, methods, listener, description } = said;
         let methods = methods.iter().map(|name| name.parse().map_err(|_| format!("method {name}")));
-        Ok(Offered { path, methods: methods.collect::<Result<_, String>>()?, listener })
+        let methods = methods.collect::<Result<_, String>>()?;
+        Ok(Offered { path, methods, listener, description })
     });
     Ok(Offer { endpoints: endpoints.collect::<Result<_, String>>()?, authorize: said.authorize })
 }

@@ -4,7 +4,12 @@ use super::offer::{read, verdict};
 use super::*;
 
 fn offered(path: &str) -> Offered {
-    Offered { path: path.to_owned(), methods: vec![Method::GET], listener: Listener::Inference }
+    Offered {
+        path: path.to_owned(),
+        methods: vec![Method::GET],
+        listener: Listener::Inference,
+        description: String::new(),
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! file puts the documents together and answers with them.
 
 mod paths;
+mod plugged;
 mod schema;
 mod workflows;
 
@@ -17,7 +18,10 @@ use crate::route::{Apis, Target};
 
 /// What a listener offers.
 pub(crate) fn listener(visit: &Visit<'_>) -> Reply {
-    let paths = listener_paths(visit.apis, visit.house.config.metrics.is_some());
+    let mut paths = listener_paths(visit.apis, visit.house.config.metrics.is_some());
+    if let Some(plugins) = &visit.house.config.plugins {
+        paths.extend(plugged::paths(plugins.endpoints(visit.apis)));
+    }
     let version = &visit.house.config.server_version;
     respond::json(StatusCode::OK, &document("TorchServe APIs", version, paths))
 }

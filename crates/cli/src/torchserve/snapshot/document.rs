@@ -1,5 +1,5 @@
 //! `model_snapshot`: every model with its versions, as JSON in TorchServe's form. What Jitney adds
-//! (`policy`, `maxLatencyMs`) TorchServe does not read.
+//! (`policy`, `maxLatencyMs`, `sha256`) TorchServe does not read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,6 +53,9 @@ pub struct Version {
     pub policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency_ms: Option<u64>,
+    /// The sum that its file must have; else nobody would compare it again after a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -92,6 +95,7 @@ impl Version {
             parallel_level: settings.declared.parallel_level.into(),
             policy: Some(settings.policy.as_str().to_owned()),
             max_latency_ms: settings.latency_max.map(|latency| latency.as_millis() as u64),
+            sha256: model.sha256().map(|sum| sum.to_string()),
         }
     }
 }

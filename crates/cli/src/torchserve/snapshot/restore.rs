@@ -49,7 +49,9 @@ fn refuse_missing(model: &str, version: &Version, store: &Path) -> Result<(), Fa
 
 fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Failure> {
     let policy = version.policy.as_deref().map(str::parse::<Policy>).transpose();
-    let policy = policy.map_err(|why| Failure::failed(format!("{KEY}: {model}: {why}")))?;
+    let wrong = |why: String| Failure::failed(format!("{KEY}: {model}: {why}"));
+    let policy = policy.map_err(wrong)?;
+    let sha256 = version.sha256.as_deref().map(str::parse).transpose().map_err(wrong)?;
     let seconds = |value| positive(value).map(|value| Seconds(Duration::from_secs(value)));
     let millis = |value: u64| Millis(Duration::from_millis(value));
     let batching = Batching {
@@ -74,6 +76,7 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
         per_model,
         workers: Some((min, small(version.max_workers).unwrap_or(min).max(min))),
         default: version.default_version,
+        sha256,
         ..Startup::named(model, &version.mar_name)
     })
 }

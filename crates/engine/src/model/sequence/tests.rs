@@ -5,7 +5,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limits() -> SequenceLimits {
-    SequenceLimits { idle: 10 * SECOND, life: Duration::ZERO, sequences: 4, queue: 2 }
+    SequenceLimits { idle: 10 * SECOND, life: Duration::ZERO, sequences: 4, queue: 2, abreast: 1 }
 }
 
 struct Play {
@@ -199,4 +199,38 @@ fn deadlines_pass_while_they_wait() {
     assert_eq!(play.sequences.alarm(), deadline);
     assert_eq!(play.sequences.expire(play.at(3)), ["late"]);
     assert_eq!((play.sequences.waiting(), play.sequences.alarm()), (0, None));
+}
+
+#[test]
+fn where_several_may_ride_the_next_of_a_sequence_does_not_wait_for_the_first() {
+    let mut play = Play::new(SequenceLimits { abreast: 2, ..limits() }, 1);
+    assert_eq!(play.arrive(0, "a", "a1"), None);
+    let keys = play.expect(&["a1@0"]);
+    assert_eq!(play.arrive(0, "a", "a2"), None);
+    play.expect(&["a2@0"]);
+    for what in ["a3", "a4"] {
+        assert_eq!(play.arrive(0, "a", what), None);
+    }
+    play.expect(&[]);
+    assert!(play.arrive(0, "a", "a5").is_some(), "two wait, as many as may");
+    play.sequences.answered(play.at(1), keys[0]);
+    play.expect(&["a3@0"]);
+    play.sequences.end(play.at(2), "a");
+    play.sequences.answered(play.at(3), keys[0]);
+    play.expect(&[]);
+    play.sequences.answered(play.at(4), keys[0]);
+    play.expect(&["a4@0"]);
+}
+
+#[test]
+fn requests_that_come_back_together_keep_their_order() {
+    let mut play = Play::new(SequenceLimits { abreast: 3, ..limits() }, 2);
+    for what in ["a1", "a2", "a3"] {
+        assert_eq!(play.arrive(0, "a", what), None);
+    }
+    let turns: Vec<_> = std::iter::from_fn(|| play.sequences.next()).collect();
+    for turn in turns.into_iter().rev() {
+        play.sequences.put_back(play.at(1), turn);
+    }
+    play.expect(&["a1@1!", "a2@1", "a3@1"]);
 }

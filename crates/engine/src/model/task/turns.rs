@@ -12,14 +12,9 @@ use crate::call::{Input, Payload};
 use crate::error::CallError;
 use crate::model::board::add;
 use crate::model::roster::Ended;
-use crate::model::sequence::{Name, Sequences, Turn};
+use crate::model::sequence::{Name, SequenceHeaders, Sequences, Turn};
 use crate::model::{Arrival, Passage, scatter};
 use crate::outcome::ItemOutcome;
-
-/// TorchServe's headers of sequences.
-const ID: &str = "ts_request_sequence_id";
-const START: &str = "ts_request_sequence_start";
-const END: &str = "ts_request_sequence_end";
 
 /// Longer than any sensible id; without a bound ids could fill the memory.
 const ID_BYTES_MAX: usize = 1024;
@@ -44,7 +39,8 @@ impl Task {
         }
         // The alarm may not have had its turn yet.
         self.expire_sequences();
-        let name = sequence_of(&mut arrival.rider.payload)?;
+        let headers = &self.state.sequence_headers;
+        let name = sequence_of(&mut arrival.rider.payload, headers)?;
         let sequences = self.state.sequences.as_mut().ok_or(CallError::Gone)?;
         sequences.find_room(Instant::now(), &name).map_err(CallError::Sequence)
     }
@@ -57,17 +53,18 @@ impl Task {
     }
 
     fn take_turn(&mut self, turn: Turn<Arrival>) {
-        let Turn { sequence, worker, anew, deadline, what: mut arrival } = turn;
+        let Turn { sequence, number, worker, anew, deadline, what: mut arrival } = turn;
         if arrival.rider.reply.is_closed() {
             add(&self.board.abandoned, 1);
             return self.answered(sequence);
         }
         if let (true, Some(input)) = (anew, raw(&mut arrival.rider.payload)) {
-            input.headers.push(START, b"true");
+            input.headers.push(&self.state.sequence_headers.start, b"true");
         }
         let Arrival { weight, priority, origin, ref ticket, .. } = arrival;
         let ticket = ticket.clone();
-        let passage = Passage { sequence, worker, deadline, weight, priority, origin, ticket };
+        let passage =
+            Passage { sequence, number, worker, deadline, weight, priority, origin, ticket };
         self.admit(arrival, Some(Box::new(passage)), false);
     }
 
@@ -90,9 +87,10 @@ impl Task {
     pub(super) fn turn_back(&mut self, id: RequestId) {
         let Ended { rider, passage, .. } = self.state.roster.end(id);
         let (Some(rider), Some(passage)) = (rider, passage) else { return };
-        let Passage { sequence, worker, deadline, weight, priority, origin, ticket } = *passage;
+        let Passage { sequence, number, worker, deadline, weight, priority, origin, ticket } =
+            *passage;
         let arrival = Arrival { rider, deadline, bucket: 0, weight, priority, origin, ticket };
-        let turn = Turn { sequence, worker, anew: false, deadline, what: arrival };
+        let turn = Turn { sequence, number, worker, anew: false, deadline, what: arrival };
         if let Some(sequences) = &mut self.state.sequences {
             sequences.put_back(Instant::now(), turn);
         }
@@ -117,8 +115,9 @@ impl Task {
     /// Ends the sequences that the model says are over.
     pub(super) fn end_sequences(&mut self, items: &[ItemOutcome]) {
         let Some(sequences) = &mut self.state.sequences else { return };
+        let end = &self.state.sequence_headers.end;
         let headers = items.iter().flatten().flat_map(|output| &output.headers);
-        for (_, ids) in headers.filter(|(name, _)| name.eq_ignore_ascii_case(END)) {
+        for (_, ids) in headers.filter(|(name, _)| name.eq_ignore_ascii_case(end)) {
             for id in ids.split(';') {
                 sequences.end(Instant::now(), id.trim());
             }
@@ -164,19 +163,20 @@ fn raw(payload: &mut Payload) -> Option<&mut Input> {
 
 /// The sequence that a request names. One that names none begins a sequence of its own, and its
 /// handler is told so.
-fn sequence_of(payload: &mut Payload) -> Result<Name, CallError> {
+fn sequence_of(payload: &mut Payload, headers: &SequenceHeaders) -> Result<Name, CallError> {
+    let SequenceHeaders { id: key, start, .. } = headers;
     let Some(input) = raw(payload) else {
         return Err(CallError::BadInput("a model in this process keeps no sequences".to_owned()));
     };
-    let named = input.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(ID.as_bytes()));
+    let named = input.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()));
     let named = named.last().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
     if let Some(id) = named.filter(|id| !id.is_empty()) {
         let fits = id.len() <= ID_BYTES_MAX;
-        let error = || CallError::BadInput(format!("{ID} has at most {ID_BYTES_MAX} bytes"));
+        let error = || CallError::BadInput(format!("{key} has at most {ID_BYTES_MAX} bytes"));
         return fits.then_some(Name { id, chosen: true }).ok_or_else(error);
     }
     let id = format!("ts-seq-{}", input.id);
-    input.headers.push(START, b"true");
-    input.headers.push(ID, id.as_bytes());
+    input.headers.push(start, b"true");
+    input.headers.push(key, id.as_bytes());
     Ok(Name { id, chosen: false })
 }

@@ -95,7 +95,16 @@ impl Task {
     }
 
     fn on_launch_failed(&mut self, worker: u32, error: &LaunchError) {
-        tracing::error!(model = self.label, worker, %error, "worker did not start");
+        match error {
+            // The worker has printed the traceback; a second line with the exception in it would
+            // only look like a second one to those who search for it.
+            LaunchError::Load(_) => tracing::error!(
+                model = self.label,
+                worker,
+                "worker did not start: the model did not load, for the reason that it printed"
+            ),
+            error => tracing::error!(model = self.label, worker, %error, "worker did not start"),
+        }
         self.state.pool.launch_failed(error);
         self.pool_changed();
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::super::models_in;
 use super::{
-    super::{Limits, Store, StoreConfig},
+    super::{Ask, Found, Limits, Store, StoreConfig},
     Bench,
     archives::{model, zip},
 };
@@ -30,8 +30,8 @@ fn unusable_urls_are_refused_with_their_reason() {
         ("https://host/here.mar?x=1", "Model file already exists here.mar"),
         ("http://host/far.mar", "Failed to download archive from: http://host/far.mar"),
         ("http://", "Failed to download archive from: http://"),
-        ("file:///absent.mar", "Model not found at: file:///absent.mar"),
-        ("file://", "Model not found at: file://"),
+        ("file:///absent.mar", "Failed to download archive from: file:///absent.mar"),
+        ("file://", "Failed to download archive from: file://"),
         ("file:///a/%2e%2E/b", "Relative path is not allowed in url: file:///a/%2e%2E/b"),
     ] {
         check(&bench, url, expected);
@@ -60,14 +60,27 @@ fn only_the_last_element_is_looked_up_in_the_store() {
     check(&bench, &url, &format!("Model not found at: {url}"));
 }
 
-#[test]
-fn file_urls_lead_to_files_anywhere_with_their_escapes() {
+#[tokio::test]
+async fn file_urls_lead_to_files_anywhere_with_their_escapes_and_leave_a_copy() {
     let bench = Bench::new();
     fs::write(bench.path("outside/my model.mar"), zip(&model("m", ""))).unwrap();
-    let outside = bench.path("outside");
+    let (store, outside) = (&bench.store, bench.path("outside"));
     for host in ["", "localhost"] {
         let url = format!("file://{host}{}/my%20model.mar", outside.display());
-        assert_eq!(bench.open(&url).unwrap().manifest.model_name.as_deref(), Some("m"));
+        let ask = Ask { url: &url, signed: false, resume: None };
+        let found = store.fetch(ask, store.find(&url, false).unwrap()).await.unwrap();
+        let package = store.open(&url, found).unwrap();
+        assert_eq!(package.manifest.model_name.as_deref(), Some("m"));
+        assert!(bench.path("store/my model.mar").exists(), "for the next start");
+        assert!(
+            store.find(&url, true).unwrap().fetched().is_none(),
+            "at start-up it is used in place"
+        );
+        check(&bench, &url, "Model file already exists my model.mar");
+        let inside = format!("file://{host}{}/my%20model.mar", bench.path("store").display());
+        assert!(matches!(store.find(&inside, false), Ok(Found::Archive(_))));
+        drop(package);
+        assert!(!bench.path("store/my model.mar").exists(), "no model kept it");
     }
     assert!(bench.path("outside/my model.mar").exists());
 }

@@ -1,5 +1,6 @@
 //! A description, word by word.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jitney_engine::Counters;
@@ -29,6 +30,7 @@ fn settings() -> Settings {
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
         shares: Shares::default(),
+        sequence_headers: Arc::default(),
         declared: Declared::default(),
     }
 }

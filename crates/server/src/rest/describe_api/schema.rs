@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Operation {
-    description: &'static str,
+    description: String,
     operation_id: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Value>,
@@ -18,9 +18,9 @@ pub(super) struct Operation {
 
 impl Operation {
     /// An operation with its id and what it does.
-    pub(super) fn new(id: &str, description: &'static str) -> Self {
+    pub(super) fn new(id: &str, description: &str) -> Self {
         Self {
-            description,
+            description: description.to_owned(),
             operation_id: id.to_owned(),
             parameters: Vec::new(),
             request_body: None,
@@ -60,7 +60,7 @@ impl Operation {
     /// Says that any body is taken.
     pub(super) fn any_body(mut self) -> Self {
         let content = json!({ "*/*": { "schema": any_schema() } });
-        let body = json!({ "description": "Input of the model.", "content": content });
+        let body = json!({ "description": "Input.", "content": content });
         self.request_body = Some(body);
         self
     }

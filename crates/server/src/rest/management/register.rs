@@ -28,7 +28,8 @@ pub(super) async fn fields(visit: &Visit<'_>, body: Upload) -> Result<Fields, Pr
     Fields::from_json(&visit.read(body).await?).map_err(Problem::bad_request)
 }
 
-/// What the caller asks for; negative numbers are TorchServe's mark for "not set".
+/// What the caller asks for; negative numbers are TorchServe's mark for "not set", and fewer workers
+/// than none are none.
 fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
     let text = |name| fields.text(name).map(str::to_owned);
     let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
@@ -41,7 +42,7 @@ fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
         max_batch_delay_ms: scale::not_negative(fields, "max_batch_delay"),
         max_latency_ms: scale::positive(fields, "max_latency_ms").map(u64::from),
         policy: scale::policy(fields)?,
-        initial_workers: scale::workers(fields, "initial_workers")?,
+        initial_workers: fields.integer("initial_workers").map(|count| count.max(0).unsigned_abs()),
         response_timeout_s: scale::not_negative(fields, "response_timeout"),
         startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
         sha256: fields.text("sha256").map(str::parse).transpose().map_err(Problem::bad_request)?,
@@ -95,7 +96,6 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for (query, message) in [
             ("", "Parameter url is required."),
-            ("url=a&initial_workers=-1", "initial_workers must not be negative."),
             (
                 "url=a&policy=magic",
                 "unknown batching policy \"magic\"; known: adaptive, window, opportunistic",

@@ -45,7 +45,7 @@ fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
 }
 
 /// A number of workers; a negative one is the caller's mistake.
-pub(super) fn workers(fields: &Fields, name: &str) -> Result<Option<u32>, Problem> {
+fn workers(fields: &Fields, name: &str) -> Result<Option<u32>, Problem> {
     let negative = |_| Problem::bad_request(format!("{name} must not be negative."));
     fields.integer(name).map(|count| u32::try_from(count).map_err(negative)).transpose()
 }

@@ -1,0 +1,1 @@
+"""What tests of handlers import from TorchServe."""

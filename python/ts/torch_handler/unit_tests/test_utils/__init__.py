@@ -1,0 +1,1 @@
+"""Stand-ins for tests of handlers."""
