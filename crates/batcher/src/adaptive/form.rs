@@ -191,6 +191,10 @@ impl Scene<'_> {
                 best_rate = rate;
                 best = Some(Formed { skip, len: end - skip, size, hurried: true });
             }
+            // Nobody is passed over who is never late: behind them stand only others like them.
+            if head.deadline == NEVER {
+                break;
+            }
             size -= u64::from(head.size);
             items -= u64::from(head.items);
             cost -= u128::from(head.cost);

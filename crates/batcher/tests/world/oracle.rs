@@ -62,12 +62,11 @@ impl Oracle {
         }
         self.running = self.books.batches.keys().copied().collect();
         self.check_those_who_wait()?;
-        match event {
-            Event::Arrive(Request { more: true, .. }) => self.check_silence(out)?,
-            _ => {
-                self.check_dues()?;
-                self.check_timer()?;
-            }
+        if matches!(event, Event::Arrive(Request { more: true, .. })) {
+            self.check_silence(out)?;
+        } else {
+            self.check_dues()?;
+            self.check_timer()?;
         }
         self.check_counts(batcher)
     }

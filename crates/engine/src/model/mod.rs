@@ -316,7 +316,7 @@ impl Model {
                 let joint = self.admit_in_portions(tensors, &passenger, &settings, permit)?;
                 return Ok(Admitted::InPortions(joint));
             }
-            whole => whole,
+            whole @ (Payload::Raw(_) | Payload::Tensors(_)) => whole,
         };
         let (reply, answer) = Reply::new();
         let arrival = passenger.arrival(payload, reply, Some(permit));

@@ -190,7 +190,8 @@ mod tests {
         loop {
             let left = out.iter().find_map(|action| match action {
                 Action::Dispatch { batch, items, .. } => Some((*batch, *items)),
-                _ => None,
+                Action::Reject { .. } | Action::Fail { .. } => None,
+                Action::SetTimer(_) | Action::ClearTimer => None,
             });
             let Some((batch, items)) = left else { return count };
             assert!(items <= max_items);
@@ -213,7 +214,6 @@ mod tests {
             let fewest = fitting.iter().sum::<u32>().div_ceil(max_items);
             let needed = batches(max_items, &fitting, size(max_items));
             let whole = batches(max_items, &fitting, max_items);
-            println!("{max_items}: {fewest} {needed} in portions, {whole} whole");
             assert!(f64::from(needed) <= f64::from(fewest) * 1.06, "{needed} for {fewest}");
             assert!(f64::from(whole) > f64::from(needed) * 1.15, "{needed}, whole {whole}");
         }

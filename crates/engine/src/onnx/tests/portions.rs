@@ -52,7 +52,7 @@ proptest! {
                 answers[*owner].extend((!body.is_empty()).then_some(body));
             }
         }
-        let expected: Vec<_> = wholes.iter().map(|whole| bodies(&model, &[whole.clone()])).collect();
+        let expected: Vec<_> = wholes.iter().map(|whole| bodies(&model, std::slice::from_ref(whole))).collect();
         prop_assert_eq!(answers, expected);
     }
 }
