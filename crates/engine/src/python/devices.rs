@@ -123,9 +123,16 @@ mod tests {
         };
         let turn = Arc::default();
         let all = Devices::new(8, &four, &turn);
-        assert_eq!([1, 2, 3].map(|worker| all.give(worker)), [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]);
+        assert_eq!(
+            [1, 2, 3].map(|worker| all.give(worker)),
+            [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
+        );
         assert_eq!((all.of(2), all.give(2).len()), (Some(4), 4));
-        let two = ModelYaml { parallel_level: Some(2), device_ids: Some(vec![2, 3, 4, 5]), ..four.clone() };
+        let two = ModelYaml {
+            parallel_level: Some(2),
+            device_ids: Some(vec![2, 3, 4, 5]),
+            ..four.clone()
+        };
         let named = Devices::new(8, &two, &turn);
         assert_eq!([1, 2].map(|worker| named.give(worker)), [[2, 3], [4, 5]]);
         assert_eq!(Devices::new(3, &four, &turn).give(1), [0, 1, 2], "there are no more");
@@ -135,7 +142,13 @@ mod tests {
     #[test]
     fn without_gpus_or_on_wish_workers_run_on_the_processor() {
         let turn = Arc::default();
-        assert_eq!(Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1), Vec::<u32>::new());
-        assert_eq!(Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1), Vec::<u32>::new());
+        assert_eq!(
+            Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1),
+            Vec::<u32>::new()
+        );
+        assert_eq!(
+            Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1),
+            Vec::<u32>::new()
+        );
     }
 }
