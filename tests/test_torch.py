@@ -26,6 +26,8 @@ from test_grpc import INFERENCE, Stub
 DATA = Path(__file__).parent / "data"
 MODELS = Path(os.environ.get("JITNEY_TEST_MODELS") or "nowhere")
 SENTENCES = MODELS / "sentences.mar"
+UNPACK_SECONDS = 300
+"""For an archive of 90 MB and a binary that was built for tests."""
 CATS = {"tabby", "tiger_cat", "Persian_cat", "Siamese_cat", "Egyptian_cat", "cougar", "lynx", "leopard", "snow_leopard"}
 CATS |= {"jaguar", "lion", "tiger", "cheetah"}
 """Every cat that ImageNet knows."""
@@ -202,8 +204,10 @@ with torch.no_grad():
 
 
 @pytest.mark.skipif(not SENTENCES.is_file(), reason="NO SENTENCES HERE: make models MODEL_NAMES=sentences (make test-all does)")
-def test_sentences_have_the_vectors_a_bare_script_gives_them(registered: Callable[[str], Server]) -> None:
-    server = registered("sentences")
+def test_sentences_have_the_vectors_a_bare_script_gives_them(server: Server) -> None:
+    query = {"url": SENTENCES.name, "initial_workers": 1, "batch_size": 8, "max_batch_delay": 50, "synchronous": "true"}
+    reply = requests.post(server.url("/models", "management"), params=query, timeout=UNPACK_SECONDS)
+    assert reply.status_code == 200, reply.text
     command = [sys.executable, "-c", BARE, str(MODELS / "sentences")]
     said = subprocess.run(command, input=json.dumps(TEXTS), capture_output=True, text=True, check=True, timeout=120).stdout
     bare = json.loads(said)
