@@ -63,8 +63,10 @@ fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
     let format = format(flags)?;
     let stdin = flags.input == Path::new("-");
     if stdin && !matches!(format, Format::Jsonl | Format::Images) {
-        return Err(Failure::usage("stdin brings lines of JSON or, with --format images, names of files")
-            .hint("write the table to a file"));
+        return Err(Failure::usage(
+            "stdin brings lines of JSON or, with --format images, names of files",
+        )
+        .hint("write the table to a file"));
     }
     if flags.ray.is_some() && stdin {
         return Err(Failure::usage(
