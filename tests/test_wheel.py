@@ -1,7 +1,7 @@
 """`pip install .` from a clean clone into an empty environment, and what a new user does next.
 
 The environment has neither numpy nor torch. Building needs cargo and takes minutes; what was built before is
-used again where CARGO_TARGET_DIR (or this checkout's target/) still has it.
+used again where CARGO_TARGET_DIR (or this checkout's target/) still has it. JITNEY_WHEEL names one that is ready.
 """
 
 from __future__ import annotations
@@ -68,18 +68,24 @@ class Installed:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     home = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "venv", home / "venv"], check=True)
+    pip = [home / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    given = os.environ.get("JITNEY_WHEEL")
+    wheel = Path(given) if given else build(home, pip)
+    subprocess.run([*pip, "install", wheel], check=True, timeout=RUN_SECONDS)
+    return Installed(home, wheel)
+
+
+def build(home: Path, pip: list[str | Path]) -> Path:
+    """The wheel of a clean clone, of which nothing is left to be needed."""
     clone, wheels = home / "clone", home / "wheels"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    subprocess.run([sys.executable, "-m", "venv", home / "venv"], check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
-    pip = [home / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    env = {**os.environ, "CARGO_TARGET_DIR": str(Path(target).resolve())}
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
     building = [*pip, "wheel", "--no-deps", "--wheel-dir", wheels, clone]
-    subprocess.run(building, env=env, check=True, timeout=BUILD_SECONDS)
+    subprocess.run(building, env={**os.environ, "CARGO_TARGET_DIR": str(target)}, check=True, timeout=BUILD_SECONDS)
+    shutil.rmtree(clone)
     (wheel,) = wheels.glob("jitney-*.whl")
-    subprocess.run([*pip, "install", wheel], check=True, timeout=RUN_SECONDS)
-    shutil.rmtree(clone)  # Nothing of it may be needed any more.
-    return Installed(home, wheel)
+    return wheel
 
 
 def test_the_wheel_holds_binary_runtime_and_package_and_needs_nothing(installed):
