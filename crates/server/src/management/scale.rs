@@ -52,9 +52,10 @@ pub(crate) fn range(min: Option<u32>, max: Option<u32>) -> Result<(u32, u32), Pr
 /// Starts the change and leaves it to the log to tell how it ended.
 pub(super) fn in_background(model: Arc<Model>, min: u32, max: u32) {
     tokio::spawn(async move {
-        if let Err(error) = model.scale(min, max).await {
+        if model.scale(min, max).await.is_err() {
+            // Why is in the lines of the workers, once.
             let (name, version) = (model.name(), model.version());
-            tracing::warn!(model = name, version, %error, "workers did not start");
+            tracing::warn!(model = name, version, "workers did not start");
         }
     });
 }
