@@ -15,6 +15,7 @@ mod grid;
 mod histogram;
 mod journal;
 mod line;
+mod outlook;
 mod planner;
 mod queue;
 mod rate;

@@ -22,9 +22,14 @@ use crate::policy::Rules;
 use crate::request::{NEVER, Nanos, Origin, Request};
 
 /// Rates are taken over this many times a batch of one, within bounds.
-const RATE_BATCHES: f64 = 64.0;
+const RATE_BATCHES: f64 = 32.0;
 const RATE_MIN: f64 = 20e6;
 const RATE_MAX: f64 = 2e9;
+/// Deadlines are planned with this quantile of a batch's time. Only those at its head have no more
+/// to spare, so that a low one loses few and lets batches be larger; one worker alone has fewer who
+/// are so near to each other.
+const SAFE: f64 = 0.9;
+const SAFE_ALONE: f64 = 0.8;
 /// Where nobody has a deadline a tenant's past is weighed over this time.
 const GIVEN: f64 = 100e6;
 
@@ -148,7 +153,8 @@ impl Planner {
         self.last_done = now;
         self.answered = self.answered.saturating_add(1);
         self.queue.heads = None;
-        self.curves.learn(batch.0, batch.1, took);
+        let safe = if self.fleet.len() > 1.0 { SAFE } else { SAFE_ALONE };
+        self.curves.learn((batch.0, batch.1), took, safe);
         if let Some(late) = late {
             self.overhead.learn(late as f64);
             self.overhead.within(0.0, 1e8);
