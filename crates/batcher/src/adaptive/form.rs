@@ -1,9 +1,10 @@
 //! Who would travel if a batch left now: how many hurried heads to pass over, how many to take.
 //!
-//! Normally all who fit. If that would make the head late, a smaller batch for the head, provided
-//! that the workers can keep up with such small ones. If they cannot, the batch that serves the most
-//! per unit of time, which passes over those at the head: dropping only the expired would leave
-//! everybody else just too little time, and goodput would collapse. It never says when.
+//! Normally all who fit. If that would make the head late, `outlook` says which batch loses the
+//! fewest in the end. Under overload it is the one that serves the most per unit of time, which
+//! passes over those at the head: dropping only the expired would leave everybody else just too
+//! little time, and goodput would collapse. Where some have far more time than others, a small batch
+//! for the hurried ones, if all behind them can still be served. It never says when.
 
 use super::curves::Curve;
 use super::fleet::Fleet;

@@ -118,9 +118,15 @@ impl Scene<'_> {
             return None;
         }
         let (mut best, mut until) = (0.0, None);
+        // Nobody gains by a longer wait once not even everybody would be worth it.
+        let everybody = prospect.expected(worth as Nanos);
+        let gain = |many: f64, time: f64| TAIL * many * (worth - time / 2.0) - size * time;
         for &edge in EDGES.iter().take_while(|&&edge| (edge as f64) < worth) {
             let time = edge as f64;
-            let gain = TAIL * prospect.expected(edge) * (worth - time / 2.0) - size * time;
+            if gain(everybody, time) <= best {
+                break;
+            }
+            let gain = gain(prospect.expected(edge), time);
             if gain > best {
                 (best, until) = (gain, Some(prospect.now + edge));
             }
