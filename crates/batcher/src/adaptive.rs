@@ -1,8 +1,9 @@
 //! The adaptive policy: what it has learned, and what it decides by it.
 //!
 //! Each file below is one noun: `service` how long a batch takes, `rate` and `returns` who will
-//! come, `fleet` when a worker is free, `form` who would travel, `wait` whether to wait, `trim` who
-//! is left behind at a step, `fair` whose turn it is; the `planner` puts them together. The batcher
+//! come, `fleet` when a worker is free, `form` who would travel, `outlook` who is lost if so, `wait`
+//! whether to wait, `trim` who is left behind at a step, `fair` whose turn it is; the `planner` puts
+//! them together. The batcher
 //! asks and acts; nothing here writes an action or ends a request.
 
 mod crowd;
@@ -15,6 +16,7 @@ mod grid;
 mod histogram;
 mod journal;
 mod line;
+mod outlook;
 mod planner;
 mod queue;
 mod rate;

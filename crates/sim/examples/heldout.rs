@@ -1,16 +1,18 @@
 //! Judges the policy where nobody tuned it: other curves, deadlines, workers, processes and noise
 //! than those of the tables. `cargo run --release -p jitney-sim --example heldout -- [--seed N]
-//! [--count N] [--peers|--loops]`. Without `--peers` only ours is measured; `--loops` shows closed
-//! loops, with the throughput over that of the best window in brackets.
+//! [--count N] [--peers|--loops|--overload]`. Without `--peers` only ours is measured; `--loops` shows
+//! closed loops, with the throughput over that of the best window in brackets; `--overload` goodput
+//! over the fluid limit, of one worker with that over the clairvoyant's in brackets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints")]
 
 use jitney_sim::arrivals::Arrivals;
+use jitney_sim::bounds;
 use jitney_sim::contender::Contender;
 use jitney_sim::curve::Curve;
 use jitney_sim::grid;
 use jitney_sim::noise::Noise;
 use jitney_sim::tables::closed::{Cell, steady};
-use jitney_sim::tables::{Effort, Setting, bert, g99, r50};
+use jitney_sim::tables::{Effort, Setting, bert, cpu, g99, r50, step8};
 
 fn columns() -> Vec<Setting> {
     let slow = || Curve::affine(18.0, 5.1, 32);
@@ -59,6 +61,33 @@ fn loops(count: usize, seed: u64) {
     }
 }
 
+/// Goodput when one to four times as much is asked for as can be served without loss.
+fn overload(count: usize, seed: u64) {
+    let settings = [
+        Setting::new("BERT k1", bert(), 1, 30.0),
+        Setting::new("CPU k1", cpu(), 1, 60.0),
+        Setting::new("step8 k1", step8(), 1, 20.0),
+        Setting::new("slow k1", Curve::affine(18.0, 5.1, 32), 1, 120.0),
+        Setting::new("BERT k4", bert(), 4, 30.0),
+        Setting::new("slow k3", Curve::affine(18.0, 5.1, 32), 3, 120.0),
+    ];
+    for setting in settings {
+        print!("  {}:", setting.name);
+        for factor in [1.0, 1.25, 1.5, 2.0, 3.0, 4.0] {
+            let rate = setting.fluid() * factor;
+            let ours = setting.play(&Contender::Adaptive, rate, count, seed);
+            print!("  {factor}x {:.3}", ours.goodput() / setting.fluid());
+            if setting.world.workers == 1 {
+                let jobs = setting.demand.jobs(rate, count, seed);
+                let missed = bounds::clairvoyant(&setting.world.curve, &jobs, usize::MAX);
+                let best = count - missed.unwrap_or(count);
+                print!(" ({:.3})", ours.on_time() as f64 / best as f64);
+            }
+        }
+        println!();
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |flag: &str, other: u64| {
@@ -69,6 +98,9 @@ fn main() {
     let peers = args.iter().any(|arg| arg == "--peers");
     if args.iter().any(|arg| arg == "--loops") {
         return loops(count / 4, seed);
+    }
+    if args.iter().any(|arg| arg == "--overload") {
+        return overload(count, seed);
     }
     let mut progress = |text: &str| eprint!("\r{text:60}");
     let mut effort = Effort { seed, count, peers, progress: &mut progress };

@@ -36,9 +36,10 @@ impl Curves {
         &self.known[place].1
     }
 
-    pub(crate) fn learn(&mut self, bucket: u16, size: u64, took: Nanos) {
+    /// A batch of this bucket and size took this long; deadlines are planned with the quantile `safe`.
+    pub(crate) fn learn(&mut self, (bucket, size): (u16, u64), took: Nanos, safe: f64) {
         let place = self.place(bucket, None);
-        self.known[place].1.learn(size, took);
+        self.known[place].1.safe(safe).learn(size, took);
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn buckets_learn_apart_and_beyond_the_bound_share_a_model() {
         let mut curves = Curves::default();
-        (0..100).for_each(|bucket| curves.learn(bucket, 1, 1000));
+        (0..100).for_each(|bucket| curves.learn((bucket, 1), 1000, 0.9));
         assert_eq!(curves.points().count(), BUCKETS);
     }
 }

@@ -1,9 +1,10 @@
 //! Who would travel if a batch left now: how many hurried heads to pass over, how many to take.
 //!
-//! Normally all who fit. If that would make the head late, a smaller batch for the head, provided
-//! that the workers can keep up with such small ones. If they cannot, the batch that serves the most
-//! per unit of time, which passes over those at the head: dropping only the expired would leave
-//! everybody else just too little time, and goodput would collapse. It never says when.
+//! Normally all who fit. If that would make the head late, `outlook` says which batch loses the
+//! fewest in the end. Under overload it is the one that serves the most per unit of time, which
+//! passes over those at the head: dropping only the expired would leave everybody else just too
+//! little time, and goodput would collapse. Where some have far more time than others, a small batch
+//! for the hurried ones, if all behind them can still be served. It never says when.
 
 use super::curves::Curve;
 use super::fleet::Fleet;
@@ -58,7 +59,11 @@ impl Scene<'_> {
             return Some(Formed { skip: 0, len: all, size, hurried: false });
         }
         let (len, small) = self.prefix(0, self.curve.largest_within(self.cap_at(0), time));
-        let may_stay = len > 0 && (self.sustainable(small) || self.mixed());
+        let mixed = self.mixed();
+        if !mixed && self.bearable() {
+            return self.fewest_lost(free).or_else(|| self.best_rate());
+        }
+        let may_stay = len > 0 && (self.sustainable(small) || mixed);
         if may_stay && self.feasible(len, small, free) {
             return Some(Formed { skip: 0, len, size: small, hurried: true });
         }
@@ -100,7 +105,7 @@ impl Scene<'_> {
     }
 
     /// How many from `skip` on, and of what size, travel within the limits and this size.
-    fn prefix(&self, skip: usize, within: u64) -> (usize, u64) {
+    pub(crate) fn prefix(&self, skip: usize, within: u64) -> (usize, u64) {
         let within = within.min(self.cap_at(skip));
         if skip == 0
             && self.line.size <= within
@@ -123,26 +128,27 @@ impl Scene<'_> {
     }
 
     /// A request larger than the cap travels alone.
-    fn cap_at(&self, position: usize) -> u64 {
+    pub(crate) fn cap_at(&self, position: usize) -> u64 {
         self.cap.max(self.line.get(position).size.into())
     }
 
     /// Whether the last in line has far more time than the head had.
     fn mixed(&self) -> bool {
-        let given = |entry: &super::line::Entry| match entry.deadline {
-            NEVER => f64::INFINITY,
-            deadline => (deadline - entry.arrived) as f64,
-        };
         let ends = self.line.head().zip(self.line.last());
-        ends.is_some_and(|(head, last)| given(last) > MIXED * given(head))
+        ends.is_some_and(|(head, last)| last.given() > MIXED * head.given())
     }
 
-    /// Whether everybody behind this batch will be in time if all leave in order of deadline.
-    fn feasible(&self, len: usize, size: u64, free: &mut Vec<Nanos>) -> bool {
+    /// When each worker is free if a batch of this size leaves now.
+    pub(crate) fn workers_after(&self, size: u64, free: &mut Vec<Nanos>) {
         free.clear();
         free.push(self.start + self.curve.mean(size) as Nanos);
         free.extend((1..self.fleet.open).map(|_| self.start));
         free.extend(self.fleet.busy.iter().map(|time| self.start + time));
+    }
+
+    /// Whether everybody behind this batch will be in time if all leave in order of deadline.
+    fn feasible(&self, len: usize, size: u64, free: &mut Vec<Nanos>) -> bool {
+        self.workers_after(size, free);
         let mut position = len;
         for _ in 0..PLAN {
             if position >= self.line.len() {

@@ -8,6 +8,8 @@ use crate::request::Nanos;
 /// Half octaves from 20 us to about 116 ms.
 const EDGES_LEN: usize = 26;
 pub(crate) static EDGES: [Nanos; EDGES_LEN] = edges();
+/// One over the distance of each edge from the one below it.
+static PER_NANO: [f64; EDGES_LEN] = per_nano();
 
 /// A sample weighs this much more than the one before, so that old ones fade.
 const GROWTH: f64 = 1.0 + 1.0 / 512.0;
@@ -22,6 +24,17 @@ const fn edges() -> [Nanos; EDGES_LEN] {
         at += 1;
     }
     edges
+}
+
+const fn per_nano() -> [f64; EDGES_LEN] {
+    let edges = edges();
+    let mut per_nano = [1.0 / edges[0] as f64; EDGES_LEN];
+    let mut at = 1;
+    while at < EDGES_LEN {
+        per_nano[at] = 1.0 / (edges[at] - edges[at - 1]) as f64;
+        at += 1;
+    }
+    per_nano
 }
 
 /// The first edge that is not below this time.
@@ -89,7 +102,7 @@ impl Histogram {
         let at = position(time);
         let Some(&above) = self.sums.get(at) else { return self.sums[EDGES_LEN - 1] };
         let (low, below) = if at == 0 { (0, 0.0) } else { (EDGES[at - 1], self.sums[at - 1]) };
-        below + (above - below) * (time - low) as f64 / (EDGES[at] - low) as f64
+        below + (above - below) * (time - low) as f64 * PER_NANO[at]
     }
 
     /// Weight of everybody.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::request::Nanos;
+use crate::request::{NEVER, Nanos};
 
 /// One who waits.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The time it was given.
+    pub(crate) fn given(&self) -> f64 {
+        if self.deadline == NEVER { f64::INFINITY } else { (self.deadline - self.arrived) as f64 }
+    }
+
     fn key(&self) -> (Nanos, u64) {
         (self.deadline, self.seq)
     }

@@ -21,10 +21,17 @@ use crate::config::{Adaptive, Config, Measure, Policy};
 use crate::policy::Rules;
 use crate::request::{NEVER, Nanos, Origin, Request};
 
-/// Rates are taken over this many times a batch of one, within bounds.
-const RATE_BATCHES: f64 = 64.0;
+/// Rates are taken over this many times a batch of one, or over up to twice as long if fewer than
+/// so many would come in that time; within bounds. A burst is to be noticed soon, chance is not.
+const RATE_BATCHES: f64 = 32.0;
+const RATE_ARRIVALS: f64 = 96.0;
 const RATE_MIN: f64 = 20e6;
 const RATE_MAX: f64 = 2e9;
+/// Deadlines are planned with this quantile of a batch's time. Only those at its head have no more
+/// to spare, so that a low one loses few and lets batches be larger; one worker alone has fewer who
+/// are so near to each other.
+const SAFE: f64 = 0.9;
+const SAFE_ALONE: f64 = 0.8;
 /// Where nobody has a deadline a tenant's past is weighed over this time.
 const GIVEN: f64 = 100e6;
 
@@ -106,8 +113,9 @@ impl Planner {
         let returned = self.returns.arrived(rules.now, request.origin);
         self.unit += (amount - self.unit) / 64.0;
         let lane_mut = &mut self.queue.lanes[lane];
-        let first = self.curves.get(lane_mut.curve).mean(1);
-        let tau = (RATE_BATCHES * first).clamp(RATE_MIN, RATE_MAX);
+        let short = RATE_BATCHES * self.curves.get(lane_mut.curve).mean(1);
+        let many = RATE_ARRIVALS * self.unit / lane_mut.flow.all.get().max(1e-12);
+        let tau = many.clamp(short, 2.0 * short).clamp(RATE_MIN, RATE_MAX);
         lane_mut.flow.learn(rules.now, amount, tau, returned);
         if self.queue.lanes.len() > 1 {
             self.all.learn(rules.now, amount, tau);
@@ -155,7 +163,8 @@ impl Planner {
         self.last_done = now;
         self.answered = self.answered.saturating_add(1);
         self.queue.heads = None;
-        self.curves.learn(batch.0, batch.1, took);
+        let safe = if self.fleet.len() > 1.0 { SAFE } else { SAFE_ALONE };
+        self.curves.learn((batch.0, batch.1), took, safe);
         if let Some(late) = late {
             self.overhead.learn(late as f64);
             self.overhead.within(0.0, 1e8);

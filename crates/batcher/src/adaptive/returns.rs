@@ -38,13 +38,13 @@ struct Cohort {
     remaining: u32,
 }
 
-/// Part of a cohort that is still out: how many, for how long, and the weights to divide by.
+/// Part of a cohort that is still out: for how long, who was back by then, and how many of them
+/// each further one stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Out {
-    remaining: f64,
     age: Nanos,
     back: f64,
-    others: f64,
+    each: f64,
 }
 
 /// Clients that are out, and when they tend to return.
@@ -187,7 +187,8 @@ impl Returns {
             if cohort.remaining > 0 {
                 let back = self.histogram.by(age);
                 let others = self.histogram.total() - back;
-                out[len] = Out { remaining: cohort.remaining.into(), age, back, others };
+                let each = f64::from(cohort.remaining) / others;
+                out[len] = Out { age, back, each };
                 len += usize::from(others > 0.0);
             }
         }
@@ -196,8 +197,7 @@ impl Returns {
 
     /// How many of them return within this time.
     pub(crate) fn expected(&self, out: &[Out], within: Nanos) -> f64 {
-        let one =
-            |it: &Out| it.remaining * (self.histogram.by(it.age + within) - it.back) / it.others;
+        let one = |it: &Out| it.each * (self.histogram.by(it.age + within) - it.back);
         out.iter().map(one).sum()
     }
 

@@ -22,8 +22,7 @@ const DRIFT_RUN: usize = 8;
 const SURPRISE: f64 = 0.25;
 /// Before anything is known the first batches hold no more than this.
 const FIRST_CAP: u64 = 4;
-/// Deadlines are planned with this quantile of the time. Only those at the head of a batch have no
-/// more to spare, so that a lower one loses few and lets batches be larger.
+/// Deadlines are planned with this quantile of the time, unless told otherwise.
 const SAFE: f64 = 0.9;
 /// What one more item costs at a step, in slopes of the line.
 const STEP: f64 = 3.0;
@@ -74,6 +73,12 @@ impl Service {
     }
 
     // Learning
+
+    /// Deadlines are planned with this quantile of the time from now on.
+    pub(crate) fn safe(&mut self, share: f64) -> &mut Self {
+        self.factor.aim(share);
+        self
+    }
 
     /// A batch of this size took this long.
     pub(crate) fn learn(&mut self, size: u64, took: Nanos) {

@@ -18,6 +18,11 @@ impl Tail {
         Self { value, share, step, least_step }
     }
 
+    /// Tracks another quantile from now on.
+    pub(crate) fn aim(&mut self, share: f64) {
+        self.share = share;
+    }
+
     /// One more figure.
     pub(crate) fn learn(&mut self, figure: f64) {
         let above = figure > self.value;

@@ -118,9 +118,15 @@ impl Scene<'_> {
             return None;
         }
         let (mut best, mut until) = (0.0, None);
+        // Nobody gains by a longer wait once not even everybody would be worth it.
+        let everybody = prospect.expected(worth as Nanos);
+        let gain = |many: f64, time: f64| TAIL * many * (worth - time / 2.0) - size * time;
         for &edge in EDGES.iter().take_while(|&&edge| (edge as f64) < worth) {
             let time = edge as f64;
-            let gain = TAIL * prospect.expected(edge) * (worth - time / 2.0) - size * time;
+            if gain(everybody, time) <= best {
+                break;
+            }
+            let gain = gain(prospect.expected(edge), time);
             if gain > best {
                 (best, until) = (gain, Some(prospect.now + edge));
             }
@@ -148,9 +154,13 @@ impl Scene<'_> {
     /// The smallest size from this one on that keeps up with the arrivals, or that just meets the
     /// deadline.
     fn sustained(&self, from: u64, time: f64) -> u64 {
-        // Batches may take this long per unit of size, and this long altogether.
         let each = BUSY_MAX * self.fleet.len() / self.rate;
-        let most = time / self.curve.service.factor();
+        self.keeping_up(from, each, time / self.curve.service.factor())
+    }
+
+    /// The smallest size from this one on that takes no longer than `each` per unit of size; or the
+    /// largest that takes no longer than `most` altogether.
+    pub(crate) fn keeping_up(&self, from: u64, each: f64, most: f64) -> u64 {
         let (mut size, mut mean) = (from, self.curve.mean(from));
         while size < self.cap && mean > each * size as f64 {
             let next = size + (size / 32).max(1);

@@ -77,3 +77,18 @@ fn nobody_travels_who_would_be_late_anyway() {
 fn the_tight_are_not_given_up_for_those_with_far_more_time() {
     assert_eq!(formed(&[8, 90, 90, 90, 90, 90, NEVER], 1.0), Some((0, 3, true)));
 }
+
+#[test]
+fn few_heads_are_given_up_for_the_many_behind_them_though_the_workers_keep_up() {
+    // For the first two a batch of two could leave, and then all but a few of the others are late.
+    let deadlines = [7, 8, 15, 16, 17, 18, 19, 20, 21, 22];
+    assert_eq!(formed(&deadlines, 0.3), Some((2, 8, true)));
+    // Here those behind the head have time enough for a batch of their own.
+    assert_eq!(formed(&[7, 20, 21, 22], 0.3), Some((0, 2, true)));
+}
+
+#[test]
+fn somebody_leaves_though_more_heads_than_are_compared_have_no_time() {
+    let deadlines: Vec<Nanos> = [vec![3; 40], vec![20; 4]].concat();
+    assert_eq!(formed(&deadlines, 0.1), Some((40, 4, true)));
+}

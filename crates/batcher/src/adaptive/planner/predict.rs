@@ -90,14 +90,15 @@ impl Planner {
     ) -> bool {
         let queued = &self.queue.lanes[lane].lines[line];
         let service = self.curves.get(self.queue.lanes[lane].curve);
+        let cap = self.cap(&rules.config, service);
         let last = queued.last().is_some_and(|last| last.deadline <= deadline);
-        if !last || !service.known() || self.doubts(rules.now) {
+        if queued.size < cap || !last || !service.known() || self.doubts(rules.now) {
             return false;
         }
         let curve = Curve { service, allowed: allowed(&rules.config) };
-        let (cap, workers) = (self.cap(&rules.config, service), self.fleet.len());
+        let workers = self.fleet.len();
         let given = deadline.saturating_sub(rules.now) as f64;
-        if queued.size < cap || curve.planned(cap) * (1.0 + 1.0 / workers) > given {
+        if curve.planned(cap) * (1.0 + 1.0 / workers) > given {
             return false;
         }
         let before = ((queued.size / cap) as f64 / workers).floor() * curve.mean(cap);
