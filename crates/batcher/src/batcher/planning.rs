@@ -156,6 +156,8 @@ impl Batcher {
             self.travel(trip, out);
             self.glance();
         }
+        // Whoever stood behind a smaller head that has left may be without hope too.
+        self.refuse_hopeless(out);
     }
 
     /// Lets those go who do not stand in a line: to be tried again, or pinned to a worker.
