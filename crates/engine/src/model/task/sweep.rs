@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, Event, Policy};
+use jitney_batcher::{BatchId, Departure, Event};
 use tokio::time::Instant;
 
 use super::Task;
@@ -66,6 +66,7 @@ impl Sweep {
             reason: Departure::Idle,
             departed: now,
             predicted: None,
+            handoff: None,
         })
     }
 }
@@ -73,8 +74,7 @@ impl Sweep {
 impl Task {
     /// Begins the sweep of a worker that has just loaded; false if it should serve at once.
     pub(super) fn begin_sweep(&mut self, worker: u32) -> bool {
-        let adaptive = matches!(self.state.batcher.config().policy, Policy::Adaptive(_));
-        let closing = self.state.closing.is_some();
+        let (adaptive, closing) = (self.adaptive(), self.state.closing.is_some());
         let Some(sweep) = self.state.sweep.as_mut().filter(|_| adaptive && !closing) else {
             return false;
         };
