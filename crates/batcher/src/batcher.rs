@@ -145,7 +145,7 @@ impl Batcher {
             Event::Drain => self.rules.draining = true,
             Event::Announce { origin } => self.planner.announce(self.rules.now, origin),
             Event::Retract { origin } => self.planner.retract(origin),
-            Event::Started { batch } => self.started(batch),
+            Event::Handed { took } => self.planner.handed(took),
             // What is due is derived at every step, whoever woke us.
             Event::Timer => {}
         }
@@ -232,7 +232,9 @@ impl Batcher {
 
     fn done(&mut self, id: BatchId, exec: Nanos) {
         let Some(mut batch) = self.running.take(id) else { return };
-        self.slots.release(batch.worker);
+        if let Some(early) = self.slots.release(batch.worker, self.rules.now) {
+            self.planner.ended_early(early);
+        }
         self.pace.learn(exec);
         self.learn(&batch, exec);
         if batch.attempt == 1 {

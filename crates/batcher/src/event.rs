@@ -48,11 +48,11 @@ pub enum Event {
         /// Decides what becomes of its batches.
         why: Down,
     },
-    /// A pipelined worker has begun to compute this batch; tells how long a handoff takes
-    /// (adaptive policy).
-    Started {
-        /// The batch.
-        batch: BatchId,
+    /// A batch was within its worker's reach so long after it should have left; tells how far ahead
+    /// of its end a worker with a second slot is handed the next one (adaptive policy).
+    Handed {
+        /// From the moment it was due until the worker could take it.
+        took: Nanos,
     },
     /// The batch is answered; so are all its members.
     Done {

@@ -86,8 +86,10 @@
 //!   is there and the workers are busy, batches stay short enough to be in time for it. Of a full
 //!   queue the one furthest above its share gives way (`Quota`).
 //! - A worker with a second **slot** gets its next batch as the last one ends, ahead by the measured
-//!   handoff and no more, so that batches are not frozen early. A worker that is overdue is expected
-//!   any moment, one that is far overdue is not planned with.
+//!   handoff and by how much sooner than planned batches end, and no more, so that batches are not
+//!   frozen early: not while another worker is idle, not while those who are about to be answered
+//!   would come back and fill it, and not when the worker is overdue. Such a worker is expected any
+//!   moment, one that is far overdue is not planned with.
 //!
 //! Deliberately absent: splitting a request over batches, and a model of how batches slow each
 //! other down on one device.

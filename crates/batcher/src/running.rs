@@ -58,12 +58,6 @@ impl Running {
         Some(self.batches.remove(at))
     }
 
-    /// What is remembered of a batch's departure, unless the name is stale.
-    pub(crate) fn leg(&self, id: BatchId) -> Option<Leg> {
-        let at = self.batches.binary_search_by_key(&id, |batch| batch.id).ok()?;
-        Some(self.batches[at].leg)
-    }
-
     /// Takes out the oldest batch of a worker.
     pub(crate) fn take_from(&mut self, worker: WorkerId) -> Option<Batch> {
         let at = self.batches.iter().position(|batch| batch.worker == worker)?;

@@ -4,7 +4,7 @@
 //! never decides what a worker gets. Workers are few, so they are simply scanned.
 
 use crate::adaptive::Fleet;
-use crate::request::{NEVER, Nanos, WorkerId};
+use crate::request::{Nanos, WorkerId};
 
 /// A worker that takes more than this many times as long as expected is not planned with.
 const SUSPECT: u64 = 3;
@@ -20,6 +20,8 @@ struct Worker {
     /// When its last batch is expected to be over, and how long that one was to take.
     finish: Nanos,
     takes: Nanos,
+    /// Requests in its last batch.
+    riders: u32,
 }
 
 impl Worker {
@@ -27,9 +29,18 @@ impl Worker {
         !self.retiring && self.busy < self.slots
     }
 
-    /// Whether it takes a batch though its last one is over only by `due`.
-    fn open(&self, due: Nanos) -> bool {
-        self.free() && (self.busy == 0 || self.finish <= due)
+    /// Whether it takes a batch now: it has none, or its last one is about to end, so that it may be
+    /// handed the next one `ahead` of that. Not when it is overdue: nobody knows for how long.
+    fn open(&self, now: Nanos, ahead: Nanos) -> bool {
+        let ending = self.takes > 0
+            && self.finish.saturating_sub(self.early(ahead)) <= now
+            && now <= self.finish.saturating_add(self.takes / OVERDUE);
+        self.free() && (self.busy == 0 || ending)
+    }
+
+    /// How long before its end it may be handed the next batch.
+    fn early(&self, ahead: Nanos) -> Nanos {
+        ahead.min(self.takes / 2)
     }
 
     /// How long until it is free; none if nobody knows.
@@ -41,14 +52,16 @@ impl Worker {
         (!suspect).then_some(self.takes / OVERDUE)
     }
 
-    /// Sketches one that is busy and has another slot, which is filled `ahead` of its being free.
-    fn survey_second(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
-        let early = ahead.min(self.takes / 2);
-        if self.finish <= now.saturating_add(early) {
-            fleet.open(self.finish.saturating_sub(now));
-        } else if let Some(left) = self.left(now) {
-            fleet.busy(left);
-            let at = self.finish.saturating_sub(early).max(now + 1);
+    /// Sketches one that is busy; another slot is filled `ahead` of its being free.
+    fn survey_busy(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
+        // Nobody is given a batch ahead of time while another could run it now.
+        if !fleet.idles() && self.open(now, ahead) {
+            return fleet.open_soon(self.finish.saturating_sub(now), self.riders);
+        }
+        let Some(left) = self.left(now) else { return };
+        fleet.busy(left);
+        let at = self.finish.saturating_sub(self.early(ahead));
+        if self.free() && self.takes > 0 && at > now {
             fleet.ahead = Some(fleet.ahead.map_or(at, |other| other.min(at)));
         }
     }
@@ -69,8 +82,9 @@ impl Slots {
                 self.workers[at].retiring = false;
             }
             Err(at) => {
-                let (busy, retiring, finish, takes) = (0, false, 0, 0);
-                self.workers.insert(at, Worker { id, slots, busy, retiring, finish, takes });
+                let (busy, retiring, finish, takes, riders) = (0, false, 0, 0, 0);
+                let worker = Worker { id, slots, busy, retiring, finish, takes, riders };
+                self.workers.insert(at, worker);
             }
         }
     }
@@ -97,49 +111,59 @@ impl Slots {
 
     /// Takes a slot of the lowest-numbered worker that has one, of `avoid` only if no other has.
     pub(crate) fn take(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        self.take_by(avoid, NEVER, |_| 0)
+        self.take_by(avoid, Worker::free, |_| 0)
     }
 
-    /// The same where a worker takes another batch only once its last one is over by `due`; idle
-    /// ones go before those.
-    pub(crate) fn take_due(&mut self, avoid: Option<WorkerId>, due: Nanos) -> Option<WorkerId> {
-        self.take_by(avoid, due, |worker| u64::from(worker.busy > 0) * worker.finish.max(1))
+    /// The same where a worker takes another batch only as its last one ends; idle ones go before
+    /// those.
+    pub(crate) fn take_due(
+        &mut self,
+        avoid: Option<WorkerId>,
+        now: Nanos,
+        ahead: Nanos,
+    ) -> Option<WorkerId> {
+        let rank = |worker: &Worker| u64::from(worker.busy > 0) * worker.finish.max(1);
+        self.take_by(avoid, |worker| worker.open(now, ahead), rank)
     }
 
     fn take_by(
         &mut self,
         avoid: Option<WorkerId>,
-        due: Nanos,
+        open: impl Fn(&Worker) -> bool,
         rank: impl Fn(&Worker) -> u64,
     ) -> Option<WorkerId> {
-        let open = self.workers.iter_mut().filter(|worker| worker.open(due));
+        let open = self.workers.iter_mut().filter(|worker| open(worker));
         let worker = open.min_by_key(|worker| (Some(worker.id) == avoid, rank(worker)))?;
         worker.busy += 1;
         Some(worker.id)
     }
 
     /// Notes what is expected of the worker that was just taken: when a batch handed to it now
-    /// starts, and when it is over. Says both, and whether it had nothing else to do.
-    pub(crate) fn expect(&mut self, id: WorkerId, now: Nanos, takes: Nanos) -> (Nanos, bool) {
+    /// starts, and when it is over. Says when that is, and whether it had nothing else to do.
+    pub(crate) fn expect(
+        &mut self,
+        id: WorkerId,
+        now: Nanos,
+        takes: Nanos,
+        riders: u32,
+    ) -> (Nanos, bool) {
         let Ok(at) = self.find(id) else { return (now, true) };
         let worker = &mut self.workers[at];
         let alone = worker.busy == 1;
         let start = if alone { now } else { worker.finish.max(now) };
         (worker.finish, worker.takes) = (start.saturating_add(takes), takes);
+        worker.riders = riders;
         (worker.finish, alone)
     }
 
     /// Sketches when the workers come free; one may be handed a batch `ahead` of that.
     pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
         fleet.clear(now);
-        for worker in self.workers.iter().filter(|worker| !worker.retiring && worker.slots > 0) {
-            if worker.busy == 0 {
-                fleet.open(0);
-            } else if worker.busy < worker.slots {
-                worker.survey_second(now, ahead, fleet);
-            } else if let Some(left) = worker.left(now) {
-                fleet.busy(left);
-            }
+        let staying = || self.workers.iter().filter(|it| !it.retiring && it.slots > 0);
+        let idle = staying().filter(|worker| worker.busy == 0).count() as u32;
+        fleet.open_now(idle);
+        for worker in staying().filter(|worker| worker.busy > 0) {
+            worker.survey_busy(now, ahead, fleet);
         }
     }
 
@@ -163,12 +187,20 @@ impl Slots {
         Some(id)
     }
 
-    /// Gives a slot back.
-    pub(crate) fn release(&mut self, id: WorkerId) {
-        if let Ok(at) = self.find(id) {
-            self.workers[at].busy -= 1;
-            self.forget_retired(at);
+    /// Gives a slot back; a batch that waited behind this one begins. Says how long before its
+    /// planned end this one was over, where there was a plan.
+    pub(crate) fn release(&mut self, id: WorkerId, now: Nanos) -> Option<Nanos> {
+        let at = self.find(id).ok()?;
+        let worker = &mut self.workers[at];
+        worker.busy -= 1;
+        let next = if worker.busy == 1 { worker.takes } else { 0 };
+        let planned = worker.finish.saturating_sub(next);
+        let early = (worker.takes > 0).then(|| planned.saturating_sub(now));
+        if worker.busy == 1 {
+            worker.finish = now.saturating_add(worker.takes);
         }
+        self.forget_retired(at);
+        early
     }
 
     /// Batches that can run at a time.
@@ -204,7 +236,7 @@ mod tests {
         let mut slots = three();
         let taken: Vec<_> = std::iter::from_fn(|| slots.take(None)).map(|w| w.0).collect();
         assert_eq!(taken, [1, 3, 5]);
-        slots.release(WorkerId(3));
+        slots.release(WorkerId(3), 0);
         assert_eq!(slots.take(None), Some(WorkerId(3)));
         assert!(!slots.any_free());
     }
@@ -227,7 +259,7 @@ mod tests {
         slots.retire(WorkerId(3));
         assert_eq!(slots.capacity(), 1);
         assert_eq!(slots.take(None), Some(WorkerId(5)));
-        slots.release(WorkerId(1));
+        slots.release(WorkerId(1), 0);
         assert_eq!(slots.workers.len(), 1);
     }
 
@@ -238,9 +270,9 @@ mod tests {
         slots.take(None);
         slots.take(None);
         slots.up(WorkerId(0), 1);
-        slots.release(WorkerId(0));
+        slots.release(WorkerId(0), 0);
         assert!(!slots.any_free());
-        slots.release(WorkerId(0));
+        slots.release(WorkerId(0), 0);
         assert!(slots.any_free());
     }
 
@@ -249,7 +281,7 @@ mod tests {
         let (mut slots, mut fleet) = (three(), Fleet::default());
         for takes in [100, 200] {
             let worker = slots.take(None).expect("free");
-            slots.expect(worker, 1000, takes);
+            slots.expect(worker, 1000, takes, 1);
         }
         let mut left = |now| {
             slots.survey(now, 0, &mut fleet);

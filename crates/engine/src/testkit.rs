@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::admission::{Admission, Limits};
 use crate::call::{
@@ -36,6 +37,8 @@ pub struct Ride {
     pub life: u32,
     /// The bodies, in order; of tensors the rows, such as `0..4`.
     pub bodies: Vec<String>,
+    /// When it was given.
+    pub at: Instant,
 }
 
 /// What a scripted worker does with a batch.
@@ -71,21 +74,43 @@ struct ScriptedLauncher {
     launch: LaunchScript,
     lives: Arc<AtomicU32>,
     rides: Arc<Mutex<Vec<Ride>>>,
+    kind: Kind,
+}
+
+/// How scripted workers take their batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As many at a time as they have slots.
+    Plain,
+    /// One after another, and the next one may lie before them while they work, if it has no body
+    /// `large`.
+    Queueing,
+    /// So many side by side, as they say themselves.
+    Overlapping(u8),
 }
 
 impl Launcher for ScriptedLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let (pause, outcome) = (self.launch)(life);
-        let (script, rides) = (Arc::clone(&self.script), Arc::clone(&self.rides));
+        let (script, rides, kind) = (Arc::clone(&self.script), Arc::clone(&self.rides), self.kind);
         Box::pin(async move {
             tokio::time::sleep(pause).await;
             outcome?;
             let (says, words) = mpsc::channel(1);
-            let (stages, plays, death) = (JoinSet::new(), Vec::new(), None);
-            let worker =
-                ScriptedWorker { worker, life, script, rides, stages, plays, says, words, death };
-            Ok(Box::new(worker) as Box<dyn Worker>)
+            Ok(Box::new(ScriptedWorker {
+                worker,
+                life,
+                script,
+                rides,
+                kind,
+                turn: Arc::default(),
+                stages: JoinSet::new(),
+                plays: Vec::new(),
+                says,
+                words,
+                death: None,
+            }) as Box<dyn Worker>)
         })
     }
 }
@@ -95,6 +120,9 @@ struct ScriptedWorker {
     life: u32,
     script: Script,
     rides: Arc<Mutex<Vec<Ride>>>,
+    kind: Kind,
+    /// Whose turn it is, where they run one after another.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// One play per batch; they end with the worker.
     stages: JoinSet<()>,
     /// How the play of a batch is ended when nobody waits for it.
@@ -110,13 +138,30 @@ impl Worker for ScriptedWorker {
         Some(self.life)
     }
 
+    fn slots(&self) -> u8 {
+        if let Kind::Overlapping(slots) = self.kind { slots } else { 1 }
+    }
+
+    fn queues(&self, riders: &[Rider]) -> bool {
+        self.kind == Kind::Queueing && riders.iter().all(|rider| body(rider) != "large")
+    }
+
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
         let bodies: Vec<String> = riders.iter().map(body).collect();
-        let ride = Ride { worker: self.worker, life: self.life, bodies };
+        let ride = Ride { worker: self.worker, life: self.life, bodies, at: Instant::now() };
         let act = (self.script)(&ride);
         self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
         let stage = Stage { batch, bodies: ride.bodies, says: self.says.clone() };
-        self.plays.push((batch, self.stages.spawn(stage.perform(act))));
+        let turn = (self.kind == Kind::Queueing).then(|| Arc::clone(&self.turn));
+        let play = async move {
+            // They stand in line in the order in which they were given.
+            let _turn = match &turn {
+                Some(turn) => Some(turn.lock().await),
+                None => None,
+            };
+            stage.perform(act).await;
+        };
+        self.plays.push((batch, self.stages.spawn(play)));
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -266,7 +311,7 @@ impl Kit {
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
         launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
     ) -> Self {
-        Self::built(Intake::Python, settings, script, launch)
+        Self::build(Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
     }
 
     /// Like [`Kit::serving`], for tensors as this model takes them. It never runs.
@@ -276,23 +321,26 @@ impl Kit {
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
-        let kit = Self::built(Intake::Onnx(model), settings, script, at_once);
+        let intake = Intake::Onnx(model);
+        let kit = Self::build(intake, settings, Arc::new(script), Arc::new(at_once), Kind::Plain);
         drop(kit.model.scale(1, 1).await);
         kit
     }
 
-    fn built(
+    fn build(
         intake: Intake,
         settings: Settings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
-        launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
+        script: Script,
+        launch: LaunchScript,
+        kind: Kind,
     ) -> Self {
         let rides = Arc::default();
         let launcher = ScriptedLauncher {
-            script: Arc::new(script),
-            launch: Arc::new(launch),
+            script,
+            launch,
             lives: Arc::default(),
             rides: Arc::clone(&rides),
+            kind,
         };
         let draft = Draft {
             name: "kit".to_owned(),
@@ -323,6 +371,19 @@ impl Kit {
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let kit = Self::idle(settings, script);
+        drop(kit.model.scale(workers, workers).await);
+        kit
+    }
+
+    /// The same with workers of this kind.
+    pub async fn of(
+        kind: Kind,
+        workers: u32,
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let launch = Arc::new(|_| (Duration::ZERO, Ok(())));
+        let kit = Self::build(Intake::Python, settings, Arc::new(script), launch, kind);
         drop(kit.model.scale(workers, workers).await);
         kit
     }

@@ -18,6 +18,8 @@ pub(crate) struct Fleet {
     /// How long until each busy worker is free. Overdue ones are soon, suspects are missing.
     pub(crate) busy: Vec<Nanos>,
     soonest_busy: Nanos,
+    /// Requests on those workers that take a batch now though they are not idle.
+    pub(crate) riders: u32,
     /// When to look again for a worker whose next batch may be handed over ahead of time.
     pub(crate) ahead: Option<Nanos>,
 }
@@ -25,15 +27,30 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn clear(&mut self, now: Nanos) {
         (self.seen, self.at) = (true, now);
-        (self.open, self.head_start, self.ahead) = (0, Nanos::MAX, None);
+        (self.open, self.head_start, self.ahead, self.riders) = (0, Nanos::MAX, None, 0);
         self.soonest_busy = Nanos::MAX;
         self.busy.clear();
     }
 
-    /// A worker with so much to do takes a batch now.
-    pub(crate) fn open(&mut self, head_start: Nanos) {
+    /// So many workers are idle.
+    pub(crate) fn open_now(&mut self, idle: u32) {
+        self.open = idle;
+        if idle > 0 {
+            self.head_start = 0;
+        }
+    }
+
+    /// Whether any worker is idle.
+    pub(crate) fn idles(&self) -> bool {
+        self.open > 0 && self.head_start == 0
+    }
+
+    /// A worker that is free after so long, with so many requests to answer before, takes a batch.
+    pub(crate) fn open_soon(&mut self, left: Nanos, riders: u32) {
         self.open += 1;
-        self.head_start = self.head_start.min(head_start);
+        self.riders += riders;
+        // Never 0, which means idle.
+        self.head_start = self.head_start.min(left.max(1));
     }
 
     /// A worker is free after so long.

@@ -62,9 +62,11 @@ pub(crate) struct Planner {
     unit: f64,
     /// Size of the portions of a request whose last one has not come yet.
     pub(crate) brought: f64,
-    /// From handing a batch to an idle worker until it computes, and the rest of the way.
+    /// From when a batch should leave until its worker can take it, and the rest of the way.
     handoff: Tail,
     overhead: Tail,
+    /// How long before its planned end a batch is over.
+    early: Tail,
     last_done: Nanos,
     /// Batches answered, up to where that stops mattering.
     answered: u32,
@@ -89,6 +91,7 @@ impl Default for Planner {
             brought: 0.0,
             handoff: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             overhead: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
+            early: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
             last_done: 0,
             answered: 0,
             picked: Vec::new(),
@@ -152,9 +155,9 @@ impl Planner {
         self.returns.retract(origin);
     }
 
-    /// A worker that was idle began to compute so long after it was handed its batch.
-    pub(crate) fn started(&mut self, after: Nanos) {
-        self.handoff.learn(after as f64);
+    /// A batch was within its worker's reach so long after it should have left.
+    pub(crate) fn handed(&mut self, took: Nanos) {
+        self.handoff.learn(took as f64);
         self.handoff.within(0.0, 1e9);
     }
 
@@ -177,9 +180,16 @@ impl Planner {
         origins.for_each(|origin| self.returns.answered(now, origin));
     }
 
-    /// How long before its last batch ends a worker may be handed the next one.
+    /// A batch was over so long before it was expected to be.
+    pub(crate) fn ended_early(&mut self, by: Nanos) {
+        self.early.learn(by as f64);
+        self.early.within(0.0, 1e9);
+    }
+
+    /// How long before its last batch is expected to end a worker may be handed the next one: long
+    /// enough to reach it, also where it ends a little sooner.
     pub(crate) fn ahead(&self) -> Nanos {
-        self.handoff.get() as Nanos
+        (self.handoff.get() + self.early.get()) as Nanos
     }
 
     pub(crate) fn curve_points(&self) -> impl Iterator<Item = super::CurvePoint> + '_ {

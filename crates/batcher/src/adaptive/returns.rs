@@ -12,7 +12,9 @@ use crate::request::{Nanos, Origin};
 
 /// One who is out for longer than this is not expected any more.
 const HORIZON: Nanos = 200_000_000;
-pub(crate) const COHORTS: usize = 8;
+const COHORTS: usize = 8;
+/// The cohorts, and those who are about to be answered.
+pub(crate) const OUT_MAX: usize = COHORTS + 1;
 const SLOTS: usize = 2048;
 /// An announced body that is this many times later than usual is not waited for.
 const STALE: f64 = 4.0;
@@ -151,13 +153,14 @@ impl Returns {
         }
         let serial = slot.cohort;
         let cohort = &mut self.cohorts[serial as usize % COHORTS];
-        if cohort.serial == serial && cohort.remaining > 0 {
-            cohort.remaining -= 1;
-        } else {
-            self.histogram.take_back();
+        // Who was given up already comes as a stranger: nothing else told that it would.
+        let expected = cohort.serial == serial && cohort.remaining > 0;
+        match expected {
+            true => cohort.remaining -= 1,
+            false => self.histogram.take_back(),
         }
         self.histogram.learn(away);
-        true
+        expected
     }
 
     // What to expect
@@ -178,11 +181,12 @@ impl Returns {
         }
     }
 
-    /// The cohorts of which anybody is still to be expected.
-    pub(crate) fn out<'a>(&self, now: Nanos, out: &'a mut [Out; COHORTS]) -> &'a [Out] {
+    /// The cohorts of which anybody is still to be expected; so many more are `about` to be answered.
+    pub(crate) fn out<'a>(&self, now: Nanos, about: u32, out: &'a mut [Out; OUT_MAX]) -> &'a [Out] {
         let mut len = 0;
         let asking = self.histogram.worth_asking();
-        for cohort in self.cohorts.iter().filter(|_| asking) {
+        let about = Cohort { serial: 0, done: now, remaining: about };
+        for cohort in self.cohorts.iter().chain([&about]).filter(|_| asking) {
             let age = now.saturating_sub(cohort.done);
             if cohort.remaining > 0 {
                 let back = self.histogram.by(age);
@@ -242,8 +246,8 @@ mod tests {
 
     fn expected(returns: &mut Returns, now: Nanos, within: Nanos) -> f64 {
         returns.close(now);
-        let mut out = [Out::default(); COHORTS];
-        returns.expected(returns.out(now, &mut out), within)
+        let mut out = [Out::default(); OUT_MAX];
+        returns.expected(returns.out(now, 0, &mut out), within)
     }
 
     /// Eight clients that come back half a millisecond after each answer, a few rounds long.

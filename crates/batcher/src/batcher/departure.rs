@@ -44,10 +44,7 @@ impl Batcher {
     /// Takes the slot that the policy would fill first.
     pub(super) fn take_slot(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
         match self.rules.adaptive() {
-            true => {
-                let due = self.rules.now.saturating_add(self.planner.ahead());
-                self.slots.take_due(avoid, due)
-            }
+            true => self.slots.take_due(avoid, self.rules.now, self.planner.ahead()),
             false => self.slots.take(avoid),
         }
     }
@@ -65,7 +62,7 @@ impl Batcher {
         let (bucket, size) = self.measure(&members);
         let predicted = self.planner.predict(bucket, size, &self.rules.config);
         self.planner.fleet.seen = false;
-        let (finish, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0));
+        let (finish, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0), members.len);
         let items = members.items as u32;
         let ids = out.list(self.records.ids(&members));
         let leg = Leg { departed: now, alone, bucket, size };

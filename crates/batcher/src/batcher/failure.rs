@@ -16,7 +16,7 @@ impl Batcher {
 
     pub(super) fn failed(&mut self, id: BatchId, kind: Failure, out: &mut Actions) {
         let Some(batch) = self.running.take(id) else { return };
-        self.slots.release(batch.worker);
+        self.slots.release(batch.worker, self.rules.now);
         self.isolate(batch, kind, out);
     }
 

@@ -7,20 +7,11 @@ use super::Batcher;
 use crate::action::{Actions, Departure, Refusal};
 use crate::adaptive::{Planner, Trip, Verdict, size_of};
 use crate::records::{List, Place};
-use crate::request::{BatchId, NEVER, Nanos, Priority, Request, RequestId};
+use crate::request::{NEVER, Nanos, Priority, Request, RequestId};
 use crate::running::Batch;
 
 impl Batcher {
     // Learning
-
-    /// A worker has begun to compute; what passed since it was handed the batch is its handoff.
-    pub(super) fn started(&mut self, batch: BatchId) {
-        if let Some(leg) = self.running.leg(batch)
-            && leg.alone
-        {
-            self.planner.started(self.rules.now.saturating_sub(leg.departed));
-        }
-    }
 
     /// A trial run taught how long a batch takes.
     pub(super) fn measured(&mut self, bucket: u16, items: u32, exec: Nanos) {

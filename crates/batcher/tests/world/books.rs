@@ -94,7 +94,7 @@ impl Books {
             Event::Configure(config) => self.configure(config),
             Event::Drain => self.draining = true,
             Event::Announce { .. } | Event::Retract { .. } => {}
-            Event::Started { .. } | Event::Measured { .. } | Event::Timer => {}
+            Event::Handed { .. } | Event::Measured { .. } | Event::Timer => {}
         }
         Ok(())
     }

@@ -192,13 +192,13 @@ impl World {
         Event::Done { batch, exec: self.dice.roll(30) * TICK }
     }
 
-    /// Word of a request that is on its way or not, or of a batch that has begun.
+    /// Word of a request that is on its way or not, or of how long a handoff takes.
     fn rumour(&mut self) -> Event {
         let peer = self.dice.roll(6);
         let origin = Origin { kind: OriginKind::Http, peer };
-        match (self.dice.roll(3), self.oracle.running()) {
-            (0, _) => Event::Retract { origin },
-            (1, running @ [_, ..]) => Event::Started { batch: self.dice.pick(running) },
+        match self.dice.roll(3) {
+            0 => Event::Retract { origin },
+            1 => Event::Handed { took: self.dice.roll(5) * TICK },
             _ => Event::Announce { origin },
         }
     }

@@ -4,6 +4,7 @@
 //! events for the batcher, and the batcher's actions into batches and answers. It waits for nobody
 //! but its own inboxes, so it can neither block nor be blocked.
 
+mod alarm;
 mod burial;
 mod operator;
 mod places;
@@ -12,7 +13,6 @@ mod sweep;
 mod turns;
 mod workers;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,8 +21,9 @@ use jitney_batcher::{
     Action, Actions, Batcher, Event, Failure, Members, Refusal, Request, RequestId,
 };
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
+use self::alarm::Alarm;
 use self::operator::Closing;
 use self::places::{place, worker_of};
 pub(crate) use self::sweep::Sweep;
@@ -62,6 +63,8 @@ pub(crate) struct State {
     pool: Pool,
     origin: Instant,
     timer: Option<Instant>,
+    /// The moment for which the clock has just rung.
+    rung: Option<Instant>,
     /// Workers get one batch at a time for now; see `burial`.
     probation: bool,
     /// When the learned curve was last put on the board.
@@ -83,6 +86,7 @@ impl State {
             pool,
             origin: Instant::now(),
             timer: None,
+            rung: None,
             probation: false,
             shown: None,
             closing: None,
@@ -96,10 +100,10 @@ impl State {
 impl Task {
     /// Lives until the model is closed.
     pub(crate) async fn run(mut self) {
-        let mut sleep = Box::pin(sleep_until(Instant::now()));
+        let mut alarm = Alarm::new();
         let mut arrivals = Vec::with_capacity(ARRIVALS_AT_ONCE);
         while !self.over() {
-            self.wait(sleep.as_mut(), &mut arrivals).await;
+            self.wait(&mut alarm, &mut arrivals).await;
             self.publish();
         }
         self.say_goodbye();
@@ -107,13 +111,8 @@ impl Task {
 
     /// Waits for the next thing to happen and handles it. Arrivals that are already here are taken
     /// in before a free worker is served, so that they can join the batch it is given.
-    async fn wait(&mut self, mut sleep: Pin<&mut Sleep>, arrivals: &mut Vec<Message>) {
-        let alarm = self.alarm();
-        if let Some(alarm) = alarm
-            && sleep.deadline() != alarm
-        {
-            sleep.as_mut().reset(alarm);
-        }
+    async fn wait(&mut self, alarm: &mut Alarm, arrivals: &mut Vec<Message>) {
+        alarm.set(self.alarm(), self.adaptive());
         tokio::select! {
             biased;
             taken = self.inbox.recv_many(arrivals, ARRIVALS_AT_ONCE) => {
@@ -134,9 +133,11 @@ impl Task {
             }
             Some(event) = self.workers.recv() => self.on_worker(event),
             Some(control) = self.control.recv() => self.on_control(control),
-            () = sleep, if alarm.is_some() => {
+            rung = alarm.rings() => {
                 self.expire_sequences();
+                self.state.rung = Some(rung);
                 self.step(Event::Timer);
+                self.state.rung = None;
             }
         }
     }
@@ -250,6 +251,7 @@ impl Task {
         if *attempt > 1 {
             add(&self.board.retried, riders.iter().map(|rider| rider.reply.counts()).sum());
         }
+        let departed = Instant::now();
         let batch = Batch {
             id: *batch,
             ids,
@@ -258,8 +260,9 @@ impl Task {
             items_max: self.state.batcher.config().max_items,
             attempt: *attempt,
             reason: *reason,
-            departed: Instant::now(),
+            departed,
             predicted: predicted.map(Duration::from_nanos),
+            handoff: Some(self.state.rung.map_or(Duration::ZERO, |rung| departed - rung)),
         };
         if let Err(batch) = self.state.pool.hand(worker_of(*worker), batch) {
             // The worker has just died and its seat's word is on the way; the batcher will hear of

@@ -14,6 +14,8 @@ use crate::outcome::LaunchError;
 use crate::settings::{PolicyName, Settings};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};
 
+mod ahead;
+mod announced;
 mod concurrent;
 mod continuous;
 mod measured;

@@ -51,8 +51,10 @@ struct Seat {
     started: SystemTime,
     state: State,
     pid: Option<u32>,
-    /// Batches the worker may hold at a time in its present life.
+    /// Batches the worker may run at a time in its present life.
     slots: u8,
+    /// Whether it may be handed one more, to be run afterwards.
+    ahead: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,7 +151,7 @@ impl Pool {
         &mut self,
         worker: u32,
         pid: Option<u32>,
-        slots: u8,
+        (slots, ahead): (u8, bool),
         batches: mpsc::Sender<Batch>,
     ) {
         if let Some(seat) = self.seats.get_mut(&worker) {
@@ -158,7 +160,7 @@ impl Pool {
                 seat.state = State::Ready;
             }
             seat.pid = pid;
-            seat.slots = slots;
+            (seat.slots, seat.ahead) = (slots, ahead);
             seat.batches = Some(batches);
         }
     }
@@ -199,7 +201,12 @@ impl Pool {
         self.seats.iter().filter_map(ready).collect()
     }
 
-    /// How many batches a worker may hold at a time.
+    /// Whether a worker runs its batches one after another and may be handed the next one early.
+    pub(crate) fn ahead(&self, worker: u32) -> bool {
+        self.seats.get(&worker).is_some_and(|seat| seat.ahead)
+    }
+
+    /// How many batches a worker may run at a time.
     pub(crate) fn slots(&self, worker: u32) -> u8 {
         self.seats.get(&worker).map_or(self.plan.slots, |seat| seat.slots)
     }
@@ -239,6 +246,7 @@ impl Pool {
             state: State::Coming,
             pid: None,
             slots: self.plan.slots,
+            ahead: false,
         };
         self.seats.insert(worker, seat);
     }

@@ -24,6 +24,9 @@ pub(crate) struct Batch {
     pub(crate) departed: Instant,
     /// How long it was expected to run, if anybody could tell.
     pub(crate) predicted: Option<Duration>,
+    /// How late it departed because the clock rang late; once it lies before its worker, how long
+    /// that took from when it should have departed. None where nobody measures that.
+    pub(crate) handoff: Option<Duration>,
 }
 
 impl Batch {
@@ -67,12 +70,18 @@ struct Ride {
 }
 
 /// All batches of one worker, in the order in which it was given them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Riding {
     rides: Vec<Ride>,
+    /// Whether it runs them one after another: only the first one's time runs.
+    queued: bool,
 }
 
 impl Riding {
+    pub(crate) fn new(queued: bool) -> Self {
+        Self { rides: Vec::new(), queued }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rides.len()
     }
@@ -82,10 +91,19 @@ impl Riding {
     }
 
     /// A batch is about to be given to the worker; returns it for that.
-    pub(crate) fn board(&mut self, batch: Batch) -> &Batch {
+    pub(crate) fn board(&mut self, mut batch: Batch) -> &Batch {
         let now = Instant::now();
+        batch.handoff = batch.handoff.filter(|_| self.queued);
         self.rides.push(Ride { batch, given: now, heard: now, cancelled: false });
         &self.rides[self.rides.len() - 1].batch
+    }
+
+    /// The batch that was boarded last lies before the worker.
+    pub(crate) fn handed(&mut self) {
+        if let Some(ride) = self.rides.last_mut().filter(|_| self.queued) {
+            let took = ride.batch.departed.elapsed();
+            ride.batch.handoff = ride.batch.handoff.map(|late| late + took);
+        }
     }
 
     /// Sends pieces to their callers; false if the worker spoke of somebody it was never given.
@@ -111,7 +129,17 @@ impl Riding {
     pub(crate) fn over(&mut self, id: u64) -> Option<(Batch, Duration)> {
         let at = self.rides.iter().position(|ride| ride.batch.id.0 == id)?;
         let ride = self.rides.remove(at);
-        Some((ride.batch, ride.given.elapsed()))
+        let now = Instant::now();
+        if let Some(next) = self.rides.first_mut().filter(|_| self.queued) {
+            // It begins only now, whenever it was given.
+            (next.given, next.heard) = (now, now);
+        }
+        Some((ride.batch, now.duration_since(ride.given)))
+    }
+
+    /// The batch that the worker is at, where that is known.
+    pub(crate) fn current(&self) -> Option<BatchId> {
+        self.rides.first().filter(|_| self.queued).map(|ride| ride.batch.id)
     }
 
     /// The batch that has waited longest for a word, and when that was.

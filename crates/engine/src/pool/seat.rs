@@ -49,6 +49,21 @@ impl End {
     }
 }
 
+/// What a worker holds.
+struct Hands {
+    riding: Riding,
+    /// A batch that came ahead of its turn and is too large to be given to a worker at work.
+    held: Option<Batch>,
+    /// Batches it may hold, the one ahead included.
+    room: usize,
+}
+
+impl Hands {
+    fn has_room(&self) -> bool {
+        self.held.is_none() && self.riding.len() < self.room
+    }
+}
+
 /// What a seat tells the model's task.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
@@ -57,8 +72,10 @@ pub(crate) enum WorkerEvent {
     Up {
         worker: u32,
         pid: Option<u32>,
-        /// Batches it may hold at a time.
+        /// Batches it may run at a time.
         slots: u8,
+        /// Whether it may be handed one more, to be run afterwards.
+        ahead: bool,
         batches: mpsc::Sender<Batch>,
         /// How long it took to load.
         took: Duration,
@@ -73,8 +90,9 @@ pub(crate) enum WorkerEvent {
         worker: u32,
         batches: Vec<Batch>,
         death: Death,
-        /// The batch to blame when it took too long; the others are innocent.
-        overdue: Option<BatchId>,
+        /// The batch to blame: the one that took too long, or the one that it was at. The others
+        /// are innocent. None if nobody knows, or if it was at none.
+        blamed: Option<BatchId>,
     },
     LaunchFailed {
         worker: u32,
@@ -134,11 +152,14 @@ impl Seat {
         };
         self.recovery.up();
         let slots = self.plan.slots.max(worker.slots());
-        let (batches, mut inbox) = mpsc::channel(slots.into());
+        let ahead = slots == 1 && worker.queues(&[]);
+        let room = usize::from(slots) + usize::from(ahead);
+        let (batches, mut inbox) = mpsc::channel(room);
         let pid = worker.pid();
         let took = began.elapsed();
-        self.tell(WorkerEvent::Up { worker: self.worker, pid, slots, batches, took }).await;
-        self.serve(worker, slots, &mut inbox).await
+        self.tell(WorkerEvent::Up { worker: self.worker, pid, slots, ahead, batches, took }).await;
+        let hands = Hands { riding: Riding::new(ahead), held: None, room };
+        self.serve(worker, hands, &mut inbox).await
     }
 
     async fn launch(&mut self) -> ControlFlow<(), Result<Box<dyn Worker>, LaunchError>> {
@@ -155,29 +176,30 @@ impl Seat {
     async fn serve(
         &mut self,
         mut worker: Box<dyn Worker>,
-        slots: u8,
+        mut hands: Hands,
         inbox: &mut mpsc::Receiver<Batch>,
     ) -> ControlFlow<()> {
-        let mut riding = Riding::default();
         // Looked at when it fires, not moved with every word: it may fire for nothing.
         let mut alarm = std::pin::pin!(sleep(self.plan.response_timeout));
         loop {
             let turn = tokio::select! {
                 biased;
                 word = poll_fn(|context| worker.poll_hear(context)) => {
-                    self.heard(&mut *worker, &mut riding, word).await
+                    self.heard(&mut *worker, &mut hands, word).await
                 }
-                Some(batch) = inbox.recv(), if riding.len() < slots.into() => {
-                    self.give(&mut *worker, &mut riding, batch).await
+                Some(batch) = inbox.recv(), if hands.has_room() => {
+                    self.take(&mut *worker, &mut hands, batch).await
                 }
-                () = alarm.as_mut(), if !riding.is_empty() => self.look(&riding, alarm.as_mut()),
-                _ = &mut self.retire, if riding.is_empty() => {
+                () = alarm.as_mut(), if !hands.riding.is_empty() => {
+                    self.look(&hands.riding, alarm.as_mut())
+                }
+                _ = &mut self.retire, if hands.riding.is_empty() => {
                     worker.end(false).await;
                     return ControlFlow::Break(());
                 }
             };
             if let Err(end) = turn {
-                return self.bury(worker, inbox, riding, end).await;
+                return self.bury(worker, inbox, hands, end).await;
             }
         }
     }
@@ -186,9 +208,10 @@ impl Seat {
     async fn heard(
         &mut self,
         worker: &mut dyn Worker,
-        riding: &mut Riding,
+        hands: &mut Hands,
         word: Result<Word, Lost>,
     ) -> Result<(), End> {
+        let riding = &mut hands.riding;
         let known = match word {
             Err(Lost) => return Err(End::of(worker.death().await)),
             Ok(Word::Pieces { batch, pieces }) => {
@@ -208,7 +231,29 @@ impl Seat {
                 }
             },
         };
-        if known { Ok(()) } else { Err(End::of(Death::Garbled)) }
+        if !known {
+            return Err(End::of(Death::Garbled));
+        }
+        match hands.held.take_if(|_| hands.riding.is_empty()) {
+            Some(batch) => self.give(worker, &mut hands.riding, batch).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A batch came. One that a worker at work had better not be given waits here: the worker may be
+    /// writing a large answer, which nobody reads while a large batch is written to it.
+    async fn take(
+        &mut self,
+        worker: &mut dyn Worker,
+        hands: &mut Hands,
+        batch: Batch,
+    ) -> Result<(), End> {
+        let ahead = hands.riding.current().is_some();
+        if ahead && !worker.queues(&batch.riders) {
+            hands.held = Some(batch);
+            return Ok(());
+        }
+        self.give(worker, &mut hands.riding, batch).await
     }
 
     /// Nobody waits for this batch any more.
@@ -229,7 +274,10 @@ impl Seat {
         let batch = riding.board(batch);
         let given = worker.give(batch.id.0, &batch.riders);
         match timeout(self.plan.response_timeout, given).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                riding.handed();
+                Ok(())
+            }
             Ok(Err(Lost)) => Err(End::of(worker.death().await)),
             Err(_) => Err(End { death: Death::TimedOut, overdue: Some(batch.id) }),
         }
@@ -251,15 +299,17 @@ impl Seat {
         &mut self,
         worker: Box<dyn Worker>,
         inbox: &mut mpsc::Receiver<Batch>,
-        riding: Riding,
+        hands: Hands,
         end: End,
     ) -> ControlFlow<()> {
         inbox.close();
         let unheard = std::iter::from_fn(|| inbox.try_recv().ok());
-        let batches: Vec<Batch> = riding.into_batches().chain(unheard).collect();
         let End { death, overdue } = end;
+        let blamed = overdue.or(hands.riding.current());
+        let batches = hands.riding.into_batches().chain(hands.held).chain(unheard);
+        let batches: Vec<Batch> = batches.collect();
         self.recovery.died(self.worker, !batches.is_empty());
-        self.tell(WorkerEvent::Died { worker: self.worker, batches, death, overdue }).await;
+        self.tell(WorkerEvent::Died { worker: self.worker, batches, death, blamed }).await;
         worker.end(true).await;
         ControlFlow::Continue(())
     }

@@ -62,6 +62,13 @@ pub trait Worker: Send + 'static {
         1
     }
 
+    /// Whether it takes this batch while it works on another, keeps it for afterwards, and holds up
+    /// nobody meanwhile. With nobody in it: whether it ever does. Such a worker runs its batches one
+    /// after another, in the order in which it was given them.
+    fn queues(&self, _riders: &[Rider]) -> bool {
+        false
+    }
+
     /// Hands a batch over. Dropping the future before it resolves leaves the worker unusable, so
     /// the pool ends it then.
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>>;

@@ -69,8 +69,8 @@ impl Launcher for PythonLauncher {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
             let (link, slots) = load(stream, &message, &mut child).await?;
-            let cancels = message["mode"] == Rides::Continuous.as_str();
-            let worker = PythonWorker::new(child, link, slots, cancels, response_bytes_max);
+            let rides = rides(&message);
+            let worker = PythonWorker::new(child, link, slots, rides, response_bytes_max);
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
@@ -148,6 +148,12 @@ async fn dialed_in(
         _ = child.wait() => return Err(LaunchError::Ended),
     };
     UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
+}
+
+/// How the worker was told to take its batches.
+fn rides(message: &serde_json::Value) -> Rides {
+    let told = |rides: &Rides| message["mode"] == rides.as_str();
+    [Rides::Single, Rides::Continuous].into_iter().find(told).unwrap_or(Rides::Concurrent)
 }
 
 #[derive(serde::Deserialize)]

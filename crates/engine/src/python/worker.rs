@@ -18,8 +18,13 @@ use super::link::Link;
 use crate::call::{Input, Payload, Rider};
 use crate::outcome::{BatchOutcome, Cause, Death, ItemOutcome, ModelFailure};
 use crate::pool::{BoxFuture, Lost, Word, Worker};
+use crate::settings::Rides;
 
 const SIGKILL: i32 = 9;
+
+/// A worker at work is handed a batch of at most so many bytes: it fits into the socket's buffer and
+/// is written without waiting for anybody.
+const AHEAD_MAX: usize = 32 * 1024;
 
 /// How long a process may take to be reaped after it hung up, and to leave after it was asked to.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,6 +34,8 @@ pub(crate) struct PythonWorker {
     link: Link,
     /// Batches it can hold at a time.
     slots: u8,
+    /// Whether it runs its batches one after another.
+    queues: bool,
     /// Whether it can drop a batch that nobody waits for any more.
     cancels: bool,
     /// Bytes of one answer.
@@ -42,10 +49,12 @@ impl PythonWorker {
         child: Child,
         link: Link,
         slots: u8,
-        cancels: bool,
+        rides: Rides,
         response_bytes_max: Option<u64>,
     ) -> Self {
-        Self { child, link, slots, cancels, response_bytes_max, broken: None }
+        let queues = rides == Rides::Single && slots == 1;
+        let cancels = rides == Rides::Continuous;
+        Self { child, link, slots, queues, cancels, response_bytes_max, broken: None }
     }
 
     fn lose(&mut self, error: LinkError) -> Lost {
@@ -128,6 +137,14 @@ impl Worker for PythonWorker {
 
     fn slots(&self) -> u8 {
         self.slots
+    }
+
+    fn queues(&self, riders: &[Rider]) -> bool {
+        let small = || {
+            let inputs = riders.iter().filter_map(raw).collect();
+            BatchFrame::new(0, inputs).payload_len() <= AHEAD_MAX
+        };
+        self.queues && small()
     }
 
     fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {

@@ -42,7 +42,7 @@ fn formed(deadlines: &[Nanos], rate: f64) -> Option<(usize, usize, bool)> {
     let config = Config { max_items: 32, ..Config::default() };
     let mut fleet = Fleet::default();
     fleet.clear(0);
-    fleet.open(0);
+    fleet.open_now(1);
     let curve = Curve { service: &service, allowed: &[] };
     let rate = rate / MS as f64;
     let (start, margin, cap) = (0, 0, 32);

@@ -10,7 +10,7 @@ use crate::adaptive::form::{Formed, Scene};
 use crate::adaptive::journal::Verdict;
 use crate::adaptive::line::Line;
 use crate::adaptive::queue::{Lane, Paced};
-use crate::adaptive::returns::{COHORTS, Out};
+use crate::adaptive::returns::{OUT_MAX, Out};
 use crate::adaptive::wait::{Prospect, Wait};
 use crate::policy::Rules;
 use crate::request::{NEVER, Nanos, Priority};
@@ -120,8 +120,8 @@ impl Planner {
 
     /// Until when this batch had better wait, if at all.
     fn waits(&self, lane: &Lane, scene: &Scene<'_>, formed: Formed, rules: &Rules) -> Option<Wait> {
-        let mut out = [Out::default(); COHORTS];
-        let out = self.returns.out(rules.now, &mut out);
+        let mut out = [Out::default(); OUT_MAX];
+        let out = self.returns.out(rules.now, self.fleet.riders, &mut out);
         let wait = scene.wait(formed, &self.prospect(lane, rules.now, out))?;
         let head = scene.line.get(formed.skip);
         let longest = adaptive(&rules.config).max_wait.unwrap_or(NEVER);

@@ -97,6 +97,10 @@ impl Planner {
         }
         let curve = Curve { service, allowed: allowed(&rules.config) };
         let workers = self.fleet.len();
+        if cap < self.most(&rules.config) {
+            // What larger batches take is a guess, and nobody is refused by one.
+            return false;
+        }
         let given = deadline.saturating_sub(rules.now) as f64;
         if curve.planned(cap) * (1.0 + 1.0 / workers) > given {
             return false;
@@ -111,7 +115,8 @@ impl Planner {
     pub(crate) fn doubts(&self, now: Nanos) -> bool {
         let stale = now.saturating_sub(self.last_done) > STALE;
         let unproven = self.answered < PROVEN && self.queue.len <= 1;
-        self.fleet.busy.is_empty() && (stale || unproven)
+        let idle = self.fleet.busy.is_empty() && self.fleet.riders == 0;
+        idle && (stale || unproven)
     }
 
     /// How long until all who wait have been answered, by the best rate known.
@@ -137,10 +142,13 @@ impl Planner {
 
     /// The largest size that fits and is worth trying.
     pub(super) fn cap(&self, config: &Config, service: &Service) -> u64 {
-        let most = match config.measure {
+        service.cap().min(self.most(config)).max(1)
+    }
+
+    fn most(&self, config: &Config) -> u64 {
+        match config.measure {
             Measure::Items => config.max_items.into(),
             Measure::Packed | Measure::Padded => config.max_cost.min(u32::MAX.into()),
-        };
-        service.cap().min(most).max(1)
+        }
     }
 }

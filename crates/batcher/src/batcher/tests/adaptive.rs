@@ -245,6 +245,49 @@ fn the_second_slot_is_filled_only_as_the_first_batch_ends() {
 }
 
 #[test]
+fn the_second_slot_is_filled_ahead_by_the_measured_handoff_and_no_more() {
+    let mut it = alone(Config::default());
+    it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
+    (0..400).for_each(|_| it.step(0.0, Event::Handed { took: MS / 2 }, &[]));
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(1.0, request(1), &[]);
+    it.step(5.3, Event::Timer, &[]);
+    it.step(5.6, Event::Timer, &["b2 w0 [1] idle"]);
+    it.arrive(5.7, request(2), &[]);
+    it.done(6.2, 1, 1, &[]);
+    // The one ahead began when the first was over, later than was planned.
+    it.step(11.6, Event::Timer, &[]);
+    it.step(11.8, Event::Timer, &["b3 w0 [2] idle"]);
+}
+
+#[test]
+fn nobody_is_sent_ahead_to_a_worker_that_is_overdue_or_while_another_is_idle() {
+    let mut it = alone(Config::default());
+    it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
+    it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
+    it.arrive(7.0, request(1), &[]);
+    it.step(7.0, Event::WorkerUp { worker: WorkerId(1), slots: 2 }, &["b2 w1 [1] idle"]);
+    it.done(8.0, 1, 1, &[]);
+    it.arrive(12.9, request(2), &["b3 w0 [2] idle"]);
+}
+
+#[test]
+fn a_batch_that_could_grow_is_not_sent_ahead_of_clients_who_are_about_to_come_back() {
+    let mut it = alone(Config::default());
+    let (at, batches) = closed_loop(&mut it);
+    it.step(at, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
+    let all = format!("b{} w0 [0 1 2 3 4 5 6 7] full", batches + 1);
+    (0..7).for_each(|index| it.arrive(at + 0.1, client(index), &[]));
+    it.arrive(at + 0.1, client(7), &[&all]);
+    (8..12).for_each(|index| it.arrive(at + 1.0, client(index), &[]));
+    it.step(at + 13.1, Event::Timer, &[]);
+    // Those who cannot take anybody along any more leave.
+    (12..15).for_each(|index| it.arrive(at + 13.1, client(index), &[]));
+    let next = format!("b{} w0 [8 9 10 11 12 13 14 15] full", batches + 2);
+    it.arrive(at + 13.1, client(15), &[&next]);
+}
+
+#[test]
 fn a_departure_says_what_it_is_padded_to_and_when_it_will_be_over() {
     let config = Config { allowed_sizes: vec![4, 8], ..Config::default() };
     let mut it = alone(config);
@@ -279,4 +322,31 @@ fn it_tells_its_curve_and_its_last_decisions() {
     let want = [Verdict::Refuse(Refusal::Hopeless), Verdict::Depart(Departure::Idle)];
     assert!(last.ends_with(&want), "{last:?}");
     assert!(last.len() <= 64);
+}
+
+/// Requests one by one, 20 ms each, then a burst of forty that takes 20 ms for every ten; says how
+/// many were refused.
+fn refused_of_a_burst(warm_up: u64) -> usize {
+    let config = Config { policy: policy(Some(200 * MS)), max_items: 10, ..Config::default() };
+    let mut batcher = Batcher::new(config);
+    let (mut out, mut now, mut batch) = (Actions::new(), 0, 0);
+    batcher.step(now, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &mut out);
+    for _ in 0..warm_up {
+        now += 21 * MS;
+        batcher.step(now - 20 * MS, Event::Arrive(client(0)), &mut out);
+        batch += 1;
+        batcher.step(now, Event::Done { batch: BatchId(batch), exec: 20 * MS }, &mut out);
+    }
+    (1..=40).for_each(|index| batcher.step(now + 1, Event::Arrive(client(index)), &mut out));
+    while batcher.running() + batcher.waiting() > 0 && batch < warm_up + 40 {
+        now += 20 * MS;
+        batch += 1;
+        batcher.step(now, Event::Done { batch: BatchId(batch), exec: 20 * MS }, &mut out);
+    }
+    out.iter().filter(|action| matches!(action, Action::Reject { .. })).count()
+}
+
+#[test]
+fn nobody_of_a_burst_is_refused_because_nobody_knows_yet_what_a_larger_batch_takes() {
+    assert_eq!([1, 5, 20, 100].map(refused_of_a_burst), [0; 4]);
 }

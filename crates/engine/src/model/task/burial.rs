@@ -15,12 +15,12 @@ impl Task {
         worker: u32,
         batches: Vec<Batch>,
         death: Death,
-        overdue: Option<BatchId>,
+        blamed: Option<BatchId>,
     ) {
         let riding: usize = batches.iter().map(|batch| batch.riders.len()).sum();
         tracing::warn!(model = self.label, worker, ?death, riding, "worker died");
         let error = CallError::WorkerDied { killed: death == Death::Crashed { killed: true } };
-        let crowded = batches.len() > 1;
+        let (ahead, crowded) = (self.state.pool.ahead(worker), batches.len() > 1);
         if self.forget_sweep(worker) {
             tracing::warn!(
                 model = self.label,
@@ -31,25 +31,40 @@ impl Task {
         // First of all it gets nothing more, so that no batch is sent to the dead meanwhile.
         self.retire(worker);
         for batch in batches {
-            self.give_up(batch, error.clone());
+            match ahead && blamed != Some(batch.id) {
+                true => self.come_back(batch, None),
+                false => self.give_up(batch, error.clone()),
+            }
         }
         self.state.pool.died(worker);
-        if crowded {
+        if crowded && !ahead {
             self.set_probation(true);
         }
-        self.blame(worker, death, overdue, crowded);
+        self.blame(worker, death, blamed, ahead, crowded);
         self.pool_changed();
     }
 
-    fn blame(&mut self, worker: u32, death: Death, overdue: Option<BatchId>, crowded: bool) {
-        let why = match (death, overdue) {
-            // Of several batches only one took too long; the others wait again as if nothing was.
-            (Death::TimedOut, Some(batch)) if crowded => {
-                self.step(Event::Failed { batch, kind: Failure::TimedOut });
+    fn blame(
+        &mut self,
+        worker: u32,
+        death: Death,
+        blamed: Option<BatchId>,
+        ahead: bool,
+        crowded: bool,
+    ) {
+        let (kind, down) = match death {
+            Death::TimedOut => (Failure::TimedOut, Down::TimedOut),
+            Death::Crashed { .. } | Death::Garbled => (Failure::Crashed, Down::Crashed),
+        };
+        let why = match blamed {
+            // Of several batches only one is to blame; the others wait again as if nothing was.
+            Some(batch) if ahead || crowded => {
+                self.step(Event::Failed { batch, kind });
                 Down::Removed
             }
-            (Death::TimedOut, _) => Down::TimedOut,
-            (Death::Crashed { .. } | Death::Garbled, _) => Down::Crashed,
+            // It was at none of the batches that were on their way to it.
+            None if ahead => Down::Removed,
+            Some(_) | None => down,
         };
         self.tell_down(worker, why);
     }
@@ -73,12 +88,6 @@ impl Task {
             return;
         }
         self.state.probation = probation;
-        for worker in self.state.pool.ready() {
-            self.tell_up(worker);
-        }
-    }
-
-    pub(super) fn slots(&self, worker: u32) -> u8 {
-        if self.state.probation { 1 } else { self.state.pool.slots(worker) }
+        self.tell_slots();
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Event, Refusal};
+use jitney_batcher::{Config, Event, Refusal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ impl Task {
                 self.pool_changed();
             }
             Control::Reconfigure { settings, reply } => {
-                self.step(Event::Configure(settings.batcher()));
+                self.reconfigure(settings.batcher());
                 let _told = reply.send(());
             }
             Control::Explain { reply } => {
@@ -40,6 +40,18 @@ impl Task {
             }
             Control::Close { grace, reply } => self.close(grace, Some(reply)),
         }
+    }
+
+    /// A second slot belongs to one policy only: others would fill it at once.
+    fn reconfigure(&mut self, config: Config) {
+        let before = std::mem::discriminant(&self.state.batcher.config().policy);
+        if before == std::mem::discriminant(&config.policy) {
+            return self.step(Event::Configure(config));
+        }
+        let probation = self.state.probation;
+        self.set_probation(true);
+        self.step(Event::Configure(config));
+        self.set_probation(probation);
     }
 
     /// Whether the model is closed and nothing is left to do.

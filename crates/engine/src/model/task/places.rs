@@ -2,8 +2,13 @@
 //!
 //! A worker that overlaps the stages of its batches runs them side by side, so each of its places
 //! counts as a worker of its own; as slots of one they would be filled only as the last batch ends.
+//!
+//! That is what a worker wants that runs one batch after another in a process of its own: under the
+//! adaptive policy it has a second slot, and its next batch lies before it as the last one ends.
 
-use jitney_batcher::{Down, Event, WorkerId};
+use std::time::Duration;
+
+use jitney_batcher::{Down, Event, Policy, WorkerId};
 
 use super::Task;
 
@@ -52,5 +57,36 @@ impl Task {
     fn places(&self, worker: u32) -> u8 {
         let slots = self.state.pool.slots(worker);
         if slots > self.state.pool.plan.slots { slots } else { 1 }
+    }
+
+    /// Tells everybody's slots anew.
+    pub(super) fn tell_slots(&mut self) {
+        for worker in self.state.pool.ready() {
+            self.tell_up(worker);
+        }
+    }
+
+    /// Batches that the worker may hold now.
+    fn slots(&self, worker: u32) -> u8 {
+        if self.state.probation {
+            return 1;
+        }
+        self.state.pool.slots(worker) + u8::from(self.second_slot(worker))
+    }
+
+    /// Whether the worker may be handed its next batch just before the last one ends.
+    fn second_slot(&self, worker: u32) -> bool {
+        self.adaptive() && self.state.sequences.is_none() && self.state.pool.ahead(worker)
+    }
+
+    pub(super) fn adaptive(&self) -> bool {
+        matches!(self.state.batcher.config().policy, Policy::Adaptive(_))
+    }
+
+    /// How long it took to reach the worker tells how far ahead the next one leaves.
+    pub(super) fn note_handoff(&mut self, handoff: Option<Duration>) {
+        if let Some(handoff) = handoff.filter(|_| self.adaptive()) {
+            self.step(Event::Handed { took: handoff.as_nanos() as u64 });
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, Event, Measure, Policy};
+use jitney_batcher::{BatchId, Departure, Event, Measure};
 use tokio::time::Instant;
 
 use super::Task;
@@ -66,6 +66,7 @@ impl Sweep {
             reason: Departure::Idle,
             departed: now,
             predicted: None,
+            handoff: None,
         })
     }
 }
@@ -73,11 +74,9 @@ impl Sweep {
 impl Task {
     /// Begins the sweep of a worker that has just loaded; false if it should serve at once.
     pub(super) fn begin_sweep(&mut self, worker: u32) -> bool {
-        let config = self.state.batcher.config();
         // Of a sample nobody knows the cost, so only items can be learned from it.
-        let adaptive =
-            matches!(config.policy, Policy::Adaptive(_)) && config.measure == Measure::Items;
-        let closing = self.state.closing.is_some();
+        let items = self.state.batcher.config().measure == Measure::Items;
+        let (adaptive, closing) = (self.adaptive() && items, self.state.closing.is_some());
         let Some(sweep) = self.state.sweep.as_mut().filter(|_| adaptive && !closing) else {
             return false;
         };

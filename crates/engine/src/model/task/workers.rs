@@ -15,10 +15,10 @@ use crate::pool::{Batch, WorkerEvent};
 impl Task {
     pub(super) fn on_worker(&mut self, event: WorkerEvent) {
         match event {
-            WorkerEvent::Up { worker, pid, slots, batches, took } => {
+            WorkerEvent::Up { worker, pid, slots, ahead, batches, took } => {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
-                self.state.pool.up(worker, pid, slots, batches);
+                self.state.pool.up(worker, pid, (slots, ahead), batches);
                 if !self.begin_sweep(worker) {
                     self.serve(worker);
                 }
@@ -29,8 +29,8 @@ impl Task {
             WorkerEvent::Finished { batch, outcome, exec } => {
                 self.on_finished(batch, outcome, exec);
             }
-            WorkerEvent::Died { worker, batches, death, overdue } => {
-                self.on_death(worker, batches, death, overdue);
+            WorkerEvent::Died { worker, batches, death, blamed } => {
+                self.on_death(worker, batches, death, blamed);
             }
             WorkerEvent::LaunchFailed { worker, error } => self.on_launch_failed(worker, &error),
             WorkerEvent::Lost { worker } => {
@@ -84,7 +84,9 @@ impl Task {
                     handling: batch.departed.elapsed().saturating_sub(exec),
                     riders: &batch.riders,
                 });
+                let handoff = batch.handoff;
                 scatter::answer(batch, items, exec, &self.board);
+                self.note_handoff(handoff);
             }
             Err(failure) => {
                 self.log_failure(&batch, &failure);

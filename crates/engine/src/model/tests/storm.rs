@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{millis, settle};
 use crate::settings::{PolicyName, Settings};
-use crate::testkit::{Act, Kit, Ride, call, settings, text};
+use crate::testkit::{Act, Kind, Kit, Ride, call, settings, text};
 
 /// What one seed makes of the world.
 struct Weather {
     dice: fastrand::Rng,
     policy: PolicyName,
+    kind: Kind,
     batch_size: u32,
     workers: u32,
     death_percent: u32,
@@ -24,9 +25,16 @@ struct Weather {
 impl Weather {
     fn of(seed: u64) -> Self {
         let mut dice = fastrand::Rng::with_seed(seed);
-        let policy = dice.choice([PolicyName::Window, PolicyName::Opportunistic]);
+        let policy = dice.choice([
+            PolicyName::Window,
+            PolicyName::Opportunistic,
+            PolicyName::Adaptive,
+            PolicyName::Adaptive,
+        ]);
+        let kind = dice.choice([Kind::Plain, Kind::Queueing, Kind::Overlapping(2)]);
         Self {
             policy: policy.unwrap_or(PolicyName::Window),
+            kind: kind.unwrap_or(Kind::Plain),
             batch_size: dice.u32(1..9),
             workers: dice.u32(1..5),
             death_percent: dice.u32(0..20),
@@ -72,7 +80,7 @@ async fn play(seed: u64) -> String {
     let calm = Arc::new(AtomicBool::new(false));
     let (seen, at_sea) = (Arc::clone(&calm), Weather::of(seed));
     let script = move |ride: &Ride| fate(ride, &at_sea, &seen);
-    let kit = Kit::serving(weather.workers, settings, script).await;
+    let kit = Kit::of(weather.kind, weather.workers, settings, script).await;
     let mut calls = Vec::new();
     for number in 0..200 {
         tokio::time::sleep(millis(weather.dice.u64(0..4))).await;
