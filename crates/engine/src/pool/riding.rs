@@ -142,14 +142,48 @@ impl Riding {
         self.rides.first().filter(|_| self.queued).map(|ride| ride.batch.id)
     }
 
-    /// The batch that has waited longest for a word, and when that was.
+    /// The batch that has waited longest for a word, and when that was; of batches that run one
+    /// after another the first.
     pub(crate) fn quietest(&self) -> Option<(BatchId, Instant)> {
-        let quiet = self.rides.iter().min_by_key(|ride| ride.heard)?;
+        let running = if self.queued { 1 } else { self.rides.len() };
+        let quiet = self.rides.iter().take(running).min_by_key(|ride| ride.heard)?;
         Some((quiet.batch.id, quiet.heard))
     }
 
     /// Takes everything out.
     pub(crate) fn into_batches(self) -> impl Iterator<Item = Batch> {
         self.rides.into_iter().map(|ride| ride.batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(id: u64) -> Batch {
+        Batch {
+            id: BatchId(id),
+            ids: Vec::new(),
+            riders: Vec::new(),
+            items: 1,
+            items_max: 1,
+            attempt: 1,
+            reason: Departure::Idle,
+            departed: Instant::now(),
+            predicted: None,
+            handoff: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_waits_behind_a_stream_is_not_overdue() {
+        for (queued, quietest) in [(true, 1), (false, 2)] {
+            let mut riding = Riding::new(queued);
+            riding.board(batch(1));
+            riding.board(batch(2));
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(riding.pieces(1, Vec::new()));
+            assert_eq!(riding.quietest().map(|it| it.0), Some(BatchId(quietest)));
+        }
     }
 }
