@@ -105,7 +105,12 @@ impl Task {
                 worker,
                 "worker did not start: the model did not load, for the reason that it printed"
             ),
-            error => tracing::error!(model = self.label, worker, %error, "worker did not start"),
+            error @ (LaunchError::Spawn(_)
+            | LaunchError::Ended
+            | LaunchError::TimedOut { .. }
+            | LaunchError::Memory(_)) => {
+                tracing::error!(model = self.label, worker, %error, "worker did not start");
+            }
         }
         self.state.pool.launch_failed(error);
         self.pool_changed();
