@@ -17,13 +17,25 @@ from jitney.handle.connection import Connection
 from jitney.handle.frames import NO_PIECES, Receipt
 
 
-class AsyncCall(asyncio.Future[Any]):
-    """A call made inside an event loop: await it. Cancelling takes it out of the model's queue."""
+class Pieces:
+    """What both kinds remember of an answer under way."""
 
     number = 0
     receipt: Receipt | None = None
     """How the call rode, once it is answered."""
     _pieces: list[Any] | None = None
+
+    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+        """A piece of it."""
+        if receipt is not None:
+            self.receipt, self._pieces = receipt, []
+        if self._pieces is not None:
+            self._pieces.append(value)
+        return True
+
+
+class AsyncCall(Pieces, asyncio.Future[Any]):
+    """A call made inside an event loop: await it. Cancelling takes it out of the model's queue."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(loop=connection.loop)
@@ -47,14 +59,6 @@ class AsyncCall(asyncio.Future[Any]):
             self.receipt = receipt
             self.set_result([] if value is NO_PIECES else value)
 
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
-        """A piece of it."""
-        if receipt is not None:
-            self.receipt, self._pieces = receipt, []
-        if self._pieces is not None:
-            self._pieces.append(value)
-        return True
-
     def ended(self) -> None:
         """The last piece was there."""
         if not self.done():
@@ -66,13 +70,8 @@ class AsyncCall(asyncio.Future[Any]):
             self.set_exception(error)
 
 
-class Call(concurrent.futures.Future[Any]):
+class Call(Pieces, concurrent.futures.Future[Any]):
     """A call made outside of event loops: `result(timeout)` waits for it, from any thread."""
-
-    number = 0
-    receipt: Receipt | None = None
-    """How the call rode, once it is answered."""
-    _pieces: list[Any] | None = None
 
     def __init__(self, give_up: Callable[[Call], None]) -> None:
         super().__init__()
@@ -92,14 +91,6 @@ class Call(concurrent.futures.Future[Any]):
         """The whole answer."""
         self.receipt = receipt
         self._finish(self.set_result, [] if value is NO_PIECES else value)
-
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
-        """A piece of it."""
-        if receipt is not None:
-            self.receipt, self._pieces = receipt, []
-        if self._pieces is not None:
-            self._pieces.append(value)
-        return True
 
     def ended(self) -> None:
         """The last piece was there."""
