@@ -99,8 +99,8 @@ class Server:
         assert code is None, f"it exited with {code}"
         pattern = BOUND if self.command == "torchserve" else SERVED
         done = "Model server started." if self.command == "torchserve" else "Try:"
-        found = {name.lower(): url for name, url in pattern.findall(self.stdout)}
-        return found if done in self.stdout else {}
+        said = self.stdout  # Read once: what is printed between two reads would be in the second only.
+        return {name.lower(): url for name, url in pattern.findall(said)} if done in said else {}
 
     def _all_ready(self) -> bool:
         names = [model["modelName"] for model in self.manage("GET", "/models").json()["models"]]
