@@ -95,8 +95,13 @@ def test_a_poisonous_request_costs_two_processes_and_its_neighbours_nothing(shar
     assert [reply.json()["id"] for reply in replies[:3]] == [0, 1, 2]
     assert_problem(replies[3], 500, HANDLER_FAULT, "Worker died.")
     until(lambda: len(shared.ready(model)) == 2, "both workers are back")
-    deaths = [line for line in shared.stderr.splitlines() if "worker died" in line and f"model={model}_1.0" in line]
-    assert len(deaths) == 2, deaths
+    until(lambda: len(deaths(shared, model)) >= 2, "the deaths are in the log")
+    assert len(deaths(shared, model)) == 2
+
+
+def deaths(server: Server, model: str) -> list[str]:
+    """What the log says of dead workers; a line takes a moment to the file."""
+    return [line for line in server.stderr.splitlines() if "worker died" in line and f"model={model}_1.0" in line]
 
 
 def test_a_worker_that_was_killed_for_memory_says_so(shared: Server) -> None:
