@@ -277,6 +277,17 @@ def test_a_worker_that_does_not_come_back_is_given_up_and_can_be_called_again(
     assert server.predict("fickle", b"").status_code == 200
 
 
+SLACK = """
+def handle(data, context):
+    return [open("/proc/self/timerslack_ns").read() for _ in data or []]
+"""
+
+
+def test_workers_are_woken_when_they_asked_to_be(shared: Server) -> None:
+    shared.register(shared.store.mar("punctual", source=SLACK))
+    assert shared.predict("punctual").text.strip() == "1000"
+
+
 def test_each_worker_has_its_own_process_and_all_of_them_work(shared: Server) -> None:
     model = shared.need("crew", "orders", workers=3)
     replies = together([lambda: shared.predict(model, {"sleep": 0.05}) for _ in range(12)])

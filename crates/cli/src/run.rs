@@ -13,6 +13,7 @@ mod recorder;
 mod scratch;
 mod signals;
 mod system;
+mod timers;
 mod watch;
 
 use std::ffi::OsString;
@@ -63,6 +64,7 @@ fn report(failure: Failure) -> u8 {
 fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let scratch = Scratch::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
+    timers::be_punctual();
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
     let admin = tokio::runtime::Builder::new_current_thread()
         .enable_all()
