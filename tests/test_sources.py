@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.server import FREE_ADDRESSES, Server
 from harness.wait import until
 
 AWS = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret-key", "AWS_DEFAULT_REGION": "eu-west-1"}
+NO_KEY = ("client_email", "private_key", "private_key_id")
 
 
 @pytest.fixture
@@ -199,6 +201,18 @@ def test_a_model_comes_from_azure(start, tmp_path: Path, store: Store, there, ar
     server.register("az://models/echo.mar")
     assert server.predict("echo", b"hi").text == "hi"
     assert there.asked[0]["authorization"].startswith("SharedKey devstoreaccount1:")
+
+
+def test_a_model_comes_from_google(start, tmp_path: Path, store: Store, there, archive) -> None:
+    there.files["/models/echo%2Emar"] = archive  # The client spells dots so, and Google reads them.
+    account = tmp_path / "account.json"
+    account.write_text(json.dumps({"gcs_base_url": there.base, "disable_oauth": True} | dict.fromkeys(NO_KEY, "")))
+    env = {"GOOGLE_SERVICE_ACCOUNT": str(account)}
+    server = torchserve(start, tmp_path, store, "allowed_urls=gs://models/.*\n", env)
+    missing = server.manage("POST", "/models", url="gs://models/none.mar")
+    assert (missing.status_code, missing.json()["type"]) == (400, "DownloadArchiveException")
+    server.register("gs://models/echo.mar", sha256=hashlib.sha256(archive).hexdigest())
+    assert server.predict("echo", b"hi").text == "hi"
 
 
 def test_s3_sse_kms_needs_an_address_of_s3(start, tmp_path: Path, store: Store, there, archive) -> None:
