@@ -14,10 +14,9 @@ use self::batching::{Batching, shares};
 use self::declared::declared;
 use self::operator::Operator;
 use crate::error::RegisterError;
-use crate::model::Reconfigure;
 use crate::onnx::OnnxModel;
 use crate::python::PythonConfig;
-use crate::settings::{Declared, Defaults, PolicyName, Settings, Wishes};
+use crate::settings::{Declared, Defaults, Settings, Wishes};
 use crate::store::{ModelYaml, Package, Runtime, Sha256};
 
 /// TorchServe's window when a batch size is set and no delay.
@@ -181,27 +180,8 @@ pub(crate) fn load_message(
     })
 }
 
-impl Settings {
-    /// These settings with a live change applied.
-    pub(crate) fn changed(&self, change: &Reconfigure) -> Result<Self, String> {
-        let mut settings = self.clone();
-        settings.batch_size = change.batch_size.unwrap_or(self.batch_size);
-        if let Some(delay) = change.max_batch_delay_ms {
-            settings.batch_delay = Duration::from_millis(delay);
-            settings.wait_max = Some(settings.batch_delay);
-            settings.policy = PolicyName::Window;
-        }
-        if let Some(latency) = change.max_latency_ms {
-            settings.latency_max = (latency > 0).then(|| Duration::from_millis(latency));
-            settings.policy = PolicyName::Adaptive;
-        }
-        settings.queue_max = change.queue_max.unwrap_or(self.queue_max);
-        settings.policy = change.policy.unwrap_or(settings.policy);
-        checked(settings).map_err(|error| error.to_string())
-    }
-}
-
-fn checked(settings: Settings) -> Result<Settings, RegisterError> {
+/// The settings, if they can be had.
+pub(crate) fn checked(settings: Settings) -> Result<Settings, RegisterError> {
     if !(1..=BATCH_SIZE_MAX).contains(&settings.batch_size) {
         let message = format!("batch_size must be between 1 and {BATCH_SIZE_MAX}");
         return Err(RegisterError::BadSettings(message));

@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::board::add;
-use super::{Message, Model, Passenger, Ticket, scatter};
+use super::passenger::Passenger;
+use super::{Message, Model, Ticket, scatter};
 use crate::admission::Permit;
 use crate::call::{Answer, Output, Payload, Receipt};
 use crate::error::CallError;
