@@ -26,6 +26,13 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
+    /// The names users type.
+    pub const WORDS: [(&str, Self); 3] = [
+        ("adaptive", Self::Adaptive),
+        ("window", Self::Window),
+        ("opportunistic", Self::Opportunistic),
+    ];
+
     /// The name users type.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,14 +47,10 @@ impl std::str::FromStr for PolicyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "adaptive" => Ok(Self::Adaptive),
-            "window" => Ok(Self::Window),
-            "opportunistic" => Ok(Self::Opportunistic),
-            other => Err(format!(
-                "unknown batching policy {other:?}; known: adaptive, window, opportunistic"
-            )),
-        }
+        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
+        known.map(|(_, policy)| policy).ok_or_else(|| {
+            format!("unknown batching policy {text:?}; known: adaptive, window, opportunistic")
+        })
     }
 }
 

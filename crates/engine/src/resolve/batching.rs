@@ -9,7 +9,7 @@ use super::Operator;
 use crate::error::RegisterError;
 use crate::settings::{Defaults, PolicyName, Wishes};
 use crate::shares::{Shares, TENANTS_MAX};
-use crate::store::{BatchingYaml, ModelYaml, PolicyYaml};
+use crate::store::{BatchingYaml, ModelYaml};
 
 /// How batches leave, decided from what was said about it and what was not.
 pub(super) struct Batching {
@@ -35,7 +35,7 @@ impl Batching {
         let delay = delay.or(own.max_batch_delay).or(yaml.max_batch_delay).or(operators_delay);
         let latency_max = wishes.max_latency_ms.map(Duration::from_millis).or(own.max_latency);
         let latency_max = latency_max.or(operator.latency_max());
-        let asked = wishes.policy.or(own.policy.map(policy_name));
+        let asked = wishes.policy.or(own.policy);
         let asked = asked.or(operator.policy()).or(defaults.policy);
         // An explicit delay asks for TorchServe's window, an objective or silence for adaptive.
         let implied = match (delay, latency_max) {
@@ -63,12 +63,4 @@ pub(super) fn shares(
     }
     let cost = wishes.cost.or(own.cost).unwrap_or_default();
     Ok(Shares { tenants, cost, cost_max: wishes.max_cost.or(own.max_cost) })
-}
-
-fn policy_name(policy: PolicyYaml) -> PolicyName {
-    match policy {
-        PolicyYaml::Adaptive => PolicyName::Adaptive,
-        PolicyYaml::Window => PolicyName::Window,
-        PolicyYaml::Opportunistic => PolicyName::Opportunistic,
-    }
 }

@@ -43,7 +43,7 @@ use std::{
 
 pub use self::{
     api::Api,
-    batching::{BatchingYaml, PolicyYaml},
+    batching::BatchingYaml,
     checksum::Sha256,
     dir::ModelDir,
     error::{Breach, Excess, StoreError},
