@@ -25,8 +25,8 @@ mod resolve;
 pub mod settings;
 pub mod shares;
 pub mod store;
-#[cfg(any(test, feature = "testkit"))]
-pub mod testkit;
+#[cfg(test)]
+mod testkit;
 pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
