@@ -8,14 +8,11 @@ mod operator;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use self::batching::{Batching, shares};
 use self::declared::declared;
 use self::operator::Operator;
 use crate::error::RegisterError;
 use crate::onnx::OnnxModel;
-use crate::python::PythonConfig;
 use crate::settings::{Declared, Defaults, Settings, Wishes};
 use crate::store::{ModelYaml, Package, Runtime, Sha256};
 
@@ -151,32 +148,6 @@ pub(crate) fn onnx_settings(
         shares: shares(&wishes, &yaml.batching, None)?,
         sequence_headers: Arc::clone(&defaults.sequence_headers),
         declared: Declared::default(),
-    })
-}
-
-/// What a worker is told to load: the `Load` message of `protocol/spec.md`.
-pub(crate) fn load_message(
-    name: &str,
-    version: &str,
-    package: &Package,
-    settings: &Settings,
-    python: &PythonConfig,
-) -> Value {
-    json!({
-        "model_name": name,
-        "model_version": version,
-        "model_dir": package.dir.path(),
-        "handler": settings.handler,
-        "batch_size": settings.batch_size,
-        "gpu_id": null,
-        "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
-        "limit_max_image_pixels": python.limit_max_image_pixels,
-        "decode_input": python.decode_input,
-        "manifest": package.manifest_json,
-        "model_yaml_config": package.yaml_json,
-        "server_version": "0.12.0",
-        "workers": settings.workers_max.max(1),
-        "mode": settings.rides().as_str(),
     })
 }
 

@@ -22,7 +22,7 @@ use crate::call::{
 use crate::changes::Changes;
 use crate::engine::Draft;
 use crate::error::CallError;
-use crate::model::{Intake, Model};
+use crate::model::{Identity, Intake, Model};
 use crate::onnx::OnnxModel;
 use crate::outcome::LaunchError;
 use crate::settings::{Declared, PolicyName, Settings};
@@ -109,12 +109,14 @@ impl Kit {
             kind,
         };
         let draft = Draft {
-            name: "kit".to_owned(),
-            version: "1.0".to_owned(),
-            url: "kit.mar".to_owned(),
-            sha256: None,
-            at_startup: false,
-            workflow: None,
+            identity: Identity {
+                name: "kit".to_owned(),
+                version: "1.0".to_owned(),
+                url: "kit.mar".to_owned(),
+                sha256: None,
+                at_startup: false,
+                workflow: None,
+            },
             settings,
             intake,
             launcher: Arc::new(launcher),

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Draft, Engine, blocking};
 use crate::error::RegisterError;
-use crate::model::{Endpoints, Intake, Model};
+use crate::model::{Endpoints, Identity, Intake, Model};
+use crate::observer::Observer;
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
@@ -82,7 +83,7 @@ impl Engine {
         let path = found.file().unwrap_or(Path::new("")).to_owned();
         let model = blocking(move || OnnxModel::open(&path)).await?;
         let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
-        self.install(self.onnx_draft(model, wishes, found.fetched())?)
+        self.install(self.onnx_draft(model, &wishes, found.fetched())?)
     }
 
     pub(super) async fn register_package(
@@ -100,15 +101,33 @@ impl Engine {
             Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
         let devices = Devices::new(python.gpus, &package.yaml, &self.gpu_turn);
         (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
-        let mut message = resolve::load_message(&name, &version, &package, &settings, &self.python);
-        message["model_metrics"] = self.observer.model_metrics();
-        let order = LoadOrder {
-            model: name.clone(),
-            version: version.clone(),
-            dir: package.dir.path().to_owned(),
-            message,
+        let identity = Identity::settled(name, version, wishes);
+        let metrics = self.observer.model_metrics();
+        let order = LoadOrder::of(&identity, &package, &settings, python, metrics);
+        let launcher = self.python_launcher(order, environment, devices, &self.observer);
+        let intake = match package.api {
+            Some(api) => Intake::Defined(Endpoints::new(api, settings.batch_size)),
+            None => Intake::Python,
         };
-        let launcher = Arc::new(PythonLauncher {
+        self.install(Draft {
+            identity,
+            settings,
+            intake,
+            launcher: Arc::new(launcher),
+            observer: Arc::clone(&self.observer),
+            dir: Some(package.dir),
+            fetched: package.downloaded,
+        })
+    }
+
+    pub(super) fn python_launcher(
+        &self,
+        order: LoadOrder,
+        environment: Environment,
+        devices: Devices,
+        observer: &Arc<dyn Observer>,
+    ) -> PythonLauncher {
+        PythonLauncher {
             config: Arc::clone(&self.python),
             dial_in: Arc::clone(&self.dial_in),
             runtime: self.runtime_dir.clone(),
@@ -116,26 +135,8 @@ impl Engine {
             environment,
             devices,
             crowd: AtomicU32::default(),
-            observer: Arc::clone(&self.observer),
-        });
-        let draft = Draft {
-            name,
-            version,
-            url: wishes.url.clone(),
-            sha256: wishes.sha256,
-            at_startup: wishes.at_startup,
-            workflow: wishes.workflow.clone(),
-            intake: match package.api {
-                Some(api) => Intake::Defined(Endpoints::new(api, settings.batch_size)),
-                None => Intake::Python,
-            },
-            settings,
-            launcher,
-            observer: Arc::clone(&self.observer),
-            dir: Some(package.dir),
-            fetched: package.downloaded,
-        };
-        self.install(draft)
+            observer: Arc::clone(observer),
+        }
     }
 
     /// Registers a model that runs in this process, without workers.
@@ -144,30 +145,25 @@ impl Engine {
         model: Arc<OnnxModel>,
         wishes: Wishes,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.onnx_draft(model, wishes, None)?)
+        self.install(self.onnx_draft(model, &wishes, None)?)
     }
 
     fn onnx_draft(
         &self,
         model: Arc<OnnxModel>,
-        wishes: Wishes,
+        wishes: &Wishes,
         fetched: Option<Fetched>,
     ) -> Result<Draft, RegisterError> {
-        let settings = resolve::onnx_settings(&model, &wishes, &self.defaults)?;
-        let name = wishes.model_name.unwrap_or_else(|| model.name().to_owned());
-        let version = wishes.version.unwrap_or_else(|| model.version().to_owned());
+        let settings = resolve::onnx_settings(&model, wishes, &self.defaults)?;
+        let name = wishes.model_name.clone().unwrap_or_else(|| model.name().to_owned());
+        let version = wishes.version.clone().unwrap_or_else(|| model.version().to_owned());
         let options = SessionOptions {
             name: Some(name.clone()),
             version: Some(version.clone()),
             ..SessionOptions::default()
         };
         Ok(Draft {
-            name,
-            version,
-            url: wishes.url,
-            sha256: wishes.sha256,
-            at_startup: wishes.at_startup,
-            workflow: wishes.workflow,
+            identity: Identity::settled(name, version, wishes),
             settings,
             launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
             intake: Intake::Onnx(model),

@@ -8,6 +8,7 @@ mod announced;
 mod board;
 mod boarding;
 mod endpoints;
+mod identity;
 mod insight;
 mod intake;
 mod measures;
@@ -37,6 +38,7 @@ pub use self::announced::Announced;
 pub(crate) use self::board::Board;
 pub use self::board::{Counters, Status};
 pub(crate) use self::endpoints::{Endpoints, Resize};
+pub(crate) use self::identity::Identity;
 pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
@@ -57,13 +59,7 @@ use crate::store::{Api, Fetched, ModelDir, Sha256};
 
 /// One version of a model.
 pub struct Model {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) url: String,
-    pub(crate) sha256: Option<Sha256>,
-    pub(crate) at_startup: bool,
-    /// The workflow that it is a node of.
-    pub(crate) workflow: Option<String>,
+    pub(crate) identity: Identity,
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
@@ -85,37 +81,37 @@ pub struct Model {
 impl Model {
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.identity.name
     }
 
     /// Its version.
     pub fn version(&self) -> &str {
-        &self.version
+        &self.identity.version
     }
 
     /// Where it came from, as it was asked for.
     pub fn url(&self) -> &str {
-        &self.url
+        &self.identity.url
     }
 
     /// The sum that its file must have, where somebody said one.
     pub fn sha256(&self) -> Option<Sha256> {
-        self.sha256
+        self.identity.sha256
     }
 
     /// Whether the server loaded it at start-up.
     pub fn at_startup(&self) -> bool {
-        self.at_startup
+        self.identity.at_startup
     }
 
     /// The workflow that it is a node of, if it is one.
     pub fn workflow(&self) -> Option<&str> {
-        self.workflow.as_deref()
+        self.identity.workflow.as_deref()
     }
 
     /// Whether it is a function of a workflow, which no archive of its own stands behind.
     pub fn is_function(&self) -> bool {
-        self.workflow.is_some() && self.url.is_empty()
+        self.identity.workflow.is_some() && self.identity.url.is_empty()
     }
 
     /// What it takes and gives, where that is known: of models that run in this process.
