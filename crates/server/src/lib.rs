@@ -26,6 +26,7 @@ mod request_id;
 mod respond;
 mod rest;
 pub mod route;
+mod spool;
 pub mod tls;
 
 use std::future::Future;
