@@ -52,7 +52,7 @@ pub use self::{
     manifest::{Manifest, Runtime},
     package::Package,
     remote::{Ask, Download, Later, Remote, Resume, Trouble, is_remote},
-    resolve::{Found, default_model_name},
+    resolve::Found,
     yaml::{DeviceType, ModelYaml, ParallelType},
 };
 pub(crate) use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};
