@@ -54,7 +54,7 @@ pub struct Engine {
     /// Readiness has fallen; requests are still served.
     leaving: AtomicBool,
     /// New requests are refused.
-    draining: Arc<AtomicBool>,
+    refusing: Arc<AtomicBool>,
     defaults: Defaults,
     store: Arc<Store>,
     workflow_store: Arc<Store>,
@@ -93,7 +93,7 @@ impl Engine {
             changes: Changes::default(),
             admission: Admission::new(config.limits),
             leaving: AtomicBool::new(false),
-            draining: Arc::default(),
+            refusing: Arc::default(),
             defaults: config.defaults,
             dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
             runtime_dir: unpack_runtime(&scratch)?,
@@ -190,7 +190,7 @@ impl Engine {
     /// that took no force.
     pub async fn drain(&self, grace: Duration) -> bool {
         self.begin_drain();
-        self.draining.store(true, Ordering::Relaxed);
+        self.refusing.store(true, Ordering::Relaxed);
         let started = tokio::time::Instant::now();
         self.finish_workflows(grace).await;
         let grace_left = grace.saturating_sub(started.elapsed());

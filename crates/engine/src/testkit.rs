@@ -125,9 +125,9 @@ impl Kit {
             fetched: None,
         };
         let admission = Admission::new(Limits::default());
-        let draining = Arc::new(AtomicBool::new(false));
+        let refusing = Arc::new(AtomicBool::new(false));
         let ids = Arc::new(AtomicU32::new(9000));
-        let (model, task) = draft.build(&admission, &draining, &ids, &Changes::default());
+        let (model, task) = draft.build(&admission, &refusing, &ids, &Changes::default());
         tokio::spawn(task.run());
         Self { model, admission, rides }
     }

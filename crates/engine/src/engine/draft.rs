@@ -36,7 +36,7 @@ impl Draft {
     pub(crate) fn build(
         self,
         admission: &Arc<Admission>,
-        draining: &Arc<AtomicBool>,
+        refusing: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
         changes: &Changes,
     ) -> (Arc<Model>, Task) {
@@ -72,7 +72,7 @@ impl Draft {
             settings: ArcSwap::from_pointee(self.settings),
             intake: self.intake,
             admission: Arc::clone(admission),
-            draining: Arc::clone(draining),
+            refusing: Arc::clone(refusing),
             inbox,
             control,
             board,

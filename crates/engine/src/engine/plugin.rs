@@ -54,7 +54,7 @@ impl Engine {
     pub async fn start_plugin(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
         let draft = self.plugin_draft(plan);
         let ids = Arc::new(AtomicU32::new(1));
-        let (model, task) = draft.build(&self.admission, &self.draining, &ids, &Changes::default());
+        let (model, task) = draft.build(&self.admission, &self.refusing, &ids, &Changes::default());
         self.data[0].spawn(task.run());
         let started = model.scale(1, 1).await;
         if started.is_err() {

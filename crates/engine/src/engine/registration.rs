@@ -177,7 +177,7 @@ impl Engine {
     fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
         let (model, task) =
-            draft.build(&self.admission, &self.draining, &self.worker_ids, &self.changes);
+            draft.build(&self.admission, &self.refusing, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
         self.changes.note();
         model.fetched.iter().for_each(Fetched::settle);

@@ -30,7 +30,7 @@ enum Admitted<'a> {
 impl Model {
     /// Answers one request. Dropping the future means that the client went away.
     pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
-        if self.draining.load(Ordering::Relaxed) {
+        if self.refusing.load(Ordering::Relaxed) {
             add(&self.board.requests, 1);
             return Err(self.refused(refusal(Refusal::Draining)));
         }
@@ -81,11 +81,12 @@ impl Model {
         let arrival = passenger.arrival(payload, reply, Some(permit));
         let ticket = Some(arrival.ticket.clone());
         let departed_client = DepartedClient { inbox: &self.inbox, ticket };
-        self.board(Message::Arrive(arrival))?;
+        self.send(Message::Arrive(arrival))?;
         Ok(Admitted::Whole(answer, departed_client))
     }
 
-    pub(super) fn board(&self, message: Message) -> Result<(), CallError> {
+    /// Puts a message before the model's task; the caller never waits for room.
+    pub(super) fn send(&self, message: Message) -> Result<(), CallError> {
         use mpsc::error::TrySendError;
         self.inbox.try_send(message).map_err(|error| match error {
             TrySendError::Full(_) => refusal(Refusal::QueueFull),

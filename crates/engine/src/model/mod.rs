@@ -63,7 +63,8 @@ pub struct Model {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) draining: Arc<AtomicBool>,
+    /// The engine takes no new requests; one for all models.
+    pub(crate) refusing: Arc<AtomicBool>,
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) control: mpsc::Sender<Control>,
     pub(crate) board: Arc<Board>,

@@ -59,7 +59,7 @@ impl Model {
         });
         let arrivals: Vec<_> = arrivals.collect();
         let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();
-        self.board(Message::ArriveInPortions(arrivals))?;
+        self.send(Message::ArriveInPortions(arrivals))?;
         let (left, admitted) = (tickets.len(), passenger.admitted);
         Ok(Joint { model: self, answers, tickets, left, admitted, ended: false })
     }
