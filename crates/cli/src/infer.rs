@@ -6,6 +6,7 @@ mod answer;
 mod identity;
 mod job;
 mod journal;
+mod model;
 mod parts;
 mod progress;
 mod python;
@@ -24,32 +25,18 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::{Format, InferFlags};
 use crate::logs::Logs;
-use crate::machine;
-use crate::run::Offline;
-use crate::serve::options::{Batching, Options, PerModel};
-use crate::serve::{self, model};
 use crate::talk;
 use identity::Identity;
 use job::{Ended, Job};
-use parts::Whole;
+use model::{Model, load};
 use progress::Bar;
 use python::Helper;
 use reader::Rows;
 use record::Layout;
 use sink::{Files, Sink, Stdout};
-use target::{Cluster, Here, Target, There};
 
 /// What an interrupted job exits with, as shells report an interrupt.
 const INTERRUPTED: u8 = 130;
-
-/// The most rows under way, whatever the batches are.
-const IN_FLIGHT_MAX: u32 = 1 << 16;
-
-/// Rows that wait for their outcomes from a Ray job, which has its own bounds.
-const IN_FLIGHT_RAY: usize = 1024;
-
-/// Rows under way at a running server, whose batches nobody knows.
-const IN_FLIGHT_THERE: usize = 64;
 
 /// Runs the job and returns the exit code.
 pub fn main(flags: InferFlags, env: &Env) -> u8 {
@@ -136,87 +123,6 @@ async fn carry_out(
     }
 }
 
-/// Who answers, and what has to be ended afterwards.
-struct Model {
-    target: Target,
-    offline: Option<Offline>,
-    in_flight: usize,
-    logs: Option<Logs>,
-}
-
-async fn load(
-    flags: &InferFlags,
-    env: &Env,
-    start: source::Start,
-    end: Option<u64>,
-    helper: &Helper,
-) -> Result<Model, Failure> {
-    let endpoint = flags.endpoint.as_deref();
-    let wanted = |usual: usize| {
-        let most = IN_FLIGHT_MAX as usize;
-        flags.in_flight.unwrap_or(usual).clamp(1, most)
-    };
-    if let Some(address) = &flags.ray {
-        let whole = Whole {
-            input: &flags.input,
-            format: format(flags)?,
-            start,
-            end: end.unwrap_or_default(),
-            actors: flags.workers.unwrap_or_else(machine::cpus),
-        };
-        let target = Target::Cluster(Cluster::start(flags, address, &whole, helper)?);
-        return Ok(Model { target, offline: None, in_flight: IN_FLIGHT_RAY, logs: None });
-    }
-    if is_server(&flags.model) {
-        let there = There::new(&flags.model, endpoint, env)?;
-        let in_flight = wanted(IN_FLIGHT_THERE);
-        return Ok(Model { target: Target::There(there), offline: None, in_flight, logs: None });
-    }
-    let plan = serve::plan_offline(model::parse(&flags.model)?, options(flags), env)?;
-    let logs = Logs::start(&plan.logs)?;
-    plan.remarks.iter().for_each(talk::err);
-    let offline = match Offline::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
-        Ok(offline) => offline,
-        Err(failure) => {
-            logs.finish();
-            return Err(failure);
-        }
-    };
-    let batch = offline.model.settings().items_max();
-    if batch == 1 && flags.batch_size.is_none() {
-        talk::err("rows go one by one: the model names no batch size, see --batch-size");
-    }
-    let in_flight = wanted(2 * batch as usize * offline.workers as usize);
-    let target = Target::Here(Here::new(offline.model.clone(), endpoint));
-    Ok(Model { target, offline: Some(offline), in_flight, logs: Some(logs) })
-}
-
-/// A web address that ends like an archive is one; any other is a model that is being served.
-fn is_server(model: &str) -> bool {
-    let web = model.starts_with("http://") || model.starts_with("https://");
-    let path = model.split(['?', '#']).next().unwrap_or_default();
-    let archive = [".mar", ".zip", ".tar.gz", ".tgz", ".onnx"];
-    web && !archive.iter().any(|ending| path.ends_with(ending))
-}
-
-fn options(flags: &InferFlags) -> Options {
-    let batching = Batching { max_batch_size: flags.batch_size, ..Batching::default() };
-    let per_model = PerModel {
-        workers: flags.workers,
-        batching,
-        response_timeout: flags.response_timeout,
-        startup_timeout: flags.startup_timeout,
-        ..PerModel::default()
-    };
-    Options {
-        per_model,
-        python: flags.python.clone(),
-        model_store: flags.model_store.clone(),
-        log_level: Some(flags.log_level.clone().unwrap_or_else(|| "error".to_owned())),
-        ..Options::default()
-    }
-}
-
 fn sink(flags: &InferFlags, format: Format) -> Result<Sink, Failure> {
     let stdout = flags.output == Path::new("-");
     let ending = flags.output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -286,20 +192,6 @@ fn interruption() -> Result<impl Future<Output = ()>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_a_server_unless_it_ends_like_an_archive() {
-        for (model, expected) in [
-            ("http://host:8080/predictions/m", true),
-            ("https://host/m", true),
-            ("https://host/m.mar", false),
-            ("https://host/m.onnx#sha256=0", false),
-            ("s3://bucket/m.mar", false),
-            ("app:model", false),
-        ] {
-            assert_eq!(is_server(model), expected, "{model}");
-        }
-    }
 
     #[test]
     fn the_input_is_known_by_its_name() {

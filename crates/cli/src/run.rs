@@ -123,11 +123,7 @@ async fn live(
     }
     data.open(&doors);
     let admin = doors.run_admin(data.closing());
-    if let Some(every) = plan.metrics.look_every {
-        // Ends with the runtime.
-        let smi = (plan.engine.gpus > 0).then(|| Smi::find(env)).flatten();
-        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
-    }
+    look_after(plan, env, engine, meter, cpu);
     for watched in definitions.into_iter().filter(|_| plan.watch) {
         // Ends with the runtime.
         tokio::spawn(watch::watch(watched, Arc::clone(engine), Arc::clone(&packer)));
@@ -142,6 +138,14 @@ async fn live(
     let (ended, admin) = tokio::join!(ended, admin);
     admin.map_err(cannot("serve the admin plane"))?;
     ended
+}
+
+/// Measures the machine now and then, where somebody reads it; ends with the runtime.
+fn look_after(plan: &Plan, env: &Env, engine: &Arc<Engine>, meter: &Arc<Meter>, cpu: Cpu) {
+    if let Some(every) = plan.metrics.look_every {
+        let smi = (plan.engine.gpus > 0).then(|| Smi::find(env)).flatten();
+        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
+    }
 }
 
 /// Files that cannot be opened cost a warning, not the start.

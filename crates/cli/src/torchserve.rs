@@ -1,8 +1,10 @@
 //! `jitney torchserve`: TorchServe's launcher, word for word where scripts listen. It talks on stdout,
 //! as the original does.
 
+mod addresses;
 mod banner;
 mod config;
+mod engine;
 mod explain;
 mod keys;
 mod launch;

@@ -118,7 +118,7 @@ pub struct Call {
 
 /// What a model's worker understands: made from an [`Input`] by the model's intake.
 #[derive(Debug)]
-pub enum Payload {
+pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
     Raw(Input),
     /// Checked and decoded tensors for an engine in this process.
@@ -130,7 +130,7 @@ pub enum Payload {
 /// Ownership is the protocol: whoever holds the rider owes the answer, and dropping it anywhere
 /// tells the caller that the request was lost.
 #[derive(Debug)]
-pub struct Rider {
+pub(crate) struct Rider {
     /// What the worker is given. Kept until the end so that a retry needs no second copy.
     pub payload: Payload,
     /// How many items it brings.

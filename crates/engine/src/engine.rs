@@ -3,6 +3,7 @@
 
 mod draft;
 mod plugin;
+mod registration;
 mod workflows;
 
 use std::io;
@@ -16,19 +17,16 @@ use tokio::sync::watch;
 
 pub(crate) use self::draft::Draft;
 pub use self::plugin::PluginPlan;
+pub use self::registration::Registered;
 use crate::admission::{Admission, Limits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Endpoints, Intake, Model, SequenceHeaders};
+use crate::model::{Model, SequenceHeaders};
 use crate::observer::Observer;
-use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
-use crate::python::{
-    Devices, DialIn, Environment, LoadOrder, PythonConfig, PythonLauncher, unpack_runtime,
-};
+use crate::python::{DialIn, PythonConfig, unpack_runtime};
 use crate::registry::Registry;
-use crate::resolve;
-use crate::settings::{Defaults, PolicyName, Settings, Wishes};
-use crate::store::{Ask, Fetched, Found, Package, Sha256, Store, StoreConfig, StoreError};
+use crate::settings::Defaults;
+use crate::store::{Fetched, Store, StoreConfig};
 use crate::workflow::Table as Workflows;
 
 /// What an engine is made of.
@@ -47,16 +45,6 @@ pub struct EngineConfig {
     pub first_worker_id: u32,
 }
 
-/// A model that was just registered, without workers yet.
-pub struct Registered {
-    /// The model.
-    pub model: Arc<Model>,
-    /// Workers it should be scaled to.
-    pub workers_min: u32,
-    /// Workers it may have.
-    pub workers_max: u32,
-}
-
 /// Everything that runs models.
 pub struct Engine {
     registry: Registry,
@@ -66,7 +54,7 @@ pub struct Engine {
     /// Readiness has fallen; requests are still served.
     leaving: AtomicBool,
     /// New requests are refused.
-    draining: Arc<AtomicBool>,
+    refusing: Arc<AtomicBool>,
     defaults: Defaults,
     store: Arc<Store>,
     workflow_store: Arc<Store>,
@@ -105,7 +93,7 @@ impl Engine {
             changes: Changes::default(),
             admission: Admission::new(config.limits),
             leaving: AtomicBool::new(false),
-            draining: Arc::default(),
+            refusing: Arc::default(),
             defaults: config.defaults,
             dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
             runtime_dir: unpack_runtime(&scratch)?,
@@ -160,176 +148,6 @@ impl Engine {
         self.models().iter().all(|model| model.healthy())
     }
 
-    /// Registers a model from the store, without workers.
-    pub async fn register(&self, wishes: Wishes) -> Result<Registered, RegisterError> {
-        if self.draining() {
-            return Err(RegisterError::Draining);
-        }
-        resolve::check_runtime(&wishes)?;
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let found = self.find(&wishes).await?;
-        if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
-            return self.register_onnx_file(found, wishes).await;
-        }
-        if url.ends_with(".onnx") {
-            return Err(StoreError::NotFound { url }.into());
-        }
-        let file = found.file().map(Path::to_owned);
-        let package = blocking(move || store.open(&url, found)).await??;
-        let operators = resolve::operators_sha256(&package, &wishes, &self.defaults)?;
-        self.verify(&wishes.url, file.as_deref(), operators).await?;
-        self.register_package(package, &wishes).await
-    }
-
-    /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
-    /// download, and nothing is left of it.
-    async fn find(&self, wishes: &Wishes) -> Result<Found, RegisterError> {
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let at_startup = wishes.at_startup;
-        let found = blocking(move || store.find(&url, at_startup)).await??;
-        let ask = Ask { url: &wishes.url, signed: wishes.s3_sse_kms, resume: None };
-        let found = self.store.fetch(ask, found).await?;
-        self.verify(&wishes.url, found.file(), wishes.sha256).await?;
-        Ok(found)
-    }
-
-    /// Reads the file once more if somebody said which sum it must have.
-    async fn verify(
-        &self,
-        url: &str,
-        file: Option<&Path>,
-        sha256: Option<Sha256>,
-    ) -> Result<(), RegisterError> {
-        let Some(sha256) = sha256 else { return Ok(()) };
-        let (store, url, file) =
-            (Arc::clone(&self.store), url.to_owned(), file.map(Path::to_owned));
-        Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
-    }
-
-    async fn register_onnx_file(
-        &self,
-        found: Found,
-        wishes: Wishes,
-    ) -> Result<Registered, RegisterError> {
-        let path = found.file().unwrap_or(Path::new("")).to_owned();
-        let model = blocking(move || OnnxModel::open(&path)).await?;
-        let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
-        self.install(self.onnx_draft(model, wishes, found.fetched())?)
-    }
-
-    async fn register_package(
-        &self,
-        mut package: Package,
-        wishes: &Wishes,
-    ) -> Result<Registered, RegisterError> {
-        let (name, version) = resolve::name_and_version(&package, wishes)?;
-        if self.registry.taken(&name, &version) {
-            return Err(RegisterError::Conflict { model: name, version });
-        }
-        let mut settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
-        let (python, models) = (&self.python, self.store.models());
-        let environment =
-            Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
-        let devices = Devices::new(python.gpus, &package.yaml, &self.gpu_turn);
-        (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
-        let mut message = resolve::load_message(&name, &version, &package, &settings, &self.python);
-        message["model_metrics"] = self.observer.model_metrics();
-        let order = LoadOrder {
-            model: name.clone(),
-            version: version.clone(),
-            dir: package.dir.path().to_owned(),
-            message,
-        };
-        let launcher = Arc::new(PythonLauncher {
-            config: Arc::clone(&self.python),
-            dial_in: Arc::clone(&self.dial_in),
-            runtime: self.runtime_dir.clone(),
-            order,
-            environment,
-            devices,
-            crowd: AtomicU32::default(),
-            observer: Arc::clone(&self.observer),
-        });
-        let draft = Draft {
-            name,
-            version,
-            url: wishes.url.clone(),
-            sha256: wishes.sha256,
-            at_startup: wishes.at_startup,
-            workflow: wishes.workflow.clone(),
-            intake: match package.api {
-                Some(api) => Intake::Defined(Endpoints::new(api, settings.batch_size)),
-                None => Intake::Python,
-            },
-            settings,
-            launcher,
-            observer: Arc::clone(&self.observer),
-            dir: Some(package.dir),
-            fetched: package.downloaded,
-        };
-        self.install(draft)
-    }
-
-    /// Registers a model that runs in this process, without workers.
-    pub async fn register_onnx(
-        &self,
-        model: Arc<OnnxModel>,
-        wishes: Wishes,
-    ) -> Result<Registered, RegisterError> {
-        self.install(self.onnx_draft(model, wishes, None)?)
-    }
-
-    fn onnx_draft(
-        &self,
-        model: Arc<OnnxModel>,
-        wishes: Wishes,
-        fetched: Option<Fetched>,
-    ) -> Result<Draft, RegisterError> {
-        let settings = resolve::onnx_settings(&model, &wishes, &self.defaults)?;
-        let name = wishes.model_name.unwrap_or_else(|| model.name().to_owned());
-        let version = wishes.version.unwrap_or_else(|| model.version().to_owned());
-        let options = SessionOptions {
-            name: Some(name.clone()),
-            version: Some(version.clone()),
-            ..SessionOptions::default()
-        };
-        Ok(Draft {
-            name,
-            version,
-            url: wishes.url,
-            sha256: wishes.sha256,
-            at_startup: wishes.at_startup,
-            workflow: wishes.workflow,
-            settings,
-            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
-            intake: Intake::Onnx(model),
-            observer: Arc::clone(&self.observer),
-            dir: None,
-            fetched,
-        })
-    }
-
-    /// Brings a model to life: its task, then its entry in the registry.
-    fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
-        let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
-        let (model, task) =
-            draft.build(&self.admission, &self.draining, &self.worker_ids, &self.changes);
-        self.registry.insert(Arc::clone(&model))?;
-        self.changes.note();
-        model.fetched.iter().for_each(Fetched::settle);
-        let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
-        self.data[turn].spawn(task.run());
-        tracing::info!(
-            model = model.name(),
-            version = model.version(),
-            policy = model.settings().policy.as_str(),
-            batch_size = model.settings().batch_size,
-            "model registered"
-        );
-        remark_on(&model.settings());
-        Ok(Registered { model, workers_min, workers_max })
-    }
-
     /// Lets another version of a model answer by default.
     pub fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
         self.registry.set_default(name, version)?;
@@ -372,7 +190,7 @@ impl Engine {
     /// that took no force.
     pub async fn drain(&self, grace: Duration) -> bool {
         self.begin_drain();
-        self.draining.store(true, Ordering::Relaxed);
+        self.refusing.store(true, Ordering::Relaxed);
         let started = tokio::time::Instant::now();
         self.finish_workflows(grace).await;
         let grace_left = grace.saturating_sub(started.elapsed());
@@ -388,23 +206,6 @@ impl Engine {
             drop(task.await);
         }
         started.elapsed() < grace
-    }
-}
-
-/// Says what a setting costs that was written for another server.
-fn remark_on(settings: &Settings) {
-    let delay_ms = settings.batch_delay.as_millis() as u64;
-    match settings.policy {
-        PolicyName::Window if settings.batch_size > 1 => tracing::info!(
-            delay_ms,
-            "a lone request waits out the whole delay although a worker is idle; policy=adaptive saves that"
-        ),
-        PolicyName::Adaptive if settings.items_max() > 1 && !settings.plans() => {
-            tracing::info!(
-                "its handler runs batches side by side, so there is nothing to plan: a free place takes what is there"
-            );
-        }
-        PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
     }
 }
 

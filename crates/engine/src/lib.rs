@@ -2,7 +2,7 @@
 //!
 //! A request's way through this crate, in the order in which the files are best read:
 //! [`call`] (what a door hands in) → [`admission`] (a permit, or a refusal) → [`model`] (one task,
-//! the only writer of a version's state, driving the pure batcher) → [`pool`] (a seat per worker)
+//! the only writer of a version's state, driving the pure batcher) → `pool` (a seat per worker)
 //! → [`python`] or [`onnx`] (the worker) → `model::scatter` (every caller gets its own answer).
 //!
 //! The crate knows no HTTP, no gRPC and no status code, reads no environment and no flag.
@@ -17,7 +17,7 @@ pub mod model;
 pub mod observer;
 pub mod onnx;
 pub mod outcome;
-pub mod pool;
+mod pool;
 pub mod python;
 mod registry;
 mod reply;
@@ -25,8 +25,8 @@ mod resolve;
 pub mod settings;
 pub mod shares;
 pub mod store;
-#[cfg(any(test, feature = "testkit"))]
-pub mod testkit;
+#[cfg(test)]
+mod testkit;
 pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};

@@ -1,18 +1,20 @@
 //! One place where a model's settings come together: the caller's wishes, the archive's YAML, the
 //! operator's `models={...}`, the defaults. Pure functions; who wins is written next to each value.
 
+mod batching;
+mod declared;
+mod operator;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-
+use self::batching::{Batching, shares};
+use self::declared::declared;
+use self::operator::Operator;
 use crate::error::RegisterError;
-use crate::model::Reconfigure;
 use crate::onnx::OnnxModel;
-use crate::python::PythonConfig;
-use crate::settings::{Declared, Defaults, PolicyName, Settings, Wishes};
-use crate::shares::{Shares, TENANTS_MAX};
-use crate::store::{BatchingYaml, ModelYaml, Package, ParallelType, PolicyYaml, Runtime, Sha256};
+use crate::settings::{Declared, Defaults, Settings, Wishes};
+use crate::store::{ModelYaml, Package, Runtime, Sha256};
 
 /// TorchServe's window when a batch size is set and no delay.
 const DELAY_DEFAULT: Duration = Duration::from_millis(100);
@@ -149,53 +151,8 @@ pub(crate) fn onnx_settings(
     })
 }
 
-/// What a worker is told to load: the `Load` message of `protocol/spec.md`.
-pub(crate) fn load_message(
-    name: &str,
-    version: &str,
-    package: &Package,
-    settings: &Settings,
-    python: &PythonConfig,
-) -> Value {
-    json!({
-        "model_name": name,
-        "model_version": version,
-        "model_dir": package.dir.path(),
-        "handler": settings.handler,
-        "batch_size": settings.batch_size,
-        "gpu_id": null,
-        "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
-        "limit_max_image_pixels": python.limit_max_image_pixels,
-        "decode_input": python.decode_input,
-        "manifest": package.manifest_json,
-        "model_yaml_config": package.yaml_json,
-        "server_version": "0.12.0",
-        "workers": settings.workers_max.max(1),
-        "mode": settings.rides().as_str(),
-    })
-}
-
-impl Settings {
-    /// These settings with a live change applied.
-    pub(crate) fn changed(&self, change: &Reconfigure) -> Result<Self, String> {
-        let mut settings = self.clone();
-        settings.batch_size = change.batch_size.unwrap_or(self.batch_size);
-        if let Some(delay) = change.max_batch_delay_ms {
-            settings.batch_delay = Duration::from_millis(delay);
-            settings.wait_max = Some(settings.batch_delay);
-            settings.policy = PolicyName::Window;
-        }
-        if let Some(latency) = change.max_latency_ms {
-            settings.latency_max = (latency > 0).then(|| Duration::from_millis(latency));
-            settings.policy = PolicyName::Adaptive;
-        }
-        settings.queue_max = change.queue_max.unwrap_or(self.queue_max);
-        settings.policy = change.policy.unwrap_or(settings.policy);
-        checked(settings).map_err(|error| error.to_string())
-    }
-}
-
-fn checked(settings: Settings) -> Result<Settings, RegisterError> {
+/// The settings, if they can be had.
+pub(crate) fn checked(settings: Settings) -> Result<Settings, RegisterError> {
     if !(1..=BATCH_SIZE_MAX).contains(&settings.batch_size) {
         let message = format!("batch_size must be between 1 and {BATCH_SIZE_MAX}");
         return Err(RegisterError::BadSettings(message));
@@ -218,68 +175,6 @@ fn slots(yaml: &ModelYaml, batch_size: u32) -> u8 {
 
 fn seconds(asked: Option<u64>, default: u64) -> Duration {
     Duration::from_secs(asked.unwrap_or(default))
-}
-
-/// How batches leave, decided from what was said about it and what was not.
-struct Batching {
-    size: u32,
-    /// The delay that somebody asked for.
-    delay: Option<Duration>,
-    policy: PolicyName,
-    latency_max: Option<Duration>,
-}
-
-impl Batching {
-    fn resolve(
-        wishes: &Wishes,
-        yaml: &ModelYaml,
-        operator: &Operator<'_>,
-        defaults: &Defaults,
-    ) -> Self {
-        let own: &BatchingYaml = &yaml.batching;
-        let size = wishes.batch_size.or(own.max_batch_size).or(yaml.batch_size);
-        let size = size.or(operator.batch_size()).unwrap_or(1);
-        let operators_delay = operator.number("maxBatchDelay").map(Duration::from_millis);
-        let delay = wishes.max_batch_delay_ms.map(Duration::from_millis);
-        let delay = delay.or(own.max_batch_delay).or(yaml.max_batch_delay).or(operators_delay);
-        let latency_max = wishes.max_latency_ms.map(Duration::from_millis).or(own.max_latency);
-        let latency_max = latency_max.or(operator.latency_max());
-        let asked = wishes.policy.or(own.policy.map(policy_name));
-        let asked = asked.or(operator.policy()).or(defaults.policy);
-        // An explicit delay asks for TorchServe's window, an objective or silence for adaptive.
-        let implied = match (delay, latency_max) {
-            (Some(_), None) => PolicyName::Window,
-            (_, Some(_)) | (None, None) => PolicyName::Adaptive,
-        };
-        let policy = asked.unwrap_or(implied);
-        Self { size, delay, policy, latency_max }
-    }
-}
-
-/// Each word by itself: the caller's, the archive's, the operator's.
-fn shares(
-    wishes: &Wishes,
-    own: &BatchingYaml,
-    operators: Option<Vec<(String, u32)>>,
-) -> Result<Shares, RegisterError> {
-    let tenants = wishes.tenants.clone().or_else(|| own.tenants.clone()).or(operators);
-    let tenants = tenants.unwrap_or_default();
-    if tenants.len() > TENANTS_MAX || tenants.iter().any(|(_, weight)| *weight == 0) {
-        let message = format!(
-            "at most {TENANTS_MAX} tenants may have a weight, each a whole number above zero"
-        );
-        return Err(RegisterError::BadSettings(message));
-    }
-    let cost = wishes.cost.or(own.cost).unwrap_or_default();
-    Ok(Shares { tenants, cost, cost_max: wishes.max_cost.or(own.max_cost) })
-}
-
-fn policy_name(policy: PolicyYaml) -> PolicyName {
-    match policy {
-        PolicyYaml::Adaptive => PolicyName::Adaptive,
-        PolicyYaml::Window => PolicyName::Window,
-        PolicyYaml::Opportunistic => PolicyName::Opportunistic,
-    }
 }
 
 /// The archive's numbers win when they make sense together; then the operator's for models that
@@ -332,85 +227,4 @@ fn handler(
             "the archive names no handler; give one with handler=FILE.py".to_owned(),
         )
     })
-}
-
-fn declared(yaml: &ModelYaml) -> Declared {
-    let millis = |duration: Option<Duration>| duration.map_or(0, |it| it.as_millis() as u64);
-    let stateful = yaml.sequence_batching.unwrap_or(false);
-    Declared {
-        parallel_type: yaml.parallel_type.map_or("", parallel_type).to_owned(),
-        parallel_level: yaml.parallel_level.unwrap_or(0),
-        gpu: false,
-        device_ids: None,
-        continuous_batching: yaml.continuous_batching.unwrap_or(false),
-        use_venv: yaml.use_venv.unwrap_or(false),
-        stateful,
-        sequence_max_idle_ms: millis(yaml.sequence_max_idle),
-        sequence_timeout_ms: millis(yaml.sequence_timeout),
-        max_num_sequence: yaml.max_num_sequence.map_or(u64::from(stateful), u64::from),
-        max_sequence_job_queue_size: yaml
-            .max_sequence_job_queue_size
-            .map_or(u64::from(stateful), u64::from),
-    }
-}
-
-fn parallel_type(parallel: ParallelType) -> &'static str {
-    match parallel {
-        ParallelType::Pipeline => "pp",
-        ParallelType::Tensor => "tp",
-        ParallelType::PipelineTensor => "pptp",
-        ParallelType::Custom => "custom",
-    }
-}
-
-/// What `models={...}` says about one version; only numbers above zero count.
-#[derive(Default)]
-struct Operator<'a>(Option<&'a Map<String, Value>>);
-
-impl<'a> Operator<'a> {
-    fn about(models: &'a Map<String, Value>, name: &str, version: &str) -> Self {
-        Self(models.get(name).and_then(|versions| versions.get(version)).and_then(Value::as_object))
-    }
-
-    fn number(&self, key: &str) -> Option<u64> {
-        self.0?.get(key)?.as_u64().filter(|number| *number > 0)
-    }
-
-    fn text(&self, key: &str) -> Option<&'a str> {
-        self.0?.get(key)?.as_str()
-    }
-
-    /// `batching: {enabled, max_batch_size, max_latency_ms, policy}`, as everywhere else.
-    fn batching(&self, key: &str) -> Option<&'a Value> {
-        self.0?.get("batching")?.get(key)
-    }
-
-    fn batch_size(&self) -> Option<u32> {
-        if self.batching("enabled").and_then(Value::as_bool) == Some(false) {
-            return Some(1);
-        }
-        let own = self.batching("max_batch_size").and_then(Value::as_u64);
-        let own = own.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
-        own.or(self.small("batchSize"))
-    }
-
-    fn latency_max(&self) -> Option<Duration> {
-        let ms = self.batching("max_latency_ms").and_then(Value::as_f64).filter(|ms| *ms > 0.0)?;
-        Duration::try_from_secs_f64(ms / 1e3).ok()
-    }
-
-    fn policy(&self) -> Option<PolicyName> {
-        self.batching("policy").and_then(Value::as_str).and_then(|name| name.parse().ok())
-    }
-
-    fn tenants(&self) -> Option<Vec<(String, u32)>> {
-        let weight = |(name, weight): (&String, &Value)| {
-            Some((name.clone(), u32::try_from(weight.as_u64()?).ok()?))
-        };
-        self.batching("tenants")?.as_object()?.iter().map(weight).collect()
-    }
-
-    fn small(&self, key: &str) -> Option<u32> {
-        u32::try_from(self.number(key)?).ok()
-    }
 }

@@ -1,14 +1,18 @@
 //! Everything that can be set about a model version, resolved once from its four sources: what the
 //! caller asked, the archive, the operator's defaults for this model, the built-in defaults.
 
+mod defaults;
+mod wishes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 
+pub use self::defaults::Defaults;
+pub use self::wishes::Wishes;
 use crate::model::{SequenceHeaders, SequenceLimits};
-use crate::shares::{Cost, Shares};
-use crate::store::Sha256;
+use crate::shares::Shares;
 
 /// How batches of a model leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,13 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
+    /// The names users type.
+    pub const WORDS: [(&str, Self); 3] = [
+        ("adaptive", Self::Adaptive),
+        ("window", Self::Window),
+        ("opportunistic", Self::Opportunistic),
+    ];
+
     /// The name users type.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -36,14 +47,10 @@ impl std::str::FromStr for PolicyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "adaptive" => Ok(Self::Adaptive),
-            "window" => Ok(Self::Window),
-            "opportunistic" => Ok(Self::Opportunistic),
-            other => Err(format!(
-                "unknown batching policy {other:?}; known: adaptive, window, opportunistic"
-            )),
-        }
+        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
+        known.map(|(_, policy)| policy).ok_or_else(|| {
+            format!("unknown batching policy {text:?}; known: adaptive, window, opportunistic")
+        })
     }
 }
 
@@ -198,9 +205,7 @@ impl Settings {
             Rides::Concurrent | Rides::Single => self.batch_size,
         }
     }
-}
 
-impl Settings {
     /// Most items that may wait: those of as many full batches as requests may wait.
     pub fn items_waiting_max(&self) -> u64 {
         u64::from(self.queue_max) * u64::from(self.items_max())
@@ -229,98 +234,6 @@ impl Rides {
             Self::Single => "single",
             Self::Concurrent => "concurrent",
             Self::Continuous => "continuous",
-        }
-    }
-}
-
-/// What a caller asks when registering a model; everything but the url may be left out.
-#[derive(Clone, Debug, Default)]
-pub struct Wishes {
-    /// File in the store, directory, `file://` URL, or a path to an `.onnx` file.
-    pub url: String,
-    /// Overrides the archive's own name.
-    pub model_name: Option<String>,
-    /// Overrides the archive's own version (only `jitney serve` offers it).
-    pub version: Option<String>,
-    /// Overrides the manifest's handler.
-    pub handler: Option<String>,
-    /// Overrides the manifest's runtime.
-    pub runtime: Option<String>,
-    /// Most items in a batch.
-    pub batch_size: Option<u32>,
-    /// TorchServe's window in milliseconds.
-    pub max_batch_delay_ms: Option<u64>,
-    /// The latency objective in milliseconds.
-    pub max_latency_ms: Option<u64>,
-    /// When batches leave.
-    pub policy: Option<PolicyName>,
-    /// Workers to start with.
-    pub initial_workers: Option<u32>,
-    /// Most workers.
-    pub max_workers: Option<u32>,
-    /// Seconds a batch may run.
-    pub response_timeout_s: Option<u64>,
-    /// Seconds a worker may take to load.
-    pub startup_timeout_s: Option<u64>,
-    /// Requests that may wait.
-    pub queue_max: Option<u32>,
-    /// Weights of tenants.
-    pub tenants: Option<Vec<(String, u32)>>,
-    /// What an item weighs.
-    pub cost: Option<Cost>,
-    /// Most cost in a batch.
-    pub max_cost: Option<u64>,
-    /// Whether the server itself loads it at start-up.
-    pub at_startup: bool,
-    /// The workflow that the model is a node of.
-    pub workflow: Option<String>,
-    /// The sum its file must have.
-    pub sha256: Option<Sha256>,
-    /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
-    pub s3_sse_kms: bool,
-}
-
-/// What applies to every model unless something closer to it says otherwise.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// Workers of models registered through the API without a number.
-    pub workers: u32,
-    /// Workers of models loaded at start-up without a number.
-    pub startup_workers: u32,
-    /// Seconds a batch may run.
-    pub response_timeout_s: u64,
-    /// Seconds a worker may take to load.
-    pub startup_timeout_s: u64,
-    /// Requests that may wait.
-    pub queue_max: u32,
-    /// Whether requests of different doors may meet in a batch of a model that does not say.
-    pub mix_origins: bool,
-    /// Switches all models at once (`batching_policy` in the configuration).
-    pub policy: Option<PolicyName>,
-    /// The handler of archives that name none.
-    pub handler: Option<String>,
-    /// The operator's word about single models: `models={...}` of config.properties.
-    pub models: serde_json::Map<String, serde_json::Value>,
-    /// How long an unregistered model may take to finish what it admitted.
-    pub unregister_timeout: Duration,
-    /// How requests and answers name their sequences.
-    pub sequence_headers: Arc<SequenceHeaders>,
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        Self {
-            workers: 0,
-            startup_workers: 1,
-            response_timeout_s: 120,
-            startup_timeout_s: 120,
-            queue_max: 100,
-            mix_origins: false,
-            policy: None,
-            handler: None,
-            models: serde_json::Map::new(),
-            unregister_timeout: Duration::from_secs(120),
-            sequence_headers: Arc::default(),
         }
     }
 }

@@ -5,14 +5,13 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Method, Version};
 
+use crate::spool::Spool;
+
 const BUFFER_BYTES_MAX: usize = 4 << 20;
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// What a line says.
 #[derive(Clone, Copy)]
@@ -34,92 +33,46 @@ pub struct Line<'a> {
 /// One line per request, such as
 /// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`.
 #[derive(Debug)]
-pub struct AccessLog {
-    shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    buffer: Mutex<Buffer>,
-    /// Woken only to end.
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Buffer {
-    lines: Vec<u8>,
-    dropped: u64,
-    ending: bool,
-    /// The second whose text `clock` holds.
-    second: u64,
-    clock: String,
-}
+pub struct AccessLog(Spool<Buffer>);
 
 impl AccessLog {
     /// A log that ends in `sink`. Dropping it writes what is left.
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn new(sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let writer = std::thread::Builder::new()
-            .name("access-log".to_owned())
-            .spawn(move || theirs.write_out(sink))?;
-        Ok(Self { shared, writer: Some(writer) })
+    pub fn new(mut sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
+        let write_out = move |buffer: &mut Buffer, dropped| {
+            if dropped > 0 {
+                tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
+            }
+            if let Err(error) = sink.write_all(&buffer.lines).and_then(|()| sink.flush()) {
+                tracing::warn!(%error, "cannot write the access log");
+            }
+            buffer.lines.clear();
+        };
+        Ok(Self(Spool::new("access-log", write_out)?))
     }
 
     /// Notes one request.
     pub fn write(&self, line: &Line<'_>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.shared.lock().push(now, line);
+        self.0.fill(|buffer| buffer.push(now, line));
     }
 }
 
-impl Drop for AccessLog {
-    fn drop(&mut self) {
-        self.shared.lock().ending = true;
-        self.shared.wake.notify_one();
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Two buffers change places, so that neither is ever allocated again.
-    fn write_out(&self, mut sink: Box<dyn Write + Send>) {
-        let mut spare = Vec::new();
-        let mut ending = false;
-        while !ending {
-            let waited =
-                self.wake.wait_timeout_while(self.lock(), FLUSH_EVERY, |buffer| !buffer.ending);
-            let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            ending = buffer.ending;
-            std::mem::swap(&mut buffer.lines, &mut spare);
-            let dropped = std::mem::take(&mut buffer.dropped);
-            drop(buffer);
-            if dropped > 0 {
-                tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
-            }
-            if let Err(error) = sink.write_all(&spare).and_then(|()| sink.flush()) {
-                tracing::warn!(%error, "cannot write the access log");
-            }
-            spare.clear();
-        }
-    }
+#[derive(Debug, Default)]
+struct Buffer {
+    lines: Vec<u8>,
+    /// The second whose text `clock` holds.
+    second: u64,
+    clock: String,
 }
 
 impl Buffer {
-    fn push(&mut self, now: Duration, line: &Line<'_>) {
+    /// Adds a line, or says that it dropped one.
+    fn push(&mut self, now: Duration, line: &Line<'_>) -> u64 {
         if self.lines.len() >= BUFFER_BYTES_MAX {
-            self.dropped += 1;
-            return;
+            return 1;
         }
         if self.second != now.as_secs() || self.clock.is_empty() {
             self.second = now.as_secs();
@@ -135,26 +88,16 @@ impl Buffer {
             "{clock},{millis:03} - {address} \"{method} {uri} {version:?}\" {status} {}",
             took.as_millis()
         );
+        0
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use http::Uri;
 
-    #[derive(Clone, Default)]
-    struct Sink(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use super::*;
+    use crate::spool::sink::Sink;
 
     fn line(uri: &Uri) -> Line<'_> {
         Line {
@@ -202,14 +145,14 @@ mod tests {
             log.write(&line(&uri));
         }
         drop(log);
-        assert_eq!(sink.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 3);
+        assert_eq!(sink.text().lines().count(), 3);
     }
 
     #[test]
     fn a_full_buffer_drops_lines_instead_of_growing() {
         let uri = "/ping".parse().unwrap();
         let mut buffer = Buffer { lines: vec![0; BUFFER_BYTES_MAX], ..Buffer::default() };
-        buffer.push(Duration::ZERO, &line(&uri));
-        assert_eq!((buffer.lines.len(), buffer.dropped), (BUFFER_BYTES_MAX, 1));
+        let dropped = buffer.push(Duration::ZERO, &line(&uri));
+        assert_eq!((buffer.lines.len(), dropped), (BUFFER_BYTES_MAX, 1));
     }
 }

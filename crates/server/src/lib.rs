@@ -1,14 +1,14 @@
 //! The DOORS: HTTP and gRPC in, calls to the engine out, and back.
 //!
 //! A request's way through this crate: [`listen`] binds, `accept` takes connections, `door` finds the
-//! endpoint with [`route`], `rest` or `grpc` answers, [`errors`] has the words for everything that goes wrong.
+//! endpoint with `route`, `rest` or `grpc` answers, [`errors`] has the words for everything that goes wrong.
 //! The crate decides nothing about batches or workers and reads no file, flag or environment.
 
 mod accept;
-pub mod access;
+mod access;
 pub mod auth;
 mod body;
-pub mod config;
+mod config;
 mod connection;
 mod door;
 pub mod errors;
@@ -20,12 +20,13 @@ mod malformed;
 mod management;
 pub mod metrics;
 mod piecemeal;
-pub mod plugins;
-pub mod query;
+mod plugins;
+mod query;
 mod request_id;
 mod respond;
 mod rest;
-pub mod route;
+mod route;
+mod spool;
 pub mod tls;
 
 use std::future::Future;

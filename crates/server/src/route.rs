@@ -3,6 +3,9 @@
 //! TorchServe decodes the path before it splits it, ignores a trailing slash and takes any method
 //! for predictions, which no off-the-shelf router does. Nothing here touches a model or a body.
 
+mod inference;
+mod management;
+
 use std::borrow::Cow;
 
 use http::Method;
@@ -145,186 +148,24 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     }
     let mut found = Route::NotFound;
     if apis.inference && apis.sagemaker {
-        found = sagemaker_extras(method, segments);
+        found = inference::sagemaker_extras(method, segments);
     }
     if found == Route::NotFound && apis.inference {
-        found = inference(method, segments);
+        found = inference::find(method, segments);
     }
     if found == Route::NotFound && apis.inference && apis.oip {
-        found = open_inference(segments);
+        found = inference::open_inference(segments);
     }
     if found == Route::NotFound && apis.management {
-        found = management(method, segments);
+        found = management::find(method, segments);
     }
     if found == Route::NotFound && apis.metrics && segments[0] == "metrics" {
         found = Route::Metrics;
     }
     if found == Route::NotFound && apis.inference && apis.natural {
-        found = natural(segments);
+        found = inference::natural(segments);
     }
     found
-}
-
-fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    match *segments {
-        ["predictions", model] => prediction(method, model, None, ""),
-        ["predictions", model, version] => prediction(method, model, Some(version), ""),
-        ["predictions", model, version, rest] => prediction(method, model, Some(version), rest),
-        ["explanations", model] => explanation(model, None, ""),
-        ["explanations", model, version] => explanation(model, Some(version), ""),
-        ["explanations", model, version, rest] => explanation(model, Some(version), rest),
-        ["ping"] => Route::Ping,
-        ["invocations"] => Route::Invocations,
-        [".jitney", "handle"] => Route::Handle,
-        ["v1", "models", model] => kserve_v1(model),
-        ["v2", "models", model, "infer"] => kserve_v2(model),
-        ["v2", "models", model, "explain"] => kserve(model, true),
-        ["models", model, "invoke"] => sagemaker(model, None),
-        ["models", ..] => Route::NotFound,
-        [model, "predict"] => sagemaker(model, None),
-        [model, version, "predict"] => sagemaker(model, Some(version)),
-        [first, workflow] if first.eq_ignore_ascii_case("wfpredict") => {
-            Route::RunWorkflow(workflow)
-        }
-        _ => Route::NotFound,
-    }
-}
-
-fn sagemaker_extras<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    match *segments {
-        ["ping"] => Route::SagemakerPing,
-        ["execution-parameters"] if method == Method::GET => Route::ExecutionParameters,
-        ["execution-parameters"] => Route::MethodNotAllowed,
-        _ => Route::NotFound,
-    }
-}
-
-fn prediction<'a>(
-    method: &Method,
-    model: &'a str,
-    version: Option<&'a str>,
-    rest: &'a str,
-) -> Route<'a> {
-    let target = Target { model, version };
-    if method == Method::OPTIONS {
-        return Route::PredictDescription(target);
-    }
-    ride(target, Some(false), Some(rest), false)
-}
-
-fn explanation<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
-    ride(Target { model, version }, Some(true), Some(rest), false)
-}
-
-fn kserve(model: &str, explain: bool) -> Route<'_> {
-    ride(Target { model, version: None }, Some(explain), None, false)
-}
-
-fn kserve_v1(model_and_verb: &str) -> Route<'_> {
-    match model_and_verb.split_once(':') {
-        Some((model, "predict")) => kserve(model, false),
-        Some((model, "explain")) => kserve(model, true),
-        Some(_) | None => Route::NotFound,
-    }
-}
-
-fn kserve_v2(model: &str) -> Route<'_> {
-    let target = Target { model, version: None };
-    let (explain, url_path, query_counts) = (Some(false), None, false);
-    Route::Predict(Ride { target, explain, url_path, query_counts, open_inference: true })
-}
-
-fn sagemaker<'a>(model: &'a str, version: Option<&'a str>) -> Route<'a> {
-    ride(Target { model, version }, None, None, true)
-}
-
-fn ride<'a>(
-    target: Target<'a>,
-    explain: Option<bool>,
-    url_path: Option<&'a str>,
-    query_counts: bool,
-) -> Route<'a> {
-    Route::Predict(Ride { target, explain, url_path, query_counts, open_inference: false })
-}
-
-fn open_inference<'a>(segments: &[&'a str]) -> Route<'a> {
-    match *segments {
-        ["v2"] => Route::OipServer,
-        ["v2", "health", "live"] => Route::OipLive,
-        ["v2", "health", "ready"] => Route::OipReady,
-        ["v2", "models", _, rest] if rest.starts_with("versions/") => Route::OipVersions,
-        _ => Route::NotFound,
-    }
-}
-
-/// What no other route wants: a model under its own name, then one of its endpoints.
-fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
-    match *segments {
-        ["docs"] => Route::Docs,
-        ["openapi.json"] => Route::OpenApi,
-        ["models" | "predictions" | "explanations" | "v1" | "v2" | "favicon.ico", ..] => {
-            Route::NotFound
-        }
-        [model] => named(model, ""),
-        [model, endpoint] => named(model, endpoint),
-        _ => Route::NotFound,
-    }
-}
-
-fn named<'a>(model: &'a str, endpoint: &'a str) -> Route<'a> {
-    ride(Target { model, version: None }, None, Some(endpoint), true)
-}
-
-fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    match *segments {
-        ["models"] => match *method {
-            Method::GET => Route::List,
-            Method::POST => Route::Register,
-            _ => Route::MethodNotAllowed,
-        },
-        ["token"] => match *method {
-            Method::GET => Route::RenewToken,
-            _ => Route::MethodNotAllowed,
-        },
-        ["models", model] => managed(method, Target { model, version: None }),
-        ["models", model, "batching"] if method == Method::GET => {
-            Route::Batching(Target { model, version: None })
-        }
-        ["models", model, version, "batching"] => match *method {
-            Method::GET => Route::Batching(Target { model, version: Some(version) }),
-            _ => Route::MethodNotAllowed,
-        },
-        ["models", model, version] => managed(method, Target { model, version: Some(version) }),
-        ["models", model, version, "set-default"] => match *method {
-            Method::PUT => Route::SetDefault { model, version },
-            _ => Route::MethodNotAllowed,
-        },
-        ["v1", "models", model] => match *method {
-            Method::GET => Route::ModelReady(model),
-            _ => Route::MethodNotAllowed,
-        },
-        ["workflows"] => match *method {
-            Method::GET => Route::ListWorkflows,
-            Method::POST => Route::RegisterWorkflow,
-            _ => Route::MethodNotAllowed,
-        },
-        ["workflows", workflow] => match *method {
-            Method::GET => Route::DescribeWorkflow(workflow),
-            Method::DELETE => Route::UnregisterWorkflow(workflow),
-            _ => Route::MethodNotAllowed,
-        },
-        _ => Route::NotFound,
-    }
-}
-
-fn managed<'a>(method: &Method, target: Target<'a>) -> Route<'a> {
-    match *method {
-        Method::GET => Route::Describe(target),
-        Method::PUT => Route::Scale(target),
-        Method::DELETE => Route::Unregister(target),
-        Method::OPTIONS => Route::ManageDescription(target),
-        _ => Route::MethodNotAllowed,
-    }
 }
 
 /// Up to four segments on the stack; the fourth holds whatever follows the third.

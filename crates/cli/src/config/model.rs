@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_engine::settings::{Defaults, PolicyName};
+use jitney_engine::settings::{Defaults, PolicyName, Wishes};
 use jitney_engine::shares::Cost;
 use jitney_engine::store::{Limits, ModelYaml, Store, StoreConfig};
 use serde_json::Value;
@@ -29,121 +29,164 @@ pub struct About<'a> {
     pub operator: Origin,
 }
 
-type Said = Option<(String, Origin)>;
-
 /// The model's rows. An archive that cannot be opened says nothing.
 pub fn rows(about: &About<'_>) -> Vec<Row> {
-    let startup = about.startup;
-    let (name, version, yaml) = open(about);
-    let wishes = startup.wishes();
-    let (said_by, defaults) = (about.said_by, about.defaults);
-    let archive = Origin::Archive(startup.url.clone());
-    let from = |value: Option<String>, origin: &Origin| value.map(|value| (value, origin.clone()));
-    let own = |value: Option<String>| from(value, &archive);
-    let wish = |key: &str, value: Option<String>| value.map(|value| (value, said_by(key)));
-    let operator = |key: &str| {
-        let number = defaults.models.get(&name)?.get(&version)?.get(key).and_then(Value::as_u64)?;
-        (number > 0).then(|| (number.to_string(), about.operator.clone()))
-    };
-    let default = |value: Option<String>| value.map(|value| (value, Origin::Default));
-    let batching = &yaml.batching;
-    let restored = startup.workers.map(|(min, _)| min);
-    let both = yaml.min_workers.zip(yaml.max_workers).filter(|(min, max)| *min > 0 && max >= min);
-    let table: Vec<(&str, Vec<Said>)> = vec![
-        (
-            "workers",
-            vec![
-                wish("workers", text(restored)),
-                own(both.map(|(min, _)| min.to_string())),
-                wish("workers", text(wishes.initial_workers)),
-                operator("minWorkers"),
-                default(text(Some(defaults.startup_workers))),
-            ],
-        ),
-        (
-            "max_batch_size",
-            vec![
-                wish("max_batch_size", text(wishes.batch_size)),
-                own(text(batching.max_batch_size.or(yaml.batch_size))),
-                operator("batchSize"),
-                default(text(Some(1))),
-            ],
-        ),
-        (
-            "max_batch_delay",
-            vec![
-                wish("max_batch_delay", text(wishes.max_batch_delay_ms)),
-                own(millis(batching.max_batch_delay.or(yaml.max_batch_delay))),
-                operator("maxBatchDelay"),
-                default(text(Some(100))),
-            ],
-        ),
-        (
-            "max_latency_ms",
-            vec![
-                wish("max_latency_ms", text(wishes.max_latency_ms)),
-                own(millis(batching.max_latency)),
-            ],
-        ),
-        (
-            "queue",
-            vec![
-                wish("queue", text(wishes.queue_max)),
-                own(text(yaml.job_queue_size)),
-                default(text(Some(defaults.queue_max))),
-            ],
-        ),
-        (
-            "response_timeout",
-            vec![
-                own(seconds(yaml.response_timeout)),
-                operator("responseTimeout"),
-                wish("response_timeout", text(wishes.response_timeout_s)),
-                default(text(Some(defaults.response_timeout_s))),
-            ],
-        ),
-        (
-            "startup_timeout",
-            vec![
-                own(seconds(yaml.startup_timeout)),
-                operator("startupTimeout"),
-                wish("startup_timeout", text(wishes.startup_timeout_s)),
-                default(text(Some(defaults.startup_timeout_s))),
-            ],
-        ),
-    ];
-    let mut rows: Vec<Row> = table.into_iter().map(|(key, said)| row(&name, key, said)).collect();
-    let said = vec![
-        wish("policy", text(wishes.policy.map(PolicyName::as_str))),
-        own(batching.policy.map(|policy| format!("{policy:?}").to_lowercase())),
-        default(text(defaults.policy.map(PolicyName::as_str))),
-        default(text(Some(implied(&rows)))),
-    ];
-    rows.push(row(&name, "policy", said));
-    let cost = |cost: Option<Cost>| text(cost.map(Cost::as_str));
-    // Told only where somebody spoke of them: most models share in no other way than by turns.
-    let shares = [
-        ("tenants", weights(wishes.tenants.as_deref()), weights(batching.tenants.as_deref())),
-        ("cost", cost(wishes.cost), cost(batching.cost)),
-        ("max_cost", text(wishes.max_cost), text(batching.max_cost)),
-    ];
-    for (key, wished, owned) in shares {
-        let said = vec![wish(key, wished), own(owned)];
-        rows.extend(said.iter().any(Option::is_some).then(|| row(&name, key, said)));
-    }
+    let voices = Voices::of(about);
+    let mut rows: Vec<Row> =
+        [voices.workers(), voices.batch_size(), voices.batch_delay(), voices.latency()]
+            .into_iter()
+            .chain([voices.queue(), voices.response_timeout(), voices.startup_timeout()])
+            .collect();
+    rows.push(voices.policy(implied(&rows)));
+    rows.extend(voices.shares());
     rows
+}
+
+type Said = Option<(String, Origin)>;
+
+/// Everybody who may say something about the model. Each key hears them in the order of their rank.
+struct Voices<'a> {
+    about: &'a About<'a>,
+    name: String,
+    version: String,
+    wishes: Wishes,
+    yaml: ModelYaml,
+}
+
+impl<'a> Voices<'a> {
+    fn of(about: &'a About<'a>) -> Self {
+        let (name, version, yaml) = open(about);
+        Self { about, name, version, wishes: about.startup.wishes(), yaml }
+    }
+
+    fn wish(&self, key: &str, value: Option<String>) -> Said {
+        value.map(|value| (value, (self.about.said_by)(key)))
+    }
+
+    fn archive(&self, value: Option<String>) -> Said {
+        value.map(|value| (value, Origin::Archive(self.about.startup.url.clone())))
+    }
+
+    fn operator(&self, key: &str) -> Said {
+        let models = &self.about.defaults.models;
+        let number =
+            models.get(&self.name)?.get(&self.version)?.get(key).and_then(Value::as_u64)?;
+        (number > 0).then(|| (number.to_string(), self.about.operator.clone()))
+    }
+
+    /// The value of whoever speaks first, or none.
+    fn row(&self, key: &str, said: impl IntoIterator<Item = Said>) -> Row {
+        let first = said.into_iter().flatten().next();
+        let (value, origin) =
+            first.map_or((None, Origin::Default), |(value, by)| (Some(value), by));
+        Row { model: Some(self.name.clone()), key: key.to_owned(), value, origin }
+    }
+
+    fn workers(&self) -> Row {
+        let restored = self.about.startup.workers.map(|(min, _)| min);
+        let both = self.yaml.min_workers.zip(self.yaml.max_workers);
+        let both = both.filter(|(min, max)| *min > 0 && max >= min);
+        let said = [
+            self.wish("workers", text(restored)),
+            self.archive(text(both.map(|(min, _)| min))),
+            self.wish("workers", text(self.wishes.initial_workers)),
+            self.operator("minWorkers"),
+            default(text(Some(self.about.defaults.startup_workers))),
+        ];
+        self.row("workers", said)
+    }
+
+    fn batch_size(&self) -> Row {
+        let own = self.yaml.batching.max_batch_size.or(self.yaml.batch_size);
+        let said = [
+            self.wish("max_batch_size", text(self.wishes.batch_size)),
+            self.archive(text(own)),
+            self.operator("batchSize"),
+            default(text(Some(1))),
+        ];
+        self.row("max_batch_size", said)
+    }
+
+    fn batch_delay(&self) -> Row {
+        let own = self.yaml.batching.max_batch_delay.or(self.yaml.max_batch_delay);
+        let said = [
+            self.wish("max_batch_delay", text(self.wishes.max_batch_delay_ms)),
+            self.archive(millis(own)),
+            self.operator("maxBatchDelay"),
+            default(text(Some(100))),
+        ];
+        self.row("max_batch_delay", said)
+    }
+
+    fn latency(&self) -> Row {
+        let wish = self.wish("max_latency_ms", text(self.wishes.max_latency_ms));
+        self.row("max_latency_ms", [wish, self.archive(millis(self.yaml.batching.max_latency))])
+    }
+
+    fn queue(&self) -> Row {
+        let said = [
+            self.wish("queue", text(self.wishes.queue_max)),
+            self.archive(text(self.yaml.job_queue_size)),
+            default(text(Some(self.about.defaults.queue_max))),
+        ];
+        self.row("queue", said)
+    }
+
+    /// The archive's word about its own times comes first.
+    fn response_timeout(&self) -> Row {
+        let said = [
+            self.archive(seconds(self.yaml.response_timeout)),
+            self.operator("responseTimeout"),
+            self.wish("response_timeout", text(self.wishes.response_timeout_s)),
+            default(text(Some(self.about.defaults.response_timeout_s))),
+        ];
+        self.row("response_timeout", said)
+    }
+
+    fn startup_timeout(&self) -> Row {
+        let said = [
+            self.archive(seconds(self.yaml.startup_timeout)),
+            self.operator("startupTimeout"),
+            self.wish("startup_timeout", text(self.wishes.startup_timeout_s)),
+            default(text(Some(self.about.defaults.startup_timeout_s))),
+        ];
+        self.row("startup_timeout", said)
+    }
+
+    fn policy(&self, implied: &str) -> Row {
+        let word = |policy: Option<PolicyName>| text(policy.map(PolicyName::as_str));
+        let said = [
+            self.wish("policy", word(self.wishes.policy)),
+            self.archive(word(self.yaml.batching.policy)),
+            default(word(self.about.defaults.policy)),
+            default(text(Some(implied))),
+        ];
+        self.row("policy", said)
+    }
+
+    /// Told only where somebody spoke of them: most models share in no other way than by turns.
+    fn shares(&self) -> Vec<Row> {
+        let (wishes, own) = (&self.wishes, &self.yaml.batching);
+        let cost = |cost: Option<Cost>| text(cost.map(Cost::as_str));
+        let told = [
+            ("tenants", weights(wishes.tenants.as_deref()), weights(own.tenants.as_deref())),
+            ("cost", cost(wishes.cost), cost(own.cost)),
+            ("max_cost", text(wishes.max_cost), text(own.max_cost)),
+        ];
+        let told = told.into_iter().filter(|(_, wish, own)| wish.is_some() || own.is_some());
+        told.map(|(key, wish, own)| self.row(key, [self.wish(key, wish), self.archive(own)]))
+            .collect()
+    }
+}
+
+fn default(value: Option<String>) -> Said {
+    value.map(|value| (value, Origin::Default))
 }
 
 /// An explicit delay asks for TorchServe's window, an objective or silence for adaptive.
 fn implied(rows: &[Row]) -> &'static str {
     let said = |key: &str| rows.iter().any(|row| row.key == key && row.origin != Origin::Default);
     if said("max_batch_delay") && !said("max_latency_ms") { "window" } else { "adaptive" }
-}
-
-fn row(model: &str, key: &str, said: Vec<Said>) -> Row {
-    let first = said.into_iter().flatten().next();
-    let (value, origin) = first.map_or((None, Origin::Default), |(value, by)| (Some(value), by));
-    Row { model: Some(model.to_owned()), key: key.to_owned(), value, origin }
 }
 
 /// Name, version and settings, as far as the archive tells.

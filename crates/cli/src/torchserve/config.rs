@@ -1,35 +1,25 @@
 //! From TorchServe's flags and `config.properties` to a [`Plan`]: where the file is found, what its
-//! values mean, what stops the start.
+//! values mean, what stops the start. What they say about doors and engine is in files beside it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use jitney_engine::PluginPlan;
-use jitney_engine::settings::{Defaults, PolicyName};
-use jitney_engine::store::Limits;
-use jitney_server::{ConnectionAge, Cors, GrpcBind, ServerConfig};
+use jitney_server::{Cors, ServerConfig};
 
+use super::addresses::{Addresses, Grpc, grpc_bind};
+use super::engine::engine;
 use super::snapshot::{self, Snapshots};
 use super::values::Values;
-use super::{banner, metrics, models, properties, security, sequences};
-use crate::address::{Address, Omitted};
+use super::{banner, metrics, models, properties, security};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
 use crate::origin::Origin;
-use crate::plan::{Drain, EnginePlan, Face, Plan};
+use crate::plan::{Drain, Face, Plan};
 use crate::startup::Startup;
-use crate::units::{Seconds, Size};
-use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
+use crate::units::Seconds;
 use crate::{gpu, machine, plugins, python};
-
-/// Long enough for anybody who looks at a worker with a debugger.
-const DEBUG_SECONDS: u64 = 7 * 24 * 60 * 60;
-
-const ANY_URL: &str = "file://.*|http(s)?://.*";
 
 /// Plans the server.
 pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
@@ -163,59 +153,6 @@ fn plugins(values: &Values, remarks: &mut Vec<String>) -> Result<Vec<PluginPlan>
     plugins::named(&sources, timeout)
 }
 
-/// The three doors.
-struct Addresses {
-    inference: Address,
-    management: Address,
-    metrics: Address,
-}
-
-impl Addresses {
-    fn read(values: &Values) -> Result<Self, Failure> {
-        let read = |key: &str, port: u16, http: u16, https: u16| match values.text(key) {
-            Some(text) => Address::parse(key, text, Omitted { http, https }),
-            None => Ok(Address::tcp("127.0.0.1", port)),
-        };
-        Ok(Self {
-            inference: read("inference_address", 8080, 80, 443)?,
-            management: read("management_address", 8081, 8081, 8444)?,
-            metrics: read("metrics_address", 8082, 8082, 8445)?,
-        })
-    }
-
-    fn all(&self) -> [&Address; 3] {
-        [&self.inference, &self.management, &self.metrics]
-    }
-}
-
-/// The two doors for gRPC; each has a host and a port of its own.
-struct Grpc {
-    inference: (Address, ConnectionAge),
-    management: (Address, ConnectionAge),
-}
-
-impl Grpc {
-    fn read(values: &Values) -> Result<Self, Failure> {
-        let secure = values.truth("enable_grpc_ssl", false);
-        let door = |name: &str, port: u16| {
-            let key = |part: &str| format!("grpc_{name}_{part}");
-            let millis = |part: &str| -> Result<Option<Duration>, Failure> {
-                Ok(values.read(&key(part))?.map(Duration::from_millis))
-            };
-            let host = values.text(&key("address")).unwrap_or("127.0.0.1").trim();
-            let address = Address::tcp(host, values.number(&key("port"), port)?).secured(secure);
-            let (max, grace) =
-                (millis("max_connection_age_ms")?, millis("max_connection_age_grace_ms")?);
-            Ok::<_, Failure>((address, ConnectionAge { max, grace }))
-        };
-        Ok(Self { inference: door("inference", 7070)?, management: door("management", 7071)? })
-    }
-}
-
-fn grpc_bind((address, age): &(Address, ConnectionAge)) -> Result<GrpcBind, Failure> {
-    Ok(GrpcBind { bind: address.bind()?, age: *age })
-}
-
 fn remarks(flags: &TorchserveFlags, values: &Values) -> Vec<String> {
     let mut remarks = values.remarks();
     let flags = flags.without_effect();
@@ -279,99 +216,5 @@ fn server(
     })
 }
 
-fn engine(
-    values: &Values,
-    store: &Path,
-    python: PathBuf,
-    gpus: u32,
-) -> Result<EnginePlan, Failure> {
-    let text = |key| values.text(key).map(str::to_owned);
-    let urls = UrlRule::patterns(values.text("allowed_urls").unwrap_or(ANY_URL))?;
-    Ok(EnginePlan {
-        defaults: defaults(values, gpus)?,
-        model_store: Some(store.to_owned()),
-        workflow_store: values.text("workflow_store").map(PathBuf::from),
-        store_limits: store_limits(values)?,
-        urls: Arc::new(urls),
-        python,
-        hidden: Hidden::pattern(values.text("blacklist_env_vars"))?,
-        decode_input: values.truth("decode_input_request", true),
-        limit_max_image_pixels: values.truth("limit_max_image_pixels", true),
-        envelope: text("service_envelope"),
-        first_worker_id: values.number("initial_worker_port", 9000)?,
-        install_requirements: values.truth("install_py_dep_per_model", false),
-        response_bytes_max: values.read("max_response_size")?,
-        gpus,
-        worker_env: ipex(values).into_iter().chain(sequences::variables(values)).collect(),
-    })
-}
-
-/// Intel's extension is switched on inside the workers.
-fn ipex(values: &Values) -> Vec<(&'static str, String)> {
-    [("ipex_enable", "TS_IPEX_ENABLE"), ("ipex_gpu_enable", "TS_IPEX_GPU_ENABLE")]
-        .into_iter()
-        .filter(|(key, _)| values.truth(key, false))
-        .map(|(_, variable)| (variable, "true".to_owned()))
-        .collect()
-}
-
-fn store_limits(values: &Values) -> Result<Limits, Failure> {
-    let ours = Limits::default();
-    let bytes = |key, default: u64| -> Result<u64, Failure> {
-        Ok(values.read::<Size>(key)?.map_or(default, |size| size.0))
-    };
-    Ok(Limits {
-        fetched_bytes_max: bytes("max_download_size", ours.fetched_bytes_max)?,
-        unpacked_bytes_max: bytes("max_unpacked_size", ours.unpacked_bytes_max)?,
-        files_max: values.number("max_unpacked_files", ours.files_max)?,
-    })
-}
-
-/// Without a number, start-up models get a worker per GPU, or per processor where there is none;
-/// models registered later get none.
-///
-/// With `debug` it is one worker, which may take its time.
-pub fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
-    let ours = Defaults::default();
-    let workers: Option<u32> = values.read("default_workers_per_model")?;
-    let debug = values.truth("debug", false);
-    let by_machine = match gpus {
-        _ if debug => 1,
-        0 => machine::cpus(),
-        gpus => gpus,
-    };
-    let seconds = |key: &str, ours: u64| {
-        values.number(key, ours).map(|seconds| if debug { DEBUG_SECONDS } else { seconds })
-    };
-    let unregister_s =
-        values.number("unregister_model_timeout", ours.unregister_timeout.as_secs())?;
-    Ok(Defaults {
-        workers: workers.unwrap_or(ours.workers),
-        startup_workers: workers.unwrap_or(by_machine),
-        response_timeout_s: seconds("default_response_timeout", ours.response_timeout_s)?,
-        startup_timeout_s: seconds("default_startup_timeout", ours.startup_timeout_s)?,
-        queue_max: values.number("job_queue_size", ours.queue_max)?,
-        // TorchServe has one queue for both its doors.
-        mix_origins: true,
-        policy: policy(values)?,
-        handler: values.text("default_service_handler").map(str::to_owned),
-        models: per_model(values)?,
-        unregister_timeout: Duration::from_secs(unregister_s),
-        sequence_headers: Arc::new(sequences::headers(values)?),
-    })
-}
-
-fn policy(values: &Values) -> Result<Option<PolicyName>, Failure> {
-    let named = values.text("batching_policy").map(str::parse::<PolicyName>);
-    named.transpose().map_err(|why| Failure::failed(format!("batching_policy: {why}")))
-}
-
-fn per_model(values: &Values) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
-    let Some(text) = values.text("models") else { return Ok(serde_json::Map::new()) };
-    serde_json::from_str(text)
-        .map_err(|error| Failure::failed(format!("models: not a JSON object: {error}")))
-}
-
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

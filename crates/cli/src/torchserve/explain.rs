@@ -1,7 +1,8 @@
 //! Every key with its effective value and its origin, for `jitney config torchserve`. The defaults
 //! are TorchServe's, as its documentation writes them.
 
-use super::config::{config_file, defaults, startups};
+use super::config::{config_file, startups};
+use super::engine::defaults;
 use super::keys::{self, Effect};
 use super::properties;
 use super::values::Values;

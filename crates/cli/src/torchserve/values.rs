@@ -1,5 +1,6 @@
 //! The effective values: file, then command line, then (if the file allows it) the environment on
-//! top. Typed readers say which key is wrong; what the values mean is decided in [`super::config`].
+//! top. Typed readers say which key is wrong; what the values mean is decided in [`super::config`]
+//! and its neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;

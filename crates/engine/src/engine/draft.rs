@@ -11,23 +11,18 @@ use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::changes::Changes;
-use crate::model::{Board, Intake, Model, Sample, State, Sweep, Task, Wanted};
+use crate::model::{Board, Identity, Intake, Model, Sample, State, Sweep, Task, Wanted};
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, Pool, SeatPlan};
 use crate::settings::Settings;
-use crate::store::{Fetched, ModelDir, Sha256};
+use crate::store::{Fetched, ModelDir};
 
 /// Messages that may be on their way from the doors to one model's task.
 const INBOX: usize = 4096;
 
 /// A model about to be built.
 pub(crate) struct Draft {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) url: String,
-    pub(crate) sha256: Option<Sha256>,
-    pub(crate) at_startup: bool,
-    pub(crate) workflow: Option<String>,
+    pub(crate) identity: Identity,
     pub(crate) settings: Settings,
     pub(crate) intake: Intake,
     pub(crate) launcher: Arc<dyn Launcher>,
@@ -41,7 +36,7 @@ impl Draft {
     pub(crate) fn build(
         self,
         admission: &Arc<Admission>,
-        draining: &Arc<AtomicBool>,
+        refusing: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
         changes: &Changes,
     ) -> (Arc<Model>, Task) {
@@ -49,11 +44,9 @@ impl Draft {
         let (control, orders) = mpsc::channel(64);
         let (events, workers) = mpsc::channel(1024);
         let board = Arc::new(Board::default());
-        let tag = Arc::new(ModelTag {
-            name: self.name.clone(),
-            version: self.version.clone(),
-            python: !matches!(self.intake, Intake::Onnx(_)),
-        });
+        let Identity { name, version, .. } = &self.identity;
+        let python = !matches!(self.intake, Intake::Onnx(_));
+        let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
         let plan = SeatPlan {
             startup_timeout: self.settings.startup_timeout,
             response_timeout: self.settings.response_timeout,
@@ -64,7 +57,7 @@ impl Draft {
         let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
         let sweep = sample.map(|sample| Sweep::new(sample, Arc::clone(admission)));
         let task = Task {
-            label: format!("{}_{}", self.name, self.version),
+            label: format!("{name}_{version}"),
             inbox: arrivals,
             control: orders,
             workers,
@@ -74,17 +67,12 @@ impl Draft {
             state: State::new(&self.settings, pool, sweep),
         };
         let model = Arc::new(Model {
-            name: self.name,
-            version: self.version,
-            url: self.url,
-            sha256: self.sha256,
-            at_startup: self.at_startup,
-            workflow: self.workflow,
+            identity: self.identity,
             wanted: Wanted::of(&self.settings),
             settings: ArcSwap::from_pointee(self.settings),
             intake: self.intake,
             admission: Arc::clone(admission),
-            draining: Arc::clone(draining),
+            refusing: Arc::clone(refusing),
             inbox,
             control,
             board,

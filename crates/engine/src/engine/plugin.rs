@@ -14,8 +14,9 @@ use serde_json::json;
 use super::{Draft, Engine};
 use crate::changes::Changes;
 use crate::error::ScaleError;
-use crate::model::{Intake, Model};
-use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
+use crate::model::{Identity, Intake, Model};
+use crate::observer::Observer;
+use crate::python::{Devices, Environment, LoadOrder};
 use crate::settings::{Declared, PolicyName, Settings};
 use crate::shares::Shares;
 use crate::store::ModelYaml;
@@ -53,7 +54,7 @@ impl Engine {
     pub async fn start_plugin(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
         let draft = self.plugin_draft(plan);
         let ids = Arc::new(AtomicU32::new(1));
-        let (model, task) = draft.build(&self.admission, &self.draining, &ids, &Changes::default());
+        let (model, task) = draft.build(&self.admission, &self.refusing, &ids, &Changes::default());
         self.data[0].spawn(task.run());
         let started = model.scale(1, 1).await;
         if started.is_err() {
@@ -65,29 +66,25 @@ impl Engine {
     }
 
     fn plugin_draft(&self, plan: &PluginPlan) -> Draft {
-        let launcher = PythonLauncher {
-            config: Arc::clone(&self.python),
-            dial_in: Arc::clone(&self.dial_in),
-            runtime: self.runtime_dir.clone(),
-            order: order(plan),
-            environment: Environment::shared(&self.python),
-            devices: Devices::new(0, &ModelYaml::default(), &self.gpu_turn),
-            crowd: AtomicU32::default(),
-            observer: Arc::new(()),
-        };
+        let nobody: Arc<dyn Observer> = Arc::new(());
+        let environment = Environment::shared(&self.python);
+        let devices = Devices::new(0, &ModelYaml::default(), &self.gpu_turn);
+        let launcher = self.python_launcher(order(plan), environment, devices, &nobody);
         Draft {
-            name: plan.name.clone(),
-            version: "plugin".to_owned(),
-            url: plan.source.clone(),
-            sha256: None,
-            at_startup: true,
+            identity: Identity {
+                name: plan.name.clone(),
+                version: "plugin".to_owned(),
+                url: plan.source.clone(),
+                sha256: None,
+                at_startup: true,
+                workflow: None,
+            },
             settings: settings(plan.timeout),
             intake: Intake::Python,
             launcher: Arc::new(launcher),
-            observer: Arc::new(()),
+            observer: nobody,
             dir: None,
             fetched: None,
-            workflow: None,
         }
     }
 }

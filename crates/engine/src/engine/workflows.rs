@@ -56,7 +56,7 @@ impl Engine {
             url: wishes.url,
             spec,
             course,
-            draining: Arc::clone(&self.draining),
+            refusing: Arc::clone(&self.refusing),
             under_way: Default::default(),
             package,
         });

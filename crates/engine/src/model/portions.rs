@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::board::add;
-use super::{Message, Model, Passenger, Ticket, scatter};
+use super::passenger::Passenger;
+use super::{Message, Model, Ticket, scatter};
 use crate::admission::Permit;
 use crate::call::{Answer, Output, Payload, Receipt};
 use crate::error::CallError;
@@ -58,7 +59,7 @@ impl Model {
         });
         let arrivals: Vec<_> = arrivals.collect();
         let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();
-        self.board(Message::ArriveInPortions(arrivals))?;
+        self.send(Message::ArriveInPortions(arrivals))?;
         let (left, admitted) = (tickets.len(), passenger.admitted);
         Ok(Joint { model: self, answers, tickets, left, admitted, ended: false })
     }

@@ -6,10 +6,25 @@
 
 use jitney_batcher::RequestId;
 use slab::Slab;
+use tokio::time::Instant;
 
-use super::Passage;
-use crate::call::Rider;
+use super::Ticket;
+use crate::call::{Origin, Priority, Rider};
 use crate::error::CallError;
+use crate::shares::Weight;
+
+/// What a sequence must know about the one of it that is on its way, beside its rider.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    pub(crate) sequence: usize,
+    pub(crate) number: u64,
+    pub(crate) worker: u32,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) weight: Weight,
+    pub(crate) priority: Priority,
+    pub(crate) origin: Origin,
+    pub(crate) ticket: Ticket,
+}
 
 #[derive(Debug)]
 struct Place {

@@ -7,6 +7,7 @@
 //! opaque, so that nothing in this file can wait for anything itself.
 
 mod headers;
+mod one;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use slab::Slab;
 use tokio::time::Instant;
 
 pub use self::headers::SequenceHeaders;
+use self::one::{Entry, Sequence};
 use crate::error::SequenceRefusal;
 
 /// How many sequences, how long they live, how much of each may wait.
@@ -35,37 +37,12 @@ pub struct SequenceLimits {
     pub abreast: usize,
 }
 
-struct Sequence<T> {
-    id: Arc<str>,
-    /// Whoever remembers it; none before its first turn and after its worker is lost.
-    worker: Option<u32>,
-    begun: Instant,
-    /// When something of it last came or was answered.
-    touched: Instant,
-    waiting: VecDeque<Entry<T>>,
-    /// How many of it are on their way.
-    riding: usize,
-    /// Its memory was lost on the way, so that its next request must begin anew.
-    forgotten: bool,
-    /// It ends when those on their way are answered.
-    ended: bool,
-    /// Its only request so far named no sequence: its client may not even know that it has one.
-    passing: bool,
-}
-
 /// The sequence that a request belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) id: String,
     /// Whether the client chose it, rather than the server.
     pub(crate) chosen: bool,
-}
-
-struct Entry<T> {
-    /// When it came, counted in requests.
-    number: u64,
-    deadline: Option<Instant>,
-    what: T,
 }
 
 /// The next request of a sequence, to be sent to its worker.
@@ -185,10 +162,8 @@ impl<T> Sequences<T> {
         if (self.sequences.len() as u64) < self.limits.sequences {
             return true;
         }
-        let idle = |sequence: &Sequence<T>| sequence.riding == 0 && sequence.waiting.is_empty();
-        let mut passing: Vec<_> = self.sequences.iter().filter(|(_, it)| it.passing).collect();
-        passing.retain(|(_, sequence)| idle(sequence));
-        let oldest = passing.into_iter().min_by_key(|(_, sequence)| sequence.touched);
+        let passing = self.sequences.iter().filter(|(_, it)| it.passing && it.is_idle());
+        let oldest = passing.min_by_key(|(_, sequence)| sequence.touched);
         let Some(key) = oldest.map(|(key, _)| key) else { return false };
         self.finish(now, key, false);
         true
@@ -196,17 +171,7 @@ impl<T> Sequences<T> {
 
     fn begin(&mut self, now: Instant, name: &Name) -> usize {
         let id: Arc<str> = name.id.as_str().into();
-        let key = self.sequences.insert(Sequence {
-            id: Arc::clone(&id),
-            worker: None,
-            begun: now,
-            touched: now,
-            waiting: VecDeque::new(),
-            riding: 0,
-            forgotten: false,
-            ended: false,
-            passing: !name.chosen,
-        });
+        let key = self.sequences.insert(Sequence::begin(Arc::clone(&id), now, !name.chosen));
         self.by_id.insert(id, key);
         if !self.limits.life.is_zero() {
             self.wake(Some(now + self.limits.life));
@@ -244,12 +209,11 @@ impl<T> Sequences<T> {
         let Some(sequence) = self.sequences.get_mut(key) else { return };
         (sequence.riding, sequence.touched) = (sequence.riding.saturating_sub(1), now);
         if sequence.riding == 0 && sequence.ended {
-            let cut = self.is_old(now, key);
+            let cut = sequence.is_old(now, &self.limits);
             return self.finish(now, key, cut);
         }
-        let idle = sequence.riding == 0 && sequence.waiting.is_empty();
         self.due.push_back(key);
-        if idle {
+        if sequence.is_idle() {
             self.wake(Some(now + self.limits.idle));
         }
     }
@@ -261,8 +225,7 @@ impl<T> Sequences<T> {
         let Some(sequence) = self.sequences.get_mut(key) else { return };
         sequence.riding = sequence.riding.saturating_sub(1);
         sequence.touched = now;
-        let place = sequence.waiting.partition_point(|entry| entry.number < number);
-        sequence.waiting.insert(place, Entry { number, deadline, what });
+        sequence.put_back(Entry { number, deadline, what });
         self.waiting += 1;
         self.due.push_back(key);
         self.wake(deadline);
@@ -285,16 +248,16 @@ impl<T> Sequences<T> {
         let mut late = Vec::new();
         let keys: Vec<usize> = self.sequences.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.drop_late(now, key, &mut late);
-            let old = self.is_old(now, key);
             let sequence = &mut self.sequences[key];
+            self.waiting -= sequence.take_late(now, &mut late);
+            let old = sequence.is_old(now, &self.limits);
             if sequence.riding > 0 {
                 sequence.ended |= old;
-            } else if old || (sequence.waiting.is_empty() && now >= self.idle_end(key)) {
+            } else if old || (sequence.is_idle() && now >= sequence.idle_end(&self.limits)) {
                 self.finish(now, key, old);
             }
         }
-        self.alarm = self.sequences.iter().filter_map(|(key, _)| self.next_end(key)).min();
+        self.alarm = self.sequences.iter().filter_map(|(_, it)| it.next_end(&self.limits)).min();
         late
     }
 
@@ -324,34 +287,6 @@ impl<T> Sequences<T> {
         if !self.limits.life.is_zero() {
             self.wake(Some(now + self.limits.life));
         }
-    }
-
-    fn drop_late(&mut self, now: Instant, key: usize, late: &mut Vec<T>) {
-        let queue = &mut self.sequences[key].waiting;
-        let is_late = |entry: &Entry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
-        while let Some(at) = queue.iter().position(is_late) {
-            late.extend(queue.remove(at).map(|entry| entry.what));
-            self.waiting -= 1;
-        }
-    }
-
-    fn is_old(&self, now: Instant, key: usize) -> bool {
-        !self.limits.life.is_zero() && now >= self.sequences[key].begun + self.limits.life
-    }
-
-    fn idle_end(&self, key: usize) -> Instant {
-        self.sequences[key].touched + self.limits.idle
-    }
-
-    /// When something about this sequence is over by itself.
-    fn next_end(&self, key: usize) -> Option<Instant> {
-        let sequence = &self.sequences[key];
-        let idle = sequence.riding == 0 && sequence.waiting.is_empty();
-        let idle = idle.then(|| self.idle_end(key));
-        let lives = !self.limits.life.is_zero() && !sequence.ended;
-        let life = lives.then(|| sequence.begun + self.limits.life);
-        let deadlines = sequence.waiting.iter().filter_map(|entry| entry.deadline);
-        deadlines.chain(idle).chain(life).min()
     }
 
     fn wake(&mut self, at: Option<Instant>) {

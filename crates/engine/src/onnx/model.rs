@@ -46,17 +46,9 @@ impl OnnxModel {
     /// # Errors
     /// When the file cannot be read or served, or its card is wrong.
     pub fn open(path: &Path) -> Result<Arc<Self>, OnnxError> {
-        let beside = path.with_extension("yaml");
-        Self::open_with(path, beside.is_file().then_some(beside.as_path()))
-    }
-
-    /// Loads a `.onnx` file with this card, or with none.
-    ///
-    /// # Errors
-    /// As [`OnnxModel::open`].
-    pub fn open_with(path: &Path, card: Option<&Path>) -> Result<Arc<Self>, OnnxError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let card = card.map_or_else(|| Ok(Card::default()), Card::read);
+        let beside = path.with_extension("yaml");
+        let card = if beside.is_file() { Card::read(&beside) } else { Ok(Card::default()) };
         let card = card.map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
         let file = std::fs::read(path)
             .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;

@@ -173,5 +173,4 @@ impl<'de> Visitor<'de> for Level<'_> {
 }
 
 #[cfg(test)]
-#[path = "numbers/tests.rs"]
 mod tests;

@@ -5,6 +5,7 @@
 //! again when it dies; the pool hears of that through [`WorkerEvent`]s.
 
 mod backoff;
+mod event;
 mod recovery;
 mod riding;
 mod seat;
@@ -18,8 +19,9 @@ use std::time::SystemTime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+pub(crate) use self::event::WorkerEvent;
 pub(crate) use self::riding::Batch;
-pub(crate) use self::seat::{SeatPlan, WorkerEvent};
+pub(crate) use self::seat::SeatPlan;
 pub use self::worker::{BoxFuture, Launcher, Lost, Word, Worker};
 
 use crate::error::ScaleError;

@@ -21,10 +21,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::backoff::Backoff;
+use super::event::WorkerEvent;
 use super::recovery::Recovery;
 use super::riding::{Batch, Riding};
 use super::worker::{Launcher, Lost, Word, Worker};
-use crate::outcome::{BatchOutcome, Death, LaunchError};
+use crate::outcome::{Death, LaunchError};
 
 /// The time limits of a seat.
 #[derive(Clone, Copy, Debug)]
@@ -62,50 +63,6 @@ impl Hands {
     fn has_room(&self) -> bool {
         self.held.is_none() && self.riding.len() < self.room
     }
-}
-
-/// What a seat tells the model's task.
-#[derive(Debug)]
-pub(crate) enum WorkerEvent {
-    /// Loaded, and ready for batches through `batches` until it dies. The channel belongs to this
-    /// life of the worker: a batch sent too late is given back to the sender or comes with `Died`.
-    Up {
-        worker: u32,
-        pid: Option<u32>,
-        /// Batches it may run at a time.
-        slots: u8,
-        /// Whether it may be handed one more, to be run afterwards.
-        ahead: bool,
-        batches: mpsc::Sender<Batch>,
-        /// How long it took to load.
-        took: Duration,
-    },
-    Finished {
-        batch: Batch,
-        outcome: BatchOutcome,
-        exec: Duration,
-    },
-    /// Dead, with every batch that was handed to it and not finished.
-    Died {
-        worker: u32,
-        batches: Vec<Batch>,
-        death: Death,
-        /// The batch to blame: the one that took too long, or the one that it was at. The others
-        /// are innocent. None if nobody knows, or if it was at none.
-        blamed: Option<BatchId>,
-    },
-    LaunchFailed {
-        worker: u32,
-        error: LaunchError,
-    },
-    /// Starting it again was given up.
-    Lost {
-        worker: u32,
-    },
-    /// It left as it was asked to.
-    Ended {
-        worker: u32,
-    },
 }
 
 pub(crate) struct Seat {

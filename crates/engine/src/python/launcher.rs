@@ -14,6 +14,7 @@ use super::dialin::{DialIn, Expectation};
 use super::environment::{Environment, python_path};
 use super::frame::{FrameError, Kind, decode_control};
 use super::link::Link;
+use super::order::LoadOrder;
 use super::output::{Speaker, follow};
 use super::worker::PythonWorker;
 use super::{LinkError, PythonConfig};
@@ -24,16 +25,6 @@ use crate::settings::Rides;
 
 /// More batches than this a worker of overlapping stages is never given.
 const OVERLAP_MAX: u8 = 8;
-
-/// What a worker is told to load.
-#[derive(Clone, Debug)]
-pub(crate) struct LoadOrder {
-    pub(crate) model: String,
-    pub(crate) version: String,
-    pub(crate) dir: PathBuf,
-    /// The `Load` message of the protocol.
-    pub(crate) message: serde_json::Value,
-}
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {

@@ -10,6 +10,7 @@ mod environment;
 mod frame;
 mod launcher;
 mod link;
+mod order;
 mod output;
 mod runtime;
 mod worker;
@@ -23,7 +24,8 @@ use std::path::PathBuf;
 pub(crate) use self::devices::Devices;
 pub(crate) use self::dialin::DialIn;
 pub(crate) use self::environment::Environment;
-pub(crate) use self::launcher::{LoadOrder, PythonLauncher};
+pub(crate) use self::launcher::PythonLauncher;
+pub(crate) use self::order::LoadOrder;
 pub use self::runtime::unpack_runtime;
 
 /// How Python workers are started.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{fields::Fields, yaml::batch_delay};
+use crate::settings::PolicyName;
 use crate::shares::Cost;
 
 /// The keys of the section, for the warning about others.
@@ -27,7 +28,7 @@ const BATCH_SIZE_ENABLED: u32 = 100;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchingYaml {
     /// When a batch departs.
-    pub policy: Option<PolicyYaml>,
+    pub policy: Option<PolicyName>,
     /// The most items in a batch, at least 1; 1 where `enabled` is false.
     pub max_batch_size: Option<u32>,
     /// `max_latency_ms`: the objective.
@@ -48,17 +49,6 @@ pub struct BatchingYaml {
     pub max_concurrent_batches: Option<u8>,
 }
 
-/// The policies that a model can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyYaml {
-    /// `adaptive`: waits only while waiting pays.
-    Adaptive,
-    /// `window`: TorchServe's documented rule.
-    Window,
-    /// `opportunistic`: a free worker takes what is there.
-    Opportunistic,
-}
-
 impl BatchingYaml {
     /// Reads the section, which may be missing.
     pub(super) fn from_fields(document: &Fields<'_>) -> Self {
@@ -73,7 +63,7 @@ impl BatchingYaml {
         let size = fields.raised("max_batch_size", 1);
         let elsewhere = document.keys().any(|key| key == "batchSize");
         Self {
-            policy: policy(&fields),
+            policy: fields.choice("policy", &PolicyName::WORDS),
             max_batch_size: match (fields.flag("enabled"), size) {
                 (Some(false), _) => Some(1),
                 (Some(true), None) if !elsewhere => Some(BATCH_SIZE_ENABLED),
@@ -96,13 +86,4 @@ impl BatchingYaml {
 fn tenants(fields: &Fields<'_>) -> Vec<(String, u32)> {
     let weight = |name: &str| Some((name.to_owned(), fields.at_least(name, 1)?));
     fields.keys().filter_map(weight).collect()
-}
-
-fn policy(fields: &Fields<'_>) -> Option<PolicyYaml> {
-    let words = [
-        ("adaptive", PolicyYaml::Adaptive),
-        ("window", PolicyYaml::Window),
-        ("opportunistic", PolicyYaml::Opportunistic),
-    ];
-    fields.choice("policy", &words)
 }

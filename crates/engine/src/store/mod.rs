@@ -43,7 +43,7 @@ use std::{
 
 pub use self::{
     api::Api,
-    batching::{BatchingYaml, PolicyYaml},
+    batching::BatchingYaml,
     checksum::Sha256,
     dir::ModelDir,
     error::{Breach, Excess, StoreError},
@@ -52,7 +52,7 @@ pub use self::{
     manifest::{Manifest, Runtime},
     package::Package,
     remote::{Ask, Download, Later, Remote, Resume, Trouble, is_remote},
-    resolve::{Found, default_model_name},
+    resolve::Found,
     yaml::{DeviceType, ModelYaml, ParallelType},
 };
 pub(crate) use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};

@@ -210,17 +210,6 @@ fn hex_pair(pair: &[u8; 2]) -> Option<u8> {
     u8::try_from(high? * 16 + low?).ok()
 }
 
-/// The name of a model that neither its manifest nor the caller names: the file's stem (the whole
-/// name unless it has `.mar` or `.model` in it), with everything but letters, digits and
-/// underscores turned into underscores.
-pub fn default_model_name(url: &str) -> String {
-    let file = url.rsplit('/').next().unwrap_or(url);
-    let has_stem = file.contains(".model") || file.contains(".mar");
-    let stem = file.rsplit_once('.').filter(|_| has_stem).map_or(file, |(stem, _)| stem);
-    let word = |char: char| if char.is_ascii_alphanumeric() { char } else { '_' };
-    stem.chars().map(word).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,22 +228,6 @@ mod tests {
             ("C:\\x\\a.mar", "a.mar"),
         ] {
             assert_eq!(file_name(url), expected, "{url}");
-        }
-    }
-
-    #[test]
-    fn default_names_are_stems_of_word_characters() {
-        for (url, expected) in [
-            ("resnet-18.mar", "resnet_18"),
-            ("/store/a b.mar", "a_b"),
-            ("x.v2.mar", "x_v2"),
-            ("m.model", "m"),
-            ("m.tar.gz", "m_tar_gz"),
-            ("_m", "_m"),
-            ("plain", "plain"),
-            ("ünï.mar", "_n_"),
-        ] {
-            assert_eq!(default_model_name(url), expected, "{url}");
         }
     }
 

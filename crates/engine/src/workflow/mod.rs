@@ -54,7 +54,7 @@ pub struct Workflow {
     pub(crate) spec: Spec,
     pub(crate) course: Arc<Course>,
     /// The engine refuses new requests.
-    pub(crate) draining: Arc<AtomicBool>,
+    pub(crate) refusing: Arc<AtomicBool>,
     /// Requests on their way through; raised and lowered by [`Passage`] only.
     pub(crate) under_way: watch::Sender<usize>,
     /// The unpacked archive, where the functions' workers live.
@@ -81,7 +81,7 @@ impl Workflow {
     /// way for it leaves its queues, and no further node is asked.
     pub async fn run(&self, call: Call) -> Result<Output, RunError> {
         let _passage = Passage::begin(&self.under_way);
-        if self.draining.load(Ordering::Relaxed) {
+        if self.refusing.load(Ordering::Relaxed) {
             let node = self.course.start();
             let error = CallError::Refused { reason: Refusal::Draining, retry_after: None };
             return Err(node.refusal(error));

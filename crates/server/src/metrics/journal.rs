@@ -4,17 +4,16 @@
 //! lines and writes them. When the disk is stuck entries are dropped and counted, requests never wait.
 
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jitney_engine::ModelTag;
 
 use super::declared::Declaration;
 use super::written::Lines;
+use crate::spool::Spool;
 
 const ENTRIES_MAX: usize = 1 << 16;
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// Where the lines go.
 pub struct Sinks {
@@ -54,34 +53,24 @@ pub(crate) struct Names {
 
 /// The log of metrics; dropping it writes what is left.
 #[derive(Debug)]
-pub(crate) struct Journal {
-    shared: Arc<Shared>,
-    /// Taken by whoever ends it.
-    writer: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct Journal(Spool<List>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    list: Mutex<List>,
-    /// Woken only to end.
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct List {
-    entries: Vec<(Duration, Entry)>,
-    dropped: u64,
-    ending: bool,
-}
+struct List(Vec<(Duration, Entry)>);
 
 impl Journal {
-    pub(crate) fn new(names: Names, sinks: Sinks) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let writer = std::thread::Builder::new()
-            .name("metrics-log".to_owned())
-            .spawn(move || theirs.write_out(&names, sinks))?;
-        Ok(Self { shared, writer: Mutex::new(Some(writer)) })
+    pub(crate) fn new(names: Names, mut sinks: Sinks) -> std::io::Result<Self> {
+        let mut lines = Lines::default();
+        let write_out = move |list: &mut List, dropped| {
+            if dropped > 0 {
+                tracing::warn!(dropped, "metrics were not logged, the disk is too slow");
+            }
+            for (now, entry) in list.0.drain(..) {
+                lines.add(&names, now, &entry);
+            }
+            lines.write_to(&mut sinks);
+        };
+        Ok(Self(Spool::new("metrics-log", write_out)?))
     }
 
     /// Hands an entry over, or counts it as dropped.
@@ -92,61 +81,23 @@ impl Journal {
     /// Hands entries over that belong together.
     pub(crate) fn push_all(&self, entries: impl IntoIterator<Item = Entry>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut list = self.shared.lock();
-        if list.ending {
-            return;
-        }
-        for entry in entries {
-            if list.entries.len() < ENTRIES_MAX {
-                list.entries.push((now, entry));
-            } else {
-                list.dropped += 1;
-            }
-        }
+        self.0.fill(|list| entries.into_iter().map(|entry| list.push(now, entry)).sum());
     }
 
     /// Writes what is left and ends the thread; later entries are ignored.
     pub(crate) fn finish(&self) {
-        self.shared.lock().ending = true;
-        self.shared.wake.notify_one();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
-            let _ = writer.join();
-        }
+        self.0.finish();
     }
 }
 
-impl Drop for Journal {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Two lists change places, so that neither is ever allocated again.
-    fn write_out(&self, names: &Names, mut sinks: Sinks) {
-        let (mut spare, mut lines) = (Vec::new(), Lines::default());
-        let mut ending = false;
-        while !ending {
-            let waited =
-                self.wake.wait_timeout_while(self.lock(), FLUSH_EVERY, |list| !list.ending);
-            let (mut list, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            ending = list.ending;
-            std::mem::swap(&mut list.entries, &mut spare);
-            let dropped = std::mem::take(&mut list.dropped);
-            drop(list);
-            if dropped > 0 {
-                tracing::warn!(dropped, "metrics were not logged, the disk is too slow");
-            }
-            for (now, entry) in spare.drain(..) {
-                lines.add(names, now, &entry);
-            }
-            lines.write_to(&mut sinks);
+impl List {
+    /// Adds an entry, or says that it dropped one.
+    fn push(&mut self, now: Duration, entry: Entry) -> u64 {
+        if self.0.len() >= ENTRIES_MAX {
+            return 1;
         }
+        self.0.push((now, entry));
+        0
     }
 }
 
@@ -154,6 +105,7 @@ impl Shared {
 mod tests {
     use super::super::declared::Declared;
     use super::*;
+    use crate::spool::sink::Sink;
 
     fn names() -> Names {
         let Declared { server, model } = Declared::default();
@@ -162,16 +114,6 @@ mod tests {
 
     #[test]
     fn finishing_writes_what_is_left_and_nothing_after() {
-        #[derive(Clone, Default)]
-        struct Sink(Arc<Mutex<Vec<u8>>>);
-        impl Write for Sink {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0.lock().unwrap().write(bytes)
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
         let sink = Sink::default();
         let sinks = Sinks { server: Box::new(sink.clone()), model: Box::new(std::io::sink()) };
         let journal = Journal::new(names(), sinks).unwrap();
@@ -180,18 +122,14 @@ mod tests {
         journal.finish();
         push();
         drop(journal);
-        assert_eq!(sink.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 3);
+        assert_eq!(sink.text().lines().count(), 3);
     }
 
     #[test]
     fn a_full_list_drops_entries_instead_of_growing() {
         let entry = || Entry::Model { text: String::new(), requests: String::new() };
-        let shared = Arc::new(Shared::default());
-        shared.lock().entries = (0..ENTRIES_MAX).map(|_| (Duration::ZERO, entry())).collect();
-        let journal = Journal { shared: Arc::clone(&shared), writer: Mutex::default() };
-        journal.push(entry());
-        let list = shared.lock();
-        assert_eq!((list.entries.len(), list.dropped), (ENTRIES_MAX, 1));
-        drop(list);
+        let mut list = List((0..ENTRIES_MAX).map(|_| (Duration::ZERO, entry())).collect());
+        let dropped = list.push(Duration::ZERO, entry());
+        assert_eq!((list.0.len(), dropped), (ENTRIES_MAX, 1));
     }
 }

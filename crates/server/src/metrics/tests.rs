@@ -1,37 +1,21 @@
 //! What a meter makes of what it is told, without a server around it.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use jitney_engine::{ModelTag, Observer};
 
 use super::*;
+use crate::spool::sink::Sink;
 
-#[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Sink {
-    /// The lines without what changes from run to run.
-    fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let shorten = |line: &str| {
-            let (_, rest) = line.split_once(" - ").unwrap();
-            rest.rsplit_once(",timestamp:").unwrap().0.to_owned()
-        };
-        text.lines().map(shorten).collect()
-    }
+/// The lines without what changes from run to run.
+fn lines(sink: &Sink) -> Vec<String> {
+    let shorten = |line: &str| {
+        let (_, rest) = line.split_once(" - ").unwrap();
+        rest.rsplit_once(",timestamp:").unwrap().0.to_owned()
+    };
+    sink.text().lines().map(shorten).collect()
 }
 
 fn declared() -> Declared {
@@ -107,9 +91,9 @@ fn in_log_mode_everything_becomes_lines() {
         "WorkerLoadTime.Milliseconds:1.5|#WorkerName:W-9000-m_1,Level:Host|#hostname:h",
         "CPUUtilization.Percent:5.0|#Level:Host|#hostname:h",
     ];
-    assert_eq!(server.lines(), expected);
+    assert_eq!(lines(&server), expected);
     let line = "Listed.count:2.0|#ModelName:m,Level:Model|#hostname:h,requestID:id-a,id-b";
-    assert_eq!(model.lines(), [line]);
+    assert_eq!(lines(&model), [line]);
 }
 
 #[test]
@@ -118,7 +102,7 @@ fn in_prometheus_mode_nothing_is_logged() {
     meter.responded(StatusCode::OK);
     print(&meter, "Listed", "2");
     meter.finish();
-    assert!(server.lines().is_empty() && model.lines().is_empty());
+    assert!(lines(&server).is_empty() && lines(&model).is_empty());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! OpenAPI 3.0.1 documents: one per listener, one per model and API.
 //!
-//! The operations themselves are listed in `paths`, in the order in which TorchServe lists them; this
+//! The operations are listed in `paths`, in the order in which TorchServe lists them; this
 //! file puts the documents together and answers with them.
 
+mod operations;
 mod paths;
 mod plugged;
 mod schema;

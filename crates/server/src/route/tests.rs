@@ -1,5 +1,6 @@
 //! The dispatch rules as a table.
 
+use super::inference::{kserve, kserve_v2, ride, sagemaker};
 use super::*;
 
 const NONE: Apis = Apis {

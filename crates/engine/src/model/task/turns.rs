@@ -12,8 +12,9 @@ use crate::call::{Input, Payload};
 use crate::error::CallError;
 use crate::model::board::add;
 use crate::model::roster::Ended;
+use crate::model::roster::Passage;
 use crate::model::sequence::{Name, SequenceHeaders, Sequences, Turn};
-use crate::model::{Arrival, Passage, scatter};
+use crate::model::{Arrival, scatter};
 use crate::outcome::ItemOutcome;
 
 /// Longer than any sensible id; without a bound ids could fill the memory.

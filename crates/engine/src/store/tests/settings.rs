@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    super::{BatchingYaml, DeviceType, ModelYaml, Package, ParallelType, PolicyYaml, StoreError},
+    super::{BatchingYaml, DeviceType, ModelYaml, Package, ParallelType, StoreError},
     Bench,
     archives::{zip, zip_of},
 };
+use crate::settings::PolicyName;
 use crate::shares::Cost;
 
 fn open(yaml: &str) -> Result<Package, StoreError> {
@@ -76,7 +77,7 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
         async_communication: Some(true),
         use_venv: Some(false),
         batching: BatchingYaml {
-            policy: Some(PolicyYaml::Adaptive),
+            policy: Some(PolicyName::Adaptive),
             max_batch_size: Some(32),
             max_latency: Some(Duration::from_micros(2500)),
             max_batch_delay: Some(Duration::from_millis(10)),

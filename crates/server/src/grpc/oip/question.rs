@@ -208,5 +208,4 @@ impl Serialize for Choice<'_> {
 }
 
 #[cfg(test)]
-#[path = "question_tests.rs"]
 mod tests;

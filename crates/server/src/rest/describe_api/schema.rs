@@ -3,6 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+/// The type of nearly every answer.
+pub(super) const JSON: &str = "application/json";
+
 /// One operation under construction.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Operation, any_schema, object, object_schema, status_schema};
+use super::schema::{JSON, Operation, any_schema, object, object_schema, status_schema};
 
-const JSON: &str = "application/json";
 const NOT_FOUND: (&str, &str) = ("404", "Workflow not found.");
 
 fn named(operation: Operation) -> Operation {

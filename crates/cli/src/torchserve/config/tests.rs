@@ -1,5 +1,9 @@
 //! What TorchServe's configuration comes out as, from the text of the file to the plan.
 
+use std::time::Duration;
+
+use jitney_engine::settings::PolicyName;
+
 use super::*;
 
 /// A directory with a store and a configuration, and the plan made of them.

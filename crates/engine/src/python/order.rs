@@ -1,0 +1,55 @@
+//! What a worker is told to load, in the words of the worker protocol.
+//!
+//! Made once for a model version and sent to each of its workers, which add only what differs between
+//! them: their GPUs, and how many they are.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::PythonConfig;
+use crate::model::Identity;
+use crate::settings::Settings;
+use crate::store::Package;
+
+/// What a worker is told to load.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadOrder {
+    pub(crate) model: String,
+    pub(crate) version: String,
+    pub(crate) dir: PathBuf,
+    /// The `Load` message of `protocol/spec.md`.
+    pub(crate) message: Value,
+}
+
+impl LoadOrder {
+    /// What the workers of an archive load.
+    pub(crate) fn of(
+        identity: &Identity,
+        package: &Package,
+        settings: &Settings,
+        python: &PythonConfig,
+        model_metrics: Value,
+    ) -> Self {
+        let Identity { name, version, .. } = identity;
+        let message = json!({
+            "model_name": name,
+            "model_version": version,
+            "model_dir": package.dir.path(),
+            "handler": settings.handler,
+            "batch_size": settings.batch_size,
+            "gpu_id": null,
+            "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
+            "limit_max_image_pixels": python.limit_max_image_pixels,
+            "decode_input": python.decode_input,
+            "manifest": package.manifest_json,
+            "model_yaml_config": package.yaml_json,
+            "server_version": "0.12.0",
+            "workers": settings.workers_max.max(1),
+            "mode": settings.rides().as_str(),
+            "model_metrics": model_metrics,
+        });
+        let dir = package.dir.path().to_owned();
+        Self { model: name.clone(), version: version.clone(), dir, message }
+    }
+}

@@ -1,0 +1,151 @@
+//! Workers that follow a script, and the launcher that starts them.
+//!
+//! To the pool they are workers like any other: they keep the contract of [`Worker`] in everything
+//! but what they are told to play.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::script::{LaunchScript, Ride, Script, Stage};
+use crate::call::{Output, Payload, Rider};
+use crate::outcome::{BatchOutcome, Death, LaunchError};
+use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
+
+#[derive(Clone)]
+pub(super) struct ScriptedLauncher {
+    pub(super) script: Script,
+    pub(super) launch: LaunchScript,
+    pub(super) lives: Arc<AtomicU32>,
+    pub(super) rides: Arc<Mutex<Vec<Ride>>>,
+    pub(super) kind: Kind,
+}
+
+/// How scripted workers take their batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As many at a time as they have slots.
+    Plain,
+    /// One after another, and the next one may lie before them while they work, if it has no body
+    /// `large`.
+    Queueing,
+    /// So many side by side, as they say themselves.
+    Overlapping(u8),
+}
+
+impl Launcher for ScriptedLauncher {
+    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let (pause, outcome) = (self.launch)(life);
+        let (script, rides, kind) = (Arc::clone(&self.script), Arc::clone(&self.rides), self.kind);
+        Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            outcome?;
+            let (says, words) = mpsc::channel(1);
+            Ok(Box::new(ScriptedWorker {
+                worker,
+                life,
+                script,
+                rides,
+                kind,
+                turn: Arc::default(),
+                stages: JoinSet::new(),
+                plays: Vec::new(),
+                says,
+                words,
+                death: None,
+            }) as Box<dyn Worker>)
+        })
+    }
+}
+
+struct ScriptedWorker {
+    worker: u32,
+    life: u32,
+    script: Script,
+    rides: Arc<Mutex<Vec<Ride>>>,
+    kind: Kind,
+    /// Whose turn it is, where they run one after another.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// One play per batch; they end with the worker.
+    stages: JoinSet<()>,
+    /// How the play of a batch is ended when nobody waits for it.
+    plays: Vec<(u64, tokio::task::AbortHandle)>,
+    says: mpsc::Sender<Result<Word, Death>>,
+    words: mpsc::Receiver<Result<Word, Death>>,
+    /// How it died.
+    death: Option<Death>,
+}
+
+impl Worker for ScriptedWorker {
+    fn pid(&self) -> Option<u32> {
+        Some(self.life)
+    }
+
+    fn slots(&self) -> u8 {
+        if let Kind::Overlapping(slots) = self.kind { slots } else { 1 }
+    }
+
+    fn queues(&self, riders: &[Rider]) -> bool {
+        self.kind == Kind::Queueing && riders.iter().all(|rider| body(rider) != "large")
+    }
+
+    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
+        let bodies: Vec<String> = riders.iter().map(body).collect();
+        let ride = Ride { worker: self.worker, life: self.life, bodies, at: Instant::now() };
+        let act = (self.script)(&ride);
+        self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
+        let stage = Stage { batch, bodies: ride.bodies, says: self.says.clone() };
+        let turn = (self.kind == Kind::Queueing).then(|| Arc::clone(&self.turn));
+        let play = async move {
+            // They stand in line in the order in which they were given.
+            let _turn = match &turn {
+                Some(turn) => Some(turn.lock().await),
+                None => None,
+            };
+            stage.perform(act).await;
+        };
+        self.plays.push((batch, self.stages.spawn(play)));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Drops the play and says an empty answer, as continuous workers do.
+    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+        let play = self.plays.iter().find(|(id, _)| *id == batch);
+        play.inspect(|(_, play)| play.abort());
+        let says = self.says.clone();
+        let outcome = BatchOutcome::Items(vec![Ok(Output::default())]);
+        self.stages.spawn(async move {
+            drop(says.send(Ok(Word::Over { batch, outcome })).await);
+        });
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+        // The worker holds a sender itself, so the channel stays open.
+        let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(Death::Garbled));
+        Poll::Ready(word.map_err(|death| {
+            self.death = Some(death);
+            Lost
+        }))
+    }
+
+    fn death(&mut self) -> BoxFuture<'_, Death> {
+        Box::pin(std::future::ready(self.death.unwrap_or(Death::Garbled)))
+    }
+
+    fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn body(rider: &Rider) -> String {
+    match &rider.payload {
+        Payload::Raw(input) => String::from_utf8_lossy(&input.parameters[0].value).into_owned(),
+        Payload::Tensors(tensors) => format!("{:?}", tensors.rows()),
+    }
+}

@@ -1,0 +1,132 @@
+//! A buffer in memory that anybody fills and one thread empties: lines on their way to a disk.
+//!
+//! Filling it is a lock and a push, so that a request never waits for a file. When the disk is stuck
+//! the buffer stays bounded by whoever fills it: what does not fit is dropped and counted.
+
+#[cfg(test)]
+pub(crate) mod sink;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const EMPTY_EVERY: Duration = Duration::from_millis(100);
+
+/// A buffer and the thread that empties it; dropping it empties it for the last time.
+#[derive(Debug)]
+pub(crate) struct Spool<B> {
+    shared: Arc<Shared<B>>,
+    /// Taken by whoever ends it.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared<B> {
+    held: Mutex<Held<B>>,
+    /// Woken only to end.
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held<B> {
+    buffer: B,
+    dropped: u64,
+    ending: bool,
+}
+
+impl<B: Default + Send + 'static> Spool<B> {
+    /// A thread of this name that hands `empty` what there is, with the number of what was dropped;
+    /// `empty` leaves the buffer empty, which is then filled again.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(crate) fn new(
+        name: &str,
+        empty: impl FnMut(&mut B, u64) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || theirs.empty_until_the_end(empty))?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl<B> Spool<B> {
+    /// Lets `put` add to the buffer and say how much it had to drop; nothing after the end.
+    pub(crate) fn fill(&self, put: impl FnOnce(&mut B) -> u64) {
+        let Held { buffer, dropped, ending } = &mut *self.shared.lock();
+        if !*ending {
+            *dropped += put(buffer);
+        }
+    }
+
+    /// Empties the buffer for the last time and ends the thread.
+    pub(crate) fn finish(&self) {
+        self.shared.lock().ending = true;
+        self.shared.wake.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<B> Drop for Spool<B> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl<B> Shared<B> {
+    fn lock(&self) -> MutexGuard<'_, Held<B>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: Default> Shared<B> {
+    /// Two buffers change places, so that neither is ever allocated again.
+    fn empty_until_the_end(&self, mut empty: impl FnMut(&mut B, u64)) {
+        let mut spare = B::default();
+        let mut ending = false;
+        while !ending {
+            let waited =
+                self.wake.wait_timeout_while(self.lock(), EMPTY_EVERY, |held| !held.ending);
+            let (mut held, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            ending = held.ending;
+            std::mem::swap(&mut held.buffer, &mut spare);
+            let dropped = std::mem::take(&mut held.dropped);
+            drop(held);
+            empty(&mut spare, dropped);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_filled_is_emptied_once_and_nothing_comes_after_the_end() {
+        let heard = Arc::new(Mutex::new((Vec::new(), 0)));
+        let theirs = Arc::clone(&heard);
+        let spool = Spool::new("spool", move |buffer: &mut Vec<u32>, dropped| {
+            let mut heard = theirs.lock().unwrap();
+            heard.0.append(buffer);
+            heard.1 += dropped;
+        });
+        let spool = spool.unwrap();
+        let put = |number: u32| {
+            spool.fill(|buffer| {
+                buffer.push(number);
+                u64::from(number)
+            });
+        };
+        (1..=3).for_each(put);
+        spool.finish();
+        put(4);
+        drop(spool);
+        assert_eq!(*heard.lock().unwrap(), (vec![1, 2, 3], 6));
+    }
+}
