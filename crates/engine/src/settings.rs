@@ -160,6 +160,11 @@ impl Settings {
         })
     }
 
+    /// How many requests may wait: none where each needs a free worker at once.
+    pub fn waiting_max(&self) -> u32 {
+        if self.job_ticket { 0 } else { self.queue_max }
+    }
+
     /// Whether there is anything to plan: batches of several, or a latency to keep, on workers that
     /// run one batch after another. Elsewhere `adaptive` takes what is there.
     pub fn plans(&self) -> bool {

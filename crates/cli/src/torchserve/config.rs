@@ -23,6 +23,7 @@ use crate::{gpu, machine, plugins, python};
 
 /// Plans the server.
 pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
+    check_paths(flags, env)?;
     let file = config_file(flags, env)?;
     let properties = file.as_deref().map(|file| properties::read(file, env)).transpose()?;
     let values = Values::resolve(properties.unwrap_or_default(), flags, env)?;
@@ -70,13 +71,33 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     })
 }
 
+/// Refuses what scripts are refused before anything is read: files that only the original uses, and
+/// a temporary directory, are still to be there.
+fn check_paths(flags: &TorchserveFlags, env: &Env) -> Result<(), Failure> {
+    for (flag, file) in
+        [("--log-config", &flags.log_config), ("--cpp-log-config", &flags.cpp_log_config)]
+    {
+        if let Some(file) = file.as_ref().filter(|file| !file.is_file()) {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            return Err(Failure::failed(format!("{flag} file not found: {}", file.display())));
+        }
+    }
+    match env.path("TEMP").filter(|temp| !temp.is_dir()) {
+        Some(temp) => Err(Failure::failed(format!(
+            "Invalid temp directory: {}, please check TEMP environment variable.",
+            temp.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// `TS_CONFIG_FILE`, `--ts-config`, the newest snapshot, `./config.properties`, in this order.
 pub fn config_file(flags: &TorchserveFlags, env: &Env) -> Result<Option<PathBuf>, Failure> {
-    if let Some(named) = flags.ts_config.as_ref().filter(|file| !file.is_file()) {
+    let named = env.path("TS_CONFIG_FILE").or_else(|| flags.ts_config.clone());
+    if let Some(named) = named.as_ref().filter(|file| !file.is_file()) {
         return Err(Failure::failed(format!("--ts-config file not found: {}", named.display())));
     }
     let here = PathBuf::from("config.properties");
-    let named = env.path("TS_CONFIG_FILE").or_else(|| flags.ts_config.clone());
     let named = named.or_else(|| newest_snapshot(flags, env));
     Ok(named.or_else(|| here.is_file().then_some(here)))
 }

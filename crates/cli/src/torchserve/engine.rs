@@ -19,6 +19,9 @@ use crate::worker_env::Hidden;
 /// Long enough for anybody who looks at a worker with a debugger.
 const DEBUG_SECONDS: u64 = 7 * 24 * 60 * 60;
 
+/// What TorchServe takes from a `model-config.yaml` that says nothing about a time.
+const SILENT_YAML_TIMEOUT: Duration = Duration::from_secs(120);
+
 const ANY_URL: &str = "file://.*|http(s)?://.*";
 
 /// How models are stored, started and batched.
@@ -76,7 +79,9 @@ fn store_limits(values: &Values) -> Result<Limits, Failure> {
 /// With `debug` it is one worker, which may take its time.
 pub(super) fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
     let ours = Defaults::default();
+    // Zero is TorchServe's word for "as many as the machine has".
     let workers: Option<u32> = values.read("default_workers_per_model")?;
+    let workers = workers.filter(|workers| *workers > 0);
     let debug = values.truth("debug", false);
     let by_machine = match gpus {
         _ if debug => 1,
@@ -93,6 +98,7 @@ pub(super) fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> 
         startup_workers: workers.unwrap_or(by_machine),
         response_timeout_s: seconds("default_response_timeout", ours.response_timeout_s)?,
         startup_timeout_s: seconds("default_startup_timeout", ours.startup_timeout_s)?,
+        silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
         queue_max: values.number("job_queue_size", ours.queue_max)?,
         // TorchServe has one queue for both its doors.
         mix_origins: true,

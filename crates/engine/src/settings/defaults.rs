@@ -17,6 +17,9 @@ pub struct Defaults {
     pub response_timeout_s: u64,
     /// Seconds a worker may take to load.
     pub startup_timeout_s: u64,
+    /// What an archive with a `model-config.yaml` means that says nothing about its times, whoever
+    /// else does: TorchServe's rule. Without it the caller and the operator decide.
+    pub silent_yaml_timeout: Option<Duration>,
     /// Requests that may wait.
     pub queue_max: u32,
     /// Whether requests of different doors may meet in a batch of a model that does not say.
@@ -40,6 +43,7 @@ impl Default for Defaults {
             startup_workers: 1,
             response_timeout_s: 120,
             startup_timeout_s: 120,
+            silent_yaml_timeout: None,
             queue_max: 100,
             mix_origins: false,
             policy: None,

@@ -8,15 +8,23 @@ use http::Method;
 
 use super::{Ride, Route, Target};
 
+/// `OPTIONS` on any way to a model asks how it is used and runs nothing.
 pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    match asked(segments) {
+        Route::Predict(ride) if method == Method::OPTIONS => Route::PredictDescription(ride.target),
+        other => other,
+    }
+}
+
+fn asked<'a>(segments: &[&'a str]) -> Route<'a> {
     match *segments {
-        ["predictions", model] => prediction(method, model, None, ""),
-        ["predictions", model, version] => prediction(method, model, Some(version), ""),
-        ["predictions", model, version, rest] => prediction(method, model, Some(version), rest),
+        ["predictions", model] => prediction(model, None, ""),
+        ["predictions", model, version] => prediction(model, Some(version), ""),
+        ["predictions", model, version, rest] => prediction(model, Some(version), rest),
         ["explanations", model] => explanation(model, None, ""),
         ["explanations", model, version] => explanation(model, Some(version), ""),
         ["explanations", model, version, rest] => explanation(model, Some(version), rest),
-        ["ping"] => Route::Ping,
+        ["ping", ..] => Route::Ping,
         ["invocations"] => Route::Invocations,
         [".jitney", "handle"] => Route::Handle,
         ["v1", "models", model] => kserve_v1(model),
@@ -66,17 +74,8 @@ pub(super) fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
     }
 }
 
-fn prediction<'a>(
-    method: &Method,
-    model: &'a str,
-    version: Option<&'a str>,
-    rest: &'a str,
-) -> Route<'a> {
-    let target = Target { model, version };
-    if method == Method::OPTIONS {
-        return Route::PredictDescription(target);
-    }
-    ride(target, Some(false), Some(rest), false)
+fn prediction<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
+    ride(Target { model, version }, Some(false), Some(rest), false)
 }
 
 fn explanation<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {

@@ -86,6 +86,8 @@ fn values_reach_the_places_that_act_on_them() {
     );
     let defaults = &plan.engine.defaults;
     assert_eq!((defaults.workers, defaults.startup_workers, defaults.queue_max), (3, 3, 7));
+    let zero = plan_of("default_workers_per_model=0\n").engine.defaults;
+    assert_eq!((zero.workers, zero.startup_workers >= 1), (0, true));
     assert_eq!(defaults.response_timeout_s, 33);
     assert_eq!(defaults.models["one"]["1.0"]["batchSize"], 6);
     assert_eq!(defaults.policy, Some(PolicyName::Adaptive));
@@ -121,6 +123,17 @@ fn tokens_are_on_unless_switched_off_and_the_environment_has_the_last_word() {
     let variable = [("TS_DISABLE_TOKEN_AUTHORIZATION", "false")];
     let plan = plan_with("enable_envvars_config=true\n", off(), &variable).expect("plans");
     assert!(plan.tokens.is_some(), "env false beats the flag");
+}
+
+#[test]
+fn the_open_inference_protocol_is_switched_on_as_kserve_does_it() {
+    let on = |text: &str, variable: &str| {
+        let variables = [("TS_OPEN_INFERENCE_PROTOCOL", variable)];
+        plan_with(text, TorchserveFlags::default(), &variables).expect("plans").server.oip
+    };
+    assert!(on("", "oip") && on("enable_envvars_config=true\n", "oip"));
+    assert!(on("ts_open_inference_protocol=true\n", ""));
+    assert!(!on("", "") && !on("ts_open_inference_protocol=true\n", "v1"));
 }
 
 const SECURE: &str = "inference_address=https://127.0.0.1\nmanagement_address=https://127.0.0.1\n\
@@ -166,6 +179,26 @@ fn missing_paths_are_named_as_upstream_names_them() {
     assert_eq!(message(workflow), "--workflow-store directory not found: no_wf");
     let config = TorchserveFlags { ts_config: Some("no.properties".into()), ..flags(".") };
     assert_eq!(message(config), "--ts-config file not found: no.properties");
+    let log = TorchserveFlags { log_config: Some("/no/log4j2.xml".into()), ..flags(".") };
+    assert_eq!(message(log), "--log-config file not found: /no/log4j2.xml");
+    let refused = |name, value| {
+        plan(&flags("."), &Env::from([(name, value)])).err().expect("refused").message
+    };
+    assert_eq!(refused("TS_CONFIG_FILE", "/no/file"), "--ts-config file not found: /no/file");
+    assert_eq!(
+        refused("TEMP", "/no/dir"),
+        "Invalid temp directory: /no/dir, please check TEMP environment variable."
+    );
+}
+
+#[test]
+fn the_variable_hides_a_flag_that_names_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    let file = dir.path().join("c.properties");
+    std::fs::write(&file, format!("model_store={}\n", dir.path().display())).expect("file");
+    let flags = TorchserveFlags { ts_config: Some("no.properties".into()), ..Default::default() };
+    let env = Env::from([("TS_CONFIG_FILE", file.to_str().expect("text"))]);
+    assert_eq!(config_file(&flags, &env).expect("found"), Some(file));
 }
 
 #[test]
