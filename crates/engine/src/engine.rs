@@ -258,7 +258,7 @@ impl Engine {
             at_startup: wishes.at_startup,
             workflow: wishes.workflow.clone(),
             intake: match package.api {
-                Some(api) => Intake::Defined(Endpoints::new(api, settings.batch_size)),
+                Some(api) => Intake::Defined(Endpoints::new(api, &settings, &wishes.endpoints)),
                 None => Intake::Python,
             },
             settings,
@@ -350,6 +350,11 @@ impl Engine {
         remove_fetched(&model).await;
         tracing::info!(model = model.name(), version = model.version(), "model unregistered");
         Ok(())
+    }
+
+    /// Requests that may wait for a model that says nothing else.
+    pub fn queue_default(&self) -> u32 {
+        self.defaults.queue_max
     }
 
     /// A counter that moves after every change of models, workers or batching.

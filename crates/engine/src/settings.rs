@@ -1,6 +1,7 @@
 //! Everything that can be set about a model version, resolved once from its four sources: what the
 //! caller asked, the archive, the operator's defaults for this model, the built-in defaults.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -250,8 +251,10 @@ pub struct Wishes {
     pub batch_size: Option<u32>,
     /// TorchServe's window in milliseconds.
     pub max_batch_delay_ms: Option<u64>,
-    /// The latency objective in milliseconds.
+    /// The latency objective in milliseconds; 0 for none, whatever the archive says.
     pub max_latency_ms: Option<u64>,
+    /// What single endpoints of a definition take, where it is not what the model does.
+    pub endpoints: BTreeMap<String, EndpointWishes>,
     /// When batches leave.
     pub policy: Option<PolicyName>,
     /// Workers to start with.
@@ -278,6 +281,15 @@ pub struct Wishes {
     pub sha256: Option<Sha256>,
     /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
     pub s3_sse_kms: bool,
+}
+
+/// What is asked of one endpoint of a definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointWishes {
+    /// Most items in a batch of its own; never more than the model's batches take.
+    pub batch_size: Option<u32>,
+    /// The latency objective in milliseconds; 0 for none.
+    pub max_latency_ms: Option<u64>,
 }
 
 /// What applies to every model unless something closer to it says otherwise.

@@ -10,6 +10,7 @@ mod endpoints;
 mod insight;
 mod intake;
 mod measures;
+mod objectives;
 mod passenger;
 mod portions;
 mod roster;
@@ -35,10 +36,12 @@ use tokio::time::Instant;
 pub use self::announced::Announced;
 pub(crate) use self::board::{Board, add};
 pub use self::board::{Counters, Status};
-pub(crate) use self::endpoints::{Endpoints, Resize};
+pub use self::endpoints::Tuned;
+pub(crate) use self::endpoints::{Endpoints, Tuning};
 pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
+pub use self::objectives::Objective;
 pub(crate) use self::sample::Sample;
 pub use self::sequence::{SequenceHeaders, SequenceLimits};
 pub(crate) use self::task::{State, Sweep, Task};
@@ -149,7 +152,8 @@ pub(crate) enum Control {
 /// Changes to a live model; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigure {
-    /// The endpoint of a definition whose batch size changes; all of them if none is named.
+    /// The endpoint of a definition whose batch size or objective changes; all of them if none is
+    /// named.
     pub endpoint: Option<String>,
     /// Most items in a batch.
     pub batch_size: Option<u32>,
@@ -303,12 +307,12 @@ impl Model {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let deadline = earliest(call.deadline, &settings, admitted);
         let (priority, origin, alone) = (call.priority, call.origin, call.alone);
         let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
-        let Accepted { payload, items, bucket, splits } = accepted;
+        let Accepted { payload, items, bucket, splits, objective } = accepted;
+        let deadline = earliest(call.deadline, objective, &settings, admitted);
         let weight = settings.shares.weigh(&call.claim, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
@@ -356,11 +360,14 @@ impl Model {
 
     /// Changes how batches leave, at once.
     pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
-        let resize = self.intake.resize(&change)?;
-        let batch_size = resize.as_ref().map_or(change.batch_size, |resize| Some(resize.model));
-        let settings = self.settings().changed(&Reconfigure { batch_size, ..change })?;
-        if let Some((resize, endpoints)) = resize.zip(self.intake.endpoints()) {
-            endpoints.apply(&resize);
+        let now = self.settings();
+        let tuning = self.intake.tune(&change, &now)?;
+        let batch_size = tuning.batch_size.or(change.batch_size);
+        let max_latency_ms = change.max_latency_ms.filter(|_| tuning.latency_max.is_none());
+        let mut settings = now.changed(&Reconfigure { batch_size, max_latency_ms, ..change })?;
+        settings.latency_max = tuning.latency_max.unwrap_or(settings.latency_max);
+        if let Some(endpoints) = self.intake.endpoints() {
+            endpoints.apply(&tuning);
         }
         let settings = Arc::new(settings);
         self.settings.store(Arc::clone(&settings));
@@ -371,9 +378,9 @@ impl Model {
         Ok(())
     }
 
-    /// The largest batches of a definition's endpoints, as they are now.
-    pub fn endpoint_sizes(&self) -> BTreeMap<String, u32> {
-        self.intake.endpoints().map(Endpoints::sizes).unwrap_or_default()
+    /// The endpoints of a definition, as they are served now.
+    pub fn endpoints(&self) -> BTreeMap<String, Tuned> {
+        self.intake.endpoints().map(Endpoints::tuned).unwrap_or_default()
     }
 
     /// What its batcher has learned and decided; none if it has just gone.
@@ -402,10 +409,24 @@ fn refusal(reason: Refusal) -> CallError {
     CallError::Refused { reason, retry_after: None }
 }
 
-/// The request's own deadline, the model's objective and the client timeout: whichever is first.
-fn earliest(asked: Option<Instant>, settings: &Settings, now: Instant) -> Option<Instant> {
+/// The deadline of a request that need not hurry, where the batcher would give one without any the
+/// model's objective.
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
+/// The request's own deadline, its objective and the client timeout: whichever is first.
+fn earliest(
+    asked: Option<Instant>,
+    objective: Objective,
+    settings: &Settings,
+    now: Instant,
+) -> Option<Instant> {
     let client = (!settings.client_timeout.is_zero()).then(|| now + settings.client_timeout);
-    let objective = settings.latency_max.map(|latency| now + latency);
+    let objective = match objective {
+        Objective::Models => settings.latency_max,
+        Objective::Own(latency) => Some(latency),
+        Objective::Free => settings.latency_max.map(|_| FAR),
+    };
+    let objective = objective.map(|latency| now + latency);
     asked.into_iter().chain(client).chain(objective).min()
 }
 
