@@ -11,19 +11,15 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import requests
 
+from harness.package import ROOT, jitney
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
-
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "python"))
-
-import jitney  # noqa: E402
 
 APP = '''
 import time
@@ -93,20 +89,7 @@ class Kit:
 '''
 
 
-@pytest.fixture(scope="module")
-def served(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    home = tmp_path_factory.mktemp("handles")
-    (home / "app.py").write_text(APP)
-    names = ("crowd", "trio", "apart", "together", "broken", "Kit")
-    server = Server(binary, home / "server", ["serve", *(f"app:{name}" for name in names)], cwd=home)
-    yield server.started()
-    server.end()
-
-
-@pytest.fixture
-def session(served: Server) -> Iterator[jitney.Session]:
-    with jitney.connect(served.urls["inference"]) as session:
-        yield session
+MODELS = [f"app:{name}" for name in ("crowd", "trio", "apart", "together", "broken", "Kit")]
 
 
 def test_a_call_returns_a_future_at_once(session):
