@@ -370,6 +370,33 @@ def test_run_serves_a_definition_beside_the_program_and_ends_with_it(binary: Pat
         requests.get(f"{url}/ping", timeout=ASK_SECONDS)
 
 
+HOPELESS = """
+import sys
+import jitney
+
+
+class Hopeless:
+    def setup(self):
+        raise ValueError("no weights")
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+if __name__ == "__main__":
+    jitney.run(Hopeless, program=sys.argv[1])
+"""
+
+
+def test_run_says_that_a_model_does_not_load(binary: Path, tmp_path: Path):
+    (tmp_path / "hopeless.py").write_text(HOPELESS)
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    command = [sys.executable, "hopeless.py", str(binary)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "no weights" in done.stderr and "RuntimeError: Hopeless did not load" in done.stderr
+
+
 def test_the_server_of_a_program_that_is_killed_ends_too(binary: Path, tmp_path: Path):
     with program(binary, tmp_path, "wait") as running:
         url = running.stdout.readline().strip()
