@@ -14,12 +14,13 @@ TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
 RAY_VENV := .venv-ray
 CLOUD_VENV := .venv-clouds
+BROWSER_VENV := .venv-browser
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_torch_handlers.py tests/test_crew.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-all torch models lint fmt bench clean
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint fmt bench clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -79,7 +80,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-ray test-clouds $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds and the newest torch too
+test-all: test test-ray test-clouds test-browser $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -- --ignored
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
@@ -102,6 +103,16 @@ $(CLOUD_VENV)/ready: Makefile
 	if command -v npm; then npm install --silent --no-fund --no-audit --prefix $(CLOUD_VENV) azurite; fi
 	@touch $@
 
+test-browser: build $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
+	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" \
+	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
+	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py --heavy
+
+$(BROWSER_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(BROWSER_VENV)
+	$(BROWSER_VENV)/bin/python -m pip install --quiet $(CLIENTS) playwright
+	@touch $@
+
 $(RAY_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(RAY_VENV)
 	$(RAY_VENV)/bin/python -m pip install --quiet $(CLIENTS) pyarrow "ray[data]"
@@ -120,4 +131,4 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 clean: ## Remove what was built
 	$(CARGO) clean
-	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(MODELS)
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(MODELS)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.archives import Store
+from harness.package import jitney
 from harness.server import Server
 
 
@@ -72,3 +73,26 @@ def shared(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     server = Server(binary, home / "server", ["serve", store.mar("echo"), "--model-store", store.path], store=store)
     yield server.started()
     server.end()
+
+
+@pytest.fixture(scope="module")
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a file's definitions: its APP as app.py."""
+    home = tmp_path_factory.mktemp(request.module.__name__)
+    (home / "app.py").write_text(request.module.APP)
+    return home
+
+
+@pytest.fixture(scope="module")
+def served(request: pytest.FixtureRequest, binary: Path, home: Path) -> Iterator[Server]:
+    """One server for the tests of a file, with the definitions that its MODELS name."""
+    server = Server(binary, home / "server", ["serve", *request.module.MODELS], cwd=home)
+    yield server.started()
+    server.end()
+
+
+@pytest.fixture
+def session(served: Server) -> Iterator[jitney.Session]:
+    """A connection to that server for handles."""
+    with jitney.connect(served.urls["inference"]) as session:
+        yield session

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,26 +128,7 @@ class Narrow:
 '''
 
 NAMES = ("one", "eager", "ten", "brief", "pairs", "trio", "tell", "lanes", "contexts", "weigh", "graphs", "Narrow")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("batches")
-    (home / "app.py").write_text(APP)
-    return home
-
-
-@pytest.fixture(scope="module")
-def served(binary: Path, home: Path) -> Iterator[Server]:
-    server = Server(binary, home / "server", ["serve", *(f"app:{name}" for name in NAMES)], cwd=home)
-    yield server.started()
-    server.end()
-
-
-@pytest.fixture
-def session(served: Server) -> Iterator[jitney.Session]:
-    with jitney.connect(served.urls["inference"]) as session:
-        yield session
+MODELS = [f"app:{name}" for name in NAMES]
 
 
 def answers(calls: list[Any]) -> list[Any]:

@@ -75,14 +75,7 @@ def sorts(x: list[int]) -> list[int]:
 '''
 
 
-@pytest.fixture(scope="module")
-def served(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    home = tmp_path_factory.mktemp("definitions")
-    (home / "app.py").write_text(APP)
-    models = ["app:Shop", "app.py:calm", "other=app:plain"]
-    server = Server(binary, home / "server", ["serve", *models], cwd=home)
-    yield server.started()
-    server.end()
+MODELS = ["app:Shop", "app.py:calm", "other=app:plain"]
 
 
 def post(server: Server, path: str, body: object = None, **more: object) -> requests.Response:

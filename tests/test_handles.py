@@ -11,19 +11,15 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import requests
 
+from harness.package import ROOT, jitney
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
-
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "python"))
-
-import jitney  # noqa: E402
 
 APP = '''
 import time
@@ -93,20 +89,7 @@ class Kit:
 '''
 
 
-@pytest.fixture(scope="module")
-def served(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    home = tmp_path_factory.mktemp("handles")
-    (home / "app.py").write_text(APP)
-    names = ("crowd", "trio", "apart", "together", "broken", "Kit")
-    server = Server(binary, home / "server", ["serve", *(f"app:{name}" for name in names)], cwd=home)
-    yield server.started()
-    server.end()
-
-
-@pytest.fixture
-def session(served: Server) -> Iterator[jitney.Session]:
-    with jitney.connect(served.urls["inference"]) as session:
-        yield session
+MODELS = [f"app:{name}" for name in ("crowd", "trio", "apart", "together", "broken", "Kit")]
 
 
 def test_a_call_returns_a_future_at_once(session):
@@ -385,6 +368,33 @@ def test_run_serves_a_definition_beside_the_program_and_ends_with_it(binary: Pat
     assert (answers, error) == ("[0, 2, 4, 6, 8]", "KeyError 'thirteen' True")
     with pytest.raises(requests.ConnectionError):
         requests.get(f"{url}/ping", timeout=ASK_SECONDS)
+
+
+HOPELESS = """
+import sys
+import jitney
+
+
+class Hopeless:
+    def setup(self):
+        raise ValueError("no weights")
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+if __name__ == "__main__":
+    jitney.run(Hopeless, program=sys.argv[1])
+"""
+
+
+def test_run_says_that_a_model_does_not_load(binary: Path, tmp_path: Path):
+    (tmp_path / "hopeless.py").write_text(HOPELESS)
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    command = [sys.executable, "hopeless.py", str(binary)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "no weights" in done.stderr and "RuntimeError: Hopeless did not load" in done.stderr
 
 
 def test_the_server_of_a_program_that_is_killed_ends_too(binary: Path, tmp_path: Path):

@@ -68,6 +68,10 @@ def sizes(server: Server) -> dict[str, int]:
     return server.manage("GET", "/models/Kit/batching").json()["endpoints"]
 
 
+def latencies(server: Server) -> dict[str, float | None]:
+    return server.manage("GET", "/models/Kit/batching").json().get("endpointLatenciesMs", {})
+
+
 def test_a_smaller_and_a_larger_batch_show_at_once(served, kit):
     assert sizes(served) == {"few": 3, "many": 6}
     kit.configure(max_batch_size=2)
@@ -92,8 +96,30 @@ def test_one_endpoint_changes_and_the_others_do_not(served, kit):
     assert [call.result(ASK_SECONDS) for call in calls] == [[0, 1, 2, 3, 4]] * 5 + [[5]]
     with pytest.raises(jitney.RemoteError, match="those that do: few, many"):
         kit.single.configure(max_batch_size=4)
-    with pytest.raises(jitney.RemoteError, match="share one queue"):
-        kit.few.configure(max_latency_ms=4)
+    for shared in ({"policy": "window"}, {"queue": 9}, {"max_batch_delay_ms": 4, "max_batch_size": 2}):
+        with pytest.raises(jitney.RemoteError, match="share one queue"):
+            kit.few.configure(**shared)
+    assert sizes(served) == {"few": 5, "many": 6}
+
+
+def test_the_latency_of_one_endpoint_is_its_own(served, kit):
+    assert latencies(served) == {}
+    kit.few.configure(max_latency_ms=4000)
+    assert latencies(served) == {"few": 4000, "many": None, "single": None}
+    patient, hurried = kit.many.remote(1), kit.few.remote(2)
+    assert hurried.result(ASK_SECONDS) == [2], "half of its time is over and nobody else came"
+    assert hurried.receipt.reason == "deadline"
+    waiting(served, 1)
+    assert not patient.done()
+    kit.single.configure(max_latency_ms=9000)
+    assert latencies(served) == {"few": 4000, "many": None, "single": 9000}
+    kit.few.configure(max_latency_ms=0)
+    assert latencies(served) == {"few": None, "many": None, "single": 9000}
+    with pytest.raises(jitney.RemoteError, match="there are: few, many, single"):
+        kit.none.configure(max_latency_ms=5)
+    kit.configure(max_latency_ms=7000, policy="window", max_batch_delay_ms=0)
+    assert latencies(served) == {}, "what is said of the model holds for all"
+    assert patient.result(ASK_SECONDS) == [1]
 
 
 def test_whoever_waits_is_released_by_a_shorter_window(served, kit):

@@ -37,6 +37,8 @@ class Report:
 
 def check(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> int:
     """Prints a report; 1 if there are mistakes."""
+    for remark in definition.remarks():
+        print(f"{definition.name}: {remark}")
     reports = examine(definition, given)
     for report in reports:
         print(f"{definition.name}/{report.endpoint}")
@@ -51,9 +53,23 @@ def examine(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> lis
     """One report per endpoint."""
     instance = Instance(definition)
     try:
-        return [_Examination(instance, one, given).report() for one in definition.endpoints]
+        return [
+            _Examination(instance, one, _meant_for(one, definition, given)).report() for one in definition.endpoints
+        ]
     finally:
         instance.close()
+
+
+def _meant_for(endpoint: Endpoint, definition: Definition, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The examples with an endpoint's parameters; one that fits nowhere is shown to all, to be refused."""
+
+    def fits(one: Endpoint, sample: dict[str, Any]) -> bool:
+        return one.shape.takes_any or sample.keys() <= {param.name for param in one.params}
+
+    known = definition.endpoints
+    if len(known) == 1:
+        return list(given)
+    return [sample for sample in given if fits(endpoint, sample) or not any(fits(one, sample) for one in known)]
 
 
 class _Examination:

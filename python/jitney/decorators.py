@@ -73,10 +73,11 @@ def batch(target: Any = None, **options: Any) -> Any:
     item gets that does not bring it.
 
     `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
-    the sum. A client that says the same in the header `x-jitney-cost` spares the worker from taking
-    batches apart: the server then makes none that cost too much. `bucket` names the group an item may be batched with. `concurrency` lets one worker
-    run several batches of an `async` function at a time. `examples` are arguments of single items,
-    for `jitney check` and for the API's page.
+    the sum. A client that says the same in the header `x-jitney-cost`, or by
+    `handle.options(cost=...)`, spares the worker from taking batches apart: the server then makes
+    none that cost too much. `bucket` names the group an item may be batched with. `concurrency` lets
+    one worker run several batches of an `async` function at a time. `examples` are arguments of
+    single items, for `jitney check` and for the API's page.
     """
     return _decorate(target, "batch", Options(**options))
 

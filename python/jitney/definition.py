@@ -23,6 +23,9 @@ SINGLE_ASYNC_CONCURRENCY = 100
 CLASS_ONLY = ("workers", "name", "version", "queue", "response_timeout_s", "startup_timeout_s", "mix_origins")
 """Options that belong to a model and not to one of its endpoints."""
 
+HANDLE_NAMES = ("close", "configure", "management_url", "options", "remote", "stream", "url")
+"""What `handle.NAME` is on a handle itself; no endpoint of such a name can be reached that way."""
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -96,6 +99,15 @@ class Definition:
             known = ", ".join(one.name for one in self.endpoints)
             raise LookupError(f"{self.name} has no endpoint {name!r}; it has: {known}")
         return found
+
+    def remarks(self) -> list[str]:
+        """What its maker should know and may have meant so."""
+        hidden = (one.name for one in self.endpoints if one.name in HANDLE_NAMES)
+        return [
+            f"handle.{name} is something else on every handle; call this endpoint with "
+            f'handle.options(method_name="{name}").remote(...), or give it another name with name='
+            for name in hidden
+        ]
 
     @property
     def max_batch_size(self) -> int:

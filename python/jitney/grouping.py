@@ -99,9 +99,10 @@ def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:
         key.append(container.signature(value, dim))
     own = {param.name: item.arguments[param.name] for param in endpoint.params if param.name in item.arguments}
     own = item.arguments if endpoint.shape.takes_any else own
-    if options.bucket is not None:
-        key.append(_hashable(options.bucket(**own)))
-    cost = float(rows or 1) if options.cost is None else _cost(endpoint, options.cost(**own))
+    bucket_of, cost_of = options.bucket_of, options.cost_of
+    if bucket_of is not None:
+        key.append(_hashable(bucket_of(own)))
+    cost = float(rows or 1) if cost_of is None else _cost(endpoint, cost_of(own))
     return _Measured(position, arguments, tuple(key), rows, cost)
 
 

@@ -6,9 +6,11 @@ mean for the items of a batch by `jitney.grouping`.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Callable, Union
 
 from jitney.errors import DefinitionError
@@ -73,10 +75,30 @@ class Options:
             raise DefinitionError(f"batch_dim must be a number or a pair (input, output), not {dims!r}")
         return pair
 
+    @cached_property
+    def cost_of(self) -> Callable[[Mapping[str, Any]], float] | None:
+        """What one item weighs, by its arguments."""
+        return None if self.cost is None else _of_arguments(self.cost)
+
+    @cached_property
+    def bucket_of(self) -> Callable[[Mapping[str, Any]], Any] | None:
+        """The group of one item, by its arguments."""
+        return None if self.bucket is None else _of_arguments(self.bucket)
+
     def over(self, lower: Options) -> Options:
         """These, and where they are silent the others."""
         said = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(lower, **{name: value for name, value in said.items() if value is not None})
+
+
+def _of_arguments(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Calls a function with an item's arguments by name, or in their order if it knows no names, as `len`."""
+    try:
+        params = inspect.signature(function).parameters.values()
+        by_place = all(param.kind is param.POSITIONAL_ONLY for param in params)
+    except (TypeError, ValueError):  # Some built-in functions do not tell.
+        by_place = True
+    return (lambda item: function(*item.values())) if by_place else (lambda item: function(**item))
 
 
 def _whole(options: Options, name: str, least: int, most: int) -> None:

@@ -25,6 +25,8 @@ QUEUE_DEFAULT, QUEUE_MAX = 100, 65535
 def pack(definition: Definition, spec: str, directory: str, out: Path, version: str | None = None) -> dict[str, Any]:
     """Writes the model directory; returns what its maker should know."""
     version = version or definition.version
+    for remark in definition.remarks():
+        print(f"warning: {definition.name}: {remark}", file=sys.stderr)
     manifest = {
         "createdOn": "",
         "runtime": "python",
@@ -46,11 +48,11 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
     """The options as the server's settings."""
     options = definition.options
     first = definition.endpoints[0].options
-    delay = _least(definition, "max_batch_delay_ms")
+    delay = _least_delay(definition)
     at_once = None if delay != 0 else "opportunistic"  # A window of nothing, which YAML cannot say.
     batching = {
         "max_batch_size": definition.max_batch_size,
-        "max_latency_ms": _least(definition, "max_latency_ms") or None,
+        "max_latency_ms": min(latencies(definition).values(), default=None),
         "max_batch_delay": max(round(delay), 1) if delay else None,
         "policy": options.policy or first.policy or at_once,
         "mix_origins": options.mix_origins,
@@ -86,11 +88,20 @@ def queue_size(definition: Definition) -> int | None:
 
 def api(definition: Definition) -> dict[str, Any]:
     """What the server tells clients, and the endpoints whose requests must not meet."""
+    differ = len({one.options.max_latency_ms or None for one in definition.endpoints}) > 1
     return {
         "endpoints": [one.name for one in definition.endpoints],
         "batch_sizes": {one.name: one.max_batch_size for one in definition.endpoints if one.batched},
+        "latencies_ms": latencies(definition) if differ else {},
         "paths": openapi.paths(definition),
     }
+
+
+def latencies(definition: Definition) -> dict[str, float]:
+    """The latency to keep of every endpoint that says one. The model's own is the least of them, which
+    holds for all unless they differ."""
+    said = {one.name: one.options.max_latency_ms for one in definition.endpoints}
+    return {name: latency for name, latency in said.items() if latency}
 
 
 def sources(directory: str) -> list[str]:
@@ -114,7 +125,7 @@ def _costs(definition: Definition) -> dict[str, Any]:
     return {"cost": "tokens", "max_cost": definition.max_batch_size}
 
 
-def _least(definition: Definition, name: str) -> float | None:
-    """The endpoints share one queue, so the strictest of their wishes holds."""
-    wishes = [getattr(one.options, name) for one in definition.endpoints]
+def _least_delay(definition: Definition) -> float | None:
+    """The endpoints share one queue, so the shortest of their windows holds."""
+    wishes = [one.options.max_batch_delay_ms for one in definition.endpoints]
     return min((wish for wish in wishes if wish is not None), default=None)

@@ -20,14 +20,17 @@ def frame(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> bytes
 
 def call_payload(
     body: bytes, model: str = "m", version: str = "", endpoint: str = "", kind: str = "", timeout_ms: int = 0,
-    bulk: int = 0,
+    bulk: int = 0, tenant: str = "", cost: int = 0,
 ) -> bytes:  # fmt: skip
     names = [one.encode() for one in (model, version, endpoint, kind)]
-    return struct.pack("<IBBHHHH", timeout_ms, bulk, 0, *map(len, names)) + b"".join(names) + body
+    claims = bool(tenant or cost)
+    claim = struct.pack("<QB", cost, len(tenant)) + tenant.encode() if claims else b""
+    return struct.pack("<IBBHHHH", timeout_ms, bulk, claims, *map(len, names)) + b"".join(names) + claim + body
 
 
 def call(name: str, number: int, body: bytes, **said: Any) -> dict[str, Any]:
     decoded = {"model": "m", "version": "", "endpoint": "", "kind": "", "timeout_ms": 0, "bulk": 0, **said}
+    decoded = {"tenant": "", "cost": 0, **decoded}
     data = frame(CALL, number, call_payload(body, **said))
     return {"name": name, "hex": data.hex(), "id": number, "body_hex": body.hex(), **decoded}
 
@@ -68,7 +71,9 @@ VECTORS = {
     "calls": [
         call("one-argument", 1, size(b"t", 1) + ONE),
         call("everything", 2**40, b"{}", model="grün", version="1.0", endpoint="price", kind="application/json",
-             timeout_ms=1500, bulk=1),
+             timeout_ms=1500, bulk=1, tenant="gold", cost=2**40),
+        call("tenant", 3, size(b"t", 1) + ONE, tenant="two words"),
+        call("cost", 4, size(b"t", 1) + ONE, endpoint="price", cost=17),
     ],
     "cancels": [{"name": "cancel", "hex": frame(CANCEL, 7).hex(), "id": 7}],
     "words": [
@@ -92,6 +97,16 @@ VECTORS = {
         {"name": "not-utf-8", "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 0, 1, 0, 0, 0) + b"\xff").hex(),
          "error": "malformed"},
         {"name": "priority", "hex": frame(CALL, 1, call_payload(b"", bulk=2)).hex(), "error": "malformed"},
+        {"name": "claim", "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 2, 0, 0, 0, 0)).hex(),
+         "error": "malformed"},
+        {"name": "short-claim", "hex": frame(CALL, 1, struct.pack("<IBBHHHHQ", 0, 0, 1, 0, 0, 0, 0, 5)).hex(),
+         "error": "malformed"},
+        {"name": "tenant-breaks-off", "hex": frame(CALL, 1, call_payload(b"", tenant="gold")[:-1]).hex(),
+         "error": "malformed"},
+        {"name": "tenant-too-long", "hex": frame(CALL, 1, call_payload(b"", tenant="x" * 129)).hex(),
+         "error": "malformed"},
+        {"name": "tenant-with-a-line", "hex": frame(CALL, 1, call_payload(b"", tenant="a\nb")).hex(),
+         "error": "malformed"},
     ],
     "values": [
         value("none", b"N", "None"),

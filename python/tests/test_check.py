@@ -93,3 +93,18 @@ def test_examples_are_taken_where_they_are_given():
     (report,) = examine(jitney.define(nobody_knows))
     assert "--sample" in report.remarks[0]
     assert mistakes(nobody_knows, [{"row": 1}, {"row": 2}]) == []
+
+
+def test_an_example_is_for_the_endpoints_whose_parameters_it_has():
+    class Kit:
+        @jitney.batch
+        def double(self, number: list[int]) -> list[int]:
+            return [2 * one for one in number]
+
+        @jitney.endpoint
+        def hello(self, name: str) -> str:
+            return name
+
+    assert all(not report.mistakes for report in examine(jitney.define(Kit), [{"number": 7}]))
+    strange = examine(jitney.define(Kit), [{"nmuber": 7}])
+    assert all("not accepted" in report.mistakes[0] for report in strange)

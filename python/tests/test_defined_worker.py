@@ -7,6 +7,9 @@ import json
 import pytest
 import wire
 
+from jitney.calls import VALUE_TYPE, encode_call
+from jitney.values import encode
+
 SOURCE = """
 import jitney
 
@@ -20,6 +23,11 @@ class Model:
     @jitney.batch
     def boom(self, x: list[int]) -> list[int]:
         raise KeyError("boom")
+
+    @jitney.endpoint
+    def picture(self, request: jitney.Request) -> bytes:
+        request.response_headers["content-type"] = "image/png"
+        return b"png"
 
     @jitney.endpoint
     def spell(self, word: str):
@@ -48,13 +56,20 @@ def test_every_item_is_answered_with_its_own_type_headers_and_failure(defined):
     assert good["headers"] == [["Content-Type", "application/json"], ["X-Who", "a"]]
     assert (bad["outcome"], bad["status"], bad["body"]) == (1, 400, b"3 is odd")
     assert (lost["outcome"], lost["status"]) == (1, 404)
-    assert b"it has: half, boom, spell" in lost["body"]
+    assert b"it has: half, boom, picture, spell" in lost["body"]
 
 
 def test_a_batch_that_raises_fails_as_a_whole_and_an_item_alone_by_itself(defined):
     assert defined.ask([item("boom", 1), item("boom", 2)])["cause"] == "raised"
     (alone,) = defined.ask([item("boom", 1)])
     assert (alone["outcome"], alone["status"], alone["body"]) == (1, 500, b"KeyError: 'boom'")
+
+
+def test_a_model_chooses_its_content_type_and_a_handle_still_reads_a_value(defined):
+    (browser,) = defined.ask([item("picture", {})])
+    assert (browser["headers"], browser["body"]) == ([["Content-Type", "image/png"]], b"png")
+    (handle,) = defined.ask([wire.item([("jitney-call", "", encode_call((), {}))], [("url_path", "picture")])])
+    assert (handle["headers"], handle["body"]) == ([["Content-Type", VALUE_TYPE]], encode(b"png"))
 
 
 def test_pieces_of_a_stream_leave_one_by_one(defined):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.pack import queue_size, settings
+from jitney.definition import HANDLE_NAMES
+from jitney.handle import RunningModel
+from jitney.options import Options
+from jitney.pack import api, queue_size, settings
 
 
 def test_a_decorated_function_is_still_the_function():
@@ -74,6 +77,41 @@ def test_a_window_of_nothing_is_a_window_and_no_objective_is_none():
     options = {"max_batch_delay_ms": 0, "max_latency_ms": 0}
     found = settings(jitney.define(jitney.batch(name="window", **options)(lambda x: x)), "a:b", "/")
     assert found["batching"] == {"max_batch_size": 32, "policy": "opportunistic"}
+
+
+def test_endpoints_keep_the_latencies_that_they_say_and_the_model_the_strictest():
+    class Kit:
+        @jitney.endpoint(max_latency_ms=500)
+        def slow(self, x): ...
+
+        @jitney.endpoint(max_latency_ms=20)
+        def fast(self, x): ...
+
+        @jitney.endpoint
+        def patient(self, x): ...
+
+    kit = jitney.define(Kit)
+    assert settings(kit, "a:b", "/")["batching"]["max_latency_ms"] == 20
+    assert api(kit)["latencies_ms"] == {"slow": 500, "fast": 20}
+    whole = jitney.define(jitney.model(max_latency_ms=7)(Kit))
+    assert api(whole)["latencies_ms"] == {"slow": 500, "fast": 20, "patient": 7}
+    assert api(jitney.define(jitney.batch(name="one", max_latency_ms=7)(lambda x: x)))["latencies_ms"] == {}, (
+        "the model's own says it"
+    )
+
+
+def test_what_a_handle_has_itself_hides_endpoints_of_that_name_which_is_said():
+    class Kit:
+        @jitney.endpoint
+        def stream(self, x): ...
+
+        @jitney.endpoint
+        def price(self, x): ...
+
+    (remark,) = jitney.define(Kit).remarks()
+    assert 'handle.options(method_name="stream").remote(...)' in remark
+    public = {name for name in dir(RunningModel) if not name.startswith("_")}
+    assert set(HANDLE_NAMES) == public | {"url", "management_url"}
 
 
 def test_an_unknown_option_is_a_type_error_of_python():
@@ -184,3 +222,12 @@ def test_definitions_that_cannot_work_say_what_to_change(target, why):
 def test_a_function_without_decorator_takes_one_item():
     definition = jitney.define(nothing)
     assert (definition.name, definition.default.batched, definition.max_batch_size) == ("nothing", False, 1)
+
+
+def test_cost_and_bucket_are_called_by_name_or_in_order_if_they_know_no_names():
+    options = Options(cost=len, bucket=lambda count, text: (text, count))
+    assert options.cost_of({"text": "abc"}) == 3
+    assert options.bucket_of({"text": "abc", "count": 2}) == ("abc", 2)
+    assert Options(cost=max).cost_of({"a": 3, "b": 7}) == 7
+    assert Options(cost=lambda **item: len(item)).cost_of({"a": 3, "b": 7}) == 2
+    assert (Options().cost_of, Options().bucket_of) == (None, None)

@@ -13,6 +13,7 @@ import pytest
 
 from jitney import calls, errors, values
 from jitney.handle import frames
+from jitney.terms import PRIORITIES, Terms
 
 VECTORS = json.loads((Path(__file__).parents[2] / "protocol" / "handles.json").read_text(encoding="utf-8"))
 
@@ -24,7 +25,8 @@ def named(which: str) -> Any:
 @named("calls")
 def test_a_call_is_written_as_the_vectors_say(vector):
     names = [vector[name] for name in ("model", "version", "endpoint", "kind")]
-    head = frames.call_head(*names, vector["timeout_ms"] / 1000 or None, bool(vector["bulk"]))
+    timeout, priority = vector["timeout_ms"] / 1000 or None, PRIORITIES[vector["bulk"]]
+    head = frames.call_head(*names, Terms(timeout, priority, vector["tenant"] or None, vector["cost"] or None))
     assert frames.call_frame(vector["id"], head, bytes.fromhex(vector["body_hex"])).hex() == vector["hex"]
 
 

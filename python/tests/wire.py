@@ -57,13 +57,17 @@ def bodies(*values: bytes, content_type: str = "") -> list[tuple[bytes, bytes]]:
 
 def decode_reply(payload: bytes, count: int) -> list[dict[str, Any]]:
     """The items of a REPLY."""
+    return [{**decode_reply_meta(meta), "body": body} for meta, body in cut(payload, count)]
+
+
+def cut(payload: bytes, count: int) -> list[tuple[bytes, bytes]]:
+    """The metas and bodies of so many items, as their table says."""
     items, at = [], 8 * count
     for i in range(count):
         meta_len, body_len = struct.unpack_from("<II", payload, 8 * i)
-        meta, body = payload[at : at + meta_len], payload[at + meta_len : at + meta_len + body_len]
+        items.append((payload[at : at + meta_len], payload[at + meta_len : at + meta_len + body_len]))
         at += meta_len + body_len
         assert at <= len(payload)
-        items.append({**decode_reply_meta(meta), "body": body})
     assert at == len(payload)
     return items
 
@@ -89,17 +93,12 @@ def decode_reply_meta(meta: bytes) -> dict[str, Any]:
 
 def decode_chunk(payload: bytes, count: int) -> list[dict[str, Any]]:
     """The pieces of a CHUNK."""
-    pieces, at = [], 8 * count
-    for i in range(count):
-        meta_len, body_len = struct.unpack_from("<II", payload, 8 * i)
-        meta, body = payload[at : at + meta_len], payload[at + meta_len : at + meta_len + body_len]
-        at += meta_len + body_len
-        assert at <= len(payload)
+    pieces = []
+    for meta, body in cut(payload, count):
         (position,) = struct.unpack_from("<H", meta)
         piece = decode_reply_meta(meta[2:])
         assert piece["outcome"] == 0
         pieces.append({"position": position, **piece, "body": body})
-    assert at == len(payload)
     return pieces
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "python"))
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
 
 import jitney  # noqa: E402
 
-__all__ = ["jitney"]
+__all__ = ["ROOT", "jitney"]

@@ -1,6 +1,8 @@
 //! A model to load at start-up, before anybody knows what is inside it.
 
-use jitney_engine::settings::Wishes;
+use std::collections::BTreeMap;
+
+use jitney_engine::settings::{EndpointWishes, Wishes};
 use jitney_engine::store::{Sha256, is_remote};
 
 use crate::serve::options::PerModel;
@@ -26,6 +28,8 @@ pub struct Startup {
     pub workers: Option<(u32, u32)>,
     /// The sum its file must have.
     pub sha256: Option<Sha256>,
+    /// What single endpoints of a definition take.
+    pub endpoints: BTreeMap<String, EndpointWishes>,
     /// Whether this version answers when none is named; else the first one loaded does.
     pub default: bool,
 }
@@ -68,6 +72,7 @@ impl Startup {
             queue_max: self.per_model.queue,
             at_startup: true,
             sha256: self.sha256,
+            endpoints: self.endpoints.clone(),
             ..Wishes::default()
         }
     }

@@ -170,6 +170,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Requests that may wait for a model that says nothing else.
+    pub fn queue_default(&self) -> u32 {
+        self.defaults.queue_max
+    }
+
     /// A counter that moves after every change of models, workers or batching.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.watch()

@@ -32,7 +32,9 @@ pub mod workflow;
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, Departure, Policy, Refusal, Verdict};
-pub use model::{Counters, Decided, Insight, Measures, Model, Reconfigure, Status, Traffic};
+pub use model::{
+    Counters, Decided, Insight, Measures, Model, Objective, Reconfigure, Status, Traffic, Tuned,
+};
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
 pub use reply::Rest;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 
 pub use self::defaults::Defaults;
-pub use self::wishes::Wishes;
+pub use self::wishes::{EndpointWishes, Wishes};
 use crate::model::{SequenceHeaders, SequenceLimits};
 use crate::shares::Shares;
 

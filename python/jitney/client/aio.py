@@ -15,6 +15,7 @@ from jitney.client.retry import Retry
 from jitney.client.talk import Step, Talk, asking, doing, listing
 from jitney.handle.frames import disconnected, read_body
 from jitney.handle.session import read_url
+from jitney.terms import Terms
 
 
 class AsyncClient:
@@ -47,14 +48,32 @@ class AsyncClient:
         endpoint: str | None = None,
         timeout: float | None = None,
         priority: str | None = None,
+        tenant: str | None = None,
+        cost: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """A model's answer to one request. `timeout` is the deadline the server is told."""
-        return await self._ask(requests.predict(model, data, version, endpoint, timeout, priority, headers))
+        """A model's answer to one request. `timeout` is the deadline the server is told; it and the
+        other terms are those of `Handle.options`.
+        """
+        terms = Terms(timeout, priority, tenant, cost)
+        return await self._ask(requests.predict(model, data, version, endpoint, terms, headers))
 
-    async def stream(self, model: str, data: Any = b"", *, endpoint: str | None = None) -> AsyncIterator[Any]:
+    async def stream(
+        self,
+        model: str,
+        data: Any = b"",
+        *,
+        version: str | None = None,
+        endpoint: str | None = None,
+        timeout: float | None = None,
+        priority: str | None = None,
+        tenant: str | None = None,
+        cost: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Any]:
         """A model's answer as it is made, piece by piece: text or bytes."""
-        request = requests.predict(model, data, None, endpoint, None, None, None)
+        terms = Terms(timeout, priority, tenant, cost)
+        request = requests.predict(model, data, version, endpoint, terms, headers)
         async with self._pools[0].ask(request) as exchange:
             if exchange.status >= 400:
                 raise (await exchange.whole()).error()

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 from jitney.errors import DefinitionError
 from jitney.options import Options
+from jitney.terms import Terms
 
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 
@@ -36,17 +37,12 @@ def predict(
     data: Any,
     version: str | None,
     endpoint: str | None,
-    timeout: float | None,
-    priority: str | None,
+    terms: Terms,
     headers: Mapping[str, str] | None,
 ) -> Request:
     """A prediction. Bytes go as they are, text as text, everything else as JSON."""
     content_type, body = encode(data)
-    said = {"Content-Type": content_type}
-    if timeout is not None:
-        said["x-jitney-timeout-ms"] = str(max(1, round(timeout * 1000)))
-    if priority is not None:
-        said["x-jitney-priority"] = priority
+    said = {"Content-Type": content_type, **terms.headers}
     if endpoint is None:
         path = _path("predictions", model, *([version] if version else []))
     elif version is None:

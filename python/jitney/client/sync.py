@@ -17,6 +17,7 @@ from jitney.client.talk import Step, Talk, asking, doing, listing
 from jitney.handle.frames import read_body
 from jitney.handle.session import read_url
 from jitney.handle.wire import Address
+from jitney.terms import Terms
 
 PIECE_BYTES = 64 << 10
 
@@ -51,14 +52,32 @@ class Client:
         endpoint: str | None = None,
         timeout: float | None = None,
         priority: str | None = None,
+        tenant: str | None = None,
+        cost: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """A model's answer to one request. `timeout` is the deadline the server is told."""
-        return self._ask(requests.predict(model, data, version, endpoint, timeout, priority, headers))
+        """A model's answer to one request. `timeout` is the deadline the server is told; it and the
+        other terms are those of `Handle.options`.
+        """
+        terms = Terms(timeout, priority, tenant, cost)
+        return self._ask(requests.predict(model, data, version, endpoint, terms, headers))
 
-    def stream(self, model: str, data: Any = b"", *, endpoint: str | None = None) -> Iterator[Any]:
+    def stream(
+        self,
+        model: str,
+        data: Any = b"",
+        *,
+        version: str | None = None,
+        endpoint: str | None = None,
+        timeout: float | None = None,
+        priority: str | None = None,
+        tenant: str | None = None,
+        cost: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[Any]:
         """A model's answer as it is made: text or bytes, cut where the network cuts them."""
-        request = requests.predict(model, data, None, endpoint, None, None, None)
+        terms = Terms(timeout, priority, tenant, cost)
+        request = requests.predict(model, data, version, endpoint, terms, headers)
         response = self._try(request, self._connection(request))
         if response.status >= 400:
             raise _whole(response).error()

@@ -12,17 +12,18 @@ from typing import Any, NamedTuple
 
 from jitney.calls import STREAM_TYPE, VALUE_TYPE, decode_failure
 from jitney.errors import Disconnected, Expired, NotFound, Overloaded, RemoteError
+from jitney.terms import Terms
 from jitney.values import Raw, decode
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")
 CALL_HEAD = struct.Struct("<IBBHHHH")
+CLAIM_HEAD = struct.Struct("<QB")
 ANSWER_HEAD = struct.Struct("<IIIIHBBHH")
 ERROR_HEAD = struct.Struct("<HHI")
 FRAME_BYTES_MAX = 1 << 31
 
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
-PRIORITIES = ("interactive", "bulk")
 NO_PIECES = object()
 """What a stream that ends before its first piece gives."""
 
@@ -39,13 +40,15 @@ class Receipt(NamedTuple):
     reason: str
 
 
-def call_head(model: str, version: str, endpoint: str, content_type: str, timeout: float | None, bulk: bool) -> bytes:
-    """The payload of a CALL up to its body. A timeout is at least a millisecond."""
+def call_head(model: str, version: str, endpoint: str, content_type: str, terms: Terms) -> bytes:
+    """The payload of a CALL up to its body."""
     names = [name.encode() for name in (model, version, endpoint, content_type)]
     if max(map(len, names)) > 0xFFFF:
         raise ValueError("a name is too long")
-    millis = 0 if timeout is None else min(max(round(timeout * 1000), 1), 0xFFFFFFFF)
-    return CALL_HEAD.pack(millis, int(bulk), 0, *map(len, names)) + b"".join(names)
+    tenant = (terms.tenant or "").encode()
+    claim = CLAIM_HEAD.pack(terms.cost or 0, len(tenant)) + tenant if tenant or terms.cost else b""
+    millis, bulk = min(terms.timeout_ms or 0, 0xFFFFFFFF), terms.priority == "bulk"
+    return CALL_HEAD.pack(millis, bulk, bool(claim), *map(len, names)) + b"".join(names) + claim
 
 
 def call_frame(number: int, head: bytes, body: bytes) -> bytes:

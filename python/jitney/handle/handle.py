@@ -1,22 +1,28 @@
 """A model as an object: `handle.remote(x)` calls it and returns at once.
 
 A handle holds no connection and no state, so it can be kept, shared between threads and loops, and
-made anew for nothing. `handle.method` is another endpoint of the same model.
+made anew for nothing. `handle.method` is another endpoint of the same model; the few names that the
+handle itself has are reached by `handle.options(method_name="...")`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from jitney.calls import encode_call
-from jitney.handle.frames import PRIORITIES, call_head
+from jitney.handle.connection import Connection, Sink
+from jitney.handle.frames import call_head
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream
+from jitney.terms import Terms
 
 if TYPE_CHECKING:
     from jitney.handle.session import Session
+
+S = TypeVar("S", bound=Sink)
+A = TypeVar("A", bound=Sink)
 
 ENCODINGS = {"value": "", "json": "application/json", "bytes": "application/octet-stream"}
 
@@ -32,58 +38,46 @@ class Handle:
         endpoint: str = "",
         *,
         encoding: str = "value",
-        timeout: float | None = None,
-        priority: str = "interactive",
+        terms: Terms | None = None,
     ) -> None:
         if encoding not in ENCODINGS:
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
-        if priority not in PRIORITIES:
-            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, not {priority!r}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         self._session = session
         self._names = (model, version, endpoint)
-        self._encoding, self._timeout, self._priority = encoding, timeout, priority
-        self._head = call_head(model, version, endpoint, ENCODINGS[encoding], timeout, priority == "bulk")
+        self._encoding, self._terms = encoding, terms or Terms()
+        self._head = call_head(model, version, endpoint, ENCODINGS[encoding], self._terms)
 
     def remote(self, *arguments: Any, **keywords: Any) -> AsyncCall | Call:
         """Calls the model with one item's arguments, and returns a future of its answer at once."""
-        body = self._body(arguments, keywords)
-        loop = _running_loop()
-        if loop is None:
-            background = self._session.background()
-            call = Call(background.give_up)
-            background.send(call, self._head, body)
-            return call
-        connection = self._session.connection(loop)
-        future = AsyncCall(connection)
-        connection.send(future, self._head, body)
-        return future
+        return self._begin(Call, AsyncCall, self._body(arguments, keywords))
 
     def stream(self, *arguments: Any, **keywords: Any) -> AsyncStream | Stream:
         """Calls a model that streams; the answer's pieces are there as soon as they are made."""
-        body = self._body(arguments, keywords)
-        loop = _running_loop()
-        if loop is None:
-            background = self._session.background()
-            stream = Stream(background.give_up)
-            background.send(stream, self._head, body)
-            return stream
-        connection = self._session.connection(loop)
-        pieces = AsyncStream(connection)
-        connection.send(pieces, self._head, body)
-        return pieces
+        return self._begin(Stream, AsyncStream, self._body(arguments, keywords))
 
-    def options(self, *, timeout: float | None = None, priority: str | None = None) -> Handle:
-        """The same handle with a deadline, in seconds from the call's arrival, or another priority."""
-        timeout = self._timeout if timeout is None else timeout
-        return self._like(self._names[2], timeout, priority or self._priority)
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        priority: str | None = None,
+        tenant: str | None = None,
+        cost: int | None = None,
+        method_name: str | None = None,
+    ) -> Handle:
+        """The same handle with other terms; what is left out stays as it is.
+
+        `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" fills
+        idle room only. `tenant` is who asks: tenants take turns. `cost` is what a call weighs, where
+        the model's batches are limited by that. `method_name` is another endpoint, by any name.
+        """
+        terms = Terms(timeout, priority, tenant, cost).over(self._terms)
+        return self._like(self._names[2] if method_name is None else method_name, terms)
 
     def configure(self, **options: Any) -> None:
         """Changes how batches of the model leave, for everybody and from the next batch on.
 
-        Options are those of the decorator: `max_batch_size` (of this endpoint, on `handle.method`),
-        `max_latency_ms`, `max_batch_delay_ms`, `policy`, `queue`. It waits for the server's answer;
+        Options are those of the decorator: `max_batch_size` and `max_latency_ms` (of this endpoint
+        alone, on `handle.method`), `max_batch_delay_ms`, `policy`, `queue`. It waits for the server's answer;
         inside an event loop use `jitney.AsyncClient.configure`.
         """
         model, version, endpoint = self._names
@@ -93,7 +87,7 @@ class Handle:
         """Another endpoint of the model."""
         if name.startswith("_"):
             raise AttributeError(name)
-        handle = self._like(name, self._timeout, self._priority)
+        handle = self._like(name, self._terms)
         self.__dict__[name] = handle  # The next look costs nothing.
         return handle
 
@@ -101,11 +95,24 @@ class Handle:
         model, version, endpoint = self._names
         return f"<jitney.Handle {model}{f'/{version}' if version else ''}{f'.{endpoint}' if endpoint else ''}>"
 
-    def _like(self, endpoint: str, timeout: float | None, priority: str) -> Handle:
+    def _begin(
+        self, of_threads: Callable[[Callable[[Any], None]], S], of_loops: Callable[[Connection], A], body: bytes
+    ) -> S | A:
+        """Sends a call; what its caller holds meanwhile is made for a thread or for the running loop."""
+        loop = _running_loop()
+        if loop is None:
+            background = self._session.background()
+            held = of_threads(background.give_up)
+            background.send(held, self._head, body)
+            return held
+        connection = self._session.connection(loop)
+        future = of_loops(connection)
+        connection.send(future, self._head, body)
+        return future
+
+    def _like(self, endpoint: str, terms: Terms) -> Handle:
         model, version, _ = self._names
-        return Handle(
-            self._session, model, version, endpoint, encoding=self._encoding, timeout=timeout, priority=priority
-        )
+        return Handle(self._session, model, version, endpoint, encoding=self._encoding, terms=terms)
 
     def _body(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         if self._encoding == "value":

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from jitney.definition import Definition, define
-from jitney.errors import DefinitionError
+from jitney.errors import DefinitionError, RemoteError
 from jitney.handle.handle import Handle
 from jitney.handle.session import Manager, Session, read_url
 from jitney.program import find_program
@@ -26,11 +26,13 @@ FLAGS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-managemen
 ADDRESS = re.compile(r"^(Inference|Management) +(\S+)$")
 READY = "Try: "
 END_SECONDS = 30.0
+LOAD_SECONDS = 24 * 3600.0
+"""The server's own time-out of start-up comes first."""
 INSIDE = ("jitney", "jitney.worker")
 
 
 def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = None) -> RunningModel:
-    """Serves a definition beside this program and returns a handle of it.
+    """Serves a definition beside this program and returns a handle of it, once its workers are loaded.
 
     It must be importable, since workers are processes of their own: define it in a file, and start
     it below `if __name__ == "__main__":` if that is the file which runs. `port` is the one for HTTP
@@ -48,7 +50,13 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
     if "Inference" not in addresses:
         code = process.wait()
         raise RuntimeError(f"the server did not start (status {code}); the lines above say why")
-    return RunningModel(definition.name, process, addresses)
+    running = RunningModel(definition.name, process, addresses)
+    try:
+        _await_workers(definition.name, running.management_url)
+    except BaseException:
+        running.close()
+        raise
+    return running
 
 
 class RunningModel(Handle):
@@ -109,6 +117,18 @@ def _refuse_inside() -> None:
     main = sys.modules.get("__main__")
     if getattr(main, "__package__", None) in INSIDE:
         raise RuntimeError('put jitney.run below `if __name__ == "__main__":`, since workers import this file')
+
+
+def _await_workers(name: str, management_url: str) -> None:
+    """A call that came earlier would spend its deadline waiting for them."""
+    from jitney.client import Client  # Whoever only connects does without it.
+
+    with Client(management_url, timeout=LOAD_SECONDS) as client:
+        model = client.describe(name)[0]
+        try:
+            client.scale(name, min_worker=model["minWorkers"], max_worker=model["maxWorkers"], synchronous=True)
+        except RemoteError as error:
+            raise RuntimeError(f"{name} did not load; the lines above say why ({error})") from None
 
 
 def _addresses(lines: IO[str]) -> dict[str, str]:

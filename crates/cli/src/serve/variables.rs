@@ -82,7 +82,7 @@ fn first_line(text: &str) -> String {
 
 /// Variables of other parts of the product, and of Kubernetes' service links.
 fn is_other(name: &str) -> bool {
-    name == "JITNEY_CONFIG"
+    ["JITNEY_BIN", "JITNEY_CONFIG"].contains(&name)
         || name.contains("TOKEN")
         || name.contains("_SERVICE_")
         || name.contains("_PORT_")

@@ -106,7 +106,7 @@ impl Engine {
         let order = LoadOrder::of(&identity, &package, &settings, python, metrics);
         let launcher = self.python_launcher(order, environment, devices, &self.observer);
         let intake = match package.api {
-            Some(api) => Intake::Defined(Endpoints::new(api, settings.batch_size)),
+            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &wishes.endpoints)),
             None => Intake::Python,
         };
         self.install(Draft {

@@ -5,6 +5,7 @@
 //! for one answer, and a caller that stops waiting takes the request back out.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use jitney_batcher::Refusal;
 use tokio::sync::mpsc;
@@ -14,6 +15,7 @@ use super::Model;
 use super::board::add;
 use super::intake::Accepted;
 use super::messages::{Message, Ticket};
+use super::objectives::Objective;
 use super::passenger::Passenger;
 use super::portions::{self, Joint};
 use crate::call::{Answer, Call, Payload};
@@ -62,12 +64,12 @@ impl Model {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let deadline = earliest(call.deadline, &settings, admitted);
         let (priority, origin, alone) = (call.priority, call.origin, call.alone);
         let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
-        let Accepted { payload, items, bucket, splits } = accepted;
+        let Accepted { payload, items, bucket, splits, objective } = accepted;
+        let deadline = earliest(call.deadline, objective, &settings, admitted);
         let weight = settings.shares.weigh(&call.claim, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
@@ -99,10 +101,24 @@ fn refusal(reason: Refusal) -> CallError {
     CallError::Refused { reason, retry_after: None }
 }
 
-/// The request's own deadline, the model's objective and the client timeout: whichever is first.
-fn earliest(asked: Option<Instant>, settings: &Settings, now: Instant) -> Option<Instant> {
+/// The deadline of a request that need not hurry, where the batcher would give one without any the
+/// model's objective.
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
+/// The request's own deadline, its objective and the client timeout: whichever is first.
+fn earliest(
+    asked: Option<Instant>,
+    objective: Objective,
+    settings: &Settings,
+    now: Instant,
+) -> Option<Instant> {
     let client = (!settings.client_timeout.is_zero()).then(|| now + settings.client_timeout);
-    let objective = settings.latency_max.map(|latency| now + latency);
+    let objective = match objective {
+        Objective::Models => settings.latency_max,
+        Objective::Own(latency) => Some(latency),
+        Objective::Free => settings.latency_max.map(|_| FAR),
+    };
+    let objective = objective.map(|latency| now + latency);
     asked.into_iter().chain(client).chain(objective).min()
 }
 

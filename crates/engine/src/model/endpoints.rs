@@ -1,4 +1,5 @@
-//! The endpoints of a definition in Python and how large their batches may be, live.
+//! The endpoints of a definition in Python and what can be changed about each, live: how large its
+//! batches may be, and the latency to keep ([`Objectives`]).
 //!
 //! All endpoints of a model share its queue, whose batches are as large as the largest of them takes;
 //! each worker cuts them to what its endpoint takes. Sizes that differ from the definition's own ride
@@ -6,9 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::Reconfigure;
+use super::objectives::{Objective, Objectives, strictest};
 use crate::call::Input;
+use crate::settings::{EndpointWishes, Settings};
 use crate::store::Api;
 
 /// The header that tells a worker the size of an endpoint's batches. No client can send one of this
@@ -23,28 +27,66 @@ pub(crate) struct Endpoints {
     api: Api,
     /// By place; 0 where the definition's own size holds.
     told: Vec<AtomicU32>,
+    objectives: Objectives,
 }
 
-/// What a change of batch sizes comes to.
-pub(crate) struct Resize {
-    /// The endpoints that change, by place, and their new size.
-    places: Vec<usize>,
-    size: u32,
+/// How one endpoint is served at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuned {
+    /// The largest batch; none if it takes one item at a time.
+    pub batch_size: Option<u32>,
+    /// Whether that is the definition's own word.
+    pub as_defined: bool,
+    /// The latency to keep.
+    pub objective: Objective,
+}
+
+/// What a change comes to, for the endpoints and for their model.
+#[derive(Default)]
+pub(crate) struct Tuning {
+    /// The endpoints whose size changes, by place, and the new one.
+    sizes: Option<(Vec<usize>, u32)>,
+    /// The objectives of all endpoints, if they change one by one.
+    objectives: Option<Vec<Objective>>,
+    /// Whether all endpoints keep the model's objective from now on.
+    together: bool,
     /// The size of the model's batches then.
-    pub(crate) model: u32,
+    pub(crate) batch_size: Option<u32>,
+    /// The model's objective then, where its endpoints have their own.
+    pub(crate) latency_max: Option<Option<Duration>>,
 }
 
 impl Endpoints {
-    /// `batch_size` is the model's; where an operator asked for another than the definition does, all
-    /// of its endpoints take it.
-    pub(crate) fn new(api: Api, batch_size: u32) -> Self {
+    /// `settings` are the model's; where an operator asked for another size or latency than the
+    /// definition does, all of its endpoints take it, except those that `wishes` names.
+    pub(crate) fn new(
+        api: Api,
+        settings: &Settings,
+        wishes: &BTreeMap<String, EndpointWishes>,
+    ) -> Self {
         let told = api.endpoints.iter().map(|_| AtomicU32::new(0)).collect();
-        let endpoints = Self { api, told };
+        let objectives = Objectives::new(&api, settings.latency_max);
+        let endpoints = Self { api, told, objectives };
         let declared = endpoints.api.batch_sizes.values().max();
-        if declared.is_some_and(|declared| *declared != batch_size) {
-            endpoints.apply(&endpoints.all(batch_size));
+        if declared.is_some_and(|declared| *declared != settings.batch_size) {
+            endpoints.apply(&endpoints.all(settings.batch_size));
         }
+        wishes.iter().for_each(|(name, wish)| endpoints.grant(name, wish, settings));
         endpoints
+    }
+
+    /// What was asked of one endpoint before the model was there; one that is gone asks for nothing.
+    fn grant(&self, name: &str, wish: &EndpointWishes, settings: &Settings) {
+        let batch_size = wish.batch_size.filter(|size| *size <= settings.batch_size);
+        for change in [
+            Reconfigure { batch_size, ..Reconfigure::default() },
+            Reconfigure { max_latency_ms: wish.max_latency_ms, ..Reconfigure::default() },
+        ] {
+            let change = Reconfigure { endpoint: Some(name.to_owned()), ..change };
+            if let Ok(tuning) = self.tune(&change, settings) {
+                self.apply(&tuning);
+            }
+        }
     }
 
     /// What the definition says about itself.
@@ -52,10 +94,19 @@ impl Endpoints {
         &self.api
     }
 
-    /// The sizes in force, of the endpoints that take batches.
-    pub(crate) fn sizes(&self) -> BTreeMap<String, u32> {
-        let sizes = self.batched().map(|(place, name)| (name.to_owned(), self.size(place)));
-        sizes.collect()
+    /// How every endpoint is served at the moment.
+    pub(crate) fn tuned(&self) -> BTreeMap<String, Tuned> {
+        let places = self.api.endpoints.iter().enumerate();
+        let tuned = places.map(|(place, name)| {
+            let batched = self.api.batch_sizes.contains_key(name);
+            let tuned = Tuned {
+                batch_size: batched.then(|| self.size(place)),
+                as_defined: self.told[place].load(Ordering::Relaxed) == 0,
+                objective: self.objectives.get(Some(place)),
+            };
+            (name.clone(), tuned)
+        });
+        tuned.collect()
     }
 
     /// The place of the endpoint that a request asks for.
@@ -69,49 +120,62 @@ impl Endpoints {
         self.api.endpoints.iter().position(|endpoint| endpoint.as_bytes() == asked)
     }
 
-    /// Writes down for the worker what it does not know from the definition.
-    pub(crate) fn tell(&self, place: Option<usize>, input: &mut Input) {
+    /// Writes down for the worker what it does not know from the definition; gives the latency that
+    /// the request is to keep.
+    pub(crate) fn tell(&self, place: Option<usize>, input: &mut Input) -> Objective {
         let place = place.or_else(|| self.default_place());
         let told = place.map_or(0, |place| self.told[place].load(Ordering::Relaxed));
         if told > 0 {
             input.headers.push(SIZE_HEADER, told.to_string().as_bytes());
         }
+        self.objectives.get(place)
     }
 
-    /// What a change of the batch size means, of one endpoint or of all; nothing yet changes.
-    pub(crate) fn resize(&self, change: &Reconfigure) -> Result<Option<Resize>, String> {
+    /// What a change means, of one endpoint or of all; nothing yet changes.
+    pub(crate) fn tune(&self, change: &Reconfigure, now: &Settings) -> Result<Tuning, String> {
         let Some(name) = &change.endpoint else {
-            return Ok(change.batch_size.map(|size| self.all(size)));
+            let sizes = change.batch_size.map(|size| self.all(size)).unwrap_or_default();
+            return Ok(Tuning { together: change.max_latency_ms.is_some(), ..sizes });
         };
-        let Some(size) = change.batch_size else {
-            return Err(
-                "endpoint= goes with max_batch_size=: what else there is to change holds for \
-                        the model, whose endpoints share one queue"
-                    .to_owned(),
-            );
-        };
-        let place = self.batched().find(|(_, known)| known == name).map(|(place, _)| place);
-        let Some(place) = place else {
-            let known: Vec<&str> = self.batched().map(|(_, name)| name).collect();
-            return Err(format!(
-                "there is no endpoint \"{name}\" that takes batches; those that do: {}",
-                known.join(", ")
-            ));
-        };
+        refuse_shared(change)?;
+        let sizes = change.batch_size.map(|size| self.resize(name, size)).transpose()?;
+        let sizes = sizes.unwrap_or_default();
+        let Some(millis) = change.max_latency_ms else { return Ok(sizes) };
+        let latency = (millis > 0).then(|| Duration::from_millis(millis));
+        let known = || self.api.endpoints.iter().enumerate().map(|(at, name)| (at, name.as_str()));
+        let place = find(known(), name)
+            .ok_or_else(|| unknown(&format!("endpoint \"{name}\"; there are"), known()))?;
+        let objectives = self.objectives.with(place, latency, now.latency_max);
+        let latency_max = Some(strictest(&objectives));
+        Ok(Tuning { objectives: Some(objectives), latency_max, ..sizes })
+    }
+
+    fn resize(&self, name: &str, size: u32) -> Result<Tuning, String> {
+        let place = find(self.batched(), name).ok_or_else(|| {
+            let what = format!("endpoint \"{name}\" that takes batches; those that do");
+            unknown(&what, self.batched())
+        })?;
         let others = self.batched().filter(|(other, _)| *other != place);
         let model = others.map(|(other, _)| self.size(other)).fold(size, u32::max);
-        Ok(Some(Resize { places: vec![place], size, model }))
+        let sizes = Some((vec![place], size));
+        Ok(Tuning { sizes, batch_size: Some(model), ..Tuning::default() })
     }
 
     /// Makes a change.
-    pub(crate) fn apply(&self, resize: &Resize) {
-        for place in &resize.places {
-            self.told[*place].store(resize.size, Ordering::Relaxed);
+    pub(crate) fn apply(&self, tuning: &Tuning) {
+        let (places, size) = tuning.sizes.as_ref().map_or((&[][..], 0), |(at, size)| (at, *size));
+        places.iter().for_each(|place| self.told[*place].store(size, Ordering::Relaxed));
+        if let Some(objectives) = &tuning.objectives {
+            self.objectives.set(objectives);
+        }
+        if tuning.together {
+            self.objectives.clear();
         }
     }
 
-    fn all(&self, size: u32) -> Resize {
-        Resize { places: self.batched().map(|(place, _)| place).collect(), size, model: size }
+    fn all(&self, size: u32) -> Tuning {
+        let places = self.batched().map(|(place, _)| place).collect();
+        Tuning { sizes: Some((places, size)), batch_size: Some(size), ..Tuning::default() }
     }
 
     fn batched(&self) -> impl Iterator<Item = (usize, &str)> {
@@ -133,66 +197,27 @@ impl Endpoints {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::call::HeaderBlock;
-
-    fn endpoints(batch_size: u32) -> Endpoints {
-        let names = ["one", "two", "single"];
-        let batch_sizes = BTreeMap::from([("one".to_owned(), 4), ("two".to_owned(), 8)]);
-        let api =
-            Api { endpoints: names.map(str::to_owned).to_vec(), batch_sizes, ..Api::default() };
-        Endpoints::new(api, batch_size)
+/// Endpoints share one queue and one batcher, so what those are told holds for all of them.
+fn refuse_shared(change: &Reconfigure) -> Result<(), String> {
+    let queue = change.queue_max.is_some();
+    let shared = queue || change.policy.is_some() || change.max_batch_delay_ms.is_some();
+    let own = change.batch_size.is_some() || change.max_latency_ms.is_some();
+    if own && !shared {
+        return Ok(());
     }
-
-    fn change(endpoint: Option<&str>, batch_size: Option<u32>) -> Reconfigure {
-        let endpoint = endpoint.map(str::to_owned);
-        Reconfigure { endpoint, batch_size, ..Reconfigure::default() }
-    }
-
-    fn told(endpoints: &Endpoints, asked: &str) -> String {
-        let mut headers = HeaderBlock::new();
-        headers.push("url_path", asked.as_bytes());
-        let mut input = Input { id: String::new(), headers, parameters: Vec::new() };
-        endpoints.tell(endpoints.place(&input), &mut input);
-        let told = input.headers.iter().find(|(name, _)| *name == SIZE_HEADER.as_bytes());
-        told.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
-    }
-
-    #[test]
-    fn a_change_of_one_endpoint_leaves_the_others_and_the_model_follows_the_largest() {
-        let endpoints = endpoints(8);
-        assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], ["", ""]);
-        for (name, size, model) in [("two", 2, 4), ("one", 3, 3), ("two", 16, 16)] {
-            let resize = endpoints.resize(&change(Some(name), Some(size))).expect("fits");
-            let resize = resize.expect("changes");
-            assert_eq!(resize.model, model, "{name}");
-            endpoints.apply(&resize);
-        }
-        assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], ["3", "16"]);
-        assert_eq!(told(&endpoints, "single"), "");
-        let all = endpoints.resize(&change(None, Some(5))).expect("fits").expect("changes");
-        endpoints.apply(&all);
-        assert_eq!(endpoints.sizes().into_values().collect::<Vec<_>>(), [5, 5]);
-    }
-
-    #[test]
-    fn what_an_endpoint_cannot_change_is_said() {
-        let endpoints = endpoints(8);
-        for (change, words) in [
-            (change(Some("single"), Some(2)), "those that do: one, two"),
-            (change(Some("one"), None), "goes with max_batch_size="),
-        ] {
-            let refused = endpoints.resize(&change).err().unwrap_or_default();
-            assert!(refused.contains(words), "{refused}");
-        }
-        assert!(endpoints.resize(&change(None, None)).is_ok_and(|resize| resize.is_none()));
-    }
-
-    #[test]
-    fn the_operators_size_is_every_endpoints() {
-        let sizes: Vec<u32> = endpoints(64).sizes().into_values().collect();
-        assert_eq!(sizes, [64, 64]);
-    }
+    let words = "endpoint= goes with max_batch_size= and max_latency_ms=; what else there is to \
+                 change holds for the model, whose endpoints share one queue";
+    Err(words.to_owned())
 }
+
+fn find<'a>(mut known: impl Iterator<Item = (usize, &'a str)>, name: &str) -> Option<usize> {
+    known.find(|(_, known)| *known == name).map(|(place, _)| place)
+}
+
+fn unknown<'a>(what: &str, known: impl Iterator<Item = (usize, &'a str)>) -> String {
+    let known: Vec<&str> = known.map(|(_, name)| name).collect();
+    format!("there is no {what}: {}", known.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
-use crate::model::{Endpoints, Reconfigure, Resize};
+use crate::model::{Endpoints, Objective, Reconfigure, Tuning};
 use crate::onnx::OnnxModel;
+use crate::settings::Settings;
 use crate::store::Api;
 
 /// Requests that must ride alone meet nobody in a lane of their own.
@@ -34,6 +35,8 @@ pub(crate) struct Accepted {
     pub(crate) bucket: u16,
     /// Whether its items may ride in different batches.
     pub(crate) splits: bool,
+    /// The latency to keep.
+    pub(crate) objective: Objective,
 }
 
 impl Intake {
@@ -47,17 +50,18 @@ impl Intake {
             Self::Python => Self::accept_raw(input, alone, batch_size),
             Self::Defined(endpoints) => {
                 let place = endpoints.place(&input);
-                endpoints.tell(place, &mut input);
+                let objective = endpoints.tell(place, &mut input);
                 let bucket = lane(endpoints.api(), place);
                 let accepted = Self::accept_raw(input, alone, batch_size)?;
-                Ok(Accepted { bucket: accepted.bucket.max(bucket), ..accepted })
+                Ok(Accepted { bucket: accepted.bucket.max(bucket), objective, ..accepted })
             }
             Self::Onnx(model) => {
                 let accepted =
                     model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
                 let payload = Payload::Tensors(accepted.tensors);
                 let (items, bucket) = (accepted.items, accepted.bucket);
-                Ok(Accepted { payload, items, bucket, splits: model.splits() })
+                let objective = Objective::Models;
+                Ok(Accepted { payload, items, bucket, splits: model.splits(), objective })
             }
         }
     }
@@ -70,11 +74,11 @@ impl Intake {
         }
     }
 
-    /// What a change of the batch size means for the endpoints.
-    pub(crate) fn resize(&self, change: &Reconfigure) -> Result<Option<Resize>, String> {
+    /// What a change means for the endpoints.
+    pub(crate) fn tune(&self, change: &Reconfigure, now: &Settings) -> Result<Tuning, String> {
         match (self.endpoints(), &change.endpoint) {
-            (Some(endpoints), _) => endpoints.resize(change),
-            (None, None) => Ok(None),
+            (Some(endpoints), _) => endpoints.tune(change, now),
+            (None, None) => Ok(Tuning::default()),
             (None, Some(_)) => {
                 Err("endpoint= is for models with endpoints of their own: those that \
                                     are written with the jitney package"
@@ -100,7 +104,8 @@ impl Intake {
             )));
         }
         let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
-        Ok(Accepted { payload: Payload::Raw(input), items, bucket, splits: false })
+        let objective = Objective::Models;
+        Ok(Accepted { payload: Payload::Raw(input), items, bucket, splits: false, objective })
     }
 }
 
@@ -116,13 +121,16 @@ fn lane(api: &Api, place: Option<usize>) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::call::HeaderBlock;
 
     fn bucket(asked: &[&str]) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
-        let intake = Intake::Defined(Endpoints::new(api, 8));
+        let settings = Settings { batch_size: 8, ..crate::testkit::settings() };
+        let intake = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
         let mut headers = HeaderBlock::new();
         asked.iter().for_each(|value| headers.push("url_path", value.as_bytes()));
         let input = Input { id: String::new(), headers, parameters: Vec::new() };

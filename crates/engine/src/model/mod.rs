@@ -13,6 +13,7 @@ mod insight;
 mod intake;
 mod measures;
 mod messages;
+mod objectives;
 mod passenger;
 mod portions;
 mod reconfigure;
@@ -37,12 +38,14 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::announced::Announced;
 pub(crate) use self::board::Board;
 pub use self::board::{Counters, Status};
-pub(crate) use self::endpoints::{Endpoints, Resize};
+pub use self::endpoints::Tuned;
+pub(crate) use self::endpoints::{Endpoints, Tuning};
 pub(crate) use self::identity::Identity;
 pub use self::insight::{Decided, Insight, main_bucket};
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REFUSALS, Traffic};
 pub(crate) use self::messages::{Arrival, Control, Message, Ticket};
+pub use self::objectives::Objective;
 pub use self::reconfigure::Reconfigure;
 pub(crate) use self::sample::Sample;
 pub use self::sequence::{SequenceHeaders, SequenceLimits};
@@ -178,9 +181,9 @@ impl Model {
         self.wanted.set(min, max);
     }
 
-    /// The largest batches of a definition's endpoints, as they are now.
-    pub fn endpoint_sizes(&self) -> BTreeMap<String, u32> {
-        self.intake.endpoints().map(Endpoints::sizes).unwrap_or_default()
+    /// The endpoints of a definition, as they are served now.
+    pub fn endpoints(&self) -> BTreeMap<String, Tuned> {
+        self.intake.endpoints().map(Endpoints::tuned).unwrap_or_default()
     }
 
     /// What its batcher has learned and decided; none if it has just gone.

@@ -13,7 +13,8 @@ use crate::settings::{PolicyName, Settings};
 /// Changes to a live model; what is left out stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigure {
-    /// The endpoint of a definition whose batch size changes; all of them if none is named.
+    /// The endpoint of a definition whose batch size or objective changes; all of them if none is
+    /// named.
     pub endpoint: Option<String>,
     /// Most items in a batch.
     pub batch_size: Option<u32>,
@@ -30,11 +31,14 @@ pub struct Reconfigure {
 impl Model {
     /// Changes how batches leave, at once.
     pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
-        let resize = self.intake.resize(&change)?;
-        let batch_size = resize.as_ref().map_or(change.batch_size, |resize| Some(resize.model));
-        let settings = self.settings().changed(&Reconfigure { batch_size, ..change })?;
-        if let Some((resize, endpoints)) = resize.zip(self.intake.endpoints()) {
-            endpoints.apply(&resize);
+        let now = self.settings();
+        let tuning = self.intake.tune(&change, &now)?;
+        let batch_size = tuning.batch_size.or(change.batch_size);
+        let max_latency_ms = change.max_latency_ms.filter(|_| tuning.latency_max.is_none());
+        let mut settings = now.changed(&Reconfigure { batch_size, max_latency_ms, ..change })?;
+        settings.latency_max = tuning.latency_max.unwrap_or(settings.latency_max);
+        if let Some(endpoints) = self.intake.endpoints() {
+            endpoints.apply(&tuning);
         }
         let settings = Arc::new(settings);
         self.settings.store(Arc::clone(&settings));

@@ -33,8 +33,11 @@ impl Batching {
         let operators_delay = operator.number("maxBatchDelay").map(Duration::from_millis);
         let delay = wishes.max_batch_delay_ms.map(Duration::from_millis);
         let delay = delay.or(own.max_batch_delay).or(yaml.max_batch_delay).or(operators_delay);
-        let latency_max = wishes.max_latency_ms.map(Duration::from_millis).or(own.max_latency);
-        let latency_max = latency_max.or(operator.latency_max());
+        // A caller who asks for 0 wants no objective, whatever the others say.
+        let latency_max = match wishes.max_latency_ms {
+            Some(ms) => (ms > 0).then(|| Duration::from_millis(ms)),
+            None => own.max_latency.or(operator.latency_max()),
+        };
         let asked = wishes.policy.or(own.policy);
         let asked = asked.or(operator.policy()).or(defaults.policy);
         // An explicit delay asks for TorchServe's window, an objective or silence for adaptive.

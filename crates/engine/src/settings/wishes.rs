@@ -3,6 +3,8 @@
 //! The same for every door: query parameters, flags and files all end here. What is left out is not
 //! decided here but in `resolve`, where the archive and the operator are heard too.
 
+use std::collections::BTreeMap;
+
 use super::PolicyName;
 use crate::shares::Cost;
 use crate::store::Sha256;
@@ -24,8 +26,10 @@ pub struct Wishes {
     pub batch_size: Option<u32>,
     /// TorchServe's window in milliseconds.
     pub max_batch_delay_ms: Option<u64>,
-    /// The latency objective in milliseconds.
+    /// The latency objective in milliseconds; 0 for none, whatever the archive says.
     pub max_latency_ms: Option<u64>,
+    /// What single endpoints of a definition take, where it is not what the model does.
+    pub endpoints: BTreeMap<String, EndpointWishes>,
     /// When batches leave.
     pub policy: Option<PolicyName>,
     /// Workers to start with.
@@ -52,4 +56,13 @@ pub struct Wishes {
     pub sha256: Option<Sha256>,
     /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
     pub s3_sse_kms: bool,
+}
+
+/// What is asked of one endpoint of a definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointWishes {
+    /// Most items in a batch of its own; never more than the model's batches take.
+    pub batch_size: Option<u32>,
+    /// The latency objective in milliseconds; 0 for none.
+    pub max_latency_ms: Option<u64>,
 }

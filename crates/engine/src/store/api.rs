@@ -22,6 +22,8 @@ pub struct Api {
     pub endpoints: Vec<String>,
     /// Most items in a call of those that take batches.
     pub batch_sizes: BTreeMap<String, u32>,
+    /// The latencies to keep, where not all endpoints have the same.
+    pub latencies_ms: BTreeMap<String, f64>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
 }

@@ -21,6 +21,7 @@ use crate::connection::Peer;
 use crate::door::House;
 use crate::errors::Asked;
 use crate::request_id::RequestId;
+use crate::rest::claim;
 
 /// The parameter that holds the arguments of a definition; no Python parameter can have this name.
 const CALL_PARAMETER: &str = "jitney-call";
@@ -124,7 +125,9 @@ impl Ask {
 }
 
 fn call(wanted: &mut Wanted, peer: u64, started: Instant) -> Call {
+    let claim = std::mem::take(&mut wanted.claim);
     let mut headers = HeaderBlock::default();
+    declare(&claim, &mut headers);
     headers.push("url_path", wanted.endpoint.as_bytes());
     let value = std::mem::take(&mut wanted.body);
     let parameter = if wanted.content_type.is_empty() {
@@ -139,7 +142,17 @@ fn call(wanted: &mut Wanted, peer: u64, started: Instant) -> Call {
         deadline: wanted.timeout.and_then(|timeout| started.checked_add(timeout)),
         origin: Origin { kind: OriginKind::Python, peer },
         priority: wanted.priority,
-        claim: Claim::default(),
+        claim,
         alone: false,
+    }
+}
+
+/// A model reads who asks in the headers, however it was asked.
+fn declare(claim: &Claim, headers: &mut HeaderBlock) {
+    if let Some(tenant) = &claim.tenant {
+        headers.push(claim::TENANT.as_str(), tenant.as_bytes());
+    }
+    if let Some(cost) = claim.cost {
+        headers.push(claim::COST.as_str(), cost.to_string().as_bytes());
     }
 }

@@ -6,14 +6,17 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use jitney_engine::call::{Output, Priority, Receipt};
+use jitney_engine::call::{Claim, Output, Priority, Receipt};
 
 use crate::errors::Problem;
+use crate::rest::claim;
 
 /// Bytes of a frame's header.
 pub(super) const HEADER: usize = 16;
 /// Bytes of a CALL before its names.
 const CALL_HEAD: usize = 14;
+/// Bytes of a claim before the tenant's name.
+const CLAIM_HEAD: usize = 9;
 /// Names of a CALL may have so many bytes in all, beside the body.
 pub(super) const NAMES_MAX: u64 = 4 * u16::MAX as u64;
 
@@ -76,6 +79,7 @@ pub(super) struct Wanted {
     pub(super) id: u64,
     pub(super) timeout: Option<Duration>,
     pub(super) priority: Priority,
+    pub(super) claim: Claim,
     pub(super) model: String,
     pub(super) version: Option<String>,
     pub(super) endpoint: String,
@@ -119,7 +123,11 @@ fn wanted(id: u64, mut payload: Bytes) -> Result<Wanted, FrameError> {
         1 => Priority::Bulk,
         _ => return Err(FrameError::Malformed),
     };
-    payload.get_u8();
+    let claims = match payload.get_u8() {
+        0 => false,
+        1 => true,
+        _ => return Err(FrameError::Malformed),
+    };
     let lengths = [(); 4].map(|()| usize::from(payload.get_u16_le()));
     let mut name = |length: usize| text(&mut payload, length);
     let [model, version, endpoint, content_type] = lengths;
@@ -131,8 +139,23 @@ fn wanted(id: u64, mut payload: Bytes) -> Result<Wanted, FrameError> {
         version: Some(name(version)?).filter(|version| !version.is_empty()),
         endpoint: name(endpoint)?,
         content_type: name(content_type)?,
+        claim: if claims { claim(&mut payload)? } else { Claim::default() },
         body: payload,
     })
+}
+
+/// Who sends it and what it weighs; calls that say neither have no such part.
+fn claim(payload: &mut Bytes) -> Result<Claim, FrameError> {
+    if payload.len() < CLAIM_HEAD {
+        return Err(FrameError::Malformed);
+    }
+    let (cost, length) = (payload.get_u64_le(), usize::from(payload.get_u8()));
+    let tenant = text(payload, length)?;
+    if !tenant.is_empty() && !claim::is_tenant(&tenant) {
+        return Err(FrameError::Malformed);
+    }
+    let tenant = Some(tenant).filter(|tenant| !tenant.is_empty()).map(Into::into);
+    Ok(Claim { tenant, cost: Some(cost).filter(|cost| *cost > 0) })
 }
 
 fn text(payload: &mut Bytes, length: usize) -> Result<String, FrameError> {

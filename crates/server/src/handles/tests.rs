@@ -51,6 +51,8 @@ fn calls_are_read_as_the_vectors_say() {
         assert_eq!(names, (text("model"), text("endpoint"), text("kind")));
         assert_eq!(wanted.version.unwrap_or_default(), text("version"));
         assert_eq!(wanted.body, hex(&vector, "body_hex"));
+        assert_eq!(wanted.claim.tenant.as_deref().unwrap_or_default(), text("tenant"));
+        assert_eq!(wanted.claim.cost.unwrap_or_default(), number(&vector["cost"]));
         let bulk = if vector["bulk"] == 1 { Priority::Bulk } else { Priority::Interactive };
         assert_eq!(wanted.priority, bulk);
         let timeout = wanted.timeout.map_or(0, |timeout| timeout.as_millis() as u64);

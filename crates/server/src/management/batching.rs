@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{CurvePoint, Decided, Engine, Insight, Policy, Verdict};
+use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, Verdict};
 use serde::Serialize;
 
 use crate::errors::{ErrorCode, Problem};
@@ -28,6 +28,9 @@ pub(crate) struct Batching {
     /// Largest batches of a definition's endpoints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     endpoints: BTreeMap<String, u32>,
+    /// What its endpoints keep, where each has a latency of its own; null for none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    endpoint_latencies_ms: BTreeMap<String, Option<f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_latency_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,9 +97,24 @@ pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batc
     let insight = model.insight().await.ok_or_else(gone)?;
     let settings = model.settings();
     let policy = settings.policy.as_str();
-    let endpoints = model.endpoint_sizes();
+    let tuned = model.endpoints();
+    let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
+    let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own(it.objective)?)));
     let batching = Batching::new(model.name(), model.version(), policy, &insight);
-    Ok(Batching { endpoints, ..batching.sharing(&settings.shares) })
+    Ok(Batching {
+        endpoints: sizes.collect(),
+        endpoint_latencies_ms: latencies.collect(),
+        ..batching.sharing(&settings.shares)
+    })
+}
+
+/// An endpoint's latency, where it is not simply the model's.
+fn own(objective: Objective) -> Option<Option<f64>> {
+    match objective {
+        Objective::Models => None,
+        Objective::Own(latency) => Some(Some(in_millis(latency))),
+        Objective::Free => Some(None),
+    }
 }
 
 impl Batching {
@@ -121,6 +139,7 @@ impl Batching {
             how: words::policy(&config.policy, config.max_items),
             max_batch_size: config.max_items,
             endpoints: BTreeMap::new(),
+            endpoint_latencies_ms: BTreeMap::new(),
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
             max_waiting: config.queue_max,

@@ -1,5 +1,6 @@
 //! What a request says about its share: who sends it and what it weighs. Headers over HTTP, metadata
-//! of the same names over gRPC. What a name or a weight is worth is the model's business.
+//! of the same names over gRPC, fields of a call's head through a handle. What a name or a weight is
+//! worth is the model's business.
 
 use http::HeaderMap;
 use http::header::HeaderName;
@@ -8,12 +9,18 @@ use jitney_engine::call::Claim;
 use crate::errors::Problem;
 
 /// Who sends it.
-const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
+pub(crate) const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
 /// What it weighs, in the unit of the model's cost.
-const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
+pub(crate) const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
 
 /// The longest name of a tenant.
 const NAME_MAX: usize = 128;
+
+/// Whether it can name a tenant.
+pub(crate) fn is_tenant(name: &str) -> bool {
+    let printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(printable)
+}
 
 /// Reads the claim, which is empty for nearly all requests.
 pub(crate) fn read(headers: &HeaderMap) -> Result<Claim, Problem> {
@@ -22,7 +29,7 @@ pub(crate) fn read(headers: &HeaderMap) -> Result<Claim, Problem> {
 
 fn tenant(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
     let Some(value) = headers.get(TENANT) else { return Ok(None) };
-    let name = value.to_str().ok().filter(|name| (1..=NAME_MAX).contains(&name.len()));
+    let name = value.to_str().ok().filter(|name| is_tenant(name));
     let refusal = || {
         let message = format!("Header x-jitney-tenant must be 1 to {NAME_MAX} ASCII characters.");
         Problem::bad_request(message)

@@ -12,7 +12,8 @@ use crate::respond::{self, Reply};
 const PAGE: &[u8] = include_bytes!("docs.html");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'",
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+     img-src blob: data:",
 );
 
 /// The OpenAPI document of every model that has one.

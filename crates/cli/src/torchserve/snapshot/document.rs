@@ -1,10 +1,11 @@
 //! `model_snapshot`: every model with its versions, as JSON in TorchServe's form. What Jitney adds
-//! (`policy`, `maxLatencyMs`, `sha256`) TorchServe does not read.
+//! (`policy`, `maxLatencyMs`, `jobQueueSize`, `endpoints`, `sha256`) TorchServe does not read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
-use jitney_engine::{Engine, Model};
+use jitney_engine::{Engine, Model, Objective, Tuned};
 use serde::{Deserialize, Serialize};
 
 /// Models by name, versions by name.
@@ -43,6 +44,8 @@ pub struct Version {
     pub min_workers: i64,
     pub max_workers: i64,
     pub batch_size: i64,
+    /// Zero is a delay like others; below it, none is set.
+    #[serde(default = "unset")]
     pub max_batch_delay: i64,
     pub response_timeout: i64,
     pub startup_timeout: i64,
@@ -51,11 +54,53 @@ pub struct Version {
     pub parallel_level: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// Zero for none, since the archive may have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency_ms: Option<u64>,
+    /// Where it is not the server's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_queue_size: Option<u32>,
+    /// Endpoints of a definition that differ from the model or from what they were defined as.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub endpoints: BTreeMap<String, Endpoint>,
     /// The sum that its file must have; else nobody would compare it again after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+}
+
+/// One endpoint of a definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Endpoint {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_batch_size: Option<u32>,
+    /// Zero for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_latency_ms: Option<u64>,
+}
+
+impl Endpoint {
+    /// What is to be said about it; nothing about nearly all. Where the sizes are not as they were
+    /// defined, each is said: a restart cannot tell those that follow the model's from the others.
+    fn of(tuned: &Tuned, resized: bool) -> Option<Self> {
+        let max_latency_ms = match tuned.objective {
+            Objective::Models => None,
+            Objective::Own(latency) => Some(whole(latency)),
+            Objective::Free => Some(0),
+        };
+        let max_batch_size = tuned.batch_size.filter(|_| resized);
+        let said = max_batch_size.is_some() || max_latency_ms.is_some();
+        said.then_some(Self { max_batch_size, max_latency_ms })
+    }
+}
+
+fn unset() -> i64 {
+    -1
+}
+
+/// Whole milliseconds; only no latency becomes 0.
+fn whole(latency: Duration) -> u64 {
+    (latency.as_millis() as u64).max(1)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -71,7 +116,9 @@ pub fn models(engine: &Engine, store: &Path) -> Models {
         let versions = engine.versions(default.name()).unwrap_or_default();
         let described = versions.iter().map(|model| {
             let is_default = model.version() == default.version();
-            (model.version().to_owned(), Version::of(model, is_default, store))
+            let version = Version::of(model, is_default, store);
+            let queue = version.job_queue_size.filter(|size| *size != engine.queue_default());
+            (model.version().to_owned(), Version { job_queue_size: queue, ..version })
         });
         models.insert(default.name().to_owned(), described.collect());
     }
@@ -94,10 +141,19 @@ impl Version {
             runtime_type: settings.runtime.clone(),
             parallel_level: settings.declared.parallel_level.into(),
             policy: Some(settings.policy.as_str().to_owned()),
-            max_latency_ms: settings.latency_max.map(|latency| latency.as_millis() as u64),
+            max_latency_ms: Some(settings.latency_max.map_or(0, whole)),
+            job_queue_size: Some(settings.queue_max),
+            endpoints: endpoints(model),
             sha256: model.sha256().map(|sum| sum.to_string()),
         }
     }
+}
+
+fn endpoints(model: &Model) -> BTreeMap<String, Endpoint> {
+    let tuned = model.endpoints();
+    let resized = tuned.values().any(|endpoint| !endpoint.as_defined);
+    let said = |(name, tuned)| Some((name, Endpoint::of(&tuned, resized)?));
+    tuned.into_iter().filter_map(said).collect()
 }
 
 /// A model of the store by its file name; any other by what it was asked for as.

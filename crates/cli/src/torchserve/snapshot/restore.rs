@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use jitney_engine::settings::EndpointWishes;
 use serde::Deserialize;
 
 use super::KEY;
-use super::document::{Models, Version, last_element};
+use super::document::{Endpoint, Models, Version, last_element};
 use crate::failure::Failure;
 use crate::serve::options::{Batching, PerModel, Policy};
 use crate::startup::Startup;
@@ -56,7 +57,7 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
     let millis = |value: u64| Millis(Duration::from_millis(value));
     let batching = Batching {
         max_batch_size: small(version.batch_size),
-        max_batch_delay: positive(version.max_batch_delay).map(millis),
+        max_batch_delay: u64::try_from(version.max_batch_delay).ok().map(millis),
         max_latency_ms: version.max_latency_ms.map(millis),
         policy,
         ..Batching::default()
@@ -65,10 +66,12 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
     let per_model = PerModel {
         workers: Some(min),
         batching,
+        queue: version.job_queue_size.filter(|size| *size > 0),
         response_timeout: seconds(version.response_timeout),
         startup_timeout: seconds(version.startup_timeout),
         ..PerModel::default()
     };
+    let endpoints = version.endpoints.iter().map(|(name, one)| (name.clone(), wishes(one)));
     let runtime = Some(&version.runtime_type).filter(|runtime| runtime.starts_with("python"));
     Ok(Startup {
         version: Some(number),
@@ -77,8 +80,14 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
         workers: Some((min, small(version.max_workers).unwrap_or(min).max(min))),
         default: version.default_version,
         sha256,
+        endpoints: endpoints.collect(),
         ..Startup::named(model, &version.mar_name)
     })
+}
+
+fn wishes(endpoint: &Endpoint) -> EndpointWishes {
+    let Endpoint { max_batch_size: batch_size, max_latency_ms } = *endpoint;
+    EndpointWishes { batch_size, max_latency_ms }
 }
 
 fn positive(number: i64) -> Option<u64> {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::document::Version;
+use super::document::{Endpoint, Version};
 use super::*;
 use crate::env::Env;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::torchserve::properties;
+
+const FAST: Endpoint = Endpoint { max_batch_size: Some(2), max_latency_ms: Some(0) };
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_735_689_600_123)
@@ -31,6 +33,8 @@ fn kept() -> Models {
         runtime_type: "python".to_owned(),
         policy: Some("adaptive".to_owned()),
         max_latency_ms: Some(40),
+        job_queue_size: Some(9),
+        endpoints: [("fast".to_owned(), FAST)].into(),
         sha256: Some("ab".repeat(32)),
         ..Version::default()
     };
@@ -62,7 +66,9 @@ fn a_snapshot_is_read_back_as_it_was_written() {
     assert_eq!((wishes.url.as_str(), wishes.model_name.as_deref()), ("kept.mar", Some("kept")));
     assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (Some(3), Some(70)));
     assert_eq!((wishes.response_timeout_s, wishes.startup_timeout_s), (Some(55), Some(66)));
-    assert_eq!(wishes.max_latency_ms, Some(40));
+    assert_eq!((wishes.max_latency_ms, wishes.queue_max), (Some(40), Some(9)));
+    let fast = wishes.endpoints["fast"];
+    assert_eq!((fast.batch_size, fast.max_latency_ms), (Some(2), Some(0)));
     assert_eq!(wishes.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
     assert_eq!((model.workers, model.default), (Some((2, 4)), true));
     assert_eq!(wishes.runtime.as_deref(), Some("python"));
@@ -78,6 +84,10 @@ fn files_of_torchserve_and_of_older_versions_are_understood() {
     let wishes = found[0].wishes();
     assert_eq!((wishes.version.as_deref(), wishes.batch_size), (Some("2.0"), None));
     assert_eq!((wishes.response_timeout_s, wishes.policy), (None, None));
+    assert_eq!((wishes.max_batch_delay_ms, wishes.max_latency_ms), (None, None));
+    let at_once = text.replace("\"batchSize\":-1", "\"maxBatchDelay\":0");
+    let found = startups(&at_once, store.path()).expect("restores");
+    assert_eq!(found[0].wishes().max_batch_delay_ms, Some(0), "a delay of nothing is one");
     assert_eq!((found[0].workers, found[0].default), (Some((1, 1)), false));
 }
 

@@ -90,7 +90,11 @@ pub(super) fn scale(id: &str, path: &str) -> Value {
         .query("min_worker", "integer", "Workers wanted.")
         .query("max_worker", "integer", "Workers allowed.")
         .query("synchronous", "boolean", "Wait for the workers; false unless said otherwise.")
-        .query("endpoint", "string", "The endpoint of a definition whose max_batch_size changes.");
+        .query(
+            "endpoint",
+            "string",
+            "The endpoint whose max_batch_size or max_latency_ms changes.",
+        );
     batching(operation)
         .answers("200", "Done.", JSON, status_schema())
         .answers("202", "Workers are starting or ending.", JSON, status_schema())

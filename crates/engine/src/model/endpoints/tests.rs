@@ -1,0 +1,116 @@
+//! Endpoints that are changed one by one and all together.
+
+use super::*;
+use crate::call::HeaderBlock;
+use crate::settings::PolicyName;
+use crate::testkit;
+
+const NOBODY: BTreeMap<String, EndpointWishes> = BTreeMap::new();
+
+fn api() -> Api {
+    let names = ["one", "two", "single"];
+    let batch_sizes = BTreeMap::from([("one".to_owned(), 4), ("two".to_owned(), 8)]);
+    Api { endpoints: names.map(str::to_owned).to_vec(), batch_sizes, ..Api::default() }
+}
+
+fn settings(batch_size: u32) -> Settings {
+    Settings { batch_size, ..testkit::settings() }
+}
+
+fn endpoints(batch_size: u32) -> Endpoints {
+    Endpoints::new(api(), &settings(batch_size), &NOBODY)
+}
+
+fn change(endpoint: Option<&str>, batch_size: Option<u32>) -> Reconfigure {
+    let endpoint = endpoint.map(str::to_owned);
+    Reconfigure { endpoint, batch_size, ..Reconfigure::default() }
+}
+
+fn asked(name: &str) -> Input {
+    let mut headers = HeaderBlock::new();
+    headers.push("url_path", name.as_bytes());
+    Input { id: String::new(), headers, parameters: Vec::new() }
+}
+
+fn told(endpoints: &Endpoints, name: &str) -> String {
+    let mut input = asked(name);
+    endpoints.tell(endpoints.place(&input), &mut input);
+    let told = input.headers.iter().find(|(name, _)| *name == SIZE_HEADER.as_bytes());
+    told.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+}
+
+fn sizes(endpoints: &Endpoints) -> Vec<Option<u32>> {
+    ["one", "two", "single"].map(|name| endpoints.tuned()[name].batch_size).to_vec()
+}
+
+fn objectives(endpoints: &Endpoints) -> [Objective; 3] {
+    ["one", "two", "single"].map(|name| {
+        let mut input = asked(name);
+        endpoints.tell(endpoints.place(&input), &mut input)
+    })
+}
+
+#[test]
+fn a_change_of_one_endpoint_leaves_the_others_and_the_model_follows_the_largest() {
+    let endpoints = endpoints(8);
+    let now = settings(8);
+    assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], ["", ""]);
+    for (name, size, model) in [("two", 2, 4), ("one", 3, 3), ("two", 16, 16)] {
+        let tuning = endpoints.tune(&change(Some(name), Some(size)), &now).expect("fits");
+        assert_eq!(tuning.batch_size, Some(model), "{name}");
+        endpoints.apply(&tuning);
+    }
+    assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], ["3", "16"]);
+    assert_eq!(told(&endpoints, "single"), "");
+    endpoints.apply(&endpoints.tune(&change(None, Some(5)), &now).expect("fits"));
+    assert_eq!(sizes(&endpoints), [Some(5), Some(5), None]);
+}
+
+#[test]
+fn a_latency_of_one_endpoint_is_its_own_and_one_of_the_model_is_everybodys() {
+    let endpoints = endpoints(8);
+    let second = Duration::from_secs(1);
+    let now = Settings { latency_max: Some(second), ..settings(8) };
+    let latency = |name: Option<&str>, ms| {
+        let change = Reconfigure { max_latency_ms: Some(ms), ..change(name, None) };
+        let tuning = endpoints.tune(&change, &now).expect("fits");
+        endpoints.apply(&tuning);
+        tuning.latency_max
+    };
+    let (own, others) = (Objective::Own(second / 2), Objective::Own(second));
+    assert_eq!(latency(Some("single"), 500), Some(Some(second / 2)));
+    assert_eq!(objectives(&endpoints), [others, others, own]);
+    assert_eq!(latency(Some("single"), 0), Some(Some(second)));
+    assert_eq!(objectives(&endpoints), [others, others, Objective::Free]);
+    assert_eq!(latency(None, 70), None, "the model's own settings say it");
+    assert_eq!(objectives(&endpoints), [Objective::Models; 3]);
+}
+
+#[test]
+fn what_an_endpoint_cannot_change_is_said() {
+    let endpoints = endpoints(8);
+    let policy = Reconfigure { policy: Some(PolicyName::Window), ..change(Some("one"), Some(2)) };
+    let latency = Reconfigure { max_latency_ms: Some(5), ..change(Some("three"), None) };
+    for (change, words) in [
+        (change(Some("single"), Some(2)), "those that do: one, two"),
+        (change(Some("one"), None), "goes with max_batch_size="),
+        (latency, "there are: one, two, single"),
+        (policy, "share one queue"),
+    ] {
+        let refused = endpoints.tune(&change, &settings(8)).err().unwrap_or_default();
+        assert!(refused.contains(words), "{refused}");
+    }
+    assert!(endpoints.tune(&change(None, None), &settings(8)).is_ok());
+}
+
+#[test]
+fn the_operators_size_is_every_endpoints_unless_one_is_named() {
+    assert_eq!(sizes(&endpoints(64)), [Some(64), Some(64), None]);
+    let wish = EndpointWishes { batch_size: Some(6), max_latency_ms: Some(30) };
+    let wishes = BTreeMap::from([("one".to_owned(), wish), ("gone".to_owned(), wish)]);
+    let endpoints = Endpoints::new(api(), &settings(64), &wishes);
+    assert_eq!(sizes(&endpoints), [Some(6), Some(64), None]);
+    let own = Objective::Own(Duration::from_millis(30));
+    assert_eq!(objectives(&endpoints), [own, Objective::Free, Objective::Free]);
+    assert!(!endpoints.tuned()["one"].as_defined);
+}

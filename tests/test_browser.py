@@ -1,0 +1,205 @@
+"""The page to try models on, in a real browser: clicks, keys, files, streams, narrow screens, no other host."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.browser import Visit, browser, visit
+from harness.server import Server
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(find_spec("playwright") is None, reason="needs playwright and chromium: make test-browser"),
+]
+
+APP = '''
+import base64
+
+import jitney
+
+PIXEL = "R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+
+
+class Shop:
+    @jitney.batch(max_batch_size=8, examples=[{"item": "tea", "count": 2}])
+    def price(self, item: list[str], count: list[int] = 1) -> list[dict]:
+        """What it costs.
+
+        Prices hold for <b>today</b>.
+        """
+        return [
+            jitney.Error(f"no {one}", status=404) if one == "nothing" else {"item": one, "euro": 2 * many}
+            for one, many in zip(item, count)
+        ]
+
+    @jitney.endpoint
+    def upload(self, file: bytes, name: str, note: str = "") -> str:
+        return f"{name}: {len(file)} bytes {note or 'without a note'}"
+
+    @jitney.endpoint
+    def a_rather_long_name_that_hardly_fits_the_screen_of_a_small_telephone(self, text: str) -> str:
+        return text
+
+    @jitney.endpoint
+    def raw(self) -> bytes:
+        return bytes(300)
+
+    @jitney.endpoint
+    def pixel(self, request: jitney.Request) -> bytes:
+        request.response_headers["content-type"] = "image/gif"
+        return base64.b64decode(PIXEL)
+
+    @jitney.endpoint
+    def tell(self, words: int = 3):
+        for at in range(words):
+            yield f"word {at} "
+
+
+def lonely(text: str) -> str:
+    """Only one of its kind."""
+    return text.upper()
+'''
+
+MODELS = ["app:Shop"]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def docs(chromium: Any, served: Server) -> Iterator[Visit]:
+    """The page, which must not complain whatever a test does with it."""
+    seen = visit(chromium, served.url("/docs"))
+    yield seen
+    assert seen.complaints == []
+    assert all(url.startswith((served.urls["inference"], "data:", "blob:")) for url in seen.asked), seen.asked
+    seen.page.close()
+
+
+def unfold(seen: Visit, path: str) -> Any:
+    """The card of an endpoint, opened."""
+    card = seen.page.locator("details", has=seen.page.get_by_text(f"POST {path}", exact=True))
+    card.locator("summary").click()
+    return card
+
+
+def answered(card: Any, status: str) -> Any:
+    """The text of an answer, once it is there."""
+    card.locator(".status", has_text=re.compile(f"^{status}")).wait_for()
+    card.get_by_role("button", name="Send").and_(card.locator(":enabled")).wait_for()
+    return card.locator("pre").text_content()
+
+
+def test_a_click_sends_what_was_typed_and_shows_the_answer(docs):
+    card = unfold(docs, "/Shop/price")
+    body = card.get_by_label("Body (JSON)")
+    assert body.input_value() == '{\n  "item": "tea",\n  "count": 2\n}'
+    assert card.get_by_text("Prices hold for <b>today</b>.").is_visible()
+    body.fill('{"item": "milk", "count": 21}')
+    card.get_by_role("button", name="Send").click()
+    assert answered(card, "200 OK") == '{\n  "item": "milk",\n  "euro": 42\n}'
+    assert "batch" in card.locator(".ride").text_content()
+
+
+def test_a_refusal_is_shown_as_one(docs):
+    card = unfold(docs, "/Shop/price")
+    card.get_by_label("Body (JSON)").fill('{"item": "tea", "count": "many"}')
+    card.get_by_role("button", name="Send").click()
+    assert "cannot be read as int" in answered(card, "400")
+    assert card.locator(".status.bad").count() == 1
+    docs.complaints = [one for one in docs.complaints if "400" not in one]  # The browser notes every such answer.
+
+
+def test_everything_can_be_done_with_the_keyboard(docs):
+    keyboard, card = docs.page.keyboard, docs.page.locator("details").first
+    card.wait_for()
+    while docs.page.evaluate("document.activeElement.tagName") != "SUMMARY":
+        keyboard.press("Tab")
+    keyboard.press("Enter")
+    keyboard.press("Tab")
+    keyboard.press("ControlOrMeta+a")
+    keyboard.type('{"item": "ink"}')
+    keyboard.press("Tab")
+    assert docs.page.evaluate("document.activeElement.textContent") == "Send"
+    keyboard.press("Enter")
+    assert '"euro": 2' in answered(card, "200")
+    keyboard.press("Shift+Tab")
+    keyboard.press("ControlOrMeta+a")
+    keyboard.type('{"item": "ink", "count": 5}')
+    keyboard.press("ControlOrMeta+Enter")
+    card.get_by_text('"euro": 10').wait_for()
+
+
+def test_files_go_with_the_other_fields_of_their_form(docs, tmp_path):
+    card = unfold(docs, "/Shop/upload")
+    card.get_by_role("button", name="Send").click()
+    assert card.locator(".status").count() == 0, "nothing is sent before the file is chosen"
+    (tmp_path / "photo").write_bytes(b"x" * 5000)
+    card.get_by_label("file").set_input_files(tmp_path / "photo")
+    card.get_by_label("name").fill("cat")
+    card.get_by_role("button", name="Send").click()
+    assert answered(card, "200") == "cat: 5000 bytes without a note"
+    card.get_by_label("note (optional)").fill("of mine")
+    card.get_by_role("button", name="Send").click()
+    card.get_by_text("cat: 5000 bytes of mine").wait_for()
+
+
+def test_streams_pictures_and_bytes_are_shown_as_what_they_are(docs):
+    tell = unfold(docs, "/Shop/tell")
+    tell.get_by_role("button", name="Send").click()
+    tell.get_by_text("word 0 word 1 word 2").wait_for()
+    pixel = unfold(docs, "/Shop/pixel")
+    pixel.get_by_role("button", name="Send").click()
+    assert pixel.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    raw = unfold(docs, "/Shop/raw")
+    raw.get_by_role("button", name="Send").click()
+    with docs.page.expect_download() as coming:
+        raw.get_by_text("Save 300 bytes").click()
+    assert Path(coming.value.path()).read_bytes() == bytes(300)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_narrow_screen_shows_everything(chromium, served, dark):
+    seen = visit(chromium, served.url("/docs"), width=320, dark=dark)
+    for summary in seen.page.locator("summary").all():
+        summary.click()
+    card = seen.page.locator("details").first
+    card.get_by_role("button", name="Send").click()
+    assert answered(card, "200")
+    assert seen.fits()
+    assert seen.complaints == []
+    ground = seen.page.evaluate("getComputedStyle(document.documentElement).colorScheme")
+    assert ground == "light dark"
+    seen.page.close()
+
+
+def test_a_server_that_asks_for_a_key_is_told_it(chromium, start: Callable[..., Server], tmp_path):
+    (tmp_path / "app.py").write_text(APP)
+    server = start("serve", "app:lonely", "--token-auth", cwd=tmp_path, wait_for_workers=False)
+    key = json.loads((tmp_path / "key_file.json").read_text())["inference"]["key"]
+    seen = visit(chromium, server.url("/docs"))
+    card = seen.page.locator("details[open]")
+    card.wait_for()
+    assert not seen.page.get_by_label("Key for predictions").is_visible()
+    card.get_by_role("button", name="Send").click()
+    seen.page.get_by_label("Key for predictions").fill(key)
+    card.get_by_role("button", name="Send").click()
+    assert answered(card, "200") == "TEXT"
+    seen.page.close()
+
+
+def test_a_server_without_definitions_says_so(chromium, shared: Server):
+    seen = visit(chromium, shared.url("/docs"))
+    seen.page.get_by_text("No model here describes itself").wait_for()
+    assert seen.complaints == []
+    seen.page.close()

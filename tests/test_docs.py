@@ -1,0 +1,99 @@
+"""The snippets of docs/definitions.md and docs/handles.md, run as they stand.
+
+Only the addresses are this test's own, and the deadlines, which a slow machine could not keep.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.package import ROOT
+from harness.server import Server
+
+RUN_SECONDS = 120
+SNIPPET = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def snippets(page: str, kind: str) -> list[str]:
+    """The blocks of a page, in order."""
+    return [text for word, text in SNIPPET.findall((ROOT / "docs" / page).read_text()) if word == kind]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the files that the pages tell to write."""
+    home = tmp_path_factory.mktemp("docs")
+    for text in [*snippets("definitions.md", "python"), *snippets("handles.md", "python")]:
+        name = re.match(r"# (\w+\.py)\n", text)
+        if name:
+            (home / name[1]).write_text(patient(text))
+    return home
+
+
+@pytest.fixture(scope="module")
+def served(binary: Path, home: Path) -> Iterator[Server]:
+    server = Server(binary, home / "server", ["serve", "shop:Shop"], cwd=home)
+    yield server.started()
+    server.end()
+
+
+def run(home: Path, binary: Path, *command: str) -> str:
+    """What a command prints; it must end well."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    env["PATH"] = f"{binary.parent}:{env['PATH']}"
+    done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def patient(text: str) -> str:
+    """The same with deadlines that nobody misses."""
+    return re.sub(r"timeout=[\d.]+", "timeout=60", re.sub(r"max_latency_ms=\d+", "max_latency_ms=60000", text))
+
+
+def here(server: Server, text: str) -> str:
+    """The same with the addresses of the server under test."""
+    for port, name in (("8080", "inference"), ("8081", "management")):
+        text = text.replace(f"http://127.0.0.1:{port}", server.urls[name])
+    return patient(text)
+
+
+def test_the_commands_of_the_page_on_definitions_do_what_it_says(served, home, binary):
+    commands = [
+        line.partition("    #")[0].strip() for text in snippets("definitions.md", "") for line in text.splitlines()
+    ]
+    asked = [line for line in commands if line.startswith("curl")]
+    said = [run(home, binary, *shlex.split(here(served, line)), "--silent") for line in asked]
+    assert said == ["6.0", "1.5", "word 0 word 1 word 2 word 3 word 4 "]
+    (check,) = [line for line in commands if line.startswith("jitney check")]
+    assert "Shop/price\n  ok " in run(home, binary, *shlex.split(check))
+
+
+def test_the_unit_test_of_the_page_passes(home, binary):
+    assert "1 passed" in run(
+        home, binary, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"
+    )
+
+
+def test_the_program_of_the_page_on_handles_runs(home, binary):
+    said = run(home, binary, sys.executable, "program.py")
+    assert said.startswith("[1.5, 3.0, 4.5, 6.0, 7.5] http://127.0.0.1:")
+
+
+def test_the_snippets_of_the_page_on_handles_run_one_after_another(served, home, binary):
+    plain = [text for text in snippets("handles.md", "python") if not text.startswith("# ")]
+    (home / "all.py").write_text("import asyncio\n" + here(served, "\n".join(plain)))
+    said = run(home, binary, sys.executable, "all.py").splitlines()
+    assert said[0].startswith("4.0 Receipt(")
+    assert said[1] == "[2.0, 1.5]"
+    assert said[2:4] == ["2.0", "word 0 word 1 "]
+    assert said[4].startswith("{'Shop': ") and said[4].endswith("64")
+    assert len(said) == 5
