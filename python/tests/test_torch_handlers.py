@@ -147,6 +147,19 @@ def test_micro_batching_gives_the_same_answers(own, size):
     assert near([json.loads(answer["body"]) for answer in worker.ask(bodies(*contents))], wanted)
 
 
+def test_a_handler_need_not_call_the_init_of_its_base(own):
+    worker = own("""
+from ts.handler_utils.micro_batching import MicroBatching
+from ts.torch_handler.image_classifier import ImageClassifier
+
+class Hasty(ImageClassifier):
+    def __init__(self):
+        self.handle = MicroBatching(self)
+""")
+    (answer,), (described,) = worker.ask(bodies(image(1))), worker.ask([wire.item(headers=[("describe", "True")])])
+    assert len(json.loads(answer["body"])) == 5 and json.loads(described["body"])["device"] == "cpu"
+
+
 class Belt:
     """A handler that needs no torch."""
 

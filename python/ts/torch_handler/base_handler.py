@@ -48,6 +48,10 @@ def setup_ort_session(model_pt_path: str, map_location: str) -> Any:
 class BaseHandler(abc.ABC):
     """Loads a model and answers batches with it."""
 
+    # What `initialize` has not set yet, also for handlers whose `__init__` does not call this one.
+    wishes = Wishes()
+    torch_threads = 0
+
     def __init__(self) -> None:
         self.model: Any = None
         self.mapping: dict[str, str] | None = None
@@ -61,8 +65,6 @@ class BaseHandler(abc.ABC):
         self.target: Any = 0
         self.profiler_args: dict[str, Any] = {}
         self.model_yaml_config: dict[str, Any] = {}
-        self.wishes = Wishes()
-        self.torch_threads = 0
 
     # -- loading --------------------------------------------------------------------------------
 
