@@ -154,7 +154,7 @@ class BaseHandler(abc.ABC):
 
     def _profiled(self, call: Callable[[], Any]) -> Any:
         """Runs a call under the profiler; its trace goes where the archive's name says."""
-        name = ((self.manifest or {}).get("model") or {}).get("modelName") or ""
+        name = ((getattr(self, "manifest", None) or {}).get("model") or {}).get("modelName") or ""
         return profiled(call, name, getattr(self, "profiler_args", {}))
 
     def _handle(self, data: Any, context: Any) -> Any:
