@@ -14,7 +14,7 @@ from harness.server import FREE_ADDRESSES, Server
 
 SUM = """
 def handle(data, context):
-    return data and [sum(row) for row in data]
+    return data and [sum(row["data"] if isinstance(row, dict) else row) for row in data]
 """
 
 

@@ -83,7 +83,9 @@ def test_base64_values_reach_the_handler_as_bytes():
     (JSONEnvelope, {"instances": [{"b64": "a"}]}), (JSONEnvelope, {"instances": [{"b64": 3}]}),
     (KServev2Envelope, {"instances": []}), (KServev2Envelope, {"inputs": [3]}),
     (KServev2Envelope, {"inputs": [tensor(1, 2, shape=[3])]}),
-    (KServev2Envelope, {"inputs": [tensor(1, 2, shape=[-1, 2])]}),
+    (KServev2Envelope, {"inputs": [tensor(1, 2, shape=[-1, 3])]}),
+    (KServev2Envelope, {"inputs": [tensor(1, 2, shape=[-1, -1])]}),
+    (KServev2Envelope, {"inputs": [tensor(1, 2, shape=[-1, 0])]}),
 ])  # fmt: skip
 def test_a_request_that_does_not_fit_is_the_clients_mistake(envelope, body):
     with pytest.raises(PredictionException) as caught:
@@ -95,7 +97,7 @@ def test_tensors_have_their_shape_and_results_their_type():
     seen = []
 
     def handler(rows, context):
-        seen.extend(rows)
+        seen.extend(row["data"] for row in rows)
         return [7, 0.5, [True, False], "text", {"cat": 0.9}]
 
     inputs = [
@@ -109,6 +111,19 @@ def test_tensors_have_their_shape_and_results_their_type():
         ("a", "INT64", [1], [7]), ("b", "FP64", [1], [0.5]), ("c", "BOOL", [2], [True, False]),
         ("d", "BYTES", [1], ["text"]), ("e", "BYTES", [1], ['{"cat": 0.9}']),
     ]  # fmt: skip
+
+
+def test_a_handler_sees_all_a_v2_input_says():
+    seen = []
+    sent = [tensor(1, 2, 3, 4, shape=[-1, 2]), tensor("hi", "x", datatype="BYTES", shape=-1)]
+    sent[0]["parameters"] = {"unit": "m"}
+    ask(KServev2Envelope, lambda rows, _: seen.extend(rows) or [0, 0], {"inputs": sent})
+    assert seen == [{**sent[0], "data": [[1, 2], [3, 4]]}, {**sent[1], "data": "hi"}]
+
+
+def test_numbers_too_large_for_signed_ones_are_told_as_unsigned():
+    (answer,) = ask(KServev2Envelope, lambda rows, _: [[1, 2**64 - 1]], {"inputs": [tensor(1)]})
+    assert answer["outputs"][0]["datatype"] == "UINT64"
 
 
 def test_arrays_keep_the_type_they_have():
@@ -125,7 +140,7 @@ def test_arrays_keep_the_type_they_have():
 
 def test_batches_of_v2_requests_are_kept_apart():
     bodies = [{"id": str(n), "inputs": [tensor(n, name=f"t{k}") for k in range(n)]} for n in (1, 2)]
-    answers = ask(KServev2Envelope, lambda rows, _: [sum(row) for row in rows], *bodies)
+    answers = ask(KServev2Envelope, lambda rows, _: [sum(row["data"]) for row in rows], *bodies)
     assert [(a["id"], [(o["name"], o["data"]) for o in a["outputs"]]) for a in answers] == [
         ("1", [("t0", [1])]), ("2", [("t0", [2]), ("t1", [2])]),
     ]  # fmt: skip

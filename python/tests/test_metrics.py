@@ -140,6 +140,7 @@ def test_the_older_store_collects_and_is_emitted_at_once(capsys, monkeypatch):
     store.add_counter("C", 2, 0)
     store.add_time("T", 5, unit="s")
     store.add_error("error", "text")
+    store.add_metric("Own", 7, "kB", 1, [Dimension("d", "v")])
     with pytest.raises(ValueError):
         store.add_time("T", 5, unit="MB")
     assert capsys.readouterr().out == ""
@@ -149,6 +150,7 @@ def test_the_older_store_collects_and_is_emitted_at_once(capsys, monkeypatch):
         f"[METRICS]C.Count:3|#{OWN}",
         f"[METRICS]T.Seconds:5|#{OWN}",
         "[METRICS]error.unit:text|#Level:Error",
+        f"[METRICS]Own.Kilobytes:7|#d:v,{OWN}",
     ]
 
 

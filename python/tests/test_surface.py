@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from ts.handler_utils.hf_batch_streamer import TextIteratorStreamerBatch
 from ts.metrics import process_memory_metric
 from ts.metrics.dimension import Dimension
 from ts.metrics.metric import Metric
@@ -16,31 +18,64 @@ from ts.metrics.metric_encoder import MetricEncoder
 
 
 class Tokens(list):
-    """A list with a tensor's `tolist`."""
+    """A list that is cut and measured like a tensor."""
 
-    def tolist(self):
-        return list(self)
+    @property
+    def shape(self):
+        return (len(self),)
 
-
-class Bytewise:
-    """A tokenizer whose tokens are the bytes of UTF-8."""
-
-    def decode(self, tokens, **_):
-        return bytes(tokens).decode("utf-8", "replace")
+    def __getitem__(self, place):
+        return Tokens(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
 
 
-def test_a_streamer_gives_the_new_text_of_every_request():
-    streamer = TextIteratorStreamerBatch(Bytewise(), skip_prompt=True, timeout=1, batch_size=2)
-    streamer.put(Tokens([[1, 2], [3, 4]]))
-    for first, second in zip("aé".encode(), b"xyz"):
-        streamer.put(Tokens([first, second]))
-    streamer.end()
-    assert list(streamer) == [["a", "x"], ["", "y"], ["é", "z"], ["", ""]]
+class OneStreamer:
+    """Stands for transformers' streamer of one request: every token is a word."""
+
+    def __init__(self, tokenizer, skip_prompt, timeout, **decode_kwargs):
+        self.words, self.made_with = [], (tokenizer, skip_prompt, timeout, decode_kwargs)
+
+    def put(self, value):
+        assert value.shape == (1,)
+        self.words.append(value[0])
+
+    def end(self):
+        self.words.append(None)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        word = self.words.pop(0)
+        if word is None:
+            raise StopIteration
+        return word
 
 
-def test_a_streamer_refuses_another_number_of_requests():
+@pytest.fixture
+def streaming(monkeypatch):
+    """The module, over a transformers that is not installed."""
+    fake = SimpleNamespace(BaseStreamer=object, TextIteratorStreamer=OneStreamer)
+    for name in ("transformers", "transformers.generation"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__path__=[]))
+    monkeypatch.setitem(sys.modules, "transformers.generation.streamers", fake)
+    monkeypatch.delitem(sys.modules, "ts.handler_utils.hf_batch_streamer", raising=False)
+    yield importlib.import_module("ts.handler_utils.hf_batch_streamer")
+    sys.modules.pop("ts.handler_utils.hf_batch_streamer", None)
+
+
+def test_a_streamer_gives_the_new_text_of_every_request_batch_after_batch(streaming):
+    streamer = streaming.TextIteratorStreamerBatch("tokenizer", 2, True, 1, skip_special_tokens=True)
+    assert streamer.streamers[1].made_with == ("tokenizer", True, 1, {"skip_special_tokens": True})
+    for _ in range(2):
+        streamer.put(Tokens(["a", "x"]))
+        streamer.put(Tokens(["b", "y"]))
+        streamer.end()
+        assert list(streamer) == [[{"text": "a"}, {"text": "x"}], [{"text": "b"}, {"text": "y"}]]
+
+
+def test_a_streamer_refuses_another_number_of_requests(streaming):
     with pytest.raises(ValueError, match="made for 2"):
-        TextIteratorStreamerBatch(Bytewise(), batch_size=2).put(Tokens([1]))
+        streaming.TextIteratorStreamerBatch("tokenizer", batch_size=2).put(Tokens(["a"]))
 
 
 def test_metrics_become_json():

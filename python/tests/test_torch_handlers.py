@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch_models as models
@@ -12,6 +14,7 @@ from torch_models import EAGER, image, near, torch
 from wire import bodies
 
 from ts.handler_utils.micro_batching import MicroBatching
+from ts.handler_utils.timer import timed
 from ts.torch_handler import base_handler, words
 from ts.torch_handler.contractions import CONTRACTION_MAP
 from ts.torch_handler.pool import ItemPool
@@ -144,6 +147,19 @@ def test_micro_batching_gives_the_same_answers(own, size):
     assert near([json.loads(answer["body"]) for answer in worker.ask(bodies(*contents))], wanted)
 
 
+def test_a_handler_need_not_call_the_init_of_its_base(own):
+    worker = own("""
+from ts.handler_utils.micro_batching import MicroBatching
+from ts.torch_handler.image_classifier import ImageClassifier
+
+class Hasty(ImageClassifier):
+    def __init__(self):
+        self.handle = MicroBatching(self)
+""")
+    (answer,), (described,) = worker.ask(bodies(image(1))), worker.ask([wire.item(headers=[("describe", "True")])])
+    assert len(json.loads(answer["body"])) == 5 and json.loads(described["body"])["device"] == "cpu"
+
+
 class Belt:
     """A handler that needs no torch."""
 
@@ -170,9 +186,63 @@ def test_micro_batches_come_out_in_order_after_an_error_too():
     }  # fmt: skip
     belt.parallelism = {"inference": 1}
     assert len(belt.thread_groups["inference"]) == 1
+    assert belt.handle([1, 2]) and belt.get_micro_batch_idx() is None, "this thread is on no belt"
     belt.shutdown()
     with pytest.raises(ValueError, match="no stage"):
         belt.parallelism = {"decode": 2}
+
+
+@pytest.mark.parametrize("what", ["describe", "explain"])
+def test_micro_batching_lets_the_handler_describe_and_explain(worker, what):
+    one = worker("""
+        from ts.handler_utils.micro_batching import MicroBatching
+
+        class Plain:
+            def __init__(self): self.handle = MicroBatching(self)
+            def initialize(self, context): pass
+            def preprocess(self, data): return [row.get("body") for row in data]
+            def inference(self, data): return data
+            def postprocess(self, data): return ["predicted"] * len(data)
+            def describe_handle(self): return "described"
+            def explain_handle(self, prepared, raw): return [f"explained {bytes(prepared[0])} {len(raw)}"]
+    """)
+    (plain,) = one.ask([wire.item([("body", "", b"x")])])
+    (answer,) = one.ask([wire.item([("body", "", b"x")], headers=[(what, "True")])])
+    assert plain["body"] == b"predicted"
+    assert answer["body"] == {"describe": b"described", "explain": b"explained b'x' 1"}[what]
+
+
+def test_an_explanation_is_told_the_first_request_as_it_came():
+    class Explaining(base_handler.BaseHandler):
+        def get_insights(self, tensor_data, raw_data, target):
+            return [tensor_data, raw_data, target]
+
+    handler = Explaining()
+    rows = [{"data": "text", "target": 3}, {"body": "other", "target": 4}]
+    assert handler.explain_handle("prepared", rows) == ["prepared", "text", 3]
+    assert handler.explain_handle("prepared", [{"body": "text"}]) == ["prepared", "text", 0]
+    assert handler.explain_handle("prepared", [[1, 2]]) == ["prepared", [1, 2], 0]
+
+
+def test_a_trace_lies_under_the_name_of_the_archive(monkeypatch, tmp_path):
+    monkeypatch.setenv("ENABLE_TORCH_PROFILER", "1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    handler = base_handler.BaseHandler()
+    handler.manifest, handler.device, handler.model = {"model": {"modelName": "archived"}}, "cpu", torch.nn.Identity()
+    assert handler.handle([[1.0]], SimpleNamespace(model_name="registered")) == [[1.0]]
+    assert list((tmp_path / "pytorch_profiler/archived").glob("*.pt.trace.json"))
+
+
+def test_stages_are_timed_where_a_handler_keeps_the_context_alone():
+    class Own:
+        context = SimpleNamespace(model_yaml_config={"handler": {"profile": 1}}, metrics=Mock())
+
+        @timed
+        def inference(self, data):
+            return data
+
+    assert Own().inference(7) == 7
+    assert Own.context.metrics.add_metric.call_args.args[0] == "ts_handler_inference"
 
 
 def test_a_pool_keeps_order_and_hands_errors_back_as_values():
@@ -236,6 +306,7 @@ def test_a_mock_context_is_enough_to_load_and_ask_a_handler(tmp_path):
     context = MockContext(model_dir=str(tmp_path), model_file=None, model_yaml_config_file="settings.yaml")
     handler = base_handler.BaseHandler()
     handler.initialize(context)
+    assert handler.get_device() == torch.device("cpu") and not base_handler.XLA_AVAILABLE
     assert base_handler.PROFILER_AVAILABLE and context.model_yaml_config == {"handler": {"a": 1}}
     assert handler.handle([[1.0, 2.0]], context) == [[1.0, 2.0]]
     context.explain = True

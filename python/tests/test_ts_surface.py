@@ -351,6 +351,31 @@ def test_the_launcher_can_be_imported_and_finds_its_program(monkeypatch):
     assert launcher.program() == ["/somewhere/jitney", "torchserve"]
 
 
+def test_the_launcher_is_called_as_torchserves(monkeypatch):
+    launcher, ran = importlib.import_module("ts.launcher"), []
+    monkeypatch.setenv("JITNEY_BIN", "jitney")
+    monkeypatch.setattr(launcher.subprocess, "run", lambda command, **_: ran.append(command[2:]))
+    started = lambda command, **_: ran.append(command[2:]) or Started()  # noqa: E731
+    monkeypatch.setattr(launcher.subprocess, "Popen", started)
+    launcher.stop(wait=False)
+    lines = launcher.start("store", "c.properties", True, "plugins", True, "all", True)
+    assert lines.get(timeout=30) is None, "the server said no more"
+    launcher.start("store")
+    assert ran[0] == ["--stop"] and ran[1] == ["--stop", "--foreground"]
+    assert ran[2] == [
+        "--start", "--model-store", "store", "--plugins-path", "plugins", "--ts-config", "c.properties",
+        "--models", "all", "--no-config-snapshots", "--disable-token-auth", "--enable-model-api",
+    ]  # fmt: skip
+    assert ran[4] == ["--start", "--model-store", "store"], "tokens are asked for and the model API is off"
+
+
+class Started:
+    """A server that came up and says no more."""
+
+    def __init__(self):
+        self.stdout = io.StringIO("Model server started.\n")
+
+
 @pytest.mark.parametrize("name", [
     "ts.handler_utils.preprocess.dali",
     "ts.llm_launcher",

@@ -1,7 +1,7 @@
 """Starts and stops a server from Python, and registers models, for scripts written against TorchServe.
 
 The server is `jitney torchserve`, found by JITNEY_BIN or on the PATH, or else the `torchserve`
-command. Archives are not made on the way: `gen_mar` is taken and passed over.
+command.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ def start(
     model_store: str | None = None,
     snapshot_file: str | None = None,
     no_config_snapshots: bool = False,
-    gen_mar: bool = True,
     plugin_folder: str | None = None,
-    disable_token: bool = True,
+    disable_token: bool = False,
     models: str | None = None,
-    model_api_enabled: bool = True,
+    enable_model_api: bool = False,
 ) -> Queue[str | None]:
     """Stops a running server and starts one; returns its further lines, None after the last."""
     stop()
@@ -61,7 +60,7 @@ def start(
     flags = {
         "--no-config-snapshots": no_config_snapshots,
         "--disable-token-auth": disable_token,
-        "--enable-model-api": model_api_enabled,
+        "--enable-model-api": enable_model_api,
     }
     command = [*program(), "--start"]
     command += [word for name, value in options.items() if value for word in (name, value)]
@@ -74,9 +73,9 @@ def start(
     return lines
 
 
-def stop() -> None:
-    """Stops the server, if one runs, and waits for its end."""
-    subprocess.run([*program(), "--stop", "--foreground"], check=False)
+def stop(wait: bool = True) -> None:
+    """Stops the server, if one runs, and waits for its end unless told not to."""
+    subprocess.run([*program(), "--stop", *(["--foreground"] if wait else [])], check=False)
 
 
 def register_model(model_name: str, url: str) -> Reply:

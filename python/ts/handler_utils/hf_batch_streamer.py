@@ -1,75 +1,50 @@
 """Text of several generations at a time, as Hugging Face's `generate` makes its tokens.
 
-The interface is that of transformers' streamers (`put`, `end`, iteration); every step gives a list with the new
-text of each request. A character that needs more tokens is held back until it is whole.
+One of transformers' own streamers per request decides when its text is ready; every step gives a list with
+`{"text": ...}` for each request, which is what handlers pass on to their clients piece by piece.
 """
 
 from __future__ import annotations
 
-import queue
+from collections.abc import Iterator
 from typing import Any
 
-UNFINISHED = "\ufffd"
+from ts.torch_handler.needs import need
+
+streamers: Any = need("transformers.generation.streamers", "ts.handler_utils.hf_batch_streamer")
 
 
-class TextIteratorStreamerBatch:
+class TextIteratorStreamerBatch(streamers.BaseStreamer):  # type: ignore[misc]
     """Give it to `generate(streamer=...)` in a thread, and iterate over it in another."""
 
     def __init__(
-        self, tokenizer: Any, skip_prompt: bool = False, timeout: float | None = None, batch_size: int = 1,
+        self, tokenizer: Any, batch_size: int, skip_prompt: bool = False, timeout: float | None = None,
         **decode_kwargs: Any,
     ) -> None:  # fmt: skip
-        self.tokenizer = tokenizer
-        self.skip_prompt = skip_prompt
-        self.timeout = timeout
         self.batch_size = batch_size
-        self.decode_kwargs = decode_kwargs
-        self.text_queue: queue.Queue[list[str] | None] = queue.Queue()
-        self.next_tokens_are_prompt = True
-        self._tokens: list[list[int]] = [[] for _ in range(batch_size)]
-        self._told = [0] * batch_size
+        one = streamers.TextIteratorStreamer
+        self.streamers = [one(tokenizer, skip_prompt, timeout, **decode_kwargs) for _ in range(batch_size)]
+        self.streamer_iterators: list[Iterator[str]] = [iter(streamer) for streamer in self.streamers]
 
     def put(self, value: Any) -> None:
         """Takes the next token of every request, or the prompts at first."""
-        rows = value.tolist()
-        if len(rows) != self.batch_size:
-            raise ValueError(f"the streamer was made for {self.batch_size} requests, not for {len(rows)}")
-        if self.next_tokens_are_prompt:
-            self.next_tokens_are_prompt = False
-            if self.skip_prompt:
-                return
-        new = [self._take(place, row if isinstance(row, list) else [row]) for place, row in enumerate(rows)]
-        self.on_finalized_text(new)
-
-    def _take(self, place: int, tokens: list[int]) -> str:
-        self._tokens[place] += tokens
-        text = self.tokenizer.decode(self._tokens[place], **self.decode_kwargs)
-        if text.endswith(UNFINISHED):
-            return ""
-        new = text[self._told[place] :]
-        self._told[place] = len(text)
-        return str(new)
+        if value.shape[0] != self.batch_size:
+            raise ValueError(f"the streamer was made for {self.batch_size} requests, not for {value.shape[0]}")
+        for place, streamer in enumerate(self.streamers):
+            streamer.put(value[place : place + 1])
 
     def end(self) -> None:
         """Gives what was held back, and ends the iteration."""
-        rest = [
-            self.tokenizer.decode(tokens, **self.decode_kwargs)[told:] for tokens, told in zip(self._tokens, self._told)
-        ]
-        self._tokens, self._told = [[] for _ in range(self.batch_size)], [0] * self.batch_size
-        self.next_tokens_are_prompt = True
-        self.on_finalized_text(rest, stream_end=True)
-
-    def on_finalized_text(self, texts: list[str], stream_end: bool = False) -> None:
-        """Passes new text on."""
-        self.text_queue.put(texts)
-        if stream_end:
-            self.text_queue.put(None)
+        for streamer in self.streamers:
+            streamer.end()
 
     def __iter__(self) -> TextIteratorStreamerBatch:
         return self
 
-    def __next__(self) -> list[str]:
-        texts = self.text_queue.get(timeout=self.timeout)
-        if texts is None:
+    def __next__(self) -> list[dict[str, str]]:
+        # All of a batch get their tokens together, so the first that is at its end ends the batch; the others
+        # are taken to theirs first, so that the streamer can be used for the next batch.
+        texts = [next(iterator, None) for iterator in self.streamer_iterators]
+        if any(text is None for text in texts):
             raise StopIteration
-        return texts
+        return [{"text": text} for text in texts if text is not None]

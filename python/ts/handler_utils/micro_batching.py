@@ -3,7 +3,7 @@
 `handler.handle = MicroBatching(handler, micro_batch_size)` replaces the handler's own `handle`. Each
 stage has threads and a queue; results are put together in the order of the batch. An error in a stage
 ends the call with that error, after every micro-batch has come out, so that nothing of one batch is on
-the belt when the next one starts.
+the belt when the next one starts. Descriptions and explanations take the handler's own way.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import queue
 import threading
 import time
 from typing import Any, NamedTuple
+
+from ts.torch_handler.profiling import profiler_wanted
+from ts.torch_handler.stages import asks
 
 HANDLER_METHODS = ["preprocess", "inference", "postprocess"]
 POLL_SECONDS = 0.5
@@ -102,14 +105,12 @@ class MicroBatching:
             thread.join()
         self.thread_groups = {stage: [] for stage in HANDLER_METHODS}
 
-    def get_micro_batch_idx(self) -> int:
-        """The place of the micro-batch the calling thread works on."""
-        return getattr(self.current, "index", 0)
+    def get_micro_batch_idx(self) -> int | None:
+        """The place of the micro-batch the calling thread works on, if it works on one."""
+        return getattr(self.current, "index", None)
 
-    def handle(self, data: list[Any], context: Any) -> list[Any]:
-        """Runs a batch."""
-        started = time.perf_counter()
-        self.handler.context = context
+    def handle(self, data: list[Any]) -> list[Any]:
+        """Runs a batch over the belt."""
         size = max(1, self.micro_batch_size)
         pieces = [_Piece(place, data[first : first + size]) for place, first in enumerate(range(0, len(data), size))]
         for piece in pieces:
@@ -118,9 +119,23 @@ class MicroBatching:
         for piece in done:
             if piece.error is not None:
                 raise piece.error
+        return [output for piece in done for output in piece.data]
+
+    def __call__(self, data: list[Any], context: Any) -> Any:
+        """Answers a batch in the handler's place."""
+        started = time.perf_counter()
+        self.handler.context = context
+        output = self._answer(data, context)
         metrics = getattr(context, "metrics", None)
         if metrics is not None:
             metrics.add_time("HandlerTime", round((time.perf_counter() - started) * 1000, 2), None, "ms")
-        return [output for piece in done for output in piece.data]
+        return output
 
-    __call__ = handle
+    def _answer(self, data: list[Any], context: Any) -> Any:
+        if asks(context, "describe"):
+            return [self.handler.describe_handle()]
+        if asks(context, "explain"):
+            return self.handler.explain_handle(self.handler.preprocess(data), data)
+        if profiler_wanted() and hasattr(self.handler, "_profiled"):
+            return self.handler._profiled(lambda: self.handle(data))
+        return self.handle(data)

@@ -35,8 +35,11 @@ def timed(function: F) -> F:
 
 def wants_profile(handler: Any) -> bool:
     """Whether the model asks for the time of its stages."""
-    section = (getattr(handler, "model_yaml_config", None) or {}).get("handler")
-    return isinstance(section, dict) and section.get("profile") is True
+    settings = getattr(getattr(handler, "context", None), "model_yaml_config", None)
+    if settings is None:  # The first stage of a handler that has not been asked anything yet.
+        settings = getattr(handler, "model_yaml_config", None)
+    section = (settings or {}).get("handler")
+    return isinstance(section, dict) and bool(section.get("profile"))
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ class MetricsStore:
         self._add_or_update(name, value, None, "", MetricTypes.COUNTER, dimensions)
 
     def add_metric(
-        self, name: str, value: float, idx: int | None = None, unit: str = "",
+        self, name: str, value: float, unit: str, idx: int | None = None,
         dimensions: Sequence[Dimension] | None = None, metric_type: MetricTypes = MetricTypes.COUNTER,
     ) -> None:  # fmt: skip
         """Records any metric."""

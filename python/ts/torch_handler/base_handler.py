@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import logging
 import os
-from typing import Any
+from typing import Any, Callable
 
 from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
@@ -32,13 +32,25 @@ logger = logging.getLogger(__name__)
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
 LABELS_FILE = "index_to_name.json"
 PROFILER_AVAILABLE = installed("torch.profiler")
+XLA_AVAILABLE = installed("torch_xla")
+IPEX_AVAILABLE = ipex_enabled and installed("intel_extension_for_pytorch")
+ONNX_AVAILABLE = installed("onnxruntime")
 PT2_AVAILABLE = hasattr(torch, "compile")
 PT230_AVAILABLE = hasattr(torch, "export")
-"""What this torch can do; handlers import these names."""
+"""What is at hand here; handlers import these names."""
+
+
+def setup_ort_session(model_pt_path: str, map_location: str) -> Any:
+    """A session of ONNX Runtime, for handlers that load their model themselves."""
+    return formats.load_onnx(model_pt_path, torch.device(map_location))
 
 
 class BaseHandler(abc.ABC):
     """Loads a model and answers batches with it."""
+
+    # What `initialize` has not set yet, also for handlers whose `__init__` does not call this one.
+    wishes = Wishes()
+    torch_threads = 0
 
     def __init__(self) -> None:
         self.model: Any = None
@@ -53,8 +65,6 @@ class BaseHandler(abc.ABC):
         self.target: Any = 0
         self.profiler_args: dict[str, Any] = {}
         self.model_yaml_config: dict[str, Any] = {}
-        self.wishes = Wishes()
-        self.torch_threads = 0
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -139,9 +149,13 @@ class BaseHandler(abc.ABC):
         """Answers a batch: preprocess, inference, postprocess; or describes or explains."""
         self.context = context
         if profiler_wanted():
-            name = getattr(context, "model_name", None) or "default"
-            return profiled(lambda: self._handle(data, context), name, self.profiler_args)
+            return self._profiled(lambda: self._handle(data, context))
         return self._handle(data, context)
+
+    def _profiled(self, call: Callable[[], Any]) -> Any:
+        """Runs a call under the profiler; its trace goes where the archive's name says."""
+        name = ((getattr(self, "manifest", None) or {}).get("model") or {}).get("modelName") or ""
+        return profiled(call, name, getattr(self, "profiler_args", {}))
 
     def _handle(self, data: Any, context: Any) -> Any:
         return self.finish(self.begin(data, context), context)
@@ -182,11 +196,17 @@ class BaseHandler(abc.ABC):
     # -- questions about the model ----------------------------------------------------------------
 
     def explain_handle(self, data_preprocess: Any, raw_data: Any) -> Any:
-        """Why the model answers so: one explanation per row, by `get_insights`."""
-        rows = [row.get("data") or row.get("body") if isinstance(row, dict) else row for row in raw_data]
-        targets = [row.get("target") for row in raw_data if isinstance(row, dict)]
-        self.target = next((target for target in reversed(targets) if target), 0)
-        return self.get_insights(data_preprocess, rows, self.target)
+        """Why the model answers so: explanations by `get_insights`, which is told the first request's value.
+
+        That is TorchServe's way, and what handlers are written for: one that explains a single request only
+        answers too little for a batch of several, which is then retried one by one.
+        """
+        first = raw_data[0]
+        if isinstance(first, dict):
+            value, self.target = first.get("data") or first.get("body"), first.get("target") or 0
+        else:
+            value, self.target = first, 0
+        return self.get_insights(data_preprocess, value, self.target)
 
     def get_insights(self, tensor_data: Any, raw_data: Any, target: Any) -> Any:
         """Explanations; a handler that can give them replaces this."""
@@ -200,6 +220,10 @@ class BaseHandler(abc.ABC):
             "torchThreads": self.torch_threads,
             "batchesAtATime": self.batches_at_a_time(),
         }
+
+    def get_device(self) -> Any:
+        """Where the model runs."""
+        return self.device
 
     def _is_explain(self) -> bool:
         return asks(self.context, "explain")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from ts.torch_handler import words
@@ -50,10 +51,9 @@ class TextHandler(BaseHandler, abc.ABC):
             return vocabulary.get(word, vocabulary.get("<unk>"))
         return int(vocabulary[word])
 
-    def get_word_token(self, input_ids: Any, tokenizer: Any) -> list[str]:
-        """The words of token ids without the marks subword tokenizers add, for showing explanations."""
-        tokens = tokenizer.convert_ids_to_tokens(input_ids.detach().tolist())
-        return [token.replace("\u0120", "") for token in tokens]
+    def get_word_token(self, input_tokens: Iterable[str]) -> list[str]:
+        """Tokens without the mark that some tokenizers put where a word begins, for showing explanations."""
+        return [token.replace("\u0120", "") for token in input_tokens]
 
     def summarize_attributions(self, attributions: Any) -> Any:
         """One number per word, of unit length together."""

@@ -26,11 +26,10 @@ class VisionHandler(BaseHandler, abc.ABC):
 
     image_processing: Any = None
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.ig: Any = None
-        self.pool = ItemPool(1)
-        self.decoders: Decoders | None = None
+    # Until `initialize` has run, also for handlers whose `__init__` does not call ours.
+    ig: Any = None
+    pool = ItemPool(1)
+    decoders: Decoders | None = None
 
     def initialize(self, context: Any) -> None:
         """Also starts the threads and processes that prepare images."""

@@ -1,7 +1,7 @@
 """The envelope `kservev2`: the Open Inference Protocol, KServe's version 2.
 
-Every input tensor is a row for the handler, as a number or nested lists of its shape; every result is an
-output tensor. The shapes and types themselves are read and written in `tensors`.
+Every input tensor is a row for the handler, the object the client sent with its `data` in its shape; every result
+is an output tensor. The shapes and types themselves are read and written in `tensors`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
 from ts.torch_handler.request_envelope.rows import document_of, share_out
-from ts.torch_handler.request_envelope.tensors import read_tensor, write_tensor
+from ts.torch_handler.request_envelope.tensors import row_of, write_tensor
 
 
 class KServev2Envelope(BaseEnvelope):
@@ -19,7 +19,7 @@ class KServev2Envelope(BaseEnvelope):
     def parse_input(self, data: Rows) -> Rows:
         """The inputs of all requests, one after the other."""
         self._requests = [document_of(row, "inputs") for row in data]
-        rows = [read_tensor(tensor) for request in self._requests for tensor in request["inputs"]]
+        rows = [row_of(tensor) for request in self._requests for tensor in request["inputs"]]
         # Where TorchServe's handlers look for them.
         self.context.input_request_id = self._requests[0].get("id")
         self.context.input_names = [name for request in self._requests for name in names_of(request)]

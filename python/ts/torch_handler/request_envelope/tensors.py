@@ -26,10 +26,15 @@ DATATYPES = {
 """The protocol's names for the types of arrays and tensors."""
 
 
-def read_tensor(tensor: Any) -> Any:
-    """An input's value: nested lists of its shape, or the first element of a tensor of bytes."""
+def row_of(tensor: Any) -> dict[str, Any]:
+    """An input as handlers see it: all its fields, and its data as a value."""
     if not isinstance(tensor, dict) or "data" not in tensor:
         raise refuse('Every input must be an object with "name", "shape", "datatype" and "data".')
+    return {**tensor, "data": value_of(tensor)}
+
+
+def value_of(tensor: dict[str, Any]) -> Any:
+    """An input's value: nested lists of its shape, or the first element of a tensor of bytes."""
     data = list(flat(tensor["data"]))
     if tensor.get("datatype") == "BYTES":
         return data[0] if data else ""
@@ -37,8 +42,11 @@ def read_tensor(tensor: Any) -> Any:
 
 
 def shaped(data: list[Any], shape: Any, name: str) -> Any:
-    """Flat data as nested lists, row by row."""
-    sizes = shape if isinstance(shape, list) else [shape]
+    """Flat data as nested lists, row by row; one size may be -1 and follows from the others."""
+    sizes = list(shape) if isinstance(shape, list) else [shape]
+    if sizes.count(-1) == 1:
+        others = math.prod(size for size in sizes if type(size) is int and size != -1)
+        sizes[sizes.index(-1)] = len(data) // others if others else 0
     if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != len(data):
         raise refuse(f'Input "{name}" has {len(data)} elements, which is not what its shape {shape} says.')
     for size in reversed(sizes[1:]):
@@ -70,5 +78,5 @@ def datatype_of(data: list[Any]) -> str:
     if kinds <= {bool} and kinds:
         return "BOOL"
     if kinds <= {int}:
-        return "INT64"
+        return "INT64" if max(data, default=0) < 1 << 63 else "UINT64"
     return "FP64" if kinds <= {int, float} else "BYTES"
