@@ -24,7 +24,7 @@ fn asked<'a>(segments: &[&'a str]) -> Route<'a> {
         ["explanations", model] => explanation(model, None, ""),
         ["explanations", model, version] => explanation(model, Some(version), ""),
         ["explanations", model, version, rest] => explanation(model, Some(version), rest),
-        ["ping", ..] => Route::Ping,
+        ["ping"] => Route::Ping,
         ["invocations"] => Route::Invocations,
         [".jitney", "handle"] => Route::Handle,
         ["v1", "models", model] => kserve_v1(model),

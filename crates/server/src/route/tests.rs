@@ -45,7 +45,6 @@ fn the_inference_listener() {
             ("GET", "/ping", Route::Ping),
             ("DELETE", "/ping/", Route::Ping),
             ("GET", "/%70ing", Route::Ping),
-            ("GET", "/ping/more", Route::Ping),
             ("POST", "/predictions/m", plain("m", None, "")),
             ("PUT", "/predictions/m/", plain("m", None, "")),
             ("GET", "/predictions/m/1.0", plain("m", Some("1.0"), "")),
