@@ -23,6 +23,14 @@ pub struct Padding {
     pub padded: u64,
 }
 
+impl Padding {
+    /// The share of it that is padding.
+    #[must_use]
+    pub fn waste(&self) -> f64 {
+        self.padded.saturating_sub(self.real) as f64 / self.padded.max(1) as f64
+    }
+}
+
 /// A padded batch as far as it is put together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mix {
@@ -164,6 +172,7 @@ mod tests {
         let mix = mix(&[100, 80]).with(&of(2, 2 * 90));
         assert_eq!(mix.padding(), Padding { real: 360, padded: 400 });
         assert_eq!(mix.size(), 4 * 128);
+        assert_eq!([mix.padding().waste(), Padding::default().waste()], [0.1, 0.0]);
         let odd = Mix::default().with(&of(3, 0));
         assert_eq!(odd.padding(), Padding { real: 0, padded: 3 });
         let huge = Mix::default().with(&of(1, u64::MAX)).with(&of(1, u64::MAX));

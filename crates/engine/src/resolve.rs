@@ -11,7 +11,7 @@ use crate::model::Reconfigure;
 use crate::onnx::OnnxModel;
 use crate::python::PythonConfig;
 use crate::settings::{Declared, Defaults, PolicyName, Settings, Wishes};
-use crate::shares::{Shares, TENANTS_MAX};
+use crate::shares::{Cost, Shares};
 use crate::store::{BatchingYaml, ModelYaml, Package, ParallelType, PolicyYaml, Runtime, Sha256};
 
 /// TorchServe's window when a batch size is set and no delay.
@@ -143,10 +143,16 @@ pub(crate) fn onnx_settings(
         client_timeout: Duration::ZERO,
         runtime: "onnx".to_owned(),
         handler: String::new(),
-        shares: shares(&wishes, &yaml.batching, None)?,
+        shares: shares(&wishes, &padded(model), None)?,
         sequence_headers: Arc::clone(&defaults.sequence_headers),
         declared: Declared::default(),
     })
+}
+
+/// A model that may be padded is batched by length.
+fn padded(model: &OnnxModel) -> BatchingYaml {
+    let cost = model.card().padding.as_ref().map(|_| Cost::Length);
+    BatchingYaml { cost, ..BatchingYaml::default() }
 }
 
 /// What a worker is told to load: the `Load` message of `protocol/spec.md`.
@@ -191,6 +197,9 @@ impl Settings {
         }
         settings.queue_max = change.queue_max.unwrap_or(self.queue_max);
         settings.policy = change.policy.unwrap_or(settings.policy);
+        if let Some(tenants) = &change.tenants {
+            settings.shares = settings.shares.weighing(tenants)?;
+        }
         checked(settings).map_err(|error| error.to_string())
     }
 }
@@ -263,15 +272,13 @@ fn shares(
     operators: Option<Vec<(String, u32)>>,
 ) -> Result<Shares, RegisterError> {
     let tenants = wishes.tenants.clone().or_else(|| own.tenants.clone()).or(operators);
-    let tenants = tenants.unwrap_or_default();
-    if tenants.len() > TENANTS_MAX || tenants.iter().any(|(_, weight)| *weight == 0) {
-        let message = format!(
-            "at most {TENANTS_MAX} tenants may have a weight, each a whole number above zero"
-        );
-        return Err(RegisterError::BadSettings(message));
-    }
-    let cost = wishes.cost.or(own.cost).unwrap_or_default();
-    Ok(Shares { tenants, cost, cost_max: wishes.max_cost.or(own.max_cost) })
+    let shares = Shares {
+        tenants: Vec::new(),
+        cost: wishes.cost.or(own.cost).unwrap_or_default(),
+        cost_max: wishes.max_cost.or(own.max_cost),
+        sample_cost: own.sample_cost,
+    };
+    shares.weighing(&tenants.unwrap_or_default()).map_err(RegisterError::BadSettings)
 }
 
 fn policy_name(policy: PolicyYaml) -> PolicyName {

@@ -3,6 +3,7 @@
 //! The pool, the task, the batcher and the scatter are the real ones; only what a worker does with
 //! a batch is played. Run it under `tokio::time::pause`, and a minute takes no time at all.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -27,6 +28,7 @@ use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
 use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
 use crate::settings::{Declared, PolicyName, Settings};
 use crate::shares::Shares;
+use crate::store::ModelDir;
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -327,7 +329,29 @@ impl Kit {
         kit
     }
 
+    /// Like [`Kit::idle`], of a model whose files are there.
+    pub fn in_dir(
+        dir: &Path,
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let (dir, launch) = (ModelDir::in_place(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
+        let (script, launch) = (Arc::new(script), Arc::new(launch));
+        Self::build_in(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
+    }
+
     fn build(
+        intake: Intake,
+        settings: Settings,
+        script: Script,
+        launch: LaunchScript,
+        kind: Kind,
+    ) -> Self {
+        Self::build_in(None, intake, settings, script, launch, kind)
+    }
+
+    fn build_in(
+        dir: Option<ModelDir>,
         intake: Intake,
         settings: Settings,
         script: Script,
@@ -353,7 +377,7 @@ impl Kit {
             intake,
             launcher: Arc::new(launcher),
             observer: Arc::new(()),
-            dir: None,
+            dir,
             fetched: None,
         };
         let admission = Admission::new(Limits::default());

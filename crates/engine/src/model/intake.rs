@@ -34,6 +34,8 @@ pub(crate) struct Accepted {
     pub(crate) bucket: u16,
     /// Whether its items may ride in different batches.
     pub(crate) splits: bool,
+    /// How long its items are, where that is seen here.
+    pub(crate) length: Option<u64>,
 }
 
 impl Intake {
@@ -56,8 +58,8 @@ impl Intake {
                 let accepted =
                     model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
                 let payload = Payload::Tensors(accepted.tensors);
-                let (items, bucket) = (accepted.items, accepted.bucket);
-                Ok(Accepted { payload, items, bucket, splits: model.splits() })
+                let (items, bucket, length) = (accepted.items, accepted.bucket, accepted.length);
+                Ok(Accepted { payload, items, bucket, splits: model.splits(), length })
             }
         }
     }
@@ -100,7 +102,8 @@ impl Intake {
             )));
         }
         let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
-        Ok(Accepted { payload: Payload::Raw(input), items, bucket, splits: false })
+        let payload = Payload::Raw(input);
+        Ok(Accepted { payload, items, bucket, splits: false, length: None })
     }
 }
 

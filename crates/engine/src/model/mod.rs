@@ -161,6 +161,8 @@ pub struct Reconfigure {
     pub policy: Option<PolicyName>,
     /// Requests that may wait.
     pub queue_max: Option<u32>,
+    /// Weights of tenants, in place of those there are.
+    pub tenants: Option<Vec<(String, u32)>>,
 }
 
 /// One version of a model.
@@ -308,8 +310,8 @@ impl Model {
         let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
-        let Accepted { payload, items, bucket, splits } = accepted;
-        let weight = settings.shares.weigh(&call.claim, items, value_bytes);
+        let Accepted { payload, items, bucket, splits, length } = accepted;
+        let weight = settings.shares.weigh(&call.claim, length, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
             Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {

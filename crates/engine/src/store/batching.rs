@@ -6,7 +6,7 @@ use super::{fields::Fields, yaml::batch_delay};
 use crate::shares::Cost;
 
 /// The keys of the section, for the warning about others.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "enabled",
     "policy",
     "max_batch_size",
@@ -14,6 +14,7 @@ const KEYS: [&str; 11] = [
     "max_batch_delay",
     "cost",
     "max_cost",
+    "sample_cost",
     "tenants",
     "batch_dim",
     "mix_origins",
@@ -38,6 +39,8 @@ pub struct BatchingYaml {
     pub cost: Option<Cost>,
     /// Most cost in a batch.
     pub max_cost: Option<u64>,
+    /// What the sample of the start-up sweep weighs.
+    pub sample_cost: Option<u64>,
     /// Weights of tenants, in the order of the file.
     pub tenants: Option<Vec<(String, u32)>>,
     /// The dimension along which tensors are joined; negative ones count from the end.
@@ -83,6 +86,7 @@ impl BatchingYaml {
             max_batch_delay: batch_delay(&fields, "max_batch_delay"),
             cost: fields.choice("cost", &Cost::WORDS),
             max_cost: fields.at_least("max_cost", 1).map(u64::from),
+            sample_cost: fields.at_least("sample_cost", 1).map(u64::from),
             tenants: fields.section("tenants", "batching.tenants.").map(|it| tenants(&it)),
             batch_dim: fields.signed("batch_dim"),
             mix_origins: fields.flag("mix_origins"),

@@ -110,6 +110,7 @@ fn receipt(vector: &Value) -> Receipt {
         reason: REASONS[field(6) as usize],
         batch: 1,
         batches: Vec::new(),
+        padding: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
 use jitney_engine::{CurvePoint, Decided, Engine, Insight, Policy, Verdict};
 use serde::Serialize;
@@ -41,6 +42,9 @@ pub(crate) struct Batching {
     cost: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_cost: Option<u64>,
+    /// Where items are padded: what all batches cost so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Account>,
     waiting: u32,
     /// Of the bucket that is asked for most.
     curve: Vec<Point>,
@@ -48,6 +52,15 @@ pub(crate) struct Batching {
     other_curves: Vec<Other>,
     /// Newest first.
     decisions: Vec<Entry>,
+}
+
+/// What padding has cost.
+#[derive(Debug, Serialize)]
+struct Account {
+    real: u64,
+    padded: u64,
+    /// The share of it that was padding.
+    waste: f64,
 }
 
 /// One size of a curve.
@@ -96,7 +109,8 @@ pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batc
     let policy = settings.policy.as_str();
     let endpoints = model.endpoint_sizes();
     let batching = Batching::new(model.name(), model.version(), policy, &insight);
-    Ok(Batching { endpoints, ..batching.sharing(&settings.shares) })
+    let padding = Account::of(model.status().counters.padding);
+    Ok(Batching { endpoints, padding, ..batching.sharing(&settings.shares) })
 }
 
 impl Batching {
@@ -127,6 +141,7 @@ impl Batching {
             tenants: BTreeMap::new(),
             cost: None,
             max_cost: None,
+            padding: None,
             waiting: insight.waiting,
             curve: insight.main_curve().map(Point::new).collect(),
             other_curves: others(insight),
@@ -145,6 +160,15 @@ fn others(insight: &Insight) -> Vec<Other> {
         }
     }
     others
+}
+
+impl Account {
+    /// None for a model that has padded nothing.
+    fn of(padding: Padding) -> Option<Self> {
+        let Padding { real, padded } = padding;
+        let waste = (padding.waste() * 1e4).round() / 1e4;
+        (padded > 0).then_some(Self { real, padded, waste })
+    }
 }
 
 impl Point {

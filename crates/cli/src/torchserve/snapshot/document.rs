@@ -1,5 +1,5 @@
 //! `model_snapshot`: every model with its versions, as JSON in TorchServe's form. What Jitney adds
-//! (`policy`, `maxLatencyMs`, `sha256`) TorchServe does not read.
+//! (`policy`, `maxLatencyMs`, `tenants`, `sha256`) TorchServe does not read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,6 +53,9 @@ pub struct Version {
     pub policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency_ms: Option<u64>,
+    /// Weights of tenants; none if it has none, so that its archive's hold then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<BTreeMap<String, u32>>,
     /// The sum that its file must have; else nobody would compare it again after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
@@ -95,6 +98,8 @@ impl Version {
             parallel_level: settings.declared.parallel_level.into(),
             policy: Some(settings.policy.as_str().to_owned()),
             max_latency_ms: settings.latency_max.map(|latency| latency.as_millis() as u64),
+            tenants: Some(settings.shares.tenants.iter().cloned().collect())
+                .filter(|tenants: &BTreeMap<_, _>| !tenants.is_empty()),
             sha256: model.sha256().map(|sum| sum.to_string()),
         }
     }

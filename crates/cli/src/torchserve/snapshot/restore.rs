@@ -59,6 +59,7 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
         max_batch_delay: positive(version.max_batch_delay).map(millis),
         max_latency_ms: version.max_latency_ms.map(millis),
         policy,
+        tenants: version.tenants.clone(),
         ..Batching::default()
     };
     let min = u32::try_from(version.min_workers).unwrap_or(0);

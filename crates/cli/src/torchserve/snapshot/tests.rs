@@ -31,6 +31,7 @@ fn kept() -> Models {
         runtime_type: "python".to_owned(),
         policy: Some("adaptive".to_owned()),
         max_latency_ms: Some(40),
+        tenants: Some([("gold".to_owned(), 4)].into()),
         sha256: Some("ab".repeat(32)),
         ..Version::default()
     };
@@ -63,6 +64,7 @@ fn a_snapshot_is_read_back_as_it_was_written() {
     assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (Some(3), Some(70)));
     assert_eq!((wishes.response_timeout_s, wishes.startup_timeout_s), (Some(55), Some(66)));
     assert_eq!(wishes.max_latency_ms, Some(40));
+    assert_eq!(wishes.tenants, Some(vec![("gold".to_owned(), 4)]));
     assert_eq!(wishes.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
     assert_eq!((model.workers, model.default), (Some((2, 4)), true));
     assert_eq!(wishes.runtime.as_deref(), Some("python"));

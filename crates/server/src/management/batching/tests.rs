@@ -69,3 +69,13 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
     );
     assert_eq!(told["otherCurves"][0]["bucket"], 0);
 }
+
+#[test]
+fn padding_is_told_as_an_account_where_there_is_any() {
+    let account = Account::of(Padding { real: 900, padded: 1200 });
+    assert_eq!(
+        serde_json::to_value(account).unwrap(),
+        json!({"real": 900, "padded": 1200, "waste": 0.25})
+    );
+    assert!(Account::of(Padding::default()).is_none());
+}
