@@ -73,12 +73,12 @@ def test_rows_of_different_length_share_a_batch_of_an_onnx_model_that_may_be_pad
         assert reply.json() == {"twice": [2 * value for value in row], "positive": [value > 0 for value in row]}
 
 
-def test_a_card_that_does_not_fit_the_model_is_refused_in_words(binary: Path, store: Store, tmp_path: Path) -> None:
-    shutil.copy(MODEL, store.path / "rows.onnx")
-    (store.path / "rows.yaml").write_text("padding: {dimension: width}\n")
-    server = Server(binary, tmp_path / "server", ["serve", store.path / "rows.onnx"], store=store)
-    assert server.wait() != 0
-    assert 'no input leaves a dimension "width" open' in server.stderr
+def test_a_card_that_does_not_fit_the_model_is_refused_in_words(shared: Server) -> None:
+    shutil.copy(MODEL, shared.store.path / "unfit.onnx")
+    (shared.store.path / "unfit.yaml").write_text("padding: {dimension: width}\n")
+    reply = shared.manage("POST", "/models", url="unfit.onnx")
+    assert reply.status_code == 400, reply.text
+    assert 'no input leaves a dimension "width" open' in reply.json()["message"]
 
 
 DEFINITION = """
@@ -95,10 +95,12 @@ def test_a_definition_that_pads_is_batched_by_its_longest(start: Callable[..., S
     server = start("serve", "texts:lengths", cwd=tmp_path)
     told = insight(server, "lengths")
     assert (told["cost"], told["maxCost"]) == ("length", 64)
-    url = server.url("/predictions/lengths")
-    ask = lambda text: requests.post(  # noqa: E731
-        url, json={"text": text}, headers={"x-jitney-cost": str(len(text))}, timeout=30
-    )
-    replies = together([lambda text=text: ask(text) for text in ["x" * 31, "y" * 32]])
+    replies = together([lambda text=text: ask(server, text) for text in ["x" * 31, "y" * 32]])
     assert [reply.json() for reply in replies] == [32, 32]
     assert [ride(reply) for reply in replies] == ["2 of 64, full, 2% padding"] * 2
+
+
+def ask(server: Server, text: str) -> requests.Response:
+    """One call that says how long it is."""
+    headers = {"x-jitney-cost": str(len(text))}
+    return requests.post(server.url("/predictions/lengths"), json={"text": text}, headers=headers, timeout=30)

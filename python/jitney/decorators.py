@@ -77,7 +77,8 @@ def batch(target: Any = None, **options: Any) -> Any:
     the sum. A client that says the same in the header `x-jitney-cost` spares the worker from taking
     batches apart: the server then makes none that cost too much. With `padded` the cost is a length,
     and `max_batch_size` limits the number of items times the longest of them: for a function that
-    pads its items to a common length. The server then lets similar lengths meet. `bucket` names the group an item may be batched with. `concurrency` lets one worker
+    pads its items to a common length. The server then lets similar lengths meet. `bucket` names
+    the group an item may be batched with. `concurrency` lets one worker
     run several batches of an `async` function at a time. `examples` are arguments of single items,
     for `jitney check` and for the API's page.
     """

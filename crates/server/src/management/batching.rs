@@ -13,6 +13,7 @@ use jitney_engine::shares::{Cost, Shares};
 use jitney_engine::{CurvePoint, Decided, Engine, Insight, Policy, Verdict};
 use serde::Serialize;
 
+use self::words::Unit;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::Target;
 
@@ -128,6 +129,8 @@ impl Batching {
             Policy::Window { delay } => (None, Some(delay)),
             Policy::Opportunistic => (None, None),
         };
+        // Sizes are counted in items unless the model says otherwise.
+        let unit = if config.measure == Default::default() { Unit::Items } else { Unit::Cost };
         Self {
             model_name: name.to_owned(),
             model_version: version.to_owned(),
@@ -145,7 +148,7 @@ impl Batching {
             waiting: insight.waiting,
             curve: insight.main_curve().map(Point::new).collect(),
             other_curves: others(insight),
-            decisions: insight.decisions.iter().rev().map(Entry::new).collect(),
+            decisions: insight.decisions.iter().rev().map(|it| Entry::new(it, unit)).collect(),
         }
     }
 }
@@ -179,7 +182,7 @@ impl Point {
 }
 
 impl Entry {
-    fn new(decided: &Decided) -> Self {
+    fn new(decided: &Decided, unit: Unit) -> Self {
         let decision = &decided.decision;
         let (verdict, reason) = match decision.verdict {
             Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
@@ -197,7 +200,7 @@ impl Entry {
             next_free_ms: millis(decision.next_free),
             per_second: (decision.rate * 10.0).round() / 10.0,
             slack_ms: decision.slack.map(millis),
-            words: words::decision(decided),
+            words: words::decision(decided, unit),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The start-up sweep: which sizes a new worker runs, what is learned of it, and when it is let be.
 
+use std::borrow::Cow;
+
 use tempfile::TempDir;
 
 use super::*;
+use crate::onnx::{Card, OnnxModel, Pads};
 use crate::shares::{Cost, Shares};
 
 /// Ten bytes, as every body of a sweep.
@@ -76,8 +79,8 @@ async fn a_sweep_teaches_the_curve_and_is_counted_nowhere() {
 #[tokio::test(start_paused = true)]
 async fn a_sweep_begins_no_batch_that_would_end_after_two_seconds() {
     let (_dir, kit) = sampled(adaptive(Shares::default()), 150);
-    // 300, 300 and 450 ms; four items would end near 2 s and eight long after.
-    assert_eq!(swept(&kit).await, [1, 1, 2]);
+    // 300, 300, 450 and 750 ms are over at 1.8 s; eight items would probably take twice the last.
+    assert_eq!(swept(&kit).await, [1, 1, 2, 4]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,4 +134,21 @@ async fn a_sample_weighs_what_its_model_says_or_teaches_nothing() {
     assert_eq!((kit.rides().len(), learned(&kit).await.len()), (5, 0), "warm, and nothing learned");
     let (_dir, kit) = sampled(adaptive(Shares { cost_max: Some(100), ..unknown }), 1);
     assert_eq!(swept(&kit).await.len(), 0, "nobody knows how many fit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_onnx_model_that_may_be_padded_is_swept_with_zeros_of_a_length() {
+    let file = include_bytes!("../../onnx/testdata/length.onnx");
+    let pads = Pads { dimension: "length".to_owned(), values: Default::default() };
+    let card = |padding| Card { padding, ..Card::default() };
+    for (padding, sizes, first) in
+        [(Some(pads), vec![1, 1, 2, 4, 8], Some(&32)), (None, vec![], None)]
+    {
+        let model = OnnxModel::from_bytes("tiny", Cow::Borrowed(file), card(padding)).unwrap();
+        let shares = Shares { cost: Cost::Length, ..Shares::default() };
+        let kit = Kit::of_tensors(model, adaptive(shares), echo_after(1)).await;
+        tokio::time::sleep(millis(1000)).await;
+        let swept: Vec<_> = kit.rides().iter().map(|ride| ride.bodies.len()).collect();
+        assert_eq!((swept, learned(&kit).await.first()), (sizes, first));
+    }
 }

@@ -39,8 +39,10 @@ fn every_verdict_is_a_sentence_with_its_figures() {
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(Entry::new(&decided(verdict)).words, sentence);
+        assert_eq!(Entry::new(&decided(verdict), Unit::Items).words, sentence);
     }
+    let weighed = Entry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
+    assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
 }
 
 #[test]
