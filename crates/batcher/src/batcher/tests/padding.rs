@@ -35,7 +35,9 @@ fn padding(play: &mut Play, now: Nanos, event: Event) -> Option<Padding> {
     play.batcher.step(now, event, &mut out);
     let told = out.iter().find_map(|action| match action {
         Action::Dispatch { padding, .. } => Some(*padding),
-        _ => None,
+        Action::Reject { .. } | Action::Fail { .. } | Action::SetTimer(_) | Action::ClearTimer => {
+            None
+        }
     });
     told.expect("a batch leaves")
 }
