@@ -145,6 +145,16 @@ def test_clients_of_both_kinds_change_options(served):
     assert sizes(served) == {"few": 4, "many": 9}
 
 
+def test_weights_of_tenants_are_an_option_too(served, kit):
+    kit.configure(tenants={"gold": 4, "a:b": 2})
+    assert served.manage("GET", "/models/Kit/batching").json()["tenants"] == {"gold": 4, "a:b": 2}
+    for wrong in [{"gold": 0}, {"gold": 1.5}, {"a,b": 1}, {" ": 1}]:
+        with pytest.raises(jitney.DefinitionError, match="tenants"):
+            kit.configure(tenants=wrong)
+    kit.configure(tenants={})
+    assert "tenants" not in served.manage("GET", "/models/Kit/batching").json()
+
+
 def test_a_change_during_a_stream_is_for_the_next_one(served, tmp_path):
     gate = Gate(tmp_path, "tell")
     with jitney.connect(served.urls["inference"], management_url=served.urls["management"]) as session:

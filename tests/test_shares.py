@@ -49,6 +49,24 @@ def test_a_tenant_with_much_to_ask_does_not_keep_the_others_waiting(
     assert "gold" in order[:2] and "gold" not in order[4:], order
 
 
+def test_weights_of_tenants_change_on_the_live_model_and_show_at_once(
+    start: Callable[..., Server], store: Store, tmp_path: Path
+) -> None:
+    server = serve(start, store, tmp_path, "{max_batch_size: 2, policy: adaptive, tenants: {gold: 3}}")
+    assert server.describe("orders")["tenants"] == {"gold": 3}
+    for weights, want in [("gold:5,trial:1", {"gold": 5, "trial": 1}), ("silver:2", {"silver": 2})]:
+        reply = server.manage("PUT", "/models/orders", tenants=weights)
+        assert (reply.status_code, reply.json()["status"]) == (200, 'Model "orders" updated'), reply.text
+        assert insight(server)["tenants"] == server.describe("orders")["tenants"] == want
+    for wrong in ["gold", "gold:0", "gold:many", ",".join(f"t{at}:2" for at in range(32))]:
+        refused = server.manage("PUT", "/models/orders", tenants=wrong)
+        assert_problem(refused, 400, "BadRequestException", "above zero")
+    assert insight(server)["tenants"] == {"silver": 2}, "a refused change changes nothing"
+    assert insight(server)["policy"] == "adaptive", "and weights change nothing else"
+    assert server.manage("PUT", "/models/orders", tenants="").status_code == 200
+    assert "tenants" not in insight(server) and "tenants" not in server.describe("orders")
+
+
 def test_batches_are_limited_by_what_requests_say_they_cost(
     start: Callable[..., Server], store: Store, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def batch(
     policy: str | None = None,
     batch_dim: Dims | None = None,
     cost: Callable[..., float] | None = None,
+    padded: bool | None = None,
     bucket: Callable[..., Any] | None = None,
     concurrency: int | None = None,
     workers: int | None = None,
@@ -75,9 +76,11 @@ def batch(target: Any = None, **options: Any) -> Any:
     `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
     the sum. A client that says the same in the header `x-jitney-cost`, or by
     `handle.options(cost=...)`, spares the worker from taking batches apart: the server then makes
-    none that cost too much. `bucket` names the group an item may be batched with. `concurrency` lets
-    one worker run several batches of an `async` function at a time. `examples` are arguments of
-    single items, for `jitney check` and for the API's page.
+    none that cost too much. With `padded` the cost is a length, and `max_batch_size` limits the
+    number of items times the longest of them: for a function that pads its items to a common length.
+    The server then lets similar lengths meet. `bucket` names the group an item may be batched with.
+    `concurrency` lets one worker run several batches of an `async` function at a time. `examples` are
+    arguments of single items, for `jitney check` and for the API's page.
     """
     return _decorate(target, "batch", Options(**options))
 

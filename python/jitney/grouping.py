@@ -49,6 +49,22 @@ class _Measured(NamedTuple):
     cost: float
 
 
+class _Load(NamedTuple):
+    """What a call weighs so far."""
+
+    items: int = 0
+    longest: float = 0
+    total: float = 0
+
+    def plus(self, cost: float) -> _Load:
+        """With one more item."""
+        return _Load(self.items + 1, max(self.longest, cost), self.total + cost)
+
+    def weight(self, padded: bool | None) -> float:
+        """What is limited: the sum, or all items if they were as long as the longest."""
+        return self.items * self.longest if padded else self.total
+
+
 @dataclass
 class Plan:
     """The calls to make, and the items that are over already."""
@@ -61,7 +77,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     """Arranges a batch into calls."""
     made = Plan()
     groups: dict[Hashable, list[list[_Measured]]] = {}
-    weights: dict[Hashable, float] = {}
+    loads: dict[Hashable, _Load] = {}
     for at, item in enumerate(items):
         try:
             if not endpoint.batched:
@@ -72,11 +88,12 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
             made.failed[at] = error
             continue
         calls = groups.setdefault(one.key, [])
-        if not calls or weights[one.key] + one.cost > endpoint.max_batch_size:
+        load = loads.get(one.key, _Load()).plus(one.cost)
+        if not calls or load.weight(endpoint.options.padded) > endpoint.max_batch_size:
             calls.append([])
-            weights[one.key] = 0
+            load = _Load().plus(one.cost)
         calls[-1].append(one)
-        weights[one.key] += one.cost
+        loads[one.key] = load
     for call in sorted((call for calls in groups.values() for call in calls), key=lambda call: call[0].position):
         made.rides += _rides(endpoint, call)
     return made

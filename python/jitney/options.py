@@ -34,6 +34,7 @@ class Options:
     policy: str | None = None
     batch_dim: Dims | None = None
     cost: Callable[..., float] | None = None
+    padded: bool | None = None
     bucket: Callable[..., Any] | None = None
     concurrency: int | None = None
     workers: int | None = None
@@ -57,6 +58,10 @@ class Options:
         for name in ("cost", "bucket"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise DefinitionError(f"{name} must be a function of one item's arguments")
+        if self.padded not in (None, True, False):
+            raise DefinitionError(f"padded must be True or False, not {self.padded!r}")
+        if self.padded and self.cost is None:
+            raise DefinitionError("padded needs cost: a function that says how long an item is")
         for name in ("name", "version"):
             word = getattr(self, name)
             if word is not None and not (isinstance(word, str) and NAME.fullmatch(word)):

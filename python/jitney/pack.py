@@ -119,10 +119,13 @@ def write(path: Path, value: Any) -> None:
 
 
 def _costs(definition: Definition) -> dict[str, Any]:
-    """With `cost` the sum is limited: by the server as far as requests say theirs, then by the worker."""
-    if all(one.options.cost is None for one in definition.endpoints):
+    """With `cost` the sum is limited, or with `padded` the items times the longest: by the server as far as
+    requests say theirs, then by the worker. Endpoints share the server's unit; only where all pad it is a length."""
+    weighed = [one.options for one in definition.endpoints if one.options.cost is not None]
+    if not weighed:
         return {}
-    return {"cost": "tokens", "max_cost": definition.max_batch_size}
+    unit = "length" if all(options.padded for options in weighed) else "tokens"
+    return {"cost": unit, "max_cost": definition.max_batch_size}
 
 
 def _least_delay(definition: Definition) -> float | None:

@@ -128,6 +128,17 @@ def test_cost_limits_what_meets_in_a_call_and_order_is_kept(costs, sizes):
         assert model.sizes == sizes
 
 
+@pytest.mark.parametrize(
+    ("lengths", "sizes"),
+    [([2, 2, 2], [3]), ([4, 4, 4], [2, 1]), ([1, 1, 1, 5], [3, 1]), ([5, 1, 1], [2, 1]), ([10, 1], [1, 1])],
+)
+def test_padded_items_count_as_long_as_the_longest_of_them(lengths, sizes):
+    padding = jitney.batch(name="f", max_batch_size=10, cost=lambda x: x, padded=True)(lambda x: x)
+    with load(padding) as model:
+        assert model.batch(items(*lengths)) == lengths
+        assert model.sizes == sizes
+
+
 def test_an_item_that_costs_more_than_a_batch_fails_alone():
     with load(weighed) as model:
         good, bad, fine = model.batch(items(6, 12, 3))

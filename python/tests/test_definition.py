@@ -38,6 +38,8 @@ def test_a_decorated_function_is_still_the_function():
         {"batch_dim": (0, 1, 2)},
         {"workers": 0},
         {"cost": 3},
+        {"padded": True},
+        {"padded": "yes", "cost": len},
         {"bucket": "x"},
         {"name": "a b"},
         {"concurrency": 0},

@@ -7,7 +7,9 @@ import json
 import pytest
 
 import jitney
+from jitney import pack
 from jitney.__main__ import main
+from jitney.definition import define
 from jitney.locate import locate
 
 SOURCE = """
@@ -64,6 +66,20 @@ def test_packing_writes_what_the_server_reads(app, tmp_path, capsys):
     assert settings["batching"] == {"max_batch_size": 8, "max_latency_ms": 50, "policy": "adaptive"}
     assert (settings["minWorkers"], settings["jobQueueSize"]) == (2, 7)
     assert json.loads((out / "jitney-api.json").read_text())["endpoints"] == ["call"]
+
+
+def test_a_cost_reaches_the_server_as_tokens_or_as_a_length(tmp_path):
+    def costs(*options):
+        endpoints = [jitney.batch(max_batch_size=64, **one)(lambda self, x: x) for one in options]
+        namespace = {f"e{at}": endpoint for at, endpoint in enumerate(endpoints)}
+        model = jitney.model(name="m")(type("M", (), namespace))
+        return pack.settings(define(model), "m:m", str(tmp_path))["batching"].get("cost")
+
+    long, short = {"cost": len, "padded": True}, {"cost": len}
+    assert costs({}, {}) is None
+    assert costs(short, {}) == "tokens"
+    assert costs(long, {}) == "length"
+    assert costs(long, short) == "tokens", "one unit for all, which the worker then takes apart"
 
 
 def test_code_that_does_not_import_is_an_error_with_its_traceback(tmp_path, capsys):

@@ -4,6 +4,7 @@
 //! that a dispatch costs no allocation; the buffer never looks at what it holds.
 
 use crate::event::Failure;
+use crate::padding::Padding;
 use crate::request::{BatchId, Nanos, RequestId, WorkerId};
 
 /// One thing the caller must do now. Actions are to be carried out in order.
@@ -25,6 +26,8 @@ pub enum Action {
         reason: Departure,
         /// Items to pad the batch to: one of [`Config::allowed_sizes`](crate::Config), or `items`.
         size: u32,
+        /// What it costs as it came and as it is run; none where nothing is ever padded.
+        padding: Option<Padding>,
         /// How long the worker is expected to take, if anything was learned.
         predicted: Option<Nanos>,
         /// When the batch is expected to be answered, if anything was learned. Later than now plus

@@ -4,6 +4,7 @@
 //! the timer anew, so that no event needs to know what it may have made due. What becomes of a
 //! failed batch is in `failure`. Outside these three files nothing ever writes an action.
 
+mod borrowing;
 mod departure;
 mod failure;
 mod planning;
@@ -139,7 +140,9 @@ impl Batcher {
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
             Event::Done { batch, exec } => self.done(batch, exec),
-            Event::Measured { bucket, items, exec } => self.measured(bucket, items, exec),
+            Event::Measured { bucket, items, cost, exec } => {
+                self.measured(bucket, (items, cost), exec);
+            }
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
             Event::Drain => self.rules.draining = true,

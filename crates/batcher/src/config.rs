@@ -106,7 +106,8 @@ pub enum Measure {
     /// The sum of the costs: a model that packs its items.
     Packed,
     /// The number of items times the longest of them, rounded up to half an octave: a model that
-    /// pads. The cost of a request is its items times their length. Lengths of the same half
-    /// octave form a lane.
+    /// pads, and so is what [`Config::max_cost`] limits where there are several. The cost of a
+    /// request is its items times their length. Lengths of the same half octave form a lane, which
+    /// borrows from the next shorter one.
     Padded,
 }

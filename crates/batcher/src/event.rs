@@ -67,6 +67,8 @@ pub enum Event {
         bucket: u16,
         /// How many there were.
         items: u32,
+        /// What all of them cost together.
+        cost: u64,
         /// How long it took the worker.
         exec: Nanos,
     },

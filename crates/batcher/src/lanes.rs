@@ -1,11 +1,13 @@
 //! Who waits for a first departure, and with whom they may travel.
 //!
 //! A lane holds the requests that may meet in a batch: one bucket, one worker if they are pinned to
-//! one and, unless the model mixes them, one kind of origin. Inside it each priority keeps its own line in order of arrival,
+//! one, one half octave of lengths where they are padded and, unless the model mixes them, one kind
+//! of origin. Inside it each priority keeps its own line in order of arrival,
 //! which nobody ever overtakes. Apart from `policy`, which says when; here is which lane and who.
 
 use crate::action::Departure;
-use crate::config::Config;
+use crate::config::{Config, Measure};
+use crate::padding::{self, Mix};
 use crate::policy::{Due, Load, Rules};
 use crate::records::{List, Place, Record, Records};
 use crate::request::{NEVER, Nanos, OriginKind, Priority, Request, WorkerId};
@@ -25,12 +27,14 @@ struct Key {
     kind: Option<OriginKind>,
     /// The worker they are pinned to, if they are.
     worker: Option<WorkerId>,
+    /// Half octave of the length, where lengths are padded.
+    class: u8,
 }
 
 impl Key {
     fn of(request: &Request, config: &Config) -> Self {
         let kind = (!config.mix_origins).then_some(request.origin.kind);
-        Self { bucket: request.bucket, kind, worker: request.worker }
+        Self { bucket: request.bucket, kind, worker: request.worker, class: config.class(request) }
     }
 }
 
@@ -49,12 +53,13 @@ impl Lane {
     }
 
     /// None if nobody waits.
-    fn load(&self, records: &Records) -> Option<Load> {
+    fn load(&self, records: &Records, config: &Config) -> Option<Load> {
         let [interactive, bulk] = &self.lines;
+        let (items, cost) = (interactive.items + bulk.items, interactive.cost + bulk.cost);
         let heads = [interactive.head(), bulk.head()];
         Some(Load {
-            items: interactive.items + bulk.items,
-            cost: interactive.cost + bulk.cost,
+            items,
+            cost: config.weight(self.key.class, items, cost),
             oldest: heads.into_iter().flatten().map(|at| records[at].arrived).min()?,
             half_time: self.half_time(records),
         })
@@ -158,16 +163,47 @@ impl Lanes {
     /// Takes out the batch that is due: the leading line first, then the other one fills it up.
     pub(crate) fn board(&mut self, records: &mut Records, config: &Config, lead: Lead) -> List {
         let mut batch = List::EMPTY;
+        let class = self.lanes[lead.lane].key.class;
         let other = PRIORITIES.into_iter().filter(|&priority| priority != lead.priority);
-        for priority in std::iter::once(lead.priority).chain(other) {
+        let priorities = std::iter::once(lead.priority).chain(other);
+        for priority in priorities.clone() {
             while let Some(at) = self.lanes[lead.lane].lines[priority as usize].head()
-                && room(config, &batch, &records[at].request)
+                && room(config, class, &batch, &records[at].request)
             {
                 self.remove(records, at, lead.lane);
                 records.push(&mut batch, at);
             }
         }
+        if config.measure == Measure::Padded && self.lanes[lead.lane].is_empty() {
+            self.borrow(records, config, lead.lane, priorities, &mut batch);
+        }
         batch
+    }
+
+    /// Fills a batch that took its whole lane with those who are a little shorter.
+    fn borrow(
+        &mut self,
+        records: &mut Records,
+        config: &Config,
+        lane: usize,
+        priorities: impl Iterator<Item = Priority>,
+        batch: &mut List,
+    ) {
+        let key = self.lanes[lane].key;
+        let Some(class) = padding::shorter(key.class) else { return };
+        let lender = self.lanes.iter().position(|lane| lane.key == Key { class, ..key });
+        let Some(lender) = lender else { return };
+        let mut mix = Mix::of(records.walk(batch).map(|record| &record.request));
+        for priority in priorities {
+            while let Some(at) = self.lanes[lender].lines[priority as usize].head()
+                && mix.borrows(&records[at].request)
+                && room(config, key.class, batch, &records[at].request)
+            {
+                mix = mix.with(&records[at].request);
+                self.remove(records, at, lender);
+                records.push(batch, at);
+            }
+        }
     }
 
     /// When the next lane that a worker is free for will be due if nobody comes or goes.
@@ -178,7 +214,7 @@ impl Lanes {
         slots: &Slots,
     ) -> Option<Nanos> {
         let served = self.lanes.iter().filter(|lane| slots.free_for(lane.key.worker));
-        let loads = served.filter_map(|lane| lane.load(records));
+        let loads = served.filter_map(|lane| lane.load(records, &rules.config));
         let times = loads.filter_map(|load| match rules.due(&load) {
             Due::Now(_) => None,
             Due::At(time) => Some(time),
@@ -190,7 +226,7 @@ impl Lanes {
     fn oldest_due(&self, records: &Records, rules: &Rules, slots: &Slots) -> [Option<Lead>; 2] {
         let mut oldest: [Option<Lead>; 2] = [None, None];
         for (lane, it) in self.lanes.iter().enumerate() {
-            let Some(load) = it.load(records) else { continue };
+            let Some(load) = it.load(records, &rules.config) else { continue };
             let worker = it.key.worker;
             if !slots.free_for(worker) {
                 continue;
@@ -220,6 +256,9 @@ impl Lanes {
     }
 }
 
-fn room(config: &Config, batch: &List, request: &Request) -> bool {
-    config.holds(batch.items + u64::from(request.items), batch.cost + u128::from(request.cost))
+/// Whether one more fits. One who fits alone only without being padded travels alone.
+fn room(config: &Config, class: u8, batch: &List, request: &Request) -> bool {
+    let items = batch.items + u64::from(request.items);
+    let cost = batch.cost + u128::from(request.cost);
+    config.holds(items, config.weight(class, items, cost)) || batch.len == 0
 }

@@ -47,6 +47,9 @@
 //!
 //! - A **lane** holds those who may meet in a batch: the same bucket, the same worker where they are
 //!   pinned to one and, unless [`Config::mix_origins`], the same kind of origin. Within a lane and a priority nobody overtakes.
+//! - Where items are **padded** ([`Measure::Padded`]) a lane holds the lengths of one half octave. A
+//!   batch that takes all of its lane borrows from the next shorter one while no more than a fifth
+//!   of it is padding; every dispatch tells what was real and what was padded.
 //! - A batch leaves when its lane is **due** by the [`Policy`] and a worker has a free slot: the
 //!   lowest-numbered such worker. Its members are chosen at that moment and not before.
 //! - **Interactive** goes before **bulk**. Bulk fills the room that is left, and leads every ninth
@@ -104,6 +107,7 @@ mod expiry;
 mod isolation;
 mod lanes;
 mod pace;
+mod padding;
 mod policy;
 mod records;
 mod request;
@@ -115,4 +119,5 @@ pub use adaptive::{CurvePoint, Decision, Verdict};
 pub use batcher::Batcher;
 pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{Down, Event, Failure};
+pub use padding::Padding;
 pub use request::{BatchId, Nanos, Origin, OriginKind, Priority, Request, RequestId, WorkerId};

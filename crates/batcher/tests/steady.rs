@@ -14,10 +14,10 @@ struct Loop {
 }
 
 impl Loop {
-    fn new() -> Self {
+    fn new(measure: Measure) -> Self {
         let policy =
             Policy::Adaptive(Adaptive { objective: Some(50 * MS), max_wait: None, delivery: 0 });
-        let config = Config { policy, max_items: 16, ..Config::default() };
+        let config = Config { policy, max_items: 16, measure, ..Config::default() };
         let (batcher, out) = (Batcher::new(config), Actions::new());
         let mut it = Self { batcher, out, running: Vec::new(), now: 0, round: 0 };
         it.step(Event::WorkerUp { worker: WorkerId(0), slots: 2 });
@@ -42,6 +42,7 @@ impl Loop {
             let mut request = Request::new(RequestId::new(index, self.round));
             request.origin.peer = index.into();
             request.tenant = index % 3;
+            request.cost = 20 + u64::from(index * 7 % 40);
             self.step(Event::Arrive(request));
         }
         for _ in 0..1000 {
@@ -60,8 +61,10 @@ impl Loop {
 
 #[test]
 fn a_batcher_in_steady_state_does_not_allocate() {
-    let mut it = Loop::new();
-    (0..200).for_each(|_| it.round());
-    let counted = allocation_counter::measure(|| (0..200).for_each(|_| it.round()));
-    assert_eq!(counted.count_total, 0, "{counted:?}");
+    for measure in [Measure::Items, Measure::Packed, Measure::Padded] {
+        let mut it = Loop::new(measure);
+        (0..200).for_each(|_| it.round());
+        let counted = allocation_counter::measure(|| (0..200).for_each(|_| it.round()));
+        assert_eq!(counted.count_total, 0, "{measure:?}: {counted:?}");
+    }
 }

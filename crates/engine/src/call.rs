@@ -13,7 +13,7 @@ use crate::admission::Permit;
 use crate::reply::Reply;
 pub use crate::reply::Rest;
 
-pub use jitney_batcher::{Origin, OriginKind, Priority};
+pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
 /// One named value of a request, for example a part of a multipart form or the body itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,6 +178,8 @@ pub struct Receipt {
     /// they departed. Then `queue` ends with the first departure, `compute` lasts from there to the
     /// last answer, and the rest is that of the last batch. Empty for a request in one batch.
     pub batches: Vec<u32>,
+    /// What that batch costs as it came and as it was run, for a model that pads.
+    pub padding: Option<Padding>,
 }
 
 /// What a call resolves to: the whole answer, or the first piece of one that is still being made.

@@ -14,7 +14,8 @@ use self::operator::Operator;
 use crate::error::RegisterError;
 use crate::onnx::OnnxModel;
 use crate::settings::{Declared, Defaults, Settings, Wishes};
-use crate::store::{ModelYaml, Package, Runtime, Sha256};
+use crate::shares::Cost;
+use crate::store::{BatchingYaml, ModelYaml, Package, Runtime, Sha256};
 
 /// TorchServe's window when a batch size is set and no delay.
 const DELAY_DEFAULT: Duration = Duration::from_millis(100);
@@ -146,10 +147,16 @@ pub(crate) fn onnx_settings(
         client_timeout: Duration::ZERO,
         runtime: "onnx".to_owned(),
         handler: String::new(),
-        shares: shares(&wishes, &yaml.batching, None)?,
+        shares: shares(&wishes, &padded(model), None)?,
         sequence_headers: Arc::clone(&defaults.sequence_headers),
         declared: Declared::default(),
     })
+}
+
+/// A model that may be padded is batched by length.
+fn padded(model: &OnnxModel) -> BatchingYaml {
+    let cost = model.card().padding.as_ref().map(|_| Cost::Length);
+    BatchingYaml { cost, ..BatchingYaml::default() }
 }
 
 /// The settings, if they can be had.

@@ -68,6 +68,8 @@ pub struct Shares {
     pub cost: Cost,
     /// Most cost in a batch.
     pub cost_max: Option<u64>,
+    /// What the sample of the start-up sweep weighs, where somebody says so.
+    pub sample_cost: Option<u64>,
 }
 
 /// What the batcher is told about one request's share.
@@ -78,15 +80,74 @@ pub(crate) struct Weight {
     pub(crate) cost: u64,
 }
 
+/// Reads weights as they are said in one word: `gold:4,trial:1`; nothing for none.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn tenants(text: &str) -> Result<Vec<(String, u32)>, String> {
+    let wrong = |one: &str| {
+        format!(
+            "tenants must be names with whole numbers above zero such as gold:4,trial:1, not {one:?}"
+        )
+    };
+    let one = |one: &str| {
+        let (name, weight) = one.rsplit_once(':').ok_or_else(|| wrong(one))?;
+        let weight = weight.trim().parse().map_err(|_| wrong(one))?;
+        let name = name.trim();
+        if name.is_empty() { Err(wrong(one)) } else { Ok((name.to_owned(), weight)) }
+    };
+    text.split(',').filter(|one| !one.trim().is_empty()).map(one).collect()
+}
+
 impl Shares {
-    /// The weight of a request with so many items and so many bytes in its values.
-    pub(crate) fn weigh(&self, claim: &Claim, items: u32, bytes: u64) -> Weight {
+    /// With other weights of tenants. Those who have one already keep their place, so that their
+    /// requests that wait are still known as theirs.
+    ///
+    /// # Errors
+    /// A sentence, if there are too many or one weighs nothing.
+    pub(crate) fn weighing(&self, tenants: &[(String, u32)]) -> Result<Self, String> {
+        let before = |name: &String| self.tenants.iter().position(|(it, _)| it == name);
+        let mut ordered: Vec<(String, u32)> = Vec::with_capacity(tenants.len());
+        for (name, weight) in tenants {
+            match ordered.iter_mut().find(|(it, _)| it == name) {
+                Some(same) => same.1 = *weight,
+                None => ordered.push((name.clone(), *weight)),
+            }
+        }
+        ordered.sort_by_key(|(name, _)| before(name).unwrap_or(usize::MAX));
+        if ordered.len() > TENANTS_MAX || ordered.iter().any(|(_, weight)| *weight == 0) {
+            return Err(format!(
+                "at most {TENANTS_MAX} tenants may have a weight, each a whole number above zero"
+            ));
+        }
+        Ok(Self { tenants: ordered, ..self.clone() })
+    }
+
+    /// What one item of a sample weighs that has so many bytes or this length, if anybody can tell.
+    pub(crate) fn of_sample(&self, bytes: Option<u64>, length: Option<u64>) -> Option<u64> {
+        match self.cost {
+            Cost::Items => Some(1),
+            Cost::Bytes => self.sample_cost.or(bytes),
+            Cost::Tokens => self.sample_cost,
+            Cost::Length => self.sample_cost.or(length),
+        }
+    }
+
+    /// The weight of a request with so many items and so many bytes in its values. A length that was
+    /// seen counts before one that is claimed.
+    pub(crate) fn weigh(
+        &self,
+        claim: &Claim,
+        length: Option<u64>,
+        items: u32,
+        bytes: u64,
+    ) -> Weight {
         let items = u64::from(items);
         let cost = match self.cost {
             Cost::Items => items,
             Cost::Bytes => bytes.max(1),
             Cost::Tokens => claim.cost.unwrap_or(items),
-            Cost::Length => claim.cost.unwrap_or(1).saturating_mul(items),
+            Cost::Length => length.or(claim.cost).unwrap_or(1).saturating_mul(items),
         };
         Weight { tenant: claim.tenant.as_deref().map_or(0, |name| self.number(name)), cost }
     }
@@ -138,13 +199,13 @@ mod tests {
 
     fn shares(cost: Cost) -> Shares {
         let tenants = vec![("gold".to_owned(), 4), ("silver".to_owned(), 2)];
-        Shares { tenants, cost, cost_max: Some(100) }
+        Shares { tenants, cost, cost_max: Some(100), sample_cost: None }
     }
 
     #[test]
     fn tenants_with_a_weight_have_numbers_of_their_own() {
         let number =
-            |name: Option<&str>| shares(Cost::Items).weigh(&claim(name, None), 1, 1).tenant;
+            |name: Option<&str>| shares(Cost::Items).weigh(&claim(name, None), None, 1, 1).tenant;
         assert_eq!([number(None), number(Some("gold")), number(Some("silver"))], [0, 1, 2]);
         let strangers = (0..1000).map(|it| number(Some(&format!("stranger-{it}"))));
         let strangers: std::collections::BTreeSet<_> = strangers.collect();
@@ -153,8 +214,48 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_said_in_one_word() {
+        let weights = |pairs: &[(&str, u32)]| -> Vec<(String, u32)> {
+            pairs.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect()
+        };
+        assert_eq!(tenants("gold:4, trial:1"), Ok(weights(&[("gold", 4), ("trial", 1)])));
+        assert_eq!(tenants("a:b:2"), Ok(weights(&[("a:b", 2)])));
+        assert_eq!(tenants(""), Ok(Vec::new()));
+        for wrong in ["gold", "gold:much", "gold:-1", ":3", "gold=3"] {
+            assert!(tenants(wrong).is_err_and(|why| why.contains("gold:4")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_has_a_weight_keeps_its_number_when_weights_change() {
+        let pairs = [("new", 1), ("silver", 5), ("gold", 9), ("silver", 6)];
+        let pairs = pairs.map(|(name, weight)| (name.to_owned(), weight));
+        let changed = shares(Cost::Bytes).weighing(&pairs).unwrap();
+        let names: Vec<_> =
+            changed.tenants.iter().map(|(name, weight)| (&**name, *weight)).collect();
+        assert_eq!(names, [("gold", 9), ("silver", 6), ("new", 1)]);
+        assert_eq!((changed.cost, changed.cost_max), (Cost::Bytes, Some(100)));
+        let many: Vec<_> = (0..32).map(|it| (it.to_string(), 1)).collect();
+        assert!(changed.weighing(&many).is_err() && changed.weighing(&many[1..]).is_ok());
+        assert!(changed.weighing(&[("gold".to_owned(), 0)]).is_err());
+        assert_eq!(changed.weighing(&[]).unwrap().tenants, []);
+    }
+
+    #[test]
+    fn a_sample_weighs_what_can_be_known_of_it() {
+        let weigh =
+            |cost, sample_cost| Shares { sample_cost, ..shares(cost) }.of_sample(Some(50), None);
+        assert_eq!([weigh(Cost::Items, Some(9)), weigh(Cost::Bytes, None)], [Some(1), Some(50)]);
+        assert_eq!([weigh(Cost::Tokens, None), weigh(Cost::Length, Some(9))], [None, Some(9)]);
+        assert_eq!(shares(Cost::Bytes).of_sample(None, Some(8)), None);
+        assert_eq!(shares(Cost::Length).of_sample(None, Some(8)), Some(8));
+    }
+
+    #[test]
     fn a_request_weighs_its_items_its_bytes_or_what_it_says() {
-        let weigh = |cost, said| shares(cost).weigh(&claim(None, said), 3, 500).cost;
+        let weigh = |cost, said| shares(cost).weigh(&claim(None, said), None, 3, 500).cost;
+        let seen = shares(Cost::Length).weigh(&claim(None, Some(9)), Some(7), 3, 500).cost;
+        assert_eq!(seen, 21);
         assert_eq!([weigh(Cost::Items, Some(9)), weigh(Cost::Bytes, Some(9))], [3, 500]);
         assert_eq!([weigh(Cost::Tokens, Some(9)), weigh(Cost::Tokens, None)], [9, 3]);
         assert_eq!([weigh(Cost::Length, Some(9)), weigh(Cost::Length, None)], [27, 3]);

@@ -6,6 +6,7 @@
 mod script;
 mod worker;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +28,7 @@ use crate::onnx::OnnxModel;
 use crate::outcome::LaunchError;
 use crate::settings::{Declared, PolicyName, Settings};
 use crate::shares::Shares;
+use crate::store::ModelDir;
 
 /// Settings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
 pub fn settings() -> Settings {
@@ -93,7 +95,29 @@ impl Kit {
         kit
     }
 
+    /// Like [`Kit::idle`], of a model whose files are there.
+    pub fn in_dir(
+        dir: &Path,
+        settings: Settings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let (dir, launch) = (ModelDir::in_place(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
+        let (script, launch) = (Arc::new(script), Arc::new(launch));
+        Self::build_in(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
+    }
+
     fn build(
+        intake: Intake,
+        settings: Settings,
+        script: Script,
+        launch: LaunchScript,
+        kind: Kind,
+    ) -> Self {
+        Self::build_in(None, intake, settings, script, launch, kind)
+    }
+
+    fn build_in(
+        dir: Option<ModelDir>,
         intake: Intake,
         settings: Settings,
         script: Script,
@@ -121,7 +145,7 @@ impl Kit {
             intake,
             launcher: Arc::new(launcher),
             observer: Arc::new(()),
-            dir: None,
+            dir,
             fetched: None,
         };
         let admission = Admission::new(Limits::default());

@@ -107,7 +107,7 @@ class AsyncClient:
     async def configure(self, model: str, version: str | None = None, **options: Any) -> str:
         """Changes how batches of a served model leave, at once, by the names that decorators have:
         `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
-        `policy`, `queue`.
+        `policy`, `queue`, and weights of `tenants`.
         """
         return await self._status(requests.configure(model, version, **options))
 

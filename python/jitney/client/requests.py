@@ -96,8 +96,10 @@ def configure(
     max_batch_delay_ms: float | None = None,
     policy: str | None = None,
     queue: int | None = None,
+    tenants: Mapping[str, int] | None = None,
 ) -> Request:
-    """Other batching on a model that is being served. Options mean what they mean in a decorator."""
+    """Other batching on a model that is being served. Options mean what they mean in a decorator; weights of tenants
+    take the place of those there are."""
     said = Options(
         max_batch_size=max_batch_size,
         max_latency_ms=max_latency_ms,
@@ -105,8 +107,9 @@ def configure(
         policy=policy,
         queue=queue,
     )
-    if said == Options():
-        raise DefinitionError("say what to change: max_batch_size, max_latency_ms, max_batch_delay_ms, policy or queue")
+    if said == Options() and tenants is None:
+        known = "max_batch_size, max_latency_ms, max_batch_delay_ms, policy, queue or tenants"
+        raise DefinitionError(f"say what to change: {known}")
     options = {
         "endpoint": endpoint,
         "max_batch_size": said.max_batch_size,
@@ -114,8 +117,19 @@ def configure(
         "max_batch_delay": _millis(max_batch_delay_ms),
         "policy": policy,
         "job_queue_size": said.queue,
+        "tenants": None if tenants is None else _weights(tenants),
     }
     return scale(model, version, options)
+
+
+def _weights(tenants: Mapping[str, int]) -> str:
+    """`gold:4,trial:1`, as the server reads it."""
+    for name, weight in tenants.items():
+        if not name.strip() or "," in name or type(weight) is not int or weight < 1:
+            raise DefinitionError(
+                f"tenants must be names without commas and whole weights above zero, not {name!r}: {weight!r}"
+            )
+    return ",".join(f"{name}:{weight}" for name, weight in tenants.items())
 
 
 def _millis(time: float | None) -> int | None:

@@ -77,8 +77,8 @@ class Handle:
         """Changes how batches of the model leave, for everybody and from the next batch on.
 
         Options are those of the decorator: `max_batch_size` and `max_latency_ms` (of this endpoint
-        alone, on `handle.method`), `max_batch_delay_ms`, `policy`, `queue`. It waits for the server's answer;
-        inside an event loop use `jitney.AsyncClient.configure`.
+        alone, on `handle.method`), `max_batch_delay_ms`, `policy`, `queue`; and weights of `tenants`.
+        It waits for the server's answer; inside an event loop use `jitney.AsyncClient.configure`.
         """
         model, version, endpoint = self._names
         self._session.configure(model, version, endpoint=endpoint or None, **options)

@@ -6,6 +6,7 @@
 use super::line::{Entry, Line};
 use super::rate::Flow;
 use crate::config::{Config, Measure};
+use crate::padding::{self, Mix};
 use crate::records::{Place, Records};
 use crate::request::{Nanos, OriginKind, Request};
 
@@ -74,8 +75,7 @@ impl Queue {
     /// The lane a request belongs to; the caller gives a new one its curve.
     pub(crate) fn lane(&mut self, request: &Request, config: &Config) -> (usize, bool) {
         let kind = (!config.mix_origins).then_some(request.origin.kind);
-        let class = if config.measure == Measure::Padded { class(request) } else { 0 };
-        let key = Key { bucket: request.bucket, kind, class };
+        let key = Key { bucket: request.bucket, kind, class: config.class(request) };
         if let Some(lane) = self.lanes.iter().position(|lane| lane.key == key) {
             return (lane, false);
         }
@@ -94,6 +94,13 @@ impl Queue {
         let it = &mut self.lanes[lane];
         (it.key, it.flow, it.led) = (key, Flow::default(), 0);
         (lane, true)
+    }
+
+    /// The lane of the next shorter lengths, from which this one may borrow.
+    pub(crate) fn shorter(&self, lane: usize) -> Option<usize> {
+        let key = self.lanes[lane].key;
+        let key = Key { class: padding::shorter(key.class)?, ..key };
+        self.lanes.iter().position(|lane| lane.key == key)
     }
 
     /// Lets a request wait.
@@ -159,21 +166,9 @@ pub(crate) fn size_of(request: &Request, measure: Measure) -> u32 {
     let size = match measure {
         Measure::Items => request.items.into(),
         Measure::Packed => request.cost,
-        Measure::Padded => u64::from(request.items).saturating_mul(ceiling(class(request))),
+        Measure::Padded => Mix::default().with(request).size(),
     };
     u32::try_from(size.max(1)).unwrap_or(u32::MAX)
-}
-
-/// The half octave in which the length of its items lies.
-fn class(request: &Request) -> u8 {
-    let length = (request.cost / u64::from(request.items.max(1))).max(1);
-    (0..u8::MAX).find(|&class| ceiling(class) >= length).unwrap_or(u8::MAX)
-}
-
-/// The longest length of a half octave.
-fn ceiling(class: u8) -> u64 {
-    let base = if class.is_multiple_of(2) { 1.0 } else { std::f64::consts::SQRT_2 };
-    (base * 2f64.powi(i32::from(class / 2))) as u64
 }
 
 #[cfg(test)]

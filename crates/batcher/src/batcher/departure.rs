@@ -5,9 +5,10 @@
 
 use super::Batcher;
 use crate::action::{Action, Actions, Departure};
-use crate::adaptive::{Planner, size_of};
+use crate::adaptive::Planner;
 use crate::config::Measure;
 use crate::isolation::Group;
+use crate::padding::{Mix, Padding};
 use crate::records::List;
 use crate::request::{NEVER, WorkerId};
 use crate::running::Leg;
@@ -59,7 +60,7 @@ impl Batcher {
     ) {
         let now = self.rules.now;
         let worker = worker.expect("a batch departs only when a slot is free");
-        let (bucket, size) = self.measure(&members);
+        let (bucket, size, padding) = self.measure(&members);
         let predicted = self.planner.predict(bucket, size, &self.rules.config);
         self.planner.fleet.seen = false;
         let (finish, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0), members.len);
@@ -74,20 +75,31 @@ impl Batcher {
             attempt,
             reason,
             size: Planner::padded(&self.rules.config, items),
+            padding,
             predicted,
             planned_finish: predicted.map(|_| finish),
         });
     }
 
-    /// The bucket of a batch and what its time grows with.
-    fn measure(&self, members: &List) -> (u16, u64) {
-        let measure = self.rules.config.measure;
+    /// The bucket of a batch, what its time grows with, and what is padding of it.
+    fn measure(&self, members: &List) -> (u16, u64, Option<Padding>) {
+        let config = &self.rules.config;
         let bucket = members.head().map_or(0, |at| self.records[at].request.bucket);
-        if measure == Measure::Items {
-            return (bucket, members.items);
+        match config.measure {
+            Measure::Items => {
+                let padded = Planner::padded(config, members.items as u32).into();
+                let padding = Padding { real: members.items, padded };
+                (bucket, members.items, (!config.allowed_sizes.is_empty()).then_some(padding))
+            }
+            Measure::Packed => {
+                let cost = u64::try_from(members.cost.max(1)).unwrap_or(u64::MAX);
+                (bucket, cost, None)
+            }
+            Measure::Padded => {
+                let mix = Mix::of(self.records.walk(members).map(|record| &record.request));
+                (bucket, mix.size(), Some(mix.padding()))
+            }
         }
-        let sizes = self.records.walk(members).map(|it| u64::from(size_of(&it.request, measure)));
-        (bucket, sizes.sum())
     }
 
     /// Asks to be woken when the next thing is due, if that time has changed.

@@ -6,6 +6,7 @@
 use super::Batcher;
 use crate::action::{Actions, Departure, Refusal};
 use crate::adaptive::{Planner, Trip, Verdict, size_of};
+use crate::config::{Config, Measure};
 use crate::records::{List, Place};
 use crate::request::{NEVER, Nanos, Priority, Request, RequestId};
 use crate::running::Batch;
@@ -14,8 +15,10 @@ impl Batcher {
     // Learning
 
     /// A trial run taught how long a batch takes.
-    pub(super) fn measured(&mut self, bucket: u16, items: u32, exec: Nanos) {
-        let size = Planner::padded(&self.rules.config, items).into();
+    pub(super) fn measured(&mut self, bucket: u16, (items, cost): (u32, u64), exec: Nanos) {
+        let Config { measure, .. } = self.rules.config;
+        let run = Request { items, cost, ..Request::new(RequestId(0)) };
+        let size = Planner::padded(&self.rules.config, size_of(&run, measure)).into();
         self.planner.done(self.rules.now, (bucket, size), exec, None);
     }
 
@@ -194,19 +197,23 @@ impl Batcher {
             let config = &self.rules.config;
             self.planner.fair.pick(queued, formed.skip, formed.size, config, &mut picked);
             for (taken, &position) in picked.iter().enumerate() {
-                self.embark(&mut batch, trip, line, position as usize - taken);
+                self.embark(&mut batch, lane, line, position as usize - taken);
             }
             self.planner.picked = picked;
         }
         if batch.len == 0 {
-            (0..formed.len).for_each(|_| self.embark(&mut batch, trip, line, formed.skip));
+            (0..formed.len).for_each(|_| self.embark(&mut batch, lane, line, formed.skip));
         }
-        self.fill_up(&mut batch, trip);
+        let room = self.fill_up(&mut batch, trip);
+        if self.rules.config.measure == Measure::Padded {
+            self.borrow(&mut batch, trip, room);
+        }
         batch
     }
 
-    /// The other priority takes the room that is left while that makes nobody late.
-    fn fill_up(&mut self, batch: &mut List, trip: Trip) {
+    /// The other priority takes the room that is left while that makes nobody late; says what is
+    /// still left then.
+    fn fill_up(&mut self, batch: &mut List, trip: Trip) -> u64 {
         let other = 1 - trip.line;
         let lane = &mut self.planner.queue.lanes[trip.lane];
         let waits = !lane.lines[other].is_empty();
@@ -222,12 +229,13 @@ impl Batcher {
                 .holds(batch.items + u64::from(head.items), batch.cost + u128::from(head.cost))
         {
             room -= u64::from(head.size);
-            self.embark(batch, trip, other, 0);
+            self.embark(batch, trip.lane, other, 0);
         }
+        room
     }
 
-    fn embark(&mut self, batch: &mut List, trip: Trip, line: usize, position: usize) {
-        let Some(entry) = self.planner.queue.take(trip.lane, line, position) else { return };
+    pub(super) fn embark(&mut self, batch: &mut List, lane: usize, line: usize, position: usize) {
+        let Some(entry) = self.planner.queue.take(lane, line, position) else { return };
         self.planner.fair.left(entry.tenant);
         self.planner.fair.served(entry.tenant, entry.size);
         self.records[entry.at].place = Place::Running;

@@ -5,6 +5,7 @@ mod configuration;
 mod departures;
 mod endings;
 mod failures;
+mod padding;
 mod pins;
 mod portions;
 mod priorities;

@@ -216,8 +216,46 @@ impl Books {
         kinds && a.request.bucket == b.request.bucket && a.request.worker == b.request.worker
     }
 
+    /// Whether they stand in one lane: where lengths are padded, only those of a half octave do.
+    pub fn same_lane(&self, a: &Known, b: &Known) -> bool {
+        self.may_meet(a, b) && self.class(a) == self.class(b)
+    }
+
+    /// The smallest n for which the square root of 2 to the n is no less than the length.
+    pub fn class(&self, known: &Known) -> u32 {
+        let padded = self.config.measure == Measure::Padded;
+        let square = length(known).pow(2);
+        if padded { (0..).find(|&it| square <= 1 << it).unwrap_or(0) } else { 0 }
+    }
+
+    /// What all of them weigh as they are run in the lane of this one.
+    pub fn weight(&self, members: &[&Known], lead: &Known) -> u64 {
+        let longest = (1u64 << self.class(lead)).isqrt();
+        match self.config.measure {
+            Measure::Padded => sum_items(members) * longest,
+            Measure::Items | Measure::Packed => sum_cost(members),
+        }
+    }
+
+    /// What is real and what is padded of a batch; none where nothing is.
+    pub fn padding(&self, members: &[&Known]) -> Option<Padding> {
+        let (items, longest) =
+            (sum_items(members), members.iter().map(|it| length(it)).max().unwrap_or(0));
+        let (real, padded) = match self.config.measure {
+            Measure::Padded => (sum_cost(members), (items * longest).max(sum_cost(members))),
+            Measure::Packed => return None,
+            Measure::Items => {
+                let fits = |size: &&u32| **size <= self.config.max_items && **size > 0;
+                let sizes: Vec<_> = self.config.allowed_sizes.iter().filter(fits).collect();
+                let above = sizes.iter().map(|it| u64::from(**it)).filter(|it| *it >= items).min();
+                (items, above.or((!sizes.is_empty()).then_some(items))?)
+            }
+        };
+        Some(Padding { real, padded })
+    }
+
     pub fn holds(&self, members: &[&Known]) -> bool {
-        let cost: u64 = members.iter().map(|known| known.request.cost).sum();
+        let cost = sum_cost(members);
         sum_items(members) <= self.config.max_items.into() && cost <= self.config.max_cost
     }
 
@@ -232,7 +270,7 @@ impl Books {
     pub fn lanes(&self) -> Vec<Vec<&Known>> {
         let mut lanes: Vec<Vec<&Known>> = Vec::new();
         for known in self.fresh() {
-            match lanes.iter_mut().find(|lane| self.may_meet(lane[0], known)) {
+            match lanes.iter_mut().find(|lane| self.same_lane(lane[0], known)) {
                 Some(lane) => lane.push(known),
                 None => lanes.push(vec![known]),
             }
@@ -248,8 +286,8 @@ impl Books {
     }
 
     pub fn due(&self, lane: &[&Known]) -> Option<Departure> {
-        let cost: u64 = lane.iter().map(|known| known.request.cost).sum();
         let oldest = lane.iter().map(|known| known.arrived).min()?;
+        let cost = self.weight(lane, lane[0]);
         if sum_items(lane) >= self.config.max_items.into() || cost >= self.config.max_cost {
             return Some(Departure::Full);
         }
@@ -267,6 +305,15 @@ impl Books {
 /// Requests among them: portions before the last are none.
 pub fn count(members: &[&Known]) -> usize {
     members.iter().filter(|known| !known.request.more).count()
+}
+
+/// The length of each of its items.
+fn length(known: &Known) -> u64 {
+    known.request.cost.div_ceil(known.request.items.into()).max(1)
+}
+
+pub fn sum_cost(members: &[&Known]) -> u64 {
+    members.iter().map(|known| known.request.cost).sum()
 }
 
 pub fn sum_items(members: &[&Known]) -> u64 {

@@ -133,7 +133,7 @@ impl World {
             request.deadline = self.now + dice.roll(80) * TICK;
         }
         request.items = dice.pick(&[0, 1, 1, 1, 1, 2, 3, 5]);
-        request.cost = dice.pick(&[1, 1, 1, 3, 7]);
+        request.cost = dice.pick(&[1, 1, 1, 3, 7, 9]);
         request.bucket = dice.pick(&[0, 0, 0, 1]);
         request.priority =
             dice.pick(&[Priority::Interactive, Priority::Interactive, Priority::Bulk]);

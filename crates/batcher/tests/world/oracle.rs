@@ -75,10 +75,13 @@ impl Oracle {
 
     fn follow(&mut self, event: &Event, action: &Action, out: &Actions) -> Verdict {
         match action {
-            Action::Dispatch { worker, batch, members, items, attempt, reason, .. } => {
+            Action::Dispatch {
+                worker, batch, members, items, attempt, reason, padding, ..
+            } => {
                 let members = out.members(members);
                 self.check_slot(*worker, members, *reason)?;
                 self.check_company(members, *items, *attempt, *reason)?;
+                self.check_padding(members, *padding, *reason)?;
                 if *reason == Departure::Retry {
                     self.check_group(members, *worker)?;
                 } else {
@@ -175,6 +178,40 @@ impl Oracle {
         ensure(items == sum_items(&members) as u32, || format!("not {items} items"))
     }
 
+    /// The account is right; and of those who travel for the first time, the shorter ones are of the
+    /// next half octave, no more than a fifth of the batch is padding then, and it is held as padded.
+    fn check_padding(
+        &self,
+        ids: &[RequestId],
+        padding: Option<Padding>,
+        reason: Departure,
+    ) -> Verdict {
+        let members: Vec<_> = ids.iter().map(|id| &self.books.requests[id]).collect();
+        let want = self.books.padding(&members);
+        ensure(padding == want, || format!("padding {padding:?}, not {want:?}"))?;
+        if self.books.config.measure != Measure::Padded || reason == Departure::Retry {
+            return Ok(());
+        }
+        let lead = members[0];
+        let most = self.books.config.max_cost.max(self.books.weight(&[lead], lead));
+        ensure(self.books.weight(&members, lead) <= most, || "padded beyond the limit".into())?;
+        let class = self.books.class(lead);
+        let shorter = match class {
+            2 | 4 => class - 2,
+            _ => class.wrapping_sub(1),
+        };
+        let classes = members.iter().map(|it| self.books.class(it));
+        let borrowed = classes.clone().any(|it| it != class);
+        ensure(classes.clone().all(|it| it == class || it == shorter), || "not neighbours".into())?;
+        let waste = padding.is_some_and(|it| it.padded * 4 > it.real * 5);
+        ensure(!(borrowed && waste), || format!("too much of it is padding: {padding:?}"))?;
+        let left = self
+            .books
+            .fresh()
+            .any(|it| self.books.same_lane(it, lead) && !ids.contains(&it.request.id));
+        ensure(!(borrowed && left), || "its own lane is passed over".into())
+    }
+
     fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Verdict {
         let failed = self.books.requests[&members[0]].worker == Some(worker);
         let other = self.books.free_workers().any(|free| free != worker);
@@ -200,13 +237,15 @@ impl Oracle {
         }
         let lead = &self.books.requests[&members[0]];
         let lane: Vec<_> =
-            self.books.fresh().filter(|known| self.books.may_meet(known, lead)).collect();
+            self.books.fresh().filter(|known| self.books.same_lane(known, lead)).collect();
         ensure(self.books.due(&lane) == Some(reason), || {
             format!("{reason:?}, not {:?}", self.books.due(&lane))
         })?;
-        for known in &lane {
+        for known in self.books.fresh() {
             let overtaken = members.iter().map(|id| &self.books.requests[id]).any(|member| {
-                member.request.priority == known.request.priority && member.seq > known.seq
+                self.books.same_lane(member, known)
+                    && member.request.priority == known.request.priority
+                    && member.seq > known.seq
             });
             let left = !members.contains(&known.request.id);
             ensure(!(left && overtaken), || format!("{known:?} is overtaken"))?;
@@ -229,6 +268,7 @@ impl Oracle {
         let key = |it: &Known| (it.request.deadline, it.seq);
         let alike = |a: &Known, b: &Known| {
             (a.request.priority, a.request.tenant) == (b.request.priority, b.request.tenant)
+                && self.books.class(a) == self.books.class(b)
         };
         for (at, member) in members.iter().enumerate() {
             let late = members[..at].iter().find(|it| alike(it, member) && key(it) > key(member));

@@ -55,7 +55,10 @@ impl Draft {
         };
         let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
         let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
-        let sweep = sample.map(|sample| Sweep::new(sample, Arc::clone(admission)));
+        let sweep = sample.map(|sample| {
+            let cost = self.settings.shares.of_sample(sample.bytes(), sample.length);
+            Sweep::new(sample, cost, Arc::clone(admission))
+        });
         let task = Task {
             label: format!("{name}_{version}"),
             inbox: arrivals,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::{CurvePoint, Departure};
+use jitney_batcher::{CurvePoint, Departure, Padding};
 
 use super::measures::Meters;
 use crate::pool::WorkerView;
@@ -50,6 +50,8 @@ pub struct Counters {
     pub latency_us: u64,
     /// Departed batches by reason.
     pub departures: [(&'static str, u64); 7],
+    /// What departed batches cost as they came and as they were run, where the model pads.
+    pub padding: Padding,
 }
 
 /// A look at a model version.
@@ -86,6 +88,8 @@ pub(crate) struct Board {
     pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
     pub(crate) departures: [AtomicU64; 7],
+    cost_real: AtomicU64,
+    cost_padded: AtomicU64,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
 }
@@ -99,6 +103,14 @@ impl Board {
     pub(crate) fn departed(&self, reason: Departure) {
         if let Some(index) = DEPARTURES.iter().position(|known| *known == reason) {
             add(&self.departures[index], 1);
+        }
+    }
+
+    /// Adds to the account of a model that pads.
+    pub(crate) fn padded(&self, padding: Option<Padding>) {
+        if let Some(Padding { real, padded }) = padding {
+            add(&self.cost_real, real);
+            add(&self.cost_padded, padded);
         }
     }
 
@@ -134,6 +146,7 @@ impl Board {
             departures: std::array::from_fn(|index| {
                 (DEPARTURES[index].as_str(), read(&self.departures[index]))
             }),
+            padding: Padding { real: read(&self.cost_real), padded: read(&self.cost_padded) },
         }
     }
 }

@@ -68,9 +68,9 @@ impl Model {
         let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
         let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
-        let Accepted { payload, items, bucket, splits, objective } = accepted;
+        let Accepted { payload, items, bucket, splits, objective, length } = accepted;
         let deadline = earliest(call.deadline, objective, &settings, admitted);
-        let weight = settings.shares.weigh(&call.claim, items, value_bytes);
+        let weight = settings.shares.weigh(&call.claim, length, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
             Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {

@@ -37,6 +37,8 @@ pub(crate) struct Accepted {
     pub(crate) splits: bool,
     /// The latency to keep.
     pub(crate) objective: Objective,
+    /// How long its items are, where that is seen here.
+    pub(crate) length: Option<u64>,
 }
 
 impl Intake {
@@ -59,9 +61,9 @@ impl Intake {
                 let accepted =
                     model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
                 let payload = Payload::Tensors(accepted.tensors);
-                let (items, bucket) = (accepted.items, accepted.bucket);
-                let objective = Objective::Models;
-                Ok(Accepted { payload, items, bucket, splits: model.splits(), objective })
+                let (items, bucket, length) = (accepted.items, accepted.bucket, accepted.length);
+                let (splits, objective) = (model.splits(), Objective::Models);
+                Ok(Accepted { payload, items, bucket, splits, objective, length })
             }
         }
     }
@@ -104,8 +106,8 @@ impl Intake {
             )));
         }
         let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
-        let objective = Objective::Models;
-        Ok(Accepted { payload: Payload::Raw(input), items, bucket, splits: false, objective })
+        let (payload, objective) = (Payload::Raw(input), Objective::Models);
+        Ok(Accepted { payload, items, bucket, splits: false, objective, length: None })
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Reconfigure {
     pub policy: Option<PolicyName>,
     /// Requests that may wait.
     pub queue_max: Option<u32>,
+    /// Weights of tenants, in place of those there are.
+    pub tenants: Option<Vec<(String, u32)>>,
 }
 
 impl Model {
@@ -66,6 +68,9 @@ impl Settings {
         }
         settings.queue_max = change.queue_max.unwrap_or(self.queue_max);
         settings.policy = change.policy.unwrap_or(settings.policy);
+        if let Some(tenants) = &change.tenants {
+            settings.shares = settings.shares.weighing(tenants)?;
+        }
         checked(settings).map_err(|error| error.to_string())
     }
 }

@@ -21,11 +21,16 @@ const BYTES_MAX: u64 = 1 << 20;
 /// The most numbers made up for a sample.
 const NUMBERS_MAX: usize = 1 << 20;
 
+/// The length of a sample that may have any.
+const LENGTH: usize = 32;
+
 /// One request's worth of input, to be had again and again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     payload: Kind,
     pub(crate) bucket: u16,
+    /// How long it is, where that is seen.
+    pub(crate) length: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,15 +44,24 @@ impl Sample {
     pub(crate) fn of(intake: &Intake, dir: Option<&Path>) -> Option<Self> {
         match intake {
             Intake::Onnx(model) => {
-                let accepted = model.accept(zeros(model.signature())?).ok()?;
-                let payload = Kind::Tensors(accepted.tensors);
-                (accepted.items == 1).then_some(Self { payload, bucket: accepted.bucket })
+                let padded = model.card().padding.as_ref().map(|pads| pads.dimension.as_str());
+                let accepted = model.accept(zeros(model.signature(), padded)?).ok()?;
+                let (payload, length) = (Kind::Tensors(accepted.tensors), accepted.length);
+                (accepted.items == 1).then_some(Self { payload, bucket: accepted.bucket, length })
             }
             // Which endpoint the file would be for, nobody can say.
             Intake::Defined(endpoints) if endpoints.api().endpoints.len() > 1 => None,
             Intake::Python | Intake::Defined(_) => {
-                Some(Self { payload: Kind::Raw(read(dir?)?), bucket: 0 })
+                Some(Self { payload: Kind::Raw(read(dir?)?), bucket: 0, length: None })
             }
+        }
+    }
+
+    /// The bytes of its values, where they are such as clients send: zeros are not.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match &self.payload {
+            Kind::Raw(input) => Some(input.value_bytes()),
+            Kind::Tensors(_) => None,
         }
     }
 
@@ -79,20 +93,21 @@ fn read(dir: &Path) -> Option<Input> {
     Some(input(content_type, std::fs::read(&path).ok()?.into(), None))
 }
 
-/// One item of zeros, where every dimension but the batch has a size.
-fn zeros(signature: &Signature) -> Option<Input> {
+/// One item of zeros, where every dimension has a size but the batch and the one that is padded.
+fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
     if !signature.batches() {
         return None;
     }
-    let inputs: Option<Vec<_>> = signature.inputs.iter().map(zero).collect();
+    let inputs: Option<Vec<_>> = signature.inputs.iter().map(|port| zero(port, padded)).collect();
     let body = json!({ "inputs": inputs? }).to_string();
     Some(input("application/json", body.into(), Some(OPEN_INFERENCE_HEADER)))
 }
 
-fn zero(port: &Port) -> Option<serde_json::Value> {
+fn zero(port: &Port, padded: Option<&str>) -> Option<serde_json::Value> {
     let sizes = port.shape.as_ref()?.iter().enumerate().map(|(place, dim)| match dim {
         Dim::Fixed(size) => Some(*size),
-        Dim::Open(_) => (place == 0).then_some(1),
+        Dim::Open(_) if place == 0 => Some(1),
+        Dim::Open(name) => (padded == Some(name)).then_some(LENGTH),
     });
     let shape = sizes.collect::<Option<Vec<usize>>>()?;
     let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size))?;
@@ -123,6 +138,7 @@ mod tests {
         let Payload::Raw(input) = sample.payload() else { panic!("raw") };
         assert_eq!(input.parameters[0].content_type, "application/json");
         assert_eq!(&input.parameters[0].value[..], b"[1]");
+        assert_eq!(sample.bytes(), Some(3));
     }
 
     #[test]
@@ -134,9 +150,13 @@ mod tests {
         };
         let open = |name: &str| Dim::Open(name.to_owned());
         let signature = |shape| Signature { inputs: vec![port(shape)], outputs: Vec::new() };
-        let fixed = zeros(&signature(vec![open("n"), Dim::Fixed(3)])).unwrap();
+        let fixed = zeros(&signature(vec![open("n"), Dim::Fixed(3)]), None).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&fixed.parameters[0].value).unwrap();
         assert_eq!(body["inputs"][0]["shape"], json!([1, 3]));
-        assert!(zeros(&signature(vec![open("n"), open("length")])).is_none());
+        let lengths = || signature(vec![open("n"), open("length")]);
+        assert!(zeros(&lengths(), None).is_none());
+        let padded = zeros(&lengths(), Some("length")).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&padded.parameters[0].value).unwrap();
+        assert_eq!(body["inputs"][0]["shape"], json!([1, LENGTH]));
     }
 }

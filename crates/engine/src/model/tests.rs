@@ -24,6 +24,7 @@ mod sequences;
 mod shares;
 mod storm;
 mod streams;
+mod sweep;
 
 fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -8,7 +8,9 @@ use std::ops::Range;
 use rten::RunOptions;
 
 use super::model::OnnxModel;
+use super::pad::{self, Pads};
 use super::request::{Request, TensorInput};
+use super::signature::{Port, Signature};
 use super::tensor::Tensor;
 use crate::outcome::{Cause, ModelFailure};
 
@@ -60,20 +62,24 @@ pub(super) fn run(
         };
         return legs.iter().map(alone).collect();
     }
-    let inputs = joined(legs, model.signature().inputs.len())?;
+    let inputs = joined(model, legs)?;
     let outputs = model.run(&inputs, options.clone()).map_err(raised)?;
     drop(inputs);
     apart(model, legs, &outputs)
 }
 
 /// One tensor per input of the model, over all legs.
-fn joined<'a>(legs: &[Leg<'a>], inputs: usize) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
-    let column = |input| {
+fn joined<'a>(model: &OnnxModel, legs: &[Leg<'a>]) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
+    let column = |(input, port): (usize, &Port)| {
         let tensor = |leg: &Leg<'a>| (&leg.request.tensors[input], leg.rows.clone());
         let tensors: Vec<_> = legs.iter().map(tensor).collect();
-        concat(&tensors).ok_or_else(|| raised("requests of different shapes met".to_owned()))
+        let joined = match model.card().padding.as_ref() {
+            Some(pads) => pad::join(pads, port, &tensors),
+            None => concat(&tensors),
+        };
+        joined.ok_or_else(|| raised("requests of different shapes met".to_owned()))
     };
-    (0..inputs).map(column).collect()
+    model.signature().inputs.iter().enumerate().map(column).collect()
 }
 
 /// Each leg's share of every output.
@@ -93,7 +99,32 @@ fn apart(
         };
         answers.iter_mut().zip(shares).for_each(|(answer, share)| answer.push(share));
     }
+    if let Some(pads) = &model.card().padding {
+        cut_back(model.signature(), pads, legs, &mut answers)?;
+    }
     Ok(answers)
+}
+
+/// Gives every leg outputs of its own length.
+fn cut_back(
+    signature: &Signature,
+    pads: &Pads,
+    legs: &[Leg<'_>],
+    answers: &mut [Vec<Tensor>],
+) -> Result<(), ModelFailure> {
+    let length = |leg: &Leg<'_>| pads.length(signature, &leg.request.tensors);
+    let longest = legs.iter().map(length).max().unwrap_or(0);
+    for (leg, answer) in legs.iter().zip(answers) {
+        for (tensor, port) in answer.iter_mut().zip(&signature.outputs) {
+            if !pad::cut(pads, port, tensor, (length(leg), longest)) {
+                let (name, shape) = (&port.name, tensor.shape());
+                let message =
+                    format!("output {name:?} has shape {shape:?} for items of length {longest}");
+                return Err(ModelFailure { cause: Cause::WrongLength, status: None, message });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn raised(message: String) -> ModelFailure {

@@ -10,8 +10,11 @@ use serde_json::{Map, Value};
 
 use super::features::FileBytes;
 use super::hint;
+use super::pad::Pads;
 
-const CARD_KEYS: &[&str] = &["name", "version", "input", "output", "max_batch_size", "split"];
+const CARD_KEYS: &[&str] =
+    &["name", "version", "input", "output", "max_batch_size", "split", "padding"];
+const PADDING_KEYS: &[&str] = &["dimension", "values"];
 const INPUT_KINDS: &[(&str, &[&str])] = &[
     ("tensors", &["kind"]),
     ("file-bytes", &["kind", "begin", "end", "block", "strip", "padding"]),
@@ -35,6 +38,8 @@ pub struct Card {
     /// Whether all items of a request must ride in one batch (`split: false`), as for a model that
     /// relates them to each other.
     pub atomic: bool,
+    /// Whether and how items of different length may ride together.
+    pub padding: Option<Pads>,
 }
 
 /// How a request becomes tensors.
@@ -72,6 +77,7 @@ struct Root {
     output: Option<Map<String, Value>>,
     max_batch_size: Option<u32>,
     split: Option<bool>,
+    padding: Option<Map<String, Value>>,
 }
 
 /// YAML reads `version: 1.0` as a number; both spellings mean the same text.
@@ -131,6 +137,7 @@ impl Card {
             output: output_kind(root.output, beside)?,
             max_batch_size: root.max_batch_size,
             atomic: root.split == Some(false),
+            padding: root.padding.map(pads).transpose()?,
         })
     }
 }
@@ -145,6 +152,11 @@ fn input_kind(section: Option<Map<String, Value>>) -> Result<InputKind, String> 
         return Err("input: begin and end must not pass block".to_owned());
     }
     Ok(InputKind::FileBytes(features))
+}
+
+fn pads(section: Map<String, Value>) -> Result<Pads, String> {
+    only_known(&section, PADDING_KEYS, "padding.")?;
+    typed(section, "padding")
 }
 
 fn output_kind(

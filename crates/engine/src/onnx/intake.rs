@@ -34,6 +34,8 @@ pub struct Accepted {
     pub items: u32,
     /// Requests of different buckets must not meet in a batch: their shapes differ.
     pub bucket: u16,
+    /// How long its items are, for a model that pads them.
+    pub length: Option<u64>,
 }
 
 /// What a request says about its answer.
@@ -141,15 +143,18 @@ impl OnnxModel {
         let items = count.ok_or(BadInput::TooManyItems { items, max })?;
         let ticket = self.claim(&tensors)?;
         let bucket = ticket.as_ref().map_or(0, Ticket::id);
+        let pads = self.card().padding.as_ref();
+        let length = pads.map(|pads| pads.length(self.signature(), &tensors) as u64);
         let Asked { form, id, outputs } = asked;
         let request = Request { tensors, items, form, bare, id, outputs, _ticket: ticket };
         let tensors = TensorInput { shared: Arc::new(request), portion: None };
-        Ok(Accepted { tensors, items, bucket })
+        Ok(Accepted { tensors, items, bucket, length })
     }
 
     /// A bucket for the sizes that the model leaves open; none where it leaves none open.
     fn claim(&self, tensors: &[Tensor]) -> Result<Option<Ticket>, BadInput> {
-        let open = self.signature().open_sizes(tensors);
+        let padded = self.card().padding.as_ref().map(|pads| pads.dimension.as_str());
+        let open = self.signature().open_sizes(tensors, padded);
         if open.is_empty() {
             return Ok(None);
         }

@@ -137,6 +137,9 @@ pub(super) fn suits(card: &Card, signature: &Signature) -> Result<(), String> {
             ));
         }
     }
+    if let Some(pads) = &card.padding {
+        pads.suit(signature)?;
+    }
     if let OutputKind::Labels { labels, .. } = &card.output {
         let classes = signature.outputs.first().and_then(|port| port.shape.as_ref()?.last());
         if let Some(Dim::Fixed(classes)) = classes

@@ -89,15 +89,19 @@ impl Signature {
         self.inputs.iter().enumerate().find(|(_, port)| port.name == name)
     }
 
-    /// The sizes that the model leaves open beside the batch: what must agree within a batch.
-    pub(super) fn open_sizes(&self, tensors: &[Tensor]) -> Vec<usize> {
+    /// The sizes that the model leaves open beside the batch and a dimension that is padded: what
+    /// must agree within a batch.
+    pub(super) fn open_sizes(&self, tensors: &[Tensor], padded: Option<&str>) -> Vec<usize> {
         if !self.batches() {
             return Vec::new();
         }
         let ports = self.inputs.iter().filter_map(|port| port.shape.as_deref()).zip(tensors);
         ports
             .flat_map(|(shape, tensor)| shape.iter().zip(tensor.shape()).skip(1))
-            .filter_map(|(dim, size)| matches!(dim, Dim::Open(_)).then_some(*size))
+            .filter_map(|(dim, size)| match dim {
+                Dim::Open(name) if padded != Some(name) => Some(*size),
+                Dim::Open(_) | Dim::Fixed(_) => None,
+            })
             .collect()
     }
 

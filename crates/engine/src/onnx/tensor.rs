@@ -129,6 +129,16 @@ impl Data {
         true
     }
 
+    /// Adds a value so many times.
+    pub(super) fn fill(&mut self, count: usize, value: f64) {
+        match self {
+            Self::F32(all) => all.resize(all.len() + count, value as f32),
+            Self::I32(all) => all.resize(all.len() + count, value as i32),
+            Self::I8(all) => all.resize(all.len() + count, value as i8),
+            Self::U8(all) => all.resize(all.len() + count, value as u8),
+        }
+    }
+
     /// No elements yet, of the same type and with room for so many.
     pub(super) fn empty_like(&self, capacity: usize) -> Self {
         match self {

@@ -142,6 +142,7 @@ impl Pool {
 
     /// Hands a batch to a worker, or gives it back when the worker has just died; the seat's
     /// `Died` is on its way then.
+    #[expect(clippy::result_large_err, reason = "a batch comes back whole, and only from the dead")]
     pub(crate) fn hand(&self, worker: u32, batch: Batch) -> Result<(), Batch> {
         let Some(batches) = self.seats.get(&worker).and_then(|seat| seat.batches.as_ref()) else {
             return Err(batch);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, RequestId};
+use jitney_batcher::{BatchId, Departure, Padding, RequestId};
 use tokio::time::Instant;
 
 use crate::call::{Answer, Output, Receipt, Rider};
@@ -27,6 +27,8 @@ pub(crate) struct Batch {
     /// How late it departed because the clock rang late; once it lies before its worker, how long
     /// that took from when it should have departed. None where nobody measures that.
     pub(crate) handoff: Option<Duration>,
+    /// What it costs as it came and as it is run, for a model that pads.
+    pub(crate) padding: Option<Padding>,
 }
 
 impl Batch {
@@ -42,6 +44,7 @@ impl Batch {
             attempt: self.attempt,
             batch: self.id.0,
             batches: Vec::new(),
+            padding: self.padding,
         }
     }
 
@@ -172,6 +175,7 @@ mod tests {
             departed: Instant::now(),
             predicted: None,
             handoff: None,
+            padding: None,
         }
     }
 

@@ -20,6 +20,7 @@ fn big(body: Bytes) -> Answer {
         attempt: 1,
         batch: 1,
         batches: Vec::new(),
+        padding: None,
     };
     Answer { output: Output { body, ..Output::default() }, receipt, rest: None }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Operator;
 use crate::error::RegisterError;
 use crate::settings::{Defaults, PolicyName, Wishes};
-use crate::shares::{Shares, TENANTS_MAX};
+use crate::shares::Shares;
 use crate::store::{BatchingYaml, ModelYaml};
 
 /// How batches leave, decided from what was said about it and what was not.
@@ -57,13 +57,11 @@ pub(super) fn shares(
     operators: Option<Vec<(String, u32)>>,
 ) -> Result<Shares, RegisterError> {
     let tenants = wishes.tenants.clone().or_else(|| own.tenants.clone()).or(operators);
-    let tenants = tenants.unwrap_or_default();
-    if tenants.len() > TENANTS_MAX || tenants.iter().any(|(_, weight)| *weight == 0) {
-        let message = format!(
-            "at most {TENANTS_MAX} tenants may have a weight, each a whole number above zero"
-        );
-        return Err(RegisterError::BadSettings(message));
-    }
-    let cost = wishes.cost.or(own.cost).unwrap_or_default();
-    Ok(Shares { tenants, cost, cost_max: wishes.max_cost.or(own.max_cost) })
+    let shares = Shares {
+        tenants: Vec::new(),
+        cost: wishes.cost.or(own.cost).unwrap_or_default(),
+        cost_max: wishes.max_cost.or(own.max_cost),
+        sample_cost: own.sample_cost,
+    };
+    shares.weighing(&tenants.unwrap_or_default()).map_err(RegisterError::BadSettings)
 }

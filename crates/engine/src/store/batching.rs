@@ -7,7 +7,7 @@ use crate::settings::PolicyName;
 use crate::shares::Cost;
 
 /// The keys of the section, for the warning about others.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "enabled",
     "policy",
     "max_batch_size",
@@ -15,6 +15,7 @@ const KEYS: [&str; 11] = [
     "max_batch_delay",
     "cost",
     "max_cost",
+    "sample_cost",
     "tenants",
     "batch_dim",
     "mix_origins",
@@ -39,6 +40,8 @@ pub struct BatchingYaml {
     pub cost: Option<Cost>,
     /// Most cost in a batch.
     pub max_cost: Option<u64>,
+    /// What the sample of the start-up sweep weighs.
+    pub sample_cost: Option<u64>,
     /// Weights of tenants, in the order of the file.
     pub tenants: Option<Vec<(String, u32)>>,
     /// The dimension along which tensors are joined; negative ones count from the end.
@@ -73,6 +76,7 @@ impl BatchingYaml {
             max_batch_delay: batch_delay(&fields, "max_batch_delay"),
             cost: fields.choice("cost", &Cost::WORDS),
             max_cost: fields.at_least("max_cost", 1).map(u64::from),
+            sample_cost: fields.at_least("sample_cost", 1).map(u64::from),
             tenants: fields.section("tenants", "batching.tenants.").map(|it| tenants(&it)),
             batch_dim: fields.signed("batch_dim"),
             mix_origins: fields.flag("mix_origins"),

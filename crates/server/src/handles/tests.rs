@@ -112,6 +112,7 @@ fn receipt(vector: &Value) -> Receipt {
         reason: REASONS[field(6) as usize],
         batch: 1,
         batches: Vec::new(),
+        padding: None,
     }
 }
 

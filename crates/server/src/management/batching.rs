@@ -8,10 +8,12 @@ mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
 use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, Verdict};
 use serde::Serialize;
 
+use self::words::Unit;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::Target;
 
@@ -44,6 +46,9 @@ pub(crate) struct Batching {
     cost: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_cost: Option<u64>,
+    /// Where items are padded: what all batches cost so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Account>,
     waiting: u32,
     /// Of the bucket that is asked for most.
     curve: Vec<Point>,
@@ -51,6 +56,15 @@ pub(crate) struct Batching {
     other_curves: Vec<Other>,
     /// Newest first.
     decisions: Vec<Entry>,
+}
+
+/// What padding has cost.
+#[derive(Debug, Serialize)]
+struct Account {
+    real: u64,
+    padded: u64,
+    /// The share of it that was padding.
+    waste: f64,
 }
 
 /// One size of a curve.
@@ -101,9 +115,11 @@ pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batc
     let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
     let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own(it.objective)?)));
     let batching = Batching::new(model.name(), model.version(), policy, &insight);
+    let padding = Account::of(model.status().counters.padding);
     Ok(Batching {
         endpoints: sizes.collect(),
         endpoint_latencies_ms: latencies.collect(),
+        padding,
         ..batching.sharing(&settings.shares)
     })
 }
@@ -132,6 +148,8 @@ impl Batching {
             Policy::Window { delay } => (None, Some(delay)),
             Policy::Opportunistic => (None, None),
         };
+        // Sizes are counted in items unless the model says otherwise.
+        let unit = if config.measure == Default::default() { Unit::Items } else { Unit::Cost };
         Self {
             model_name: name.to_owned(),
             model_version: version.to_owned(),
@@ -146,10 +164,11 @@ impl Batching {
             tenants: BTreeMap::new(),
             cost: None,
             max_cost: None,
+            padding: None,
             waiting: insight.waiting,
             curve: insight.main_curve().map(Point::new).collect(),
             other_curves: others(insight),
-            decisions: insight.decisions.iter().rev().map(Entry::new).collect(),
+            decisions: insight.decisions.iter().rev().map(|it| Entry::new(it, unit)).collect(),
         }
     }
 }
@@ -166,6 +185,15 @@ fn others(insight: &Insight) -> Vec<Other> {
     others
 }
 
+impl Account {
+    /// None for a model that has padded nothing.
+    fn of(padding: Padding) -> Option<Self> {
+        let Padding { real, padded } = padding;
+        let waste = (padding.waste() * 1e4).round() / 1e4;
+        (padded > 0).then_some(Self { real, padded, waste })
+    }
+}
+
 impl Point {
     fn new(point: &CurvePoint) -> Self {
         let CurvePoint { size, mean, planned, samples, .. } = *point;
@@ -174,7 +202,7 @@ impl Point {
 }
 
 impl Entry {
-    fn new(decided: &Decided) -> Self {
+    fn new(decided: &Decided, unit: Unit) -> Self {
         let decision = &decided.decision;
         let (verdict, reason) = match decision.verdict {
             Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
@@ -192,7 +220,7 @@ impl Entry {
             next_free_ms: millis(decision.next_free),
             per_second: (decision.rate * 10.0).round() / 10.0,
             slack_ms: decision.slack.map(millis),
-            words: words::decision(decided),
+            words: words::decision(decided, unit),
         }
     }
 }

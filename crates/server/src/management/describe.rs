@@ -1,5 +1,7 @@
 //! Everything that is set about a model and how its workers do, and what its handler says of itself.
 
+use std::collections::BTreeMap;
+
 use jitney_engine::call::{Call, Claim, HeaderBlock, Input, Origin, Priority};
 use jitney_engine::settings::Settings;
 use jitney_engine::{Engine, Model, Status, WorkerView};
@@ -95,6 +97,9 @@ pub(crate) struct Description {
     loaded_at_startup: bool,
     workers: Vec<WorkerEntry>,
     job_queue_status: QueueStatus,
+    /// Weights of tenants, where they have some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tenants: BTreeMap<String, u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     customized_metadata: Option<Map<String, Value>>,
 }
@@ -180,6 +185,7 @@ impl Description {
                 remaining_capacity: status.queue_max.saturating_sub(status.waiting),
                 pending_requests: status.waiting,
             },
+            tenants: settings.shares.tenants.iter().cloned().collect(),
             customized_metadata: None,
         }
     }

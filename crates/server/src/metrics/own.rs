@@ -94,6 +94,18 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
         Each("reason", |look| look.status.counters.departures.to_vec()),
     ),
     (
+        "jitney_cost_real_total",
+        Kind::Counter,
+        "What the items of departed batches cost as they came, where they are padded",
+        Number(|look| look.status.counters.padding.real),
+    ),
+    (
+        "jitney_cost_padded_total",
+        Kind::Counter,
+        "What they cost as they were run; 1 - real / padded is wasted",
+        Number(|look| look.status.counters.padding.padded),
+    ),
+    (
         "jitney_waiting",
         Kind::Gauge,
         "Requests that wait now",

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use http::HeaderValue;
-use jitney_engine::call::Receipt;
+use jitney_engine::call::{Padding, Receipt};
 
 /// Batches of one request whose sizes are told.
 const BATCHES_TOLD: usize = 8;
@@ -12,7 +12,8 @@ const BATCHES_TOLD: usize = 8;
 /// For example `queue;dur=1.804, compute;dur=5.210, batch;desc="8 of 32, idle"`: waited 1.8 ms,
 /// ran 5.2 ms, in a batch of 8 items of at most 32 that left because a worker was idle. A request
 /// that rode in several batches is told of the last one, and of how large all of them were:
-/// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`.
+/// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`. Where items are padded, how much of the batch
+/// was padding: `batch;desc="8 of 32, idle, 12% padding"`.
 pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
     let mut text = String::with_capacity(96);
     text.push_str("queue;dur=");
@@ -25,6 +26,7 @@ pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
         let _ = write!(text, ", attempt {attempt}");
     }
     push_batches(&mut text, &receipt.batches);
+    push_padding(&mut text, receipt.padding);
     text.push('"');
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
@@ -40,6 +42,13 @@ fn push_batches(text: &mut String, batches: &[u32]) {
     }
     if batches.len() > BATCHES_TOLD {
         text.push_str(" ...");
+    }
+}
+
+/// How much of a padded batch was padding.
+fn push_padding(text: &mut String, padding: Option<Padding>) {
+    if let Some(padding) = padding {
+        let _ = write!(text, ", {:.0}% padding", 100.0 * padding.waste());
     }
 }
 
@@ -66,6 +75,7 @@ mod tests {
             attempt: 1,
             batch: 7,
             batches: Vec::new(),
+            padding: None,
         };
         let expected = "queue;dur=1.804, compute;dur=5.210, batch;desc=\"8 of 32, idle\"";
         assert_eq!(header(&receipt), expected);
@@ -75,6 +85,16 @@ mod tests {
         let expected =
             "queue;dur=1.804, compute;dur=0.000, batch;desc=\"8 of 32, retry, attempt 2\"";
         assert_eq!(header(&receipt), expected);
+    }
+
+    #[test]
+    fn a_padded_batch_tells_how_much_of_it_is_padding() {
+        let said = |real, padded| {
+            let mut text = String::new();
+            push_padding(&mut text, Some(Padding { real, padded }));
+            text
+        };
+        assert_eq!([said(180, 200), said(7, 7)], [", 10% padding", ", 0% padding"]);
     }
 
     #[test]

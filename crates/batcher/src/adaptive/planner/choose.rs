@@ -12,6 +12,7 @@ use crate::adaptive::line::Line;
 use crate::adaptive::queue::{Lane, Paced};
 use crate::adaptive::returns::{OUT_MAX, Out};
 use crate::adaptive::wait::{Prospect, Wait};
+use crate::config::{Config, Measure};
 use crate::policy::Rules;
 use crate::request::{NEVER, Nanos, Priority};
 
@@ -44,7 +45,7 @@ impl Planner {
             match self.wish(lane, rules, &mut free) {
                 Wish::Go(trip) if self.queue.lanes.len() == 1 => best = Some((trip, (0, 0.0))),
                 Wish::Go(trip) => {
-                    let rank = self.rank(&trip, rules.now);
+                    let rank = self.rank(&trip, rules);
                     if best.is_none_or(|(_, other)| rank < other) {
                         best = Some((trip, rank));
                     }
@@ -72,8 +73,10 @@ impl Planner {
         })
     }
 
-    /// Hurried lanes first, by deadline; then starving ones, by age; then the best rate.
-    fn rank(&self, trip: &Trip, now: Nanos) -> (u8, f64) {
+    /// Hurried lanes first, by deadline; then starving ones, by age; then the best rate, in which
+    /// padding does not count.
+    fn rank(&self, trip: &Trip, rules: &Rules) -> (u8, f64) {
+        let now = rules.now;
         let lane = &self.queue.lanes[trip.lane];
         let service = self.curves.get(lane.curve);
         let head = lane.lines[trip.line].get(trip.formed.skip);
@@ -85,8 +88,18 @@ impl Planner {
         } else if age > STARVING * mean {
             (1, head.arrived as f64)
         } else {
-            (2, -(trip.formed.size as f64) / mean)
+            (2, -self.real(trip, &rules.config) / mean)
         }
+    }
+
+    /// What a batch is worth: without its padding where there is any.
+    fn real(&self, trip: &Trip, config: &Config) -> f64 {
+        let Formed { skip, len, size, .. } = trip.formed;
+        if config.measure != Measure::Padded {
+            return size as f64;
+        }
+        let line = &self.queue.lanes[trip.lane].lines[trip.line];
+        (skip..skip + len).map(|at| line.get(at).cost as f64).sum()
     }
 
     fn wish(&self, lane: usize, rules: &Rules, free: &mut Vec<Nanos>) -> Wish {
@@ -113,7 +126,7 @@ impl Planner {
         };
         let formed = scene.trim(formed, next_free);
         let next_free = rules.now + scene.next_worker(formed).max(0.0) as Nanos;
-        let alone = it.lines[1 - line].is_empty();
+        let alone = it.lines[1 - line].is_empty() && rules.config.measure != Measure::Padded;
         let room = if alone { 0 } else { scene.room(formed) };
         Wish::Go(Trip { lane, line, formed, reason, next_free, room })
     }

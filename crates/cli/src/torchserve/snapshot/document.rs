@@ -1,5 +1,6 @@
 //! `model_snapshot`: every model with its versions, as JSON in TorchServe's form. What Jitney adds
-//! (`policy`, `maxLatencyMs`, `jobQueueSize`, `endpoints`, `sha256`) TorchServe does not read.
+//! (`policy`, `maxLatencyMs`, `jobQueueSize`, `endpoints`, `tenants`, `sha256`) TorchServe does not
+//! read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,6 +64,9 @@ pub struct Version {
     /// Endpoints of a definition that differ from the model or from what they were defined as.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, Endpoint>,
+    /// Weights of tenants; none if it has none, so that its archive's hold then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<BTreeMap<String, u32>>,
     /// The sum that its file must have; else nobody would compare it again after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
@@ -144,6 +148,8 @@ impl Version {
             max_latency_ms: Some(settings.latency_max.map_or(0, whole)),
             job_queue_size: Some(settings.queue_max),
             endpoints: endpoints(model),
+            tenants: Some(settings.shares.tenants.iter().cloned().collect())
+                .filter(|tenants: &BTreeMap<_, _>| !tenants.is_empty()),
             sha256: model.sha256().map(|sum| sum.to_string()),
         }
     }

@@ -60,6 +60,7 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
         max_batch_delay: u64::try_from(version.max_batch_delay).ok().map(millis),
         max_latency_ms: version.max_latency_ms.map(millis),
         policy,
+        tenants: version.tenants.clone(),
         ..Batching::default()
     };
     let min = u32::try_from(version.min_workers).unwrap_or(0);

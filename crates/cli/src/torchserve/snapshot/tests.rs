@@ -35,6 +35,7 @@ fn kept() -> Models {
         max_latency_ms: Some(40),
         job_queue_size: Some(9),
         endpoints: [("fast".to_owned(), FAST)].into(),
+        tenants: Some([("gold".to_owned(), 4)].into()),
         sha256: Some("ab".repeat(32)),
         ..Version::default()
     };
@@ -69,6 +70,7 @@ fn a_snapshot_is_read_back_as_it_was_written() {
     assert_eq!((wishes.max_latency_ms, wishes.queue_max), (Some(40), Some(9)));
     let fast = wishes.endpoints["fast"];
     assert_eq!((fast.batch_size, fast.max_latency_ms), (Some(2), Some(0)));
+    assert_eq!(wishes.tenants, Some(vec![("gold".to_owned(), 4)]));
     assert_eq!(wishes.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
     assert_eq!((model.workers, model.default), (Some((2, 4)), true));
     assert_eq!(wishes.runtime.as_deref(), Some("python"));

@@ -53,13 +53,23 @@ impl Task {
     }
 
     fn dispatch(&mut self, action: &Action, actions: &Actions) {
-        let Action::Dispatch { worker, batch, members, items, attempt, reason, predicted, .. } =
-            action
+        let Action::Dispatch {
+            worker,
+            batch,
+            members,
+            items,
+            attempt,
+            reason,
+            predicted,
+            padding,
+            ..
+        } = action
         else {
             return;
         };
         let (ids, riders) = self.gather(members, actions);
         self.board.departed(*reason);
+        self.board.padded(*padding);
         self.board.meters.departed(*items, self.state.batcher.config().max_items);
         add(&self.board.batches, 1);
         add(&self.board.items, u64::from(*items));
@@ -78,6 +88,7 @@ impl Task {
             departed,
             predicted: predicted.map(Duration::from_nanos),
             handoff: Some(self.state.rung.map_or(Duration::ZERO, |rung| departed - rung)),
+            padding: *padding,
         };
         if let Err(batch) = self.state.pool.hand(worker_of(*worker), batch) {
             // The worker has just died and its seat's word is on the way; the batcher will hear of

@@ -2,12 +2,14 @@
 //! every size is warm and the adaptive policy knows the curve when the first user comes.
 //!
 //! Its batches bypass the batcher, which only hears how long they took; no user, counter or metric
-//! ever sees them. It is bounded in time, and a sample that does harm is not tried again.
+//! ever sees them. It is bounded in time and by the limits of a batch, and a sample that does harm is
+//! not tried again. Where items weigh differently and nobody says what the sample weighs, sizes are
+//! made warm and nothing is learned.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, Event, Measure};
+use jitney_batcher::{BatchId, Config, Departure, Event};
 use tokio::time::Instant;
 
 use super::Task;
@@ -27,6 +29,8 @@ const TIME_MAX: Duration = Duration::from_secs(2);
 /// What sweeps need, and how far they are.
 pub(crate) struct Sweep {
     sample: Sample,
+    /// What an item of it weighs, if anybody can tell.
+    cost: Option<u64>,
     admission: Arc<Admission>,
     /// Workers above this id are new; those started again serve at once.
     swept: u32,
@@ -44,8 +48,19 @@ struct Course {
 }
 
 impl Sweep {
-    pub(crate) fn new(sample: Sample, admission: Arc<Admission>) -> Self {
-        Self { sample, admission, swept: 0, courses: Vec::new() }
+    pub(crate) fn new(sample: Sample, cost: Option<u64>, admission: Arc<Admission>) -> Self {
+        Self { sample, cost, admission, swept: 0, courses: Vec::new() }
+    }
+
+    /// The largest batch of samples that the model may be given; 0 if not even one, or if there is a
+    /// limit and nobody knows how soon it is reached.
+    fn most(&self, config: &Config) -> u32 {
+        let within = match (self.cost, config.max_cost) {
+            (_, u64::MAX) => u64::MAX,
+            (Some(cost), most) => most / cost.max(1),
+            (None, _) => 0,
+        };
+        u32::try_from(within).unwrap_or(u32::MAX).min(config.max_items)
     }
 
     fn batch(&self, worker: u32, size: u32) -> Option<Batch> {
@@ -67,6 +82,7 @@ impl Sweep {
             departed: now,
             predicted: None,
             handoff: None,
+            padding: None,
         })
     }
 }
@@ -74,13 +90,12 @@ impl Sweep {
 impl Task {
     /// Begins the sweep of a worker that has just loaded; false if it should serve at once.
     pub(super) fn begin_sweep(&mut self, worker: u32) -> bool {
-        // Of a sample nobody knows the cost, so only items can be learned from it.
-        let items = self.state.batcher.config().measure == Measure::Items;
-        let (adaptive, closing) = (self.adaptive() && items, self.state.closing.is_some());
+        let (adaptive, closing) = (self.adaptive(), self.state.closing.is_some());
+        let config = self.state.batcher.config();
         let Some(sweep) = self.state.sweep.as_mut().filter(|_| adaptive && !closing) else {
             return false;
         };
-        if worker <= sweep.swept {
+        if worker <= sweep.swept || sweep.most(config) == 0 {
             return false;
         }
         sweep.swept = worker;
@@ -124,9 +139,9 @@ impl Task {
 
     /// Learns from the batch that is over and says how large the next one is.
     fn next_size(&mut self, worker: u32, exec: Duration) -> Option<u32> {
-        let most = self.state.batcher.config().max_items;
         let sweep = self.state.sweep.as_mut()?;
-        let bucket = sweep.sample.bucket;
+        let most = sweep.most(self.state.batcher.config());
+        let (bucket, cost) = (sweep.sample.bucket, sweep.cost);
         let course = sweep.courses.iter_mut().find(|course| course.worker == worker)?;
         let size = course.size;
         let enough = course.began.elapsed() + 2 * exec > TIME_MAX;
@@ -135,8 +150,10 @@ impl Task {
         }
         course.size = size.saturating_mul(2).min(most);
         let next = (size < most && !enough).then_some(course.size);
-        let exec = exec.as_nanos() as u64;
-        self.step(Event::Measured { bucket, items: size, exec });
+        if let Some(cost) = cost {
+            let (cost, exec) = (cost.saturating_mul(size.into()), exec.as_nanos() as u64);
+            self.step(Event::Measured { bucket, items: size, cost, exec });
+        }
         next
     }
 

@@ -59,3 +59,58 @@ async fn a_batch_takes_no_more_cost_than_it_may() {
     let never = kit.model.call(costing(11)).await;
     assert!(matches!(never, Err(CallError::Refused { reason: Refusal::TooLarge, .. })));
 }
+
+#[tokio::test(start_paused = true)]
+async fn weights_of_tenants_change_on_the_live_model() {
+    let policy = PolicyName::Adaptive;
+    let kit =
+        Kit::serving(1, Settings { batch_size: 4, policy, ..settings() }, echo_after(5)).await;
+    let weigh = |tenants: &[(&str, u32)]| {
+        let tenants = tenants.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect();
+        Reconfigure { tenants: Some(tenants), ..Reconfigure::default() }
+    };
+    kit.model.reconfigure(weigh(&[("gold", 3)])).await.unwrap();
+    assert_eq!(kit.model.settings().shares.tenants, [("gold".to_owned(), 3)]);
+    assert_eq!(kit.model.insight().await.unwrap().config.tenant_weights, [(1, 3)]);
+    assert_eq!(kit.model.settings().policy, policy, "the rest stays");
+    assert!(kit.model.reconfigure(weigh(&[("gold", 0)])).await.is_err());
+    let first = kit.start(call("first"));
+    settle().await;
+    let mut calls: Vec<_> = (0..8).map(|_| kit.start(from("many", "many"))).collect();
+    settle().await;
+    calls.extend((0..8).map(|_| kit.start(from("gold", "gold"))));
+    settle().await;
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    drop(first);
+    let golden = |batch: &Vec<String>| batch.iter().filter(|body| *body == "gold").count();
+    let golden: Vec<usize> = later(&kit).iter().map(golden).collect();
+    assert!(golden[0] + golden[1] >= 5, "three turns of four are gold's: {golden:?}");
+    kit.model.reconfigure(weigh(&[])).await.unwrap();
+    assert_eq!(kit.model.settings().shares.tenants, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lengths_are_kept_apart_and_what_is_padding_is_told() {
+    let shares = Shares { cost: Cost::Length, ..Shares::default() };
+    let policy = PolicyName::Opportunistic;
+    let kit = Kit::serving(1, Settings { policy, shares, ..settings() }, echo_after(5)).await;
+    let long = |length: u64| {
+        let claim = Claim { tenant: None, cost: Some(length) };
+        Call { claim, ..call(&length.to_string()) }
+    };
+    let first = kit.start(long(1));
+    settle().await;
+    let calls = [100, 40, 80].map(|length| kit.start(long(length)));
+    let mut receipts = Vec::new();
+    for call in calls {
+        receipts.push(call.await.unwrap().unwrap().receipt);
+    }
+    drop(first);
+    assert_eq!(later(&kit), [vec!["100", "80"], vec!["40"]]);
+    let told = |at: usize| receipts[at].padding.map(|it| (it.real, it.padded));
+    assert_eq!([told(0), told(1), told(2)], [Some((180, 200)), Some((40, 40)), Some((180, 200))]);
+    let account = kit.model.status().counters.padding;
+    assert_eq!((account.real, account.padded), (1 + 180 + 40, 1 + 200 + 40));
+}

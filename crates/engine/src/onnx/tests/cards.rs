@@ -29,6 +29,7 @@ fn a_card_says_how_requests_become_tensors_and_outputs_answers() {
         output: OutputKind::Labels { labels, top: 5, softmax: true },
         max_batch_size: Some(16),
         atomic: true,
+        padding: None,
     };
     assert_eq!(card, expected);
 }

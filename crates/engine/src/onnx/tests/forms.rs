@@ -95,6 +95,27 @@ fn requests_of_different_lengths_are_kept_apart_by_their_bucket() {
 }
 
 #[test]
+fn requests_of_different_lengths_meet_where_the_card_lets_them_be_padded() {
+    let card = |yaml: &str| Card::parse(yaml, |_| Err(String::new())).expect("a good card");
+    let model = with_card(LENGTH, card("padding: {dimension: length, values: {ids: 7}}"));
+    let accepted = ["[1, 2]", "[[3, 4, 5], [5, 6, 7]]", "[[-1]]"]
+        .map(|json| model.accept(body(json)).expect("accepted"));
+    assert_eq!(
+        accepted.each_ref().map(|it| (it.bucket, it.length)),
+        [2, 3, 1].map(|it| (0, Some(it)))
+    );
+    let inputs = accepted.map(|accepted| accepted.tensors);
+    let alone: Vec<String> =
+        inputs.iter().flat_map(|request| answers(&model, std::slice::from_ref(request))).collect();
+    assert_eq!(answers(&model, &inputs), alone, "nobody sees the padding");
+    let portions: Vec<_> = inputs.iter().flat_map(|it| it.clone().in_portions(1)).collect();
+    let BatchOutcome::Items(items) = run(&model, &portions) else { panic!("the batch failed") };
+    let body = |item: Result<crate::call::Output, _>| item.expect("an answer").body;
+    let together: Vec<_> = items.into_iter().map(body).filter(|it| !it.is_empty()).collect();
+    assert_eq!(together, alone, "nor does anybody in portions");
+}
+
+#[test]
 fn a_model_of_fixed_batch_takes_one_request_at_a_time() {
     let model = model(SINGLE);
     assert_eq!(model.max_batch(), Some(1));

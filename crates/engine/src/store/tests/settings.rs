@@ -51,7 +51,7 @@ continuousBatching: false
 asyncCommunication: True
 useVenv: off
 batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_delay: 10,
-           cost: tokens, max_cost: 4096, tenants: {gold: 4, free: 1}, batch_dim: -1, mix_origins: true, max_concurrent_batches: 3}
+           cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, batch_dim: -1, mix_origins: true, max_concurrent_batches: 3}
 ";
     let expected = ModelYaml {
         min_workers: Some(1),
@@ -83,6 +83,7 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
             max_batch_delay: Some(Duration::from_millis(10)),
             cost: Some(Cost::Tokens),
             max_cost: Some(4096),
+            sample_cost: Some(128),
             tenants: Some(vec![("gold".to_owned(), 4), ("free".to_owned(), 1)]),
             batch_dim: Some(-1),
             mix_origins: Some(true),

@@ -39,8 +39,10 @@ fn every_verdict_is_a_sentence_with_its_figures() {
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(Entry::new(&decided(verdict)).words, sentence);
+        assert_eq!(Entry::new(&decided(verdict), Unit::Items).words, sentence);
     }
+    let weighed = Entry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
+    assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
 }
 
 #[test]
@@ -68,4 +70,14 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
         ])
     );
     assert_eq!(told["otherCurves"][0]["bucket"], 0);
+}
+
+#[test]
+fn padding_is_told_as_an_account_where_there_is_any() {
+    let account = Account::of(Padding { real: 900, padded: 1200 });
+    assert_eq!(
+        serde_json::to_value(account).unwrap(),
+        json!({"real": 900, "padded": 1200, "waste": 0.25})
+    );
+    assert!(Account::of(Padding::default()).is_none());
 }

@@ -32,10 +32,17 @@ pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
     }
 }
 
+/// What sizes are counted in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unit {
+    Items,
+    Cost,
+}
+
 /// One decision as a sentence.
-pub(super) fn decision(decided: &Decided) -> String {
+pub(super) fn decision(decided: &Decided, unit: Unit) -> String {
     let it = &decided.decision;
-    let size = items(it.size);
+    let size = of(unit, it.size);
     let expected = if it.predicted > 0 {
         format!(", expected to take {}", ms(it.predicted))
     } else {
@@ -53,7 +60,8 @@ pub(super) fn decision(decided: &Decided) -> String {
             let most = decided.wait.unwrap_or(Duration::ZERO).as_nanos();
             let most = ms(u64::try_from(most).unwrap_or(u64::MAX));
             let rate = it.rate;
-            format!("{size} waited for company, {most} at most: {rate:.0} items per second come")
+            let unit = unit.many();
+            format!("{size} waited for company, {most} at most: {rate:.0} {unit} per second come")
         }
         Verdict::Refuse(reason) => {
             format!("a request of {size} was refused: {}", why(decided, reason))
@@ -107,8 +115,21 @@ pub(super) fn refusal(reason: Refusal) -> &'static str {
     }
 }
 
-fn items(count: u64) -> String {
-    if count == 1 { "1 item".to_owned() } else { format!("{count} items") }
+impl Unit {
+    fn many(self) -> &'static str {
+        match self {
+            Self::Items => "items",
+            Self::Cost => "units of cost",
+        }
+    }
+}
+
+fn of(unit: Unit, count: u64) -> String {
+    match (unit, count) {
+        (Unit::Items, 1) => "1 item".to_owned(),
+        (Unit::Cost, 1) => "1 unit of cost".to_owned(),
+        (_, many) => format!("{many} {}", unit.many()),
+    }
 }
 
 fn ms(nanos: u64) -> String {

@@ -52,6 +52,7 @@ fn status() -> Status {
         compute_us: 0,
         latency_us: 0,
         departures: [("", 0); 7],
+        padding: Default::default(),
     };
     Status {
         workers: vec![worker],

@@ -132,6 +132,11 @@ fn batching(operation: Operation) -> Operation {
         .query("max_latency_ms", "integer", "The latency asked for.")
         .query("policy", "string", "adaptive, window or opportunistic.")
         .query("job_queue_size", "integer", "Requests that may wait.")
+        .query(
+            "tenants",
+            "string",
+            "Weights of tenants such as gold:4,trial:1, in place of those there are.",
+        )
 }
 
 /// The parameters that the path names.

@@ -47,6 +47,7 @@ fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
         startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
         sha256: fields.text("sha256").map(str::parse).transpose().map_err(Problem::bad_request)?,
         queue_max: scale::positive(fields, "job_queue_size"),
+        tenants: scale::tenants(fields)?,
         s3_sse_kms: fields.boolean("s3_sse_kms", false),
         ..Wishes::default()
     })

@@ -1,7 +1,7 @@
 //! `PUT /models/{m}`: another number of workers, other batching, on the live model.
 
-use jitney_engine::Reconfigure;
 use jitney_engine::settings::PolicyName;
+use jitney_engine::{Reconfigure, shares};
 
 use super::notice;
 use crate::door::Visit;
@@ -40,6 +40,7 @@ fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
         max_latency_ms: not_negative(fields, "max_latency_ms"),
         policy: policy(fields)?,
         queue_max: positive(fields, "job_queue_size"),
+        tenants: tenants(fields)?,
     };
     Ok((change != Reconfigure::default()).then_some(change))
 }
@@ -58,6 +59,14 @@ pub(super) fn batch_size(fields: &Fields) -> Option<u32> {
 /// The policy, which unlike a number must be one that exists.
 pub(super) fn policy(fields: &Fields) -> Result<Option<PolicyName>, Problem> {
     fields.text("policy").map(|name| name.parse().map_err(Problem::bad_request)).transpose()
+}
+
+/// Weights of tenants, which like a policy must make sense; an empty text takes all of them away.
+pub(super) fn tenants(fields: &Fields) -> Result<Option<Vec<(String, u32)>>, Problem> {
+    fields
+        .text("tenants")
+        .map(|text| shares::tenants(text).map_err(Problem::bad_request))
+        .transpose()
 }
 
 /// A number above zero; anything else counts as not set.
@@ -100,5 +109,9 @@ mod tests {
         let change = reconfigure(&fields("max_batch_delay=0")).unwrap().unwrap();
         assert_eq!((change.batch_size, change.max_batch_delay_ms), (None, Some(0)));
         assert!(reconfigure(&fields("policy=")).is_err());
+        let change = reconfigure(&fields("tenants=gold:4,trial:1")).unwrap().unwrap();
+        assert_eq!(change.tenants, Some(vec![("gold".to_owned(), 4), ("trial".to_owned(), 1)]));
+        assert_eq!(reconfigure(&fields("tenants=")).unwrap().unwrap().tenants, Some(Vec::new()));
+        assert!(reconfigure(&fields("tenants=gold")).is_err());
     }
 }
