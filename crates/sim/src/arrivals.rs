@@ -31,6 +31,31 @@ pub enum Arrivals {
         /// Variance over squared mean of the gaps; at least 1.
         cv2: f64,
     },
+    /// A clock that is never quite right: each request is off its time by up to half of this share
+    /// of a gap, to either side.
+    Jittered {
+        /// At most 1.
+        share: f64,
+    },
+    /// Several at the same moment: groups of independent clients' calls, of geometric size.
+    Groups {
+        /// Mean size of a group; at least 1.
+        mean: f64,
+    },
+    /// Independent events, each of which makes several ask within a while: bursts without a rhythm.
+    Clusters {
+        /// Mean number that an event makes ask; at least 1.
+        mean: f64,
+        /// Mean time from the event to each of them, in seconds.
+        spread: f64,
+    },
+    /// A Poisson process whose rate swings like the day, as a sine does.
+    Wave {
+        /// How far it swings, as a share of the mean rate; below 1.
+        depth: f64,
+        /// Length of a day in seconds.
+        period: f64,
+    },
     /// Recorded times in seconds from the start, sorted; played at the speed that gives the rate
     /// and again from the start when they end.
     Recorded(Vec<f64>),
@@ -56,6 +81,15 @@ impl Arrivals {
                     dice.exponential() / (2.0 * branch * rate)
                 })
             }
+            Self::Jittered { share } => (0..count)
+                .map(|at| (at as f64 + 0.5 + share * (dice.unit() - 0.5)) / rate)
+                .collect(),
+            Self::Groups { mean } => gaps(count, || match dice.chance(1.0 / mean) {
+                true => dice.exponential() * mean / rate,
+                false => 0.0,
+            }),
+            Self::Clusters { mean, spread } => clusters(*mean, *spread, rate, count, &mut dice),
+            Self::Wave { depth, period } => wave(*depth, *period, rate, count, &mut dice),
             Self::Recorded(times) => recorded(times, rate, count),
         };
         seconds.into_iter().map(|at| (at * 1e9) as Nanos).collect()
@@ -91,6 +125,34 @@ fn switched(rates: [f64; 2], dwell: f64, count: usize, dice: &mut Dice) -> Vec<f
     times
 }
 
+/// Events come independently; those they make ask are mixed with those of the events around.
+fn clusters(mean: f64, spread: f64, rate: f64, count: usize, dice: &mut Dice) -> Vec<f64> {
+    let (mut event, mut times) = (0.0, Vec::with_capacity(count));
+    while times.len() < count {
+        event += dice.exponential() * mean / rate;
+        times.push(event + spread * dice.exponential());
+        while !dice.chance(1.0 / mean) {
+            times.push(event + spread * dice.exponential());
+        }
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    times.truncate(count);
+    times
+}
+
+/// A Poisson process of the highest rate, of which the part is kept that the hour asks for.
+fn wave(depth: f64, period: f64, rate: f64, count: usize, dice: &mut Dice) -> Vec<f64> {
+    let (mut now, mut times) = (0.0, Vec::with_capacity(count));
+    while times.len() < count {
+        now += dice.exponential() / (rate * (1.0 + depth));
+        let hour = (std::f64::consts::TAU * now / period).sin();
+        if dice.chance((1.0 + depth * hour) / (1.0 + depth)) {
+            times.push(now);
+        }
+    }
+    times
+}
+
 fn recorded(times: &[f64], rate: f64, count: usize) -> Vec<f64> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return Vec::new() };
     let span = (last - first).max(1e-9) * times.len() as f64 / (times.len() as f64 - 1.0).max(1.0);
@@ -112,6 +174,10 @@ mod tests {
             Arrivals::Bursts { ratio: 4.0, dwell: 0.05 },
             Arrivals::OnOff { dwell: 0.05 },
             Arrivals::Hyper { cv2: 4.0 },
+            Arrivals::Jittered { share: 1.0 },
+            Arrivals::Groups { mean: 5.0 },
+            Arrivals::Clusters { mean: 10.0, spread: 0.02 },
+            Arrivals::Wave { depth: 0.8, period: 1.0 },
             Arrivals::Recorded(recording),
         ];
         for process in processes {

@@ -61,9 +61,20 @@ pub(crate) struct Curve<'a> {
     pub(crate) service: &'a Service,
     /// Ascending; empty where any size runs as it is.
     pub(crate) allowed: &'a [u32],
+    /// Between the expected time and the one that deadlines are planned with.
+    factor: f64,
 }
 
-impl Curve<'_> {
+impl<'a> Curve<'a> {
+    pub(crate) fn new(service: &'a Service, allowed: &'a [u32]) -> Self {
+        Self { service, allowed, factor: service.factor() }
+    }
+
+    /// The same for those who can only be in time if the batch is a fast one.
+    pub(crate) fn with_luck(self) -> Self {
+        Self { factor: self.service.luck(), ..self }
+    }
+
     /// The size a batch runs at.
     pub(crate) fn padded(&self, size: u64) -> u64 {
         let above = self.allowed.iter().map(|&it| u64::from(it)).find(|&it| it >= size);
@@ -78,7 +89,12 @@ impl Curve<'_> {
 
     /// The time that deadlines are planned with.
     pub(crate) fn planned(&self, size: u64) -> f64 {
-        self.mean(size) * self.service.factor()
+        self.mean(size) * self.factor
+    }
+
+    /// The factor between the two.
+    pub(crate) fn factor(&self) -> f64 {
+        self.factor
     }
 
     /// The largest size up to `cap` that is planned to be done in this time; 0 if none is.
@@ -113,7 +129,7 @@ mod tests {
         for n in 0..2000 {
             service.learn(n % 16 + 1, 1000 * (n % 16 + 1));
         }
-        let curve = Curve { service: &service, allowed: &[] };
+        let curve = Curve::new(&service, &[]);
         assert_eq!(curve.largest_within(16, 8_100.0), 8);
         assert_eq!(curve.largest_within(16, 900.0), 0);
         assert_eq!(curve.largest_within(16, 1e9), 16);

@@ -4,7 +4,8 @@
 //! fewest in the end. Under overload it is the one that serves the most per unit of time, which
 //! passes over those at the head: dropping only the expired would leave everybody else just too
 //! little time, and goodput would collapse. Where some have far more time than others, a small batch
-//! for the hurried ones, if all behind them can still be served. It never says when.
+//! for the hurried ones, if all behind them can still be served. Who was passed over comes along
+//! where there is room and luck may help: a batch can be faster than planned. It never says when.
 
 use super::curves::Curve;
 use super::fleet::Fleet;
@@ -12,6 +13,8 @@ use super::line::Line;
 use crate::config::Config;
 use crate::request::{NEVER, Nanos};
 
+/// Time kept between a planned finish and a deadline.
+pub(crate) const MARGIN: Nanos = 50_000;
 /// Heads that are considered for being passed over.
 const SCAN: usize = 1024;
 /// Batches planned ahead to see whether everybody will be in time.
@@ -50,8 +53,20 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The batch that should leave if one leaves now. None: nobody would be in time.
+    /// The batch that should leave if one leaves now. Where nobody can be planned to be in time it
+    /// is one that may be. None: there is no hope.
     pub(crate) fn form(&self, free: &mut Vec<Nanos>) -> Option<Formed> {
+        self.planned(free).or_else(|| self.with_luck().planned(free))
+    }
+
+    /// The same scene for those who can only be in time if all goes well.
+    fn with_luck(&self) -> Self {
+        let margin = self.margin.saturating_sub(MARGIN);
+        Self { curve: self.curve.with_luck(), margin, ..*self }
+    }
+
+    /// The batch with nobody in it who is planned to be late.
+    fn planned(&self, free: &mut Vec<Nanos>) -> Option<Formed> {
         let head = self.line.head()?;
         let (all, size) = self.prefix(0, u64::MAX);
         let time = self.time_left(head.deadline);
@@ -61,13 +76,32 @@ impl Scene<'_> {
         let (len, small) = self.prefix(0, self.curve.largest_within(self.cap_at(0), time));
         let mixed = self.mixed();
         if !mixed && self.bearable() {
-            return self.fewest_lost(free).or_else(|| self.best_rate());
+            let formed = self.fewest_lost(free).or_else(|| self.best_rate());
+            return formed.map(|formed| self.with_long_shots(formed));
         }
         let may_stay = len > 0 && (self.sustainable(small) || mixed);
         if may_stay && self.feasible(len, small, free) {
             return Some(Formed { skip: 0, len, size: small, hurried: true });
         }
-        self.best_rate()
+        self.best_rate().map(|formed| self.with_long_shots(formed))
+    }
+
+    /// The batch with those who were passed over and may be in time with luck, if that makes nobody
+    /// late.
+    fn with_long_shots(&self, formed: Formed) -> Formed {
+        let time = self.time_left(self.line.get(formed.skip).deadline);
+        let (lucky, mut formed) = (self.with_luck(), formed);
+        while let Some(skip) = formed.skip.checked_sub(1) {
+            let head = self.line.get(skip);
+            let size = formed.size + u64::from(head.size);
+            let len = formed.len + 1;
+            let harmless = self.curve.planned(size) <= time && self.prefix(skip, size).0 == len;
+            if !harmless || lucky.curve.planned(size) > lucky.time_left(head.deadline) {
+                break;
+            }
+            formed = Formed { skip, len, size, ..formed };
+        }
+        formed
     }
 
     /// The batch to leave with while nothing is known: as many as may be tried.

@@ -27,6 +27,8 @@ const RATE_BATCHES: f64 = 32.0;
 const RATE_ARRIVALS: f64 = 96.0;
 const RATE_MIN: f64 = 20e6;
 const RATE_MAX: f64 = 2e9;
+/// Requests belong together if they come within this share of the time of a batch of one.
+const MOMENT: f64 = 1.0 / 32.0;
 /// Deadlines are planned with this quantile of a batch's time. Only those at its head have no more
 /// to spare, so that a low one loses few and lets batches be larger; one worker alone has fewer who
 /// are so near to each other.
@@ -116,7 +118,9 @@ impl Planner {
         let returned = self.returns.arrived(rules.now, request.origin);
         self.unit += (amount - self.unit) / 64.0;
         let lane_mut = &mut self.queue.lanes[lane];
-        let short = RATE_BATCHES * self.curves.get(lane_mut.curve).mean(1);
+        let one = self.curves.get(lane_mut.curve).mean(1);
+        let short = RATE_BATCHES * one;
+        lane_mut.flow.moment = MOMENT * one;
         let many = RATE_ARRIVALS * self.unit / lane_mut.flow.all.get().max(1e-12);
         let tau = many.clamp(short, 2.0 * short).clamp(RATE_MIN, RATE_MAX);
         lane_mut.flow.learn(rules.now, amount, tau, returned);

@@ -41,12 +41,18 @@ impl Rate {
     }
 }
 
+/// Arrivals over which it is learned whether they come in groups.
+const GROUPS: f64 = 128.0;
+
 /// What arrives in a lane, and what of it is nobody's return.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) all: Rate,
     /// None as long as nobody has come back: it would be the same.
     open: Option<Rate>,
+    /// Share of those who are nobody's return that came within a `moment` of one another.
+    together: f64,
+    pub(crate) moment: f64,
 }
 
 impl Flow {
@@ -55,10 +61,19 @@ impl Flow {
         if returned && self.open.is_none() {
             self.open = Some(self.all.clone());
         }
+        if !returned {
+            let close = now.saturating_sub(self.open().last()) as f64 <= self.moment;
+            self.together += (if close { 1.0 } else { 0.0 } - self.together) / GROUPS;
+        }
         self.all.learn(now, amount, tau);
         if let Some(open) = self.open.as_mut().filter(|_| !returned) {
             open.learn(now, amount, tau);
         }
+    }
+
+    /// How much likelier another one comes within a moment of the last than by mere chance.
+    pub(crate) fn company(&self, unit: f64) -> f64 {
+        self.together - 1.0 + decay(self.open().get() / unit * self.moment)
     }
 
     /// Those who are nobody's return.
@@ -92,6 +107,24 @@ mod tests {
         let mut rate = Rate::default();
         (0..5).for_each(|n| rate.learn(n * 1000, 1.0, 1e6));
         assert!((0.5..2.0).contains(&(rate.get() * 1000.0)), "{}", rate.get() * 1000.0);
+    }
+
+    #[test]
+    fn groups_are_told_from_many_who_come_by_chance() {
+        let flow = |gap: fn(u64) -> u64| {
+            let (mut flow, mut now) = (Flow { moment: 300.0, ..Flow::default() }, 0);
+            for n in 0..2000 {
+                now += gap(n);
+                flow.learn(now, 1.0, 1e6, false);
+            }
+            flow.company(1.0)
+        };
+        assert!(flow(|n| if n % 4 == 0 { 4000 } else { 5 }) > 0.4);
+        assert!(flow(|_| 1000) < 0.0);
+        assert!(flow(|_| 100) < 0.8, "all are close, as chance would have it too");
+        let mut closed = Flow { moment: 300.0, ..Flow::default() };
+        (0..2000).for_each(|n| closed.learn(n * 10, 1.0, 1e6, true));
+        assert!(closed.company(1.0) <= 0.0, "who comes back is expected elsewhere");
     }
 
     #[test]

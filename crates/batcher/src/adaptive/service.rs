@@ -20,10 +20,15 @@ const CLIP_AFTER: u32 = 20;
 /// This many surprises in a row on the same side mean that the machine has changed its pace.
 const DRIFT_RUN: usize = 8;
 const SURPRISE: f64 = 0.25;
-/// Before anything is known the first batches hold no more than this.
-const FIRST_CAP: u64 = 4;
+/// Before anything is known the first batches hold no more than this, and never more than so many
+/// times the largest that was tried: a batch that is too large is lost once, while small ones for
+/// too long lose all who come meanwhile.
+const FIRST_CAP: u64 = 8;
+const GROWTH: u64 = 4;
 /// Deadlines are planned with this quantile of the time, unless told otherwise.
 const SAFE: f64 = 0.9;
+/// Nobody is given up while this share of batches would be fast enough.
+const LUCKY: f64 = 0.05;
 /// What one more item costs at a step, in slopes of the line.
 const STEP: f64 = 3.0;
 /// The whole table is computed anew after each of the first batches, and later after some.
@@ -45,10 +50,12 @@ pub(crate) struct Service {
     fit: Fit,
     slope: f64,
     factor: Tail,
+    luck: Tail,
     /// Ratios of the latest surprises, all on the same side.
     run: [f64; DRIFT_RUN],
     run_len: usize,
     batches: u32,
+    smallest: u64,
     largest: u64,
     /// Cells of the table that are kept up to date; beyond them the line speaks.
     end: usize,
@@ -64,9 +71,11 @@ impl Service {
             fit: Fit::default(),
             slope: guess / 2.0,
             factor: Tail::new(1.05, SAFE, 0.02, 0.002),
+            luck: Tail::new(0.95, LUCKY, 0.02, 0.002),
             run: [1.0; DRIFT_RUN],
             run_len: 0,
             batches: 0,
+            smallest: u64::MAX,
             largest: 0,
             end: CELLS,
         }
@@ -90,6 +99,7 @@ impl Service {
         let time = took.max(1) as f64;
         let time = if ratio > clip { clip * expected } else { time };
         self.batches = self.batches.saturating_add(1);
+        self.smallest = self.smallest.min(size);
         self.largest = self.largest.max(size);
         self.learn_factor(at, ratio);
         self.fit.learn(size as f64, time);
@@ -107,6 +117,8 @@ impl Service {
         if self.cells[at].batches >= 1.0 {
             self.factor.learn(ratio * (1.0 - 1e-6));
             self.factor.within(1.0, 2.0);
+            self.luck.learn(ratio * (1.0 + 1e-6));
+            self.luck.within(0.5, 1.0);
         }
     }
 
@@ -204,14 +216,25 @@ impl Service {
         self.factor.get()
     }
 
-    /// The largest size worth trying by what was seen: growth is by doubling.
+    /// The factor between the expected time and the one that a fast batch takes.
+    pub(crate) fn luck(&self) -> f64 {
+        self.luck.get()
+    }
+
+    /// The largest size worth trying by what was seen.
     pub(crate) fn cap(&self) -> u64 {
-        FIRST_CAP.max(self.largest.saturating_mul(2))
+        FIRST_CAP.max(self.largest.saturating_mul(GROWTH))
     }
 
     /// Whether anything was learned.
     pub(crate) fn known(&self) -> bool {
         self.batches > 0
+    }
+
+    /// Whether batches of different sizes were seen, so that one can tell what a larger one takes;
+    /// or so many of one size that there may be no other.
+    pub(crate) fn compared(&self) -> bool {
+        self.smallest < self.largest || self.batches >= CLIP_AFTER
     }
 
     /// Whether one more than this size is known to cost far more than one more elsewhere.

@@ -1,7 +1,8 @@
 //! Whether the batch that could leave now had better wait, and until when at the latest.
 //!
-//! Waiting pays in three cases only: many would come before the next worker is free (W1), clients
-//! who were just answered are on their way back (W2), several workers are better fed evenly (W3).
+//! Waiting pays in five cases only: many would come before the next worker is free (W1), clients
+//! who were just answered are on their way back (W2), several workers are better fed evenly (W3),
+//! requests come in groups (W4), all workers would be busy for too long for newcomers (W5).
 //! Otherwise, and always at low load, it does not. It never keeps anybody past the moment at which
 //! one more could still be taken along without making the head late.
 
@@ -14,6 +15,10 @@ use crate::request::{NEVER, Nanos};
 const ALONE: f64 = 2.0;
 /// What those who still come weigh against those who wait.
 const TAIL: f64 = 2.0;
+/// Requests come in groups where one follows this much more often than chance would have it.
+const GROUPED: f64 = 0.4;
+/// What a lost request weighs against the waiting of others, in times it was given.
+const LOST: f64 = 4.0;
 /// Pacing aims at this share of the workers' time, and waits this many times the fill time.
 const BUSY_MAX: f64 = 0.95;
 const PATIENCE: f64 = 1.5;
@@ -34,6 +39,9 @@ pub(crate) struct Prospect<'a> {
     pub(crate) open_rate: f64,
     /// The last arrival that was nobody's return.
     pub(crate) last_open: Nanos,
+    /// How much likelier than by chance another one comes within a moment of it.
+    pub(crate) company: f64,
+    pub(crate) moment: f64,
     pub(crate) now: Nanos,
 }
 
@@ -92,6 +100,8 @@ impl Scene<'_> {
         let worth = next_free - size * more;
         let company = self.open_loop(size, worth, prospect);
         let company = company.max(self.returning(size, worth, prospect));
+        let company = company.max(self.grouped(formed, size * more, prospect));
+        let company = company.max(self.covering(formed, next_free, prospect));
         let paced = self.pacing(formed, prospect);
         let until = company.max(paced.map(|it| it.1))?.min(latest);
         let alone = prospect.out.is_empty();
@@ -151,11 +161,33 @@ impl Scene<'_> {
         comes.then_some((goal, until))
     }
 
+    /// W4: requests come in groups, and the rest of this one is about to be here. To leave it to
+    /// the next worker costs it a batch of its own, while the wait is but a moment.
+    fn grouped(&self, formed: Formed, more: f64, prospect: &Prospect<'_>) -> Option<Nanos> {
+        let saved = prospect.company * (self.curve.mean(formed.size) - more);
+        let pays = prospect.company > GROUPED && saved > formed.size as f64 * prospect.moment;
+        pays.then(|| prospect.last_open + prospect.moment as Nanos)
+    }
+
+    /// W5: all workers would be busy for so long that newcomers could not be in time. The later this
+    /// one leaves, the sooner another one is free after it. Under overload an idle worker would only
+    /// serve fewer.
+    fn covering(&self, formed: Formed, next_free: f64, prospect: &Prospect<'_>) -> Option<Nanos> {
+        let given = self.line.get(formed.skip).given();
+        let busy = self.fleet.soonest_busy()? as f64;
+        if given == f64::INFINITY || busy >= self.curve.mean(formed.size) {
+            return None;
+        }
+        let blind = next_free + self.curve.planned(formed.size) + self.margin as f64 - given;
+        let pays = prospect.rate * LOST * given > formed.size as f64;
+        (blind > 0.0 && pays && self.bearable()).then(|| prospect.now + blind as Nanos)
+    }
+
     /// The smallest size from this one on that keeps up with the arrivals, or that just meets the
     /// deadline.
     fn sustained(&self, from: u64, time: f64) -> u64 {
         let each = BUSY_MAX * self.fleet.len() / self.rate;
-        self.keeping_up(from, each, time / self.curve.service.factor())
+        self.keeping_up(from, each, time / self.curve.factor())
     }
 
     /// The smallest size from this one on that takes no longer than `each` per unit of size; or the

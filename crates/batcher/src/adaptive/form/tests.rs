@@ -38,12 +38,16 @@ fn line(deadlines: &[Nanos]) -> Line {
 
 /// Forms at time zero with one worker, at `rate` arrivals per millisecond.
 fn formed(deadlines: &[Nanos], rate: f64) -> Option<(usize, usize, bool)> {
-    let (service, line) = (curve(), line(deadlines));
+    formed_by(&curve(), deadlines, rate)
+}
+
+fn formed_by(service: &Service, deadlines: &[Nanos], rate: f64) -> Option<(usize, usize, bool)> {
+    let line = line(deadlines);
     let config = Config { max_items: 32, ..Config::default() };
     let mut fleet = Fleet::default();
     fleet.clear(0);
     fleet.open_now(1);
-    let curve = Curve { service: &service, allowed: &[] };
+    let curve = Curve::new(service, &[]);
     let rate = rate / MS as f64;
     let (start, margin, cap) = (0, 0, 32);
     let scene =
@@ -91,4 +95,25 @@ fn few_heads_are_given_up_for_the_many_behind_them_though_the_workers_keep_up() 
 fn somebody_leaves_though_more_heads_than_are_compared_have_no_time() {
     let deadlines: Vec<Nanos> = [vec![3; 40], vec![20; 4]].concat();
     assert_eq!(formed(&deadlines, 0.1), Some((40, 4, true)));
+}
+
+/// The same curve where every other batch takes a fifth less, and every other a fifth more.
+fn scattered() -> Service {
+    let mut service = curve();
+    for n in 0..4000 {
+        let size = n / 2 % 32 + 1;
+        service.learn(size, (5 * MS + MS * size) * (4 + 2 * (n % 2)) / 5);
+    }
+    service
+}
+
+#[test]
+fn who_can_only_be_in_time_by_luck_travels_if_that_makes_nobody_late() {
+    let service = scattered();
+    assert_eq!(formed(&[7, 20, 20], 0.1), Some((0, 2, true)));
+    // A batch of three takes 8 ms, or 6.4; one of one may take more than 7.
+    assert_eq!(formed_by(&service, &[5, 20, 20], 0.1), Some((1, 2, true)), "no hope");
+    assert_eq!(formed_by(&service, &[6], 0.1), Some((0, 1, false)), "nobody else is here");
+    let all = formed_by(&service, &[7, 20, 20], 0.1);
+    assert_eq!(all.map(|it| (it.0, it.1)), Some((0, 3)));
 }

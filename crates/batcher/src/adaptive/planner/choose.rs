@@ -107,7 +107,7 @@ impl Planner {
         let cap = self.capped(lane, line, rules);
         let it = &self.queue.lanes[lane];
         let scene = self.scene(it, &it.lines[line], cap, rules);
-        let formed = if scene.curve.service.known() && !self.doubts(rules.now) {
+        let formed = if scene.curve.service.compared() && !self.doubts(rules.now) {
             scene.form(free)
         } else {
             scene.first()
@@ -165,7 +165,7 @@ impl Planner {
     fn scene<'a>(&'a self, lane: &Lane, line: &'a Line, cap: u64, rules: &'a Rules) -> Scene<'a> {
         Scene {
             line,
-            curve: Curve { service: self.curves.get(lane.curve), allowed: allowed(&rules.config) },
+            curve: Curve::new(self.curves.get(lane.curve), allowed(&rules.config)),
             config: &rules.config,
             fleet: &self.fleet,
             start: rules.now + self.fleet.head_start.min(DRAIN_MAX),
@@ -186,6 +186,8 @@ impl Planner {
             rate,
             open_rate: lane.flow.open().after_silence(now, self.unit),
             last_open: lane.flow.open().last(),
+            company: lane.flow.company(self.unit),
+            moment: lane.flow.moment,
             now,
         }
     }

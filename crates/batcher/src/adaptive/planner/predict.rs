@@ -4,14 +4,13 @@
 
 use super::{Planner, adaptive, allowed};
 use crate::adaptive::curves::Curve;
+use crate::adaptive::form::MARGIN;
 use crate::adaptive::queue::Heads;
 use crate::adaptive::service::Service;
 use crate::config::{Config, Measure};
 use crate::policy::Rules;
 use crate::request::{NEVER, Nanos};
 
-/// Time kept between a planned finish and a deadline.
-const MARGIN: Nanos = 50_000;
 /// What was learned is doubted when no batch was answered for this long.
 const STALE: Nanos = 250_000_000;
 /// So many batches must be answered before one who is alone is refused by what they took.
@@ -24,7 +23,7 @@ impl Planner {
     pub(crate) fn predict(&mut self, bucket: u16, size: u64, config: &Config) -> Option<Nanos> {
         let place = self.curves.place(bucket, adaptive(config).objective);
         let service = self.curves.get(place);
-        let curve = Curve { service, allowed: allowed(config) };
+        let curve = Curve::new(service, allowed(config));
         service.known().then(|| curve.mean(size) as Nanos)
     }
 
@@ -34,7 +33,8 @@ impl Planner {
         above.unwrap_or(items)
     }
 
-    /// Whether a request could no longer be answered in time if it started after `delay`.
+    /// Whether a request could not even be answered in time by a fast batch if it started `after`
+    /// so long.
     pub(crate) fn hopeless(
         &self,
         lane: usize,
@@ -47,8 +47,8 @@ impl Planner {
         if deadline == NEVER || !service.known() || self.doubts(rules.now) {
             return false;
         }
-        let curve = Curve { service, allowed: allowed(&rules.config) };
-        let needs = curve.planned(size.into()) as Nanos + 1 + self.margin(&rules.config);
+        let curve = Curve::new(service, allowed(&rules.config));
+        let needs = curve.with_luck().planned(size.into()) as Nanos + 1 + self.way(&rules.config);
         deadline < (rules.now + after).saturating_add(needs)
     }
 
@@ -68,8 +68,9 @@ impl Planner {
                 }
                 heads.expire = heads.expire.min(head.deadline);
                 if service.known() {
-                    let planned = Curve { service, allowed }.planned(head.size.into());
-                    let needs = planned as Nanos + 1 + self.margin(&rules.config);
+                    let planned =
+                        Curve::new(service, allowed).with_luck().planned(head.size.into());
+                    let needs = planned as Nanos + 1 + self.way(&rules.config);
                     heads.hope_ends = heads.hope_ends.min(head.deadline.saturating_sub(needs));
                 }
             }
@@ -95,7 +96,7 @@ impl Planner {
         if queued.size < cap || !last || !service.known() || self.doubts(rules.now) {
             return false;
         }
-        let curve = Curve { service, allowed: allowed(&rules.config) };
+        let curve = Curve::new(service, allowed(&rules.config));
         let workers = self.fleet.len();
         if cap < self.most(&rules.config) {
             // What larger batches take is a guess, and nobody is refused by one.
@@ -106,8 +107,8 @@ impl Planner {
             return false;
         }
         let before = ((queued.size / cap) as f64 / workers).floor() * curve.mean(cap);
-        let own = curve.planned((queued.size % cap + u64::from(size)).min(cap));
-        soonest as f64 + before + own + self.margin(&rules.config) as f64 > given
+        let own = curve.with_luck().planned((queued.size % cap + u64::from(size)).min(cap));
+        soonest as f64 + before + own + self.way(&rules.config) as f64 > given
     }
 
     /// Whether what was learned may be out of date, or too little to go by: nobody is refused by it
@@ -124,7 +125,7 @@ impl Planner {
         let lane = self.queue.lanes.iter().max_by_key(|lane| lane.lines[0].size)?;
         let service = self.curves.get(lane.curve);
         let soonest = self.fleet.soonest(now)?;
-        let curve = Curve { service, allowed: allowed(config) };
+        let curve = Curve::new(service, allowed(config));
         let cap = self.cap(config, service).min(self.queue.size.max(1));
         let batches = self.queue.size.div_ceil(cap) as f64;
         let time = (batches / self.fleet.len()).ceil() * curve.mean(cap);
@@ -137,7 +138,12 @@ impl Planner {
     }
 
     pub(super) fn margin(&self, config: &Config) -> Nanos {
-        MARGIN + self.overhead.get() as Nanos + adaptive(config).delivery
+        MARGIN + self.way(config)
+    }
+
+    /// What passes beyond a batch's time on its worker.
+    fn way(&self, config: &Config) -> Nanos {
+        self.overhead.get() as Nanos + adaptive(config).delivery
     }
 
     /// The largest size that fits and is worth trying.

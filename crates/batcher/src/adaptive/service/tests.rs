@@ -74,11 +74,11 @@ fn scatter_raises_the_safety_factor_towards_the_95th_percentile() {
 }
 
 #[test]
-fn untried_sizes_are_approached_by_doubling() {
+fn untried_sizes_are_approached_in_a_few_steps() {
     let mut service = Service::new(1_000_000);
-    assert_eq!((service.cap(), service.known()), (4, false));
+    assert_eq!((service.cap(), service.known()), (8, false));
     service.learn(4, 1000);
-    assert_eq!((service.cap(), service.known()), (8, true));
-    service.learn(20, 2000);
-    assert_eq!(service.cap(), 40);
+    assert_eq!((service.cap(), service.known(), service.compared()), (16, true, false));
+    service.learn(10, 2000);
+    assert_eq!((service.cap(), service.compared()), (40, true));
 }

@@ -1,9 +1,12 @@
 //! Judges the policy where nobody tuned it: other curves, deadlines, workers, processes and noise
 //! than those of the tables. `cargo run --release -p jitney-sim --example heldout -- [--seed N]
-//! [--count N] [--peers|--loops|--overload]`. Without `--peers` only ours is measured; `--loops` shows
+//! [--count N] [--peers|--loops|--overload|--bank DRAW [--cells N]]`. Without `--peers` only ours is
+//! measured; `--bank` draws settings by chance (see `bank`); `--loops` shows
 //! closed loops, with the throughput over that of the best window in brackets; `--overload` goodput
 //! over the fluid limit, of one worker with that over the clairvoyant's in brackets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints")]
+
+mod bank;
 
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::bounds;
@@ -101,6 +104,10 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "--overload") {
         return overload(count, seed);
+    }
+    if args.iter().any(|arg| arg == "--bank") {
+        let (cells, draw) = (number("--cells", 48) as usize, number("--bank", 1));
+        return bank::print(cells, draw, count, seed, peers);
     }
     let mut progress = |text: &str| eprint!("\r{text:60}");
     let mut effort = Effort { seed, count, peers, progress: &mut progress };
