@@ -183,7 +183,7 @@ fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         ["models", ..] => Route::NotFound,
         [model, "predict"] => sagemaker(model, None),
         [model, version, "predict"] => sagemaker(model, Some(version)),
-        [first, workflow] if first.eq_ignore_ascii_case("wfpredict") => {
+        [first, workflow, ..] if first.eq_ignore_ascii_case("wfpredict") => {
             Route::RunWorkflow(workflow)
         }
         _ => Route::NotFound,
@@ -308,7 +308,8 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
             Method::POST => Route::RegisterWorkflow,
             _ => Route::MethodNotAllowed,
         },
-        ["workflows", workflow] => match *method {
+        // TorchServe looks no further than the name.
+        ["workflows", workflow, ..] => match *method {
             Method::GET => Route::DescribeWorkflow(workflow),
             Method::DELETE => Route::UnregisterWorkflow(workflow),
             _ => Route::MethodNotAllowed,
