@@ -123,6 +123,12 @@ def test_more_than_four_megabytes_pass_both_ways(channel: grpc.Channel) -> None:
     assert len(answer.prediction) > len(body)
 
 
+def test_a_message_beyond_the_limit_exhausts_a_resource(channel: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        Stub(channel, INFERENCE)("Predictions", model_name="orders", input={"data": b"x" * (9 << 20)})
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "too large" in refused.value.details()
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "message"),
     [

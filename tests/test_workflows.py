@@ -68,6 +68,14 @@ def test_branches_run_side_by_side_and_meet_by_name(flows: Server, tmp_path: Pat
     assert (reply.status_code, reply.json()) == (200, {"left": ["first", "left"], "right": ["first", "right"]})
 
 
+def test_every_node_sees_the_headers_of_the_request(flows: Server, tmp_path: Path) -> None:
+    assert register(flows, flows.store.war("told", "dag: {first: [told]}", "steps")).status_code == 200
+    reply = run(flows, "told", {"dir": str(tmp_path)}, **{"x-tenant": "blue"})
+    assert reply.json() == {"x-tenant": "blue", "content-type": "application/json"}
+    more = requests.post(flows.url("/wfpredict/told/1.0"), json={"dir": str(tmp_path)}, timeout=30)
+    assert more.json()["x-tenant"] is None, "what stands behind the name is not looked at, as in TorchServe"
+
+
 def test_several_ends_answer_together(flows: Server, tmp_path: Path) -> None:
     reply = run(flows, "fork", {"dir": str(tmp_path)}).json()
     assert {name: answer["seen"] for name, answer in reply.items()} == {
@@ -85,7 +93,7 @@ def test_a_node_that_fails_once_is_tried_again(flows: Server, tmp_path: Path) ->
 def test_a_node_that_keeps_failing_ends_the_request_and_is_named(flows: Server, tmp_path: Path) -> None:
     reply = run(flows, "line", {"dir": str(tmp_path), "do": {"first": ["fail"]}})
     assert (reply.status_code, reply.json()["type"]) == (500, "InternalServerException")
-    assert "after 2 attempts : Error executing first" in reply.json()["message"]
+    assert "Error executing first: Prediction failed (2 attempts)" == reply.json()["message"]
     assert not list(tmp_path.glob("last.*"))
 
 
@@ -134,7 +142,9 @@ def test_workflows_are_described_and_listed(flows: Server) -> None:
 
 def test_models_of_a_workflow_are_listed_and_functions_are_not(flows: Server) -> None:
     assert "line__middle" in names(flows) and "line__first" not in names(flows)
-    assert flows.describe("line__first")["workers"][0]["status"] == "READY"
+    described = flows.describe("line__first")
+    assert (described["workers"][0]["status"], described["maxBatchDelay"]) == ("READY", 0)
+    assert "modelUrl" not in described, "a function comes from no archive of its own"
 
 
 @pytest.mark.parametrize(
@@ -143,8 +153,9 @@ def test_models_of_a_workflow_are_listed_and_functions_are_not(flows: Server) ->
         ("dag: {first: [last], last: [first]}", 400, "InvalidDAGException", "cycle through first, last"),
         ("dag: {first: [join], last: [join]}", 400, "InvalidDAGException", "exactly one start node"),
         ("models: {bach-size: 3}\ndag: {first: }", 400, "InvalidDAGException", '"bach-size"'),
-        ("dag: {first: [missing]}", 500, "WorkflowException", "Workflow Node missing failed to register"),
-        ("models: {m: {url: no.mar}}\ndag: {first: [m]}", 500, "WorkflowException", "Model not found at: no.mar"),
+        ("dag: {first: [missing]}", 500, "WorkflowException", "Failed to start workers for model broken__missing version: 1.0"),
+        ("models: {m: {url: no.mar}}\ndag: {first: [m]}", 500, "WorkflowException",
+         "Workflow Node broken__m failed to register. Details: Model not found at: no.mar"),
         ("dag: [", 500, "InvalidWorkflowException", "workflow.yaml"),
     ],
 )

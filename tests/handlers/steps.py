@@ -68,3 +68,8 @@ def join(data, context):
 def last(data, context):
     """The end."""
     return step("last", data)
+
+
+def told(data, context):
+    """What the request's headers say, wherever this node stands."""
+    return data and [{name: context.get_request_header(0, name) for name in ("x-tenant", "content-type")}]

@@ -83,10 +83,8 @@ impl Fields {
 
 /// A number as a query would spell it: `4.0` is the whole number 4.
 fn plain(number: &Number) -> String {
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 => format!("{float:.0}"),
-        _ => number.to_string(),
-    }
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+    float.map_or_else(|| number.to_string(), |whole| format!("{whole:.0}"))
 }
 
 /// The decoded names and values of url-encoded text; a field without `=` has an empty value.

@@ -30,19 +30,19 @@ pub(crate) fn plain(status: StatusCode, body: Bytes) -> Reply {
 
 /// A value as two-space JSON with a final newline.
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
-    let mut reply = plain(status, Bytes::from(pretty(value)));
+    let mut text = pretty(value);
+    text.push('\n');
+    let mut reply = plain(status, Bytes::from(text));
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply
 }
 
-/// The text of such an answer.
+/// The text of such an answer without the newline, which TorchServe leaves out over gRPC.
 pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|error| {
+    serde_json::to_string_pretty(value).unwrap_or_else(|error| {
         tracing::error!(%error, "an answer cannot be written as JSON");
         "{}".to_owned()
-    });
-    text.push('\n');
-    text
+    })
 }
 
 /// `{"status": text}`, as management answers.

@@ -97,10 +97,10 @@ impl Engine {
         for name in war.spec.dag.nodes() {
             match self.register_node(workflow, name, war, wishes).await {
                 Ok((node, registered)) => {
-                    starts.spawn(scaled(name.clone(), registered));
+                    starts.spawn(scaled(registered));
                     nodes.push(node);
                 }
-                Err(error) => failures.push(failure(name, &error)),
+                Err(error) => failures.push(failure(&model_name(workflow, name), &error)),
             }
         }
         while let Some(started) = starts.join_next().await {
@@ -122,7 +122,7 @@ impl Engine {
         wishes: &WorkflowWishes,
     ) -> Result<(Node, Registered), RegisterError> {
         let common = Wishes {
-            model_name: Some(format!("{workflow}__{node}")),
+            model_name: Some(model_name(workflow, node)),
             response_timeout_s: wishes.response_timeout_s,
             startup_timeout_s: wishes.startup_timeout_s,
             workflow: Some(workflow.to_owned()),
@@ -168,6 +168,7 @@ impl Engine {
         let wishes = Wishes {
             version: Some(FUNCTION_VERSION.to_owned()),
             batch_size: Some(1),
+            max_batch_delay_ms: Some(0),
             initial_workers: Some(1),
             max_workers: Some(1),
             ..common
@@ -207,9 +208,19 @@ fn model_wishes(model: &ModelNode, common: Wishes) -> Wishes {
     }
 }
 
-async fn scaled(node: String, registered: Registered) -> Result<(), String> {
+/// What the model of a node is called.
+fn model_name(workflow: &str, node: &str) -> String {
+    format!("{workflow}__{node}")
+}
+
+/// Why a worker did not start is in the log, as it is when a model is registered by itself.
+async fn scaled(registered: Registered) -> Result<(), String> {
     let Registered { model, workers_min, workers_max } = registered;
-    model.scale(workers_min, workers_max).await.map_err(|error| failure(&node, &error))
+    model.scale(workers_min, workers_max).await.map_err(|error| {
+        let (name, version) = (model.name(), model.version());
+        tracing::warn!(model = name, %error, "a workflow's node did not start");
+        format!("Failed to start workers for model {name} version: {version}")
+    })
 }
 
 fn failure(node: &str, error: &impl std::fmt::Display) -> String {

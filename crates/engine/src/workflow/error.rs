@@ -66,9 +66,7 @@ pub struct UnknownWorkflow {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
     /// A node failed as often as it may be tried.
-    #[error(
-        "Failed to execute workflow Node after {attempts} attempts : Error executing {node}: {why}"
-    )]
+    #[error("Error executing {node}: {why} ({attempts} attempts)")]
     Failed {
         /// The node.
         node: String,

@@ -24,6 +24,8 @@ const COLLECTED_BYTES_MAX: usize = 256 << 20;
 #[derive(Clone)]
 struct Traveller {
     id: String,
+    /// The request's own: every node may look at them, as in TorchServe.
+    headers: HeaderBlock,
     deadline: Option<Instant>,
     origin: Origin,
     priority: Priority,
@@ -43,7 +45,8 @@ struct Run<'a> {
 /// Takes a request through the whole course.
 pub(super) async fn run(course: &Arc<Course>, call: Call) -> Result<Output, RunError> {
     let Call { input, deadline, origin, priority, claim, .. } = call;
-    let traveller = Traveller { id: input.id.clone(), deadline, origin, priority, claim };
+    let (id, headers) = (input.id.clone(), input.headers.clone());
+    let traveller = Traveller { id, headers, deadline, origin, priority, claim };
     let count = course.nodes.len();
     let mut run = Run {
         course,
@@ -92,7 +95,8 @@ impl Run<'_> {
             value: self.output(before),
         };
         let parameters = from.iter().map(parameter).collect();
-        Input { id: self.traveller.id.clone(), headers: HeaderBlock::default(), parameters }
+        let Traveller { id, headers, .. } = &self.traveller;
+        Input { id: id.clone(), headers: headers.clone(), parameters }
     }
 
     fn output(&self, node: usize) -> Bytes {

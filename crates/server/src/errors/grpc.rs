@@ -9,10 +9,13 @@ use super::{ErrorCode, Problem};
 const DESCRIPTION_BYTES_MAX: usize = 2048;
 
 impl Problem {
-    /// The gRPC code.
+    /// The gRPC code: never that of success, whatever status a handler failed with.
     pub fn grpc_code(&self) -> u8 {
         let row = self.code.row();
-        if self.status == row.status { row.grpc } else { grpc_code_of(self.status) }
+        if self.status == row.status || self.status < 400 {
+            return row.grpc;
+        }
+        grpc_code_of(self.status)
     }
 
     /// The message and, on a line of its own, TorchServe's class for it.
@@ -93,6 +96,7 @@ mod tests {
         let mut problem = Problem::new(ErrorCode::Prediction, "Prediction failed");
         assert_eq!(problem.grpc_code(), 14);
         for (status, code) in [
+            (200, 14),
             (400, 3),
             (404, 5),
             (409, 10),

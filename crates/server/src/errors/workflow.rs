@@ -96,8 +96,7 @@ mod tests {
             "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";
         check(refused, 408, "RequestTimeoutException", words);
         let failed = RunError::Failed { node: "n".into(), attempts: 2, why: "Worker died.".into() };
-        let words =
-            "Failed to execute workflow Node after 2 attempts : Error executing n: Worker died.";
+        let words = "Error executing n: Worker died. (2 attempts)";
         check(failed, 500, "InternalServerException", words);
     }
 }

@@ -22,6 +22,9 @@ use crate::respond::X_REQUEST_ID;
 use crate::rest::inference::SERVER_TIMING;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// How tonic begins its refusal of a message beyond the limit, as it stands in the header.
+const TOO_LARGE: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
 
 /// A receipt on its way to the trailers; services leave it among the answer's extensions.
 #[derive(Clone)]
@@ -54,6 +57,10 @@ impl Note {
         let (mut parts, body) = response.into_parts();
         parts.headers.insert(X_REQUEST_ID, caller.id.header());
         self.read(&parts.headers);
+        if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
+            self.code = Code::ResourceExhausted as i32;
+            parts.headers.insert(GRPC_STATUS, HeaderValue::from(self.code));
+        }
         let trailing = parts.extensions.remove::<Trailing>().map(|Trailing(receipt)| receipt);
         Response::from_parts(parts, Noted { body, note: self, trailing })
     }
@@ -63,6 +70,11 @@ impl Note {
         let code = headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
         self.code = code.unwrap_or(self.code);
     }
+}
+
+/// Whether the call was refused for its size. gRPC's own servers say RESOURCE_EXHAUSTED then, and clients know that.
+fn is_too_large(headers: &HeaderMap) -> bool {
+    headers.get(GRPC_MESSAGE).is_some_and(|words| words.as_bytes().starts_with(TOO_LARGE))
 }
 
 impl Drop for Note {

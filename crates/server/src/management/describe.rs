@@ -69,6 +69,8 @@ async fn ask(
 pub(crate) struct Description {
     model_name: String,
     model_version: String,
+    /// None for a workflow's function, which comes from no archive of its own.
+    #[serde(skip_serializing_if = "String::is_empty")]
     model_url: String,
     runtime: String,
     min_workers: u32,

@@ -10,10 +10,13 @@ use super::{Ride, Route, Target};
 
 /// `OPTIONS` on any way to a model asks how it is used and runs nothing.
 pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    match asked(segments) {
-        Route::Predict(ride) if method == Method::OPTIONS => Route::PredictDescription(ride.target),
-        other => other,
+    let found = asked(segments);
+    if let Route::Predict(ride) = found
+        && method == Method::OPTIONS
+    {
+        return Route::PredictDescription(ride.target);
     }
+    found
 }
 
 fn asked<'a>(segments: &[&'a str]) -> Route<'a> {
@@ -34,7 +37,7 @@ fn asked<'a>(segments: &[&'a str]) -> Route<'a> {
         ["models", ..] => Route::NotFound,
         [model, "predict"] => sagemaker(model, None),
         [model, version, "predict"] => sagemaker(model, Some(version)),
-        [first, workflow] if first.eq_ignore_ascii_case("wfpredict") => {
+        [first, workflow, ..] if first.eq_ignore_ascii_case("wfpredict") => {
             Route::RunWorkflow(workflow)
         }
         _ => Route::NotFound,

@@ -39,7 +39,8 @@ pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
             Method::POST => Route::RegisterWorkflow,
             _ => Route::MethodNotAllowed,
         },
-        ["workflows", workflow] => match *method {
+        // TorchServe looks no further than the name.
+        ["workflows", workflow, ..] => match *method {
             Method::GET => Route::DescribeWorkflow(workflow),
             Method::DELETE => Route::UnregisterWorkflow(workflow),
             _ => Route::MethodNotAllowed,

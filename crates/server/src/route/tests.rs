@@ -72,6 +72,7 @@ fn the_inference_listener() {
             ("POST", "/m/1.0/predict", sagemaker("m", Some("1.0"))),
             ("PUT", "/wfpredict/w", Route::RunWorkflow("w")),
             ("POST", "/WfPredict/w/", Route::RunWorkflow("w")),
+            ("POST", "/wfpredict/w/1.0/x", Route::RunWorkflow("w")),
         ],
     );
 }
@@ -95,7 +96,6 @@ fn what_the_inference_listener_does_not_know() {
         "/metrics",
         "//ping",
         "/wfpredict",
-        "/wfpredict/w/1.0",
         "/workflows",
         "/execution-parameters",
         "*",
@@ -169,7 +169,7 @@ fn the_management_listener() {
             ("GET", "/workflows/w", Route::DescribeWorkflow("w")),
             ("DELETE", "/workflows/w", Route::UnregisterWorkflow("w")),
             ("PUT", "/workflows/w", Route::MethodNotAllowed),
-            ("GET", "/workflows/w/1", Route::NotFound),
+            ("GET", "/workflows/w/1", Route::DescribeWorkflow("w")),
             ("POST", "/wfpredict/w", Route::NotFound),
             ("POST", "/predictions/m", Route::NotFound),
             ("GET", "/ping", Route::NotFound),
