@@ -148,7 +148,7 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
         found = sagemaker_extras(method, segments);
     }
     if found == Route::NotFound && apis.inference {
-        found = inference(method, segments);
+        found = described(method, inference(segments));
     }
     if found == Route::NotFound && apis.inference && apis.oip {
         found = open_inference(segments);
@@ -165,11 +165,21 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     found
 }
 
-fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+/// `OPTIONS` on any way to a model asks how it is used and runs nothing.
+fn described<'a>(method: &Method, found: Route<'a>) -> Route<'a> {
+    if let Route::Predict(ride) = found
+        && method == Method::OPTIONS
+    {
+        return Route::PredictDescription(ride.target);
+    }
+    found
+}
+
+fn inference<'a>(segments: &[&'a str]) -> Route<'a> {
     match *segments {
-        ["predictions", model] => prediction(method, model, None, ""),
-        ["predictions", model, version] => prediction(method, model, Some(version), ""),
-        ["predictions", model, version, rest] => prediction(method, model, Some(version), rest),
+        ["predictions", model] => prediction(model, None, ""),
+        ["predictions", model, version] => prediction(model, Some(version), ""),
+        ["predictions", model, version, rest] => prediction(model, Some(version), rest),
         ["explanations", model] => explanation(model, None, ""),
         ["explanations", model, version] => explanation(model, Some(version), ""),
         ["explanations", model, version, rest] => explanation(model, Some(version), rest),
@@ -199,17 +209,8 @@ fn sagemaker_extras<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     }
 }
 
-fn prediction<'a>(
-    method: &Method,
-    model: &'a str,
-    version: Option<&'a str>,
-    rest: &'a str,
-) -> Route<'a> {
-    let target = Target { model, version };
-    if method == Method::OPTIONS {
-        return Route::PredictDescription(target);
-    }
-    ride(target, Some(false), Some(rest), false)
+fn prediction<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
+    ride(Target { model, version }, Some(false), Some(rest), false)
 }
 
 fn explanation<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
