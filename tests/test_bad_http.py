@@ -100,7 +100,6 @@ def test_the_refusal_of_an_announced_giant_comes_before_its_body(shared: Server)
     ("content_type", "body", "words"),
     [
         ("multipart/form-data; boundary=abc", b"--nope", "multipart"),
-        ("multipart/form-data", b"--x", "boundary"),
         (
             "multipart/form-data; boundary=abc",
             b"--abc\r\nContent-Disposition: form-data; name=a\r\n\r\ncut",
@@ -111,6 +110,11 @@ def test_the_refusal_of_an_announced_giant_comes_before_its_body(shared: Server)
 def test_a_broken_form_is_refused(shared: Server, content_type: str, body: bytes, words: str) -> None:
     reply = shared.predict("echo", body, headers={"Content-Type": content_type})
     assert_problem(reply, 400, "BadRequestException", words)
+
+
+def test_a_multipart_type_without_a_boundary_is_a_plain_body(shared: Server) -> None:
+    reply = shared.predict("echo", b"--x", headers={"Content-Type": "multipart/form-data"})
+    assert (reply.status_code, reply.content) == (200, b"--x")
 
 
 def test_unknown_models_versions_and_paths_are_told_apart(shared: Server) -> None:

@@ -86,8 +86,10 @@ async fn body_parameters(
     parameters: &mut Vec<Parameter>,
 ) -> Result<(), Problem> {
     let mime = mime(headers);
-    if mime.eq_ignore_ascii_case("multipart/form-data") {
-        return Box::pin(multipart(content_type(headers), body, parameters)).await;
+    if mime.eq_ignore_ascii_case("multipart/form-data")
+        && let Some(boundary) = boundary(headers)?
+    {
+        return Box::pin(multipart(boundary, body, parameters)).await;
     }
     if mime.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         parameters.extend(form(&body));
@@ -111,8 +113,13 @@ fn known(mime: &str) -> Cow<'static, str> {
     usual.map_or_else(|| Cow::Owned(mime.to_owned()), Cow::Borrowed)
 }
 
+/// The fields of a form, which ends with its line. A name at its end without a value is none, so
+/// that text which is no form at all, sent under curl's default type, does not become a name.
 fn form(body: &[u8]) -> impl Iterator<Item = Parameter> {
-    pairs(body).map(|(name, value)| {
+    let line = body.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let last = line.rsplit(|byte| *byte == b'&').next().unwrap_or_default();
+    let cut = if last.contains(&b'=') { 0 } else { last.len() };
+    pairs(&line[..line.len() - cut]).map(|(name, value)| {
         let value = Bytes::from(value.into_owned());
         field(String::from_utf8_lossy(&name).into_owned(), value)
     })
@@ -122,16 +129,30 @@ fn field(name: String, value: Bytes) -> Parameter {
     Parameter { name: name.into(), content_type: "".into(), value }
 }
 
+/// What stands between the parts. A client that typed the content type by hand names none: what it
+/// sends is no multipart body, whatever it says.
+fn boundary(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    match multer::parse_boundary(content_type(headers)) {
+        Ok(boundary) => Ok(Some(boundary)),
+        Err(multer::Error::NoBoundary) => Ok(None),
+        Err(error) => Err(broken(&error)),
+    }
+}
+
+fn broken(error: &multer::Error) -> Problem {
+    Problem::bad_request(format!("The multipart body cannot be read: {error}"))
+}
+
 /// One parameter per part. Only a file has a content type; one that names none is plain bytes.
 async fn multipart(
-    content_type: &str,
+    boundary: String,
     body: Bytes,
     parameters: &mut Vec<Parameter>,
 ) -> Result<(), Problem> {
-    let bad = |error: multer::Error| {
-        Problem::bad_request(format!("The multipart body cannot be read: {error}"))
-    };
-    let boundary = multer::parse_boundary(content_type).map_err(bad)?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    let bad = |error: multer::Error| broken(&error);
     let stream = BodyDataStream::new(Full::new(body));
     let mut parts = multer::Multipart::new(stream, boundary);
     while let Some(part) = parts.next_field().await.map_err(bad)? {

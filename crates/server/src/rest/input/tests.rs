@@ -57,8 +57,17 @@ fn a_plain_body_is_one_parameter_with_its_type() {
 fn a_form_is_one_parameter_per_field() {
     let form = Some("application/x-www-form-urlencoded");
     check(form, "a=1&b=two+words&c=%C3%BC", &["a||1", "b||two words", "c||\u{fc}"]);
-    check(form, "1", &["1||"]);
+    check(form, "flag&a=1&b=", &["flag||", "a||1", "b||"]);
+    check(form, "a=1\r\n", &["a||1"]);
     check(form, "", &[]);
+}
+
+#[test]
+fn text_that_is_no_form_gives_no_fields() {
+    let form = Some("application/x-www-form-urlencoded");
+    check(form, "1", &[]);
+    check(form, "{\"instances\": [1]}", &[]);
+    check(form, "a=1&rest", &["a||1"]);
 }
 
 #[test]
@@ -76,9 +85,14 @@ fn a_multipart_body_is_one_parameter_per_part() {
 }
 
 #[test]
+fn a_multipart_type_without_a_boundary_is_a_plain_body() {
+    check(Some("multipart/form-data"), "--B", &["body|multipart/form-data|--B"]);
+    check(Some("multipart/form-data; boundary=B"), "", &[]);
+}
+
+#[test]
 fn a_broken_multipart_body_is_the_clients_fault() {
     for (content_type, body) in [
-        ("multipart/form-data", "--B"),
         ("multipart/form-data; boundary=B", "nothing of the sort"),
         (
             "multipart/form-data; boundary=B",
