@@ -8,7 +8,7 @@ mod lenient;
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// Named texts in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Fields {
             match value {
                 Value::Null => {}
                 Value::Bool(flag) => fields.push((name, flag.to_string())),
-                Value::Number(number) => fields.push((name, number.to_string())),
+                Value::Number(number) => fields.push((name, plain(&number))),
                 Value::String(text) => fields.push((name, text)),
                 Value::Array(_) | Value::Object(_) => {
                     return Err(format!("Parameter {name} must be a plain value."));
@@ -79,6 +79,12 @@ impl Fields {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
+}
+
+/// A number as a query would spell it: `4.0` is the whole number 4.
+fn plain(number: &Number) -> String {
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+    float.map_or_else(|| number.to_string(), |whole| format!("{whole:.0}"))
 }
 
 /// The decoded names and values of url-encoded text; a field without `=` has an empty value.
@@ -159,6 +165,8 @@ mod tests {
         let fields = Fields::from_json(json).unwrap();
         assert_eq!(fields.text("url"), Some("a.mar"));
         assert_eq!(fields.integer("batch_size"), Some(3));
+        let floats = Fields::from_json(br#"{"batch_size": 4.0, "limit": 4.5}"#).unwrap();
+        assert_eq!((floats.integer("batch_size"), floats.integer("limit")), (Some(4), None));
         assert!(!fields.boolean("synchronous", true));
         assert_eq!(fields.text("handler"), None);
     }
