@@ -19,7 +19,7 @@ pub enum UrlRule {
 impl UrlRule {
     /// Reads `allowed_urls`: patterns separated by commas.
     pub fn patterns(text: &str) -> Result<Self, Failure> {
-        let patterns = text.split(',').map(|one| whole("allowed_urls", one.trim()));
+        let patterns = text.split(',').map(|one| any_case("allowed_urls", one.trim()));
         patterns.collect::<Result<_, _>>().map(Self::Patterns)
     }
 
@@ -41,6 +41,11 @@ impl UrlRule {
     }
 }
 
+/// The same without regard to case: `HTTPS://` is `https://`.
+fn any_case(key: &str, pattern: &str) -> Result<Regex, Failure> {
+    whole(key, &format!("(?i){pattern}"))
+}
+
 /// A pattern that matches the whole text, as Java's `matches` does.
 pub fn whole(key: &str, pattern: &str) -> Result<Regex, Failure> {
     Regex::new(&format!("^(?:{pattern})$"))
@@ -57,6 +62,7 @@ mod tests {
         for (url, expected) in [
             ("https://good.example/a.mar", true),
             ("file:///x.mar", true),
+            ("HTTPS://Good.Example/a.mar", true),
             ("http://good.example/a.mar", false),
             ("http://evil/?https://good.example/", false),
         ] {
