@@ -247,6 +247,28 @@ def test_the_model_api_is_off_unless_it_is_switched_on(torchserve, store: Store)
     assert (refused.status_code, refused.json()["type"]) == (405, "MethodNotAllowedException")
 
 
+def test_a_models_own_yaml_decides_its_times_even_if_it_is_silent(torchserve, store: Store) -> None:
+    store.mar("silent", "echo", config="batchSize: 2\n")
+    store.mar("spoken", "echo", config="responseTimeout: 7\n")
+    store.mar("echo")
+    server = torchserve("default_response_timeout=33\n", "--disable-token-auth", "--enable-model-api")
+    for name, expected in {"silent": (120, 120), "spoken": (7, 120), "echo": (33, 44)}.items():
+        assert server.manage("POST", "/models", url=f"{name}.mar", startup_timeout=44).status_code == 200
+        described = server.describe(name)
+        assert (described["responseTimeout"], described["startupTimeout"]) == expected
+
+
+def test_settings_that_count_only_together_are_described_only_together(torchserve, store: Store) -> None:
+    store.mar("half", "echo", config="parallelType: pp\nsequenceBatching: true\nmaxNumSequence: 4\n")
+    store.mar("whole", "echo", config="parallelType: pp\nparallelLevel: 1\nsequenceMaxIdleMSec: 9\nmaxNumSequence: 4\n")
+    server = torchserve("", "--disable-token-auth", "--enable-model-api")
+    keys = ("parallelType", "parallelLevel", "sequenceMaxIdleMSec", "maxNumSequence", "maxSequenceJobQueueSize")
+    for name, expected in {"half": ["", 0, 0, 0, 0], "whole": ["pp", 1, 9, 4, 1]}.items():
+        assert server.manage("POST", "/models", url=f"{name}.mar").status_code == 200
+        described = server.describe(name)
+        assert [described[key] for key in keys] == expected
+
+
 def test_models_are_named_on_the_command_line(torchserve, store: Store) -> None:
     store.mar("echo")
     flags = ("--disable-token-auth", "--enable-model-api", "--models", "parrot=echo.mar", "echo.mar")

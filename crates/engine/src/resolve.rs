@@ -335,22 +335,27 @@ fn handler(
 }
 
 fn declared(yaml: &ModelYaml) -> Declared {
+/// Settings that count only together are repeated only together: a parallel type with a level, and
+/// what sequences are allowed with how long they may be silent.
     let millis = |duration: Option<Duration>| duration.map_or(0, |it| it.as_millis() as u64);
-    let stateful = yaml.sequence_batching.unwrap_or(false);
-    Declared {
-        parallel_type: yaml.parallel_type.map_or("", parallel_type).to_owned(),
-        parallel_level: yaml.parallel_level.unwrap_or(0),
-        gpu: false,
-        device_ids: None,
+    let parallel = yaml.parallel_type.zip(yaml.parallel_level.filter(|level| *level > 0));
+    let base = Declared {
+        parallel_type: parallel.map_or("", |(kind, _)| parallel_type(kind)).to_owned(),
+        parallel_level: parallel.map_or(0, |(_, level)| level),
         continuous_batching: yaml.continuous_batching.unwrap_or(false),
         use_venv: yaml.use_venv.unwrap_or(false),
-        stateful,
+        stateful: yaml.sequence_batching.unwrap_or(false),
+        ..Declared::default()
+    };
+    if millis(yaml.sequence_max_idle) == 0 {
+        return base;
+    }
+    Declared {
         sequence_max_idle_ms: millis(yaml.sequence_max_idle),
         sequence_timeout_ms: millis(yaml.sequence_timeout),
-        max_num_sequence: yaml.max_num_sequence.map_or(u64::from(stateful), u64::from),
-        max_sequence_job_queue_size: yaml
-            .max_sequence_job_queue_size
-            .map_or(u64::from(stateful), u64::from),
+        max_num_sequence: yaml.max_num_sequence.unwrap_or(1).into(),
+        max_sequence_job_queue_size: yaml.max_sequence_job_queue_size.unwrap_or(1).into(),
+        ..base
     }
 }
 
