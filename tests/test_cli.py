@@ -230,7 +230,7 @@ def torchserve(start, store: Store, tmp_path: Path):
 def test_config_properties_loads_and_sets_up_models(torchserve, store: Store) -> None:
     store.mar("echo")
     store.tgz("orders")
-    settings = {"minWorkers": 2, "maxWorkers": 2, "batchSize": 4, "maxBatchDelay": 30, "responseTimeout": 33}
+    settings = {"minWorkers": 2, "maxWorkers": 2, "batchSize": "4", "maxBatchDelay": 30, "responseTimeout": 33}
     models = json.dumps({"echo": {"1.0": settings}}, indent=1).replace("\n", "\\\n")
     keys = "load_models=all\ndefault_workers_per_model=1\ndisable_token_authorization=true\n"
     server = torchserve(f"{keys}models={models}\n")

@@ -378,7 +378,10 @@ impl<'a> Operator<'a> {
     }
 
     fn number(&self, key: &str) -> Option<u64> {
-        self.0?.get(key)?.as_u64().filter(|number| *number > 0)
+        let value = self.0?.get(key)?;
+        // A number in quotes counts too, as it does for TorchServe.
+        let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+        number.filter(|number| *number > 0)
     }
 
     fn text(&self, key: &str) -> Option<&'a str> {
