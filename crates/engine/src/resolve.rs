@@ -65,6 +65,7 @@ pub(crate) fn settings(
     let operator = Operator::about(&defaults.models, name, version);
     let batch = Batching::resolve(wishes, yaml, &operator, defaults);
     let (workers_min, workers_max) = workers(wishes, yaml, &operator, defaults);
+    let silence = defaults.silent_yaml_timeout.filter(|_| package.has_yaml());
     let settings = Settings {
         batch_size: batch.size,
         batch_delay: batch.delay.unwrap_or(DELAY_DEFAULT),
@@ -79,11 +80,11 @@ pub(crate) fn settings(
         workers_min,
         workers_max,
         // The archive's word about its own times comes first, as in TorchServe.
-        response_timeout: yaml.response_timeout.unwrap_or(seconds(
+        response_timeout: yaml.response_timeout.or(silence).unwrap_or(seconds(
             operator.number("responseTimeout").or(wishes.response_timeout_s),
             defaults.response_timeout_s,
         )),
-        startup_timeout: yaml.startup_timeout.unwrap_or(seconds(
+        startup_timeout: yaml.startup_timeout.or(silence).unwrap_or(seconds(
             operator.number("startupTimeout").or(wishes.startup_timeout_s),
             defaults.startup_timeout_s,
         )),

@@ -296,6 +296,9 @@ pub struct Defaults {
     /// Whether requests of different doors may meet in a batch of a model that does not say.
     pub mix_origins: bool,
     /// Switches all models at once (`batching_policy` in the configuration).
+    /// What an archive with a `model-config.yaml` means that says nothing about its times, whoever
+    /// else does: TorchServe's rule. Without it the caller and the operator decide.
+    pub silent_yaml_timeout: Option<Duration>,
     pub policy: Option<PolicyName>,
     /// The handler of archives that name none.
     pub handler: Option<String>,
@@ -319,6 +322,7 @@ impl Default for Defaults {
             policy: None,
             handler: None,
             models: serde_json::Map::new(),
+            silent_yaml_timeout: None,
             unregister_timeout: Duration::from_secs(120),
             sequence_headers: Arc::default(),
         }

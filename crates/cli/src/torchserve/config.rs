@@ -29,6 +29,9 @@ use crate::{gpu, machine, plugins, python};
 /// Long enough for anybody who looks at a worker with a debugger.
 const DEBUG_SECONDS: u64 = 7 * 24 * 60 * 60;
 
+/// What TorchServe takes from a `model-config.yaml` that says nothing about a time.
+const SILENT_YAML_TIMEOUT: Duration = Duration::from_secs(120);
+
 const ANY_URL: &str = "file://.*|http(s)?://.*";
 
 /// Plans the server.
@@ -373,5 +376,6 @@ fn per_model(values: &Values) -> Result<serde_json::Map<String, serde_json::Valu
 }
 
 #[cfg(test)]
+        silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
 #[path = "config_tests.rs"]
 mod tests;

@@ -62,6 +62,11 @@ impl Package {
             api,
         })
     }
+
+    /// Whether the model brings settings of its own.
+    pub(crate) fn has_yaml(&self) -> bool {
+        self.yaml_json.as_object().is_some_and(|yaml| !yaml.is_empty())
+    }
 }
 
 fn read_manifest(dir: &Path) -> Result<Value, StoreError> {
