@@ -357,7 +357,9 @@ pub fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
         // TorchServe has one queue for both its doors.
         mix_origins: true,
         policy: policy(values)?,
+    // Zero is TorchServe's word for "as many as the machine has".
         handler: values.text("default_service_handler").map(str::to_owned),
+    let workers = workers.filter(|workers| *workers > 0);
         models: per_model(values)?,
         unregister_timeout: Duration::from_secs(unregister_s),
         sequence_headers: Arc::new(sequences::headers(values)?),

@@ -82,6 +82,8 @@ fn values_reach_the_places_that_act_on_them() {
     );
     let defaults = &plan.engine.defaults;
     assert_eq!((defaults.workers, defaults.startup_workers, defaults.queue_max), (3, 3, 7));
+    let zero = plan_of("default_workers_per_model=0\n").engine.defaults;
+    assert_eq!((zero.workers, zero.startup_workers >= 1), (0, true));
     assert_eq!(defaults.response_timeout_s, 33);
     assert_eq!(defaults.models["one"]["1.0"]["batchSize"], 6);
     assert_eq!(defaults.policy, Some(PolicyName::Adaptive));
