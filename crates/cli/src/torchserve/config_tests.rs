@@ -121,6 +121,17 @@ fn tokens_are_on_unless_switched_off_and_the_environment_has_the_last_word() {
     assert!(plan.tokens.is_some(), "env false beats the flag");
 }
 
+#[test]
+fn the_open_inference_protocol_is_switched_on_as_kserve_does_it() {
+    let on = |text: &str, variable: &str| {
+        let variables = [("TS_OPEN_INFERENCE_PROTOCOL", variable)];
+        plan_with(text, TorchserveFlags::default(), &variables).expect("plans").server.oip
+    };
+    assert!(on("", "oip") && on("enable_envvars_config=true\n", "oip"));
+    assert!(on("ts_open_inference_protocol=true\n", ""));
+    assert!(!on("", "") && !on("ts_open_inference_protocol=true\n", "v1"));
+}
+
 const SECURE: &str = "inference_address=https://127.0.0.1\nmanagement_address=https://127.0.0.1\n\
                       metrics_address=https://127.0.0.1\n";
 

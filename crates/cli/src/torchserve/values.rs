@@ -36,6 +36,7 @@ impl Values {
         }
         values.add_flags(flags);
         values.add_environment(env);
+        values.add_protocol(env);
         Ok(values)
     }
 
@@ -75,11 +76,17 @@ impl Values {
         }
     }
 
-    fn add_environment(&mut self, env: &Env) {
-        if let Some(value) = env.text("TS_OPEN_INFERENCE_PROTOCOL") {
+    /// The variable holds always, and names a protocol where the key is a switch: KServe sets `oip`.
+    fn add_protocol(&mut self, env: &Env) {
+        if let Some(value) = env.text("TS_OPEN_INFERENCE_PROTOCOL").filter(|text| !text.is_empty())
+        {
+            let on = value == "oip" || value.eq_ignore_ascii_case("true");
             let origin = Origin::Variable("TS_OPEN_INFERENCE_PROTOCOL".to_owned());
-            self.set("ts_open_inference_protocol", value, origin);
+            self.set("ts_open_inference_protocol", on.to_string(), origin);
         }
+    }
+
+    fn add_environment(&mut self, env: &Env) {
         if !self.truth("enable_envvars_config", false) {
             return;
         }
