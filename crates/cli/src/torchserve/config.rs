@@ -36,6 +36,7 @@ const ANY_URL: &str = "file://.*|http(s)?://.*";
 
 /// Plans the server.
 pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
+    check_paths(flags, env)?;
     let file = config_file(flags, env)?;
     let properties = file.as_deref().map(|file| properties::read(file, env)).transpose()?;
     let values = Values::resolve(properties.unwrap_or_default(), flags, env)?;
@@ -83,13 +84,33 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     })
 }
 
+/// Refuses what scripts are refused before anything is read: files that only the original uses, and
+/// a temporary directory, are still to be there.
+fn check_paths(flags: &TorchserveFlags, env: &Env) -> Result<(), Failure> {
+    for (flag, file) in
+        [("--log-config", &flags.log_config), ("--cpp-log-config", &flags.cpp_log_config)]
+    {
+        if let Some(file) = file.as_ref().filter(|file| !file.is_file()) {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            return Err(Failure::failed(format!("{flag} file not found: {}", file.display())));
+        }
+    }
+    match env.path("TEMP").filter(|temp| !temp.is_dir()) {
+        Some(temp) => Err(Failure::failed(format!(
+            "Invalid temp directory: {}, please check TEMP environment variable.",
+            temp.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// `TS_CONFIG_FILE`, `--ts-config`, the newest snapshot, `./config.properties`, in this order.
 pub fn config_file(flags: &TorchserveFlags, env: &Env) -> Result<Option<PathBuf>, Failure> {
-    if let Some(named) = flags.ts_config.as_ref().filter(|file| !file.is_file()) {
+    let named = env.path("TS_CONFIG_FILE").or_else(|| flags.ts_config.clone());
+    if let Some(named) = named.as_ref().filter(|file| !file.is_file()) {
         return Err(Failure::failed(format!("--ts-config file not found: {}", named.display())));
     }
     let here = PathBuf::from("config.properties");
-    let named = env.path("TS_CONFIG_FILE").or_else(|| flags.ts_config.clone());
     let named = named.or_else(|| newest_snapshot(flags, env));
     Ok(named.or_else(|| here.is_file().then_some(here)))
 }
@@ -336,7 +357,9 @@ fn store_limits(values: &Values) -> Result<Limits, Failure> {
 /// With `debug` it is one worker, which may take its time.
 pub fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
     let ours = Defaults::default();
+    // Zero is TorchServe's word for "as many as the machine has".
     let workers: Option<u32> = values.read("default_workers_per_model")?;
+    let workers = workers.filter(|workers| *workers > 0);
     let debug = values.truth("debug", false);
     let by_machine = match gpus {
         _ if debug => 1,
@@ -353,13 +376,12 @@ pub fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
         startup_workers: workers.unwrap_or(by_machine),
         response_timeout_s: seconds("default_response_timeout", ours.response_timeout_s)?,
         startup_timeout_s: seconds("default_startup_timeout", ours.startup_timeout_s)?,
+        silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
         queue_max: values.number("job_queue_size", ours.queue_max)?,
         // TorchServe has one queue for both its doors.
         mix_origins: true,
         policy: policy(values)?,
-    // Zero is TorchServe's word for "as many as the machine has".
         handler: values.text("default_service_handler").map(str::to_owned),
-    let workers = workers.filter(|workers| *workers > 0);
         models: per_model(values)?,
         unregister_timeout: Duration::from_secs(unregister_s),
         sequence_headers: Arc::new(sequences::headers(values)?),
@@ -378,6 +400,5 @@ fn per_model(values: &Values) -> Result<serde_json::Map<String, serde_json::Valu
 }
 
 #[cfg(test)]
-        silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
 #[path = "config_tests.rs"]
 mod tests;

@@ -175,6 +175,26 @@ fn missing_paths_are_named_as_upstream_names_them() {
     assert_eq!(message(workflow), "--workflow-store directory not found: no_wf");
     let config = TorchserveFlags { ts_config: Some("no.properties".into()), ..flags(".") };
     assert_eq!(message(config), "--ts-config file not found: no.properties");
+    let log = TorchserveFlags { log_config: Some("/no/log4j2.xml".into()), ..flags(".") };
+    assert_eq!(message(log), "--log-config file not found: /no/log4j2.xml");
+    let refused = |name, value| {
+        plan(&flags("."), &Env::from([(name, value)])).err().expect("refused").message
+    };
+    assert_eq!(refused("TS_CONFIG_FILE", "/no/file"), "--ts-config file not found: /no/file");
+    assert_eq!(
+        refused("TEMP", "/no/dir"),
+        "Invalid temp directory: /no/dir, please check TEMP environment variable."
+    );
+}
+
+#[test]
+fn the_variable_hides_a_flag_that_names_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    let file = dir.path().join("c.properties");
+    std::fs::write(&file, format!("model_store={}\n", dir.path().display())).expect("file");
+    let flags = TorchserveFlags { ts_config: Some("no.properties".into()), ..Default::default() };
+    let env = Env::from([("TS_CONFIG_FILE", file.to_str().expect("text"))]);
+    assert_eq!(config_file(&flags, &env).expect("found"), Some(file));
 }
 
 #[test]
