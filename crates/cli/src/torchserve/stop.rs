@@ -14,7 +14,12 @@ pub fn stop(pid_file: &PidFile, wait: bool) {
     let Some(recorded) = pid_file.recorded() else {
         return talk::out("TorchServe is not currently running.");
     };
-    if !recorded.runs() || !recorded.terminate() {
+    if !recorded.runs() {
+        talk::out("Removing orphan pid file.");
+        talk::out("TorchServe is not currently running.");
+        return pid_file.remove();
+    }
+    if !recorded.terminate() {
         talk::out("TorchServe already stopped.");
     } else if !wait {
         talk::out("TorchServe has stopped.");

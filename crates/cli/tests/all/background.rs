@@ -54,3 +54,13 @@ fn a_server_is_left_behind_found_again_and_stopped() {
     let access = read(&place.at("logs/access_log.log"));
     assert!(access.contains("\"GET /ping HTTP/1.1\" 200 "), "{access}");
 }
+
+#[test]
+fn a_pid_file_without_its_server_is_cleared_away() {
+    let place = Box_::new();
+    std::fs::write(place.at("temp/.model_server.pid"), "999999999").expect("file");
+    let stopped = place.run(&["torchserve", "--stop"]);
+    let said = "Removing orphan pid file.\nTorchServe is not currently running.\n";
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), said));
+    assert!(!place.at("temp/.model_server.pid").exists());
+}
