@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 /// `jitney archive`
 #[derive(Clone, Debug, Args)]
-#[command(disable_version_flag = true, infer_long_args = true, after_help = EXAMPLES)]
+#[command(disable_version_flag = true, infer_long_args = true, args_override_self = true, after_help = EXAMPLES)]
 pub struct ArchiveFlags {
     /// Name of the model and of the archive: letters, digits, `_`, `-` and `.`, the first a letter
     /// or a digit
@@ -61,7 +61,7 @@ The command line is torch-model-archiver's. Exit codes: 0 fine, 1 failed, 2 wron
 
 /// `jitney archive-workflow`
 #[derive(Clone, Debug, Args)]
-#[command(disable_version_flag = true, infer_long_args = true, after_help = WORKFLOW_EXAMPLES)]
+#[command(disable_version_flag = true, infer_long_args = true, args_override_self = true, after_help = WORKFLOW_EXAMPLES)]
 pub struct ArchiveWorkflowFlags {
     /// Name of the workflow and of the archive: letters, digits, `_`, `-` and `.`, the first a
     /// letter or a digit

@@ -7,7 +7,7 @@ use clap::Args;
 
 /// `jitney torchserve`
 #[derive(Clone, Debug, Default, Args)]
-#[command(disable_version_flag = true, infer_long_args = true, after_help = EXAMPLES)]
+#[command(disable_version_flag = true, infer_long_args = true, args_override_self = true, after_help = EXAMPLES)]
 pub struct TorchserveFlags {
     /// Print the TorchServe version this program stands in for
     #[arg(short = 'v', long, conflicts_with_all = ["start", "stop"])]
@@ -101,6 +101,14 @@ mod tests {
         assert_eq!(flags.model_store, Some(PathBuf::from("d")));
         assert_eq!(flags.plugins_path, Some(PathBuf::from("p")));
         assert!(flags.without_effect().is_empty());
+    }
+
+    #[test]
+    fn of_a_flag_given_twice_the_last_counts() {
+        let flags = flags("jitney torchserve --ncs --ncs --ts-config a --ts-config b");
+        let flags = flags.expect("accepted");
+        assert!(flags.no_config_snapshots);
+        assert_eq!(flags.ts_config, Some(PathBuf::from("b")));
     }
 
     #[test]
