@@ -94,8 +94,8 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// The manifest, or the caller, asks for a runtime that nobody knows.
-    #[error("Invalid RuntimeType value: {runtime}")]
+    /// The manifest asks for a runtime that nobody knows.
+    #[error("Runtime is not defined or invalid. The manifest says {runtime:?}, not python.")]
     InvalidRuntime {
         /// The unknown word.
         runtime: String,

@@ -196,7 +196,8 @@ mod tests {
     #[test]
     fn an_unknown_runtime_is_named() {
         let error = Manifest::from_json(&json!({"runtime": "ruby"})).unwrap_err();
-        assert_eq!(error.to_string(), "Invalid RuntimeType value: ruby");
+        let expected = "Runtime is not defined or invalid. The manifest says \"ruby\", not python.";
+        assert_eq!(error.to_string(), expected);
         assert_eq!(Runtime::parse("LSP").unwrap(), Runtime::Lsp);
     }
 }

@@ -17,8 +17,9 @@ pub(super) fn code(error: &StoreError) -> ErrorCode {
         StoreError::DownloadFailed { .. } | StoreError::Checksum { .. } => {
             ErrorCode::DownloadFailed
         }
-        StoreError::InvalidRuntime { .. } | StoreError::NoChecksum { .. } => ErrorCode::BadRequest,
+        StoreError::NoChecksum { .. } => ErrorCode::BadRequest,
         StoreError::Corrupt { .. }
+        | StoreError::InvalidRuntime { .. }
         | StoreError::InvalidManifest { .. }
         | StoreError::InvalidConfig { .. } => ErrorCode::InvalidModel,
         StoreError::AlreadyExists { .. }
