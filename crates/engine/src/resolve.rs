@@ -335,9 +335,9 @@ fn handler(
     })
 }
 
-fn declared(yaml: &ModelYaml) -> Declared {
 /// Settings that count only together are repeated only together: a parallel type with a level, and
 /// what sequences are allowed with how long they may be silent.
+fn declared(yaml: &ModelYaml) -> Declared {
     let millis = |duration: Option<Duration>| duration.map_or(0, |it| it.as_millis() as u64);
     let parallel = yaml.parallel_type.zip(yaml.parallel_level.filter(|level| *level > 0));
     let base = Declared {

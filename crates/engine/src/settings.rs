@@ -153,6 +153,11 @@ impl Settings {
         })
     }
 
+    /// How many requests may wait: none where each needs a free worker at once.
+    pub fn waiting_max(&self) -> u32 {
+        if self.job_ticket { 0 } else { self.queue_max }
+    }
+
     /// Whether there is anything to plan: batches of several, or a latency to keep, on workers that
     /// run one batch after another. Elsewhere `adaptive` takes what is there.
     pub fn plans(&self) -> bool {
@@ -291,14 +296,14 @@ pub struct Defaults {
     pub response_timeout_s: u64,
     /// Seconds a worker may take to load.
     pub startup_timeout_s: u64,
+    /// What an archive with a `model-config.yaml` means that says nothing about its times, whoever
+    /// else does: TorchServe's rule. Without it the caller and the operator decide.
+    pub silent_yaml_timeout: Option<Duration>,
     /// Requests that may wait.
     pub queue_max: u32,
     /// Whether requests of different doors may meet in a batch of a model that does not say.
     pub mix_origins: bool,
     /// Switches all models at once (`batching_policy` in the configuration).
-    /// What an archive with a `model-config.yaml` means that says nothing about its times, whoever
-    /// else does: TorchServe's rule. Without it the caller and the operator decide.
-    pub silent_yaml_timeout: Option<Duration>,
     pub policy: Option<PolicyName>,
     /// The handler of archives that name none.
     pub handler: Option<String>,
@@ -317,12 +322,12 @@ impl Default for Defaults {
             startup_workers: 1,
             response_timeout_s: 120,
             startup_timeout_s: 120,
+            silent_yaml_timeout: None,
             queue_max: 100,
             mix_origins: false,
             policy: None,
             handler: None,
             models: serde_json::Map::new(),
-            silent_yaml_timeout: None,
             unregister_timeout: Duration::from_secs(120),
             sequence_headers: Arc::default(),
         }

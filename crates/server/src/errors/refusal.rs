@@ -76,6 +76,10 @@ impl Asked<'_> {
     }
 
     fn queue_full(&self) -> String {
+        if self.queue_max == 0 {
+            let busy = "takes a request only when a worker is free for it. Try again later";
+            return self.says(busy, "queue_full");
+        }
         let full = format!("has a full queue ({} waiting). Try again later", self.queue_max);
         self.says(&full, "queue_full")
     }

@@ -22,6 +22,15 @@ fn refused(reason: Refusal) -> CallError {
 }
 
 #[test]
+fn where_nobody_may_wait_nobody_is_told_of_a_queue() {
+    let asked = Asked { queue_max: 0, ..ASKED };
+    let message = "Model \"m\" takes a request only when a worker is free for it. Try again later. \
+        [reason: queue_full]";
+    let problem = asked.problem(&refused(Refusal::QueueFull));
+    assert_eq!(told(&problem), (503, "ServiceUnavailableException", message));
+}
+
+#[test]
 fn refusals_say_why() {
     let unavailable = "ServiceUnavailableException";
     for (reason, status, kind, message) in [

@@ -57,6 +57,6 @@ fn message(prediction: Bytes) -> PredictionResponse {
 }
 
 fn problem(model: &Model, error: &CallError) -> Problem {
-    let queue_max = model.settings().queue_max;
+    let queue_max = model.settings().waiting_max();
     Asked { model: model.name(), version: None, purpose: "inference", queue_max }.problem(error)
 }

@@ -92,7 +92,7 @@ pub(super) async fn predict(
     let answer = answer.inspect(|answer| meter.waited(answer.receipt.queue));
     answer.map_err(|error| {
         let Target { model, version } = wish.target;
-        let queue_max = wish.model.settings().queue_max;
+        let queue_max = wish.model.settings().waiting_max();
         Asked { model, version, purpose: "inference", queue_max }.problem(&error)
     })
 }

@@ -98,7 +98,7 @@ impl Ask {
 
     fn failed(&self, error: &CallError) -> Word {
         let (model, version) = (self.wanted.model.as_str(), self.wanted.version.as_deref());
-        let queue_max = self.model.settings().queue_max;
+        let queue_max = self.model.settings().waiting_max();
         let asked = Asked { model, version, purpose: "inference", queue_max };
         Word::Failed(asked.problem(error))
     }

@@ -55,7 +55,7 @@ async fn ask(
     };
     let answer = model.call(call).await.map_err(|error| {
         let Target { model: name, version } = target;
-        let queue_max = model.settings().queue_max;
+        let queue_max = model.settings().waiting_max();
         Asked { model: name, version, purpose: "describe", queue_max }.problem(&error)
     })?;
     Ok(serde_json::from_slice(&answer.output.body).unwrap_or_default())

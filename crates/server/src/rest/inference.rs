@@ -107,7 +107,7 @@ async fn run(
         }
         Err(error) => {
             let Target { model: name, version } = ride.target;
-            let queue_max = model.settings().queue_max;
+            let queue_max = model.settings().waiting_max();
             let asked = Asked { model: name, version, purpose: "inference", queue_max };
             Err(asked.problem(&error))
         }
