@@ -154,20 +154,22 @@ def test_a_batch_of_one_never_waits_and_its_exception_keeps_its_type(session):
         one.remote(0).result(ASK_SECONDS)
 
 
-def test_without_a_window_the_first_leaves_alone_and_those_behind_it_together(session, home):
+def test_without_a_window_the_first_leaves_alone_and_those_behind_it_together(served, session, home):
     eager, gate = session.model("eager"), Gate(home, "eager")
     first = eager.remote(1, gate="eager")
     gate.wait()
     behind = [eager.remote(2), eager.remote(3), eager.remote(4)]
+    still_waits(served, "eager", 3)
     gate.open()
     assert [first.result(ASK_SECONDS), *answers(behind)] == [[1], [2, 3, 4], [2, 3, 4], [2, 3, 4]]
 
 
-def test_everybody_who_is_to_blame_gets_the_exception(session, home):
+def test_everybody_who_is_to_blame_gets_the_exception(served, session, home):
     eager, gate = session.model("eager"), Gate(home, "blame")
     first = eager.remote(1, gate="blame")
     gate.wait()
     behind = [eager.remote(-1), eager.remote(-2)]
+    still_waits(served, "eager", 2)
     gate.open()
     assert first.result(ASK_SECONDS) == [1]
     for call in behind:
