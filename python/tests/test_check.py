@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 import jitney
+import jitney.testing
 from jitney.check import examine
 
 
@@ -108,3 +109,13 @@ def test_an_example_is_for_the_endpoints_whose_parameters_it_has():
     assert all(not report.mistakes for report in examine(jitney.define(Kit), [{"number": 7}]))
     strange = examine(jitney.define(Kit), [{"nmuber": 7}])
     assert all("not accepted" in report.mistakes[0] for report in strange)
+
+
+def test_an_endpoint_that_needs_no_argument_is_run_without_one():
+    @jitney.endpoint
+    def count(words: int = 3) -> int:
+        return words
+
+    assert mistakes(count) == []
+    with jitney.testing.load(count) as model:
+        assert [model.post(body).body for body in ({}, {"words": 4}, 5, b"")] == [b"3", b"4", b"5", b"3"]

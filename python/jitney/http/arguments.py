@@ -6,7 +6,7 @@ fields are arguments by name. Extra fields are refused, so that a misspelt name 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
 from jitney.calls import decode_call
 from jitney.definition import Endpoint
@@ -66,6 +66,9 @@ def _is_keywords(endpoint: Endpoint, params: list[Param], missing: list[Param], 
     names = {param.name for param in params}
     if len(missing) != 1 or endpoint.shape.takes_any:
         return True
+    if not body:  # No arguments at all, where none is needed and none is an object.
+        hint = missing[0].hint
+        return not missing[0].required and (get_origin(hint) or hint) not in (dict, Any)
     return bool(body.keys() & names) and body.keys() <= names
 
 

@@ -70,7 +70,6 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
         queue: version.job_queue_size.filter(|size| *size > 0),
         response_timeout: seconds(version.response_timeout),
         startup_timeout: seconds(version.startup_timeout),
-        ..PerModel::default()
     };
     let endpoints = version.endpoints.iter().map(|(name, one)| (name.clone(), wishes(one)));
     let runtime = Some(&version.runtime_type).filter(|runtime| runtime.starts_with("python"));
