@@ -71,17 +71,19 @@
 //! [`Adaptive::objective`] where there is one.
 //!
 //! - It **learns** how long a batch of each size takes (mean and 90th percentile, per bucket), how
-//!   fast requests come, and how soon clients who were answered come back. Sizes are approached by
-//!   doubling. What was learned is doubted after a quarter of a second without an answer: then an
+//!   fast requests come, and how soon clients who were answered come back. Sizes are approached in
+//!   steps of four times the largest. What was learned is doubted after a quarter of a second without an answer: then an
 //!   idle worker takes whoever is there.
 //! - **Who**: all who fit. If that would make the most hurried late, a batch small enough for it,
 //!   provided that the workers keep up with such batches and everybody behind can still be served.
 //!   If not, the batch that serves the most per unit of time; those passed over are refused
 //!   (`Overload`) as soon as no worker can serve them in time, and whoever has no hope at all at
-//!   the door or at the head of the line (`Hopeless`), both with the predicted time to drain.
+//!   the door or at the head of the line (`Hopeless`), both with the predicted time to drain. Hope
+//!   is a batch as fast as one in twenty: who has that much is tried where it makes nobody late.
 //! - **When**: at once, unless waiting pays: more come before the next worker is free than the wait
-//!   costs those who are here; clients who were just answered are on their way back; or several
-//!   workers are better fed evenly than one by every trickle. Never past the moment at which one
+//!   costs those who are here; clients who were just answered are on their way back; several
+//!   workers are better fed evenly than one by every trickle; requests come in groups; or all
+//!   workers would be busy for too long for newcomers to be in time. Never past the moment at which one
 //!   more could still be taken along in time, and never longer than [`Adaptive::max_wait`].
 //! - At a **step** of the curve, or of [`Config::allowed_sizes`], the last few are left for the next
 //!   worker if that costs them less than it saves the others.
