@@ -1,7 +1,7 @@
 //! Filling a padded batch with those who are a little shorter, under the adaptive policy.
 //!
-//! Apart from `planning`, which puts the batch itself together: only one that takes its whole line
-//! and has room left gets here. Nobody is borrowed who would be late in it or make it so, and
+//! Apart from `planning`, which puts the batch itself together: only one that leaves nobody behind
+//! in its lane and has room gets here. Nobody is borrowed who would be late in it or make it so, and
 //! nobody of the shorter lane is passed over. `padding` says how much of a batch may be padding.
 
 use super::Batcher;
@@ -37,7 +37,7 @@ impl Batcher {
         let late = || {
             let size = u32::try_from(size).unwrap_or(u32::MAX);
             let start = self.planner.fleet.soonest(self.rules.now).unwrap_or(0);
-            self.planner.hopeless(lane, (request.deadline, size), start, &self.rules)
+            self.planner.late(lane, (request.deadline, size), start, &self.rules)
         };
         (mix.borrows(request) && held && !late()).then_some((grown, size))
     }

@@ -205,7 +205,8 @@ impl Batcher {
             (0..formed.len).for_each(|_| self.embark(&mut batch, lane, line, formed.skip));
         }
         let room = self.fill_up(&mut batch, trip);
-        if self.rules.config.measure == Measure::Padded {
+        let padded = self.rules.config.measure == Measure::Padded;
+        if padded && self.planner.queue.lanes[lane].is_empty() {
             self.borrow(&mut batch, trip, room);
         }
         batch

@@ -42,14 +42,38 @@ impl Planner {
         after: Nanos,
         rules: &Rules,
     ) -> bool {
-        let (deadline, size) = entry;
+        let way = self.way(&rules.config);
+        self.misses(lane, entry, after, rules, |curve, size| {
+            curve.with_luck().planned(size) as Nanos + way
+        })
+    }
+
+    /// Whether a request that starts `after` so long is planned to be late.
+    pub(crate) fn late(
+        &self,
+        lane: usize,
+        entry: (Nanos, u32),
+        after: Nanos,
+        rules: &Rules,
+    ) -> bool {
+        let margin = self.margin(&rules.config);
+        self.misses(lane, entry, after, rules, |curve, size| curve.planned(size) as Nanos + margin)
+    }
+
+    fn misses(
+        &self,
+        lane: usize,
+        (deadline, size): (Nanos, u32),
+        after: Nanos,
+        rules: &Rules,
+        needs: impl Fn(Curve<'_>, u64) -> Nanos,
+    ) -> bool {
         let service = self.curves.get(self.queue.lanes[lane].curve);
         if deadline == NEVER || !service.known() || self.doubts(rules.now) {
             return false;
         }
         let curve = Curve::new(service, allowed(&rules.config));
-        let needs = curve.with_luck().planned(size.into()) as Nanos + 1 + self.way(&rules.config);
-        deadline < (rules.now + after).saturating_add(needs)
+        deadline < (rules.now + after).saturating_add(needs(curve, size.into()) + 1)
     }
 
     /// When the most hurried heads of all lines lose hope and expire. Reckoned anew only after
