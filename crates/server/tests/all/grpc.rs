@@ -54,7 +54,7 @@ async fn a_prediction_is_answered_with_its_receipt_in_the_trailers() {
     let mut client = inference(&server).await;
     assert_eq!(
         client.ping(()).await.unwrap().into_inner().health,
-        "{\n  \"status\": \"Healthy\"\n}\n"
+        "{\n  \"status\": \"Healthy\"\n}"
     );
     let answer = client.predictions(prediction("magika", TEXT)).await.unwrap();
     assert!(answer.metadata().get("x-request-id").is_some());
@@ -128,7 +128,7 @@ async fn a_message_beyond_the_limit_is_refused_and_one_of_five_megabytes_is_not(
     };
     assert!(client.predictions(of(5 << 20)).await.is_ok());
     let status = client.predictions(of(7 << 20)).await.unwrap_err();
-    assert_eq!(status.code(), Code::OutOfRange);
+    assert_eq!(status.code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]
@@ -268,9 +268,11 @@ async fn a_model_lives_its_whole_life_over_grpc() {
     let name = || "noop".to_owned();
     let describe = manage::DescribeModelRequest { model_name: name(), ..Default::default() };
     let over_grpc = client.describe_model(describe.clone()).await.unwrap().into_inner().msg;
-    assert_eq!(over_grpc, ask(server.management(), "GET", "/models/noop").await.body);
+    let over_http = ask(server.management(), "GET", "/models/noop").await.body;
+    assert_eq!(over_grpc + "\n", over_http);
     let list = client.list_models(manage::ListModelsRequest::default()).await.unwrap();
-    assert_eq!(list.into_inner().msg, ask(server.management(), "GET", "/models").await.body);
+    let over_http = ask(server.management(), "GET", "/models").await.body;
+    assert_eq!(list.into_inner().msg + "\n", over_http);
     let default = manage::SetDefaultRequest { model_name: name(), model_version: "2.5".into() };
     let msg = client.set_default(default).await.unwrap().into_inner().msg;
     assert_eq!(msg, "Default version successfully updated for model \"noop\" to \"2.5\"");
