@@ -7,7 +7,7 @@ use crate::settings::PolicyName;
 use crate::shares::Cost;
 
 /// The keys of the section, for the warning about others.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 11] = [
     "enabled",
     "policy",
     "max_batch_size",
@@ -17,10 +17,13 @@ const KEYS: [&str; 12] = [
     "max_cost",
     "sample_cost",
     "tenants",
-    "batch_dim",
     "mix_origins",
     "max_concurrent_batches",
 ];
+
+/// A setting of definitions only: handlers get rows, which nobody joins.
+const DECORATORS: &str = "batch_dim";
+const DECORATORS_HINT: &str = "; a definition says it in its decorator";
 
 /// Most items in a batch of a model that enables batching without a size: BentoML's default.
 const BATCH_SIZE_ENABLED: u32 = 100;
@@ -44,8 +47,6 @@ pub struct BatchingYaml {
     pub sample_cost: Option<u64>,
     /// Weights of tenants, in the order of the file.
     pub tenants: Option<Vec<(String, u32)>>,
-    /// The dimension along which tensors are joined; negative ones count from the end.
-    pub batch_dim: Option<i32>,
     /// Whether requests from different doors may share a batch.
     pub mix_origins: Option<bool>,
     /// Batches that one worker may hold at a time, at most 255; more than 1 runs them side by side.
@@ -60,7 +61,8 @@ impl BatchingYaml {
         };
         for key in fields.keys().filter(|key| !KEYS.contains(key)) {
             let known = KEYS.join(", ");
-            tracing::warn!(%known, "model config: batching.{key} is no setting, ignored");
+            let hint = if key == DECORATORS { DECORATORS_HINT } else { "" };
+            tracing::warn!(%known, "model config: batching.{key} is no setting, ignored{hint}");
         }
         let latency = fields.positive("max_latency_ms");
         let size = fields.raised("max_batch_size", 1);
@@ -78,7 +80,6 @@ impl BatchingYaml {
             max_cost: fields.at_least("max_cost", 1).map(u64::from),
             sample_cost: fields.at_least("sample_cost", 1).map(u64::from),
             tenants: fields.section("tenants", "batching.tenants.").map(|it| tenants(&it)),
-            batch_dim: fields.signed("batch_dim"),
             mix_origins: fields.flag("mix_origins"),
             max_concurrent_batches: fields
                 .raised("max_concurrent_batches", 1)

@@ -47,11 +47,6 @@ impl<'a> Fields<'a> {
         self.typed(key, "a number above zero", positive)
     }
 
-    /// A whole number of either sign.
-    pub(super) fn signed(&self, key: &str) -> Option<i32> {
-        self.typed(key, "a whole number", whole)
-    }
-
     /// `true` or `false`.
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
         self.typed(key, "true or false", Value::as_bool)

@@ -51,7 +51,7 @@ continuousBatching: false
 asyncCommunication: True
 useVenv: off
 batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_delay: 10,
-           cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, batch_dim: -1, mix_origins: true, max_concurrent_batches: 3}
+           cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3}
 ";
     let expected = ModelYaml {
         min_workers: Some(1),
@@ -85,7 +85,6 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
             max_cost: Some(4096),
             sample_cost: Some(128),
             tenants: Some(vec![("gold".to_owned(), 4), ("free".to_owned(), 1)]),
-            batch_dim: Some(-1),
             mix_origins: Some(true),
             max_concurrent_batches: Some(3),
         },
@@ -117,7 +116,7 @@ fn wrong_types_are_as_good_as_absent() {
         "batching: fast",
         "batching: {policy: eager, max_batch_size: lots, max_latency_ms: 0, colour: red}",
         "batching: {cost: love, max_cost: 0, tenants: [gold]}",
-        "batching: {max_latency_ms: 1e300, cost: 3, batch_dim: first, mix_origins: maybe}",
+        "batching: {max_latency_ms: 1e300, cost: 3, mix_origins: maybe}",
     ] {
         assert_eq!(typed(yaml), ModelYaml::default(), "{yaml}");
     }
