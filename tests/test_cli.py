@@ -290,7 +290,7 @@ def launched(binary: Path, home: Path, *arguments: str | Path) -> int:
 
     The server keeps its launcher's output, which therefore goes to a file: a pipe would never end.
     """
-    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "TMPDIR": str(home), MARK: home.name}
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "TMPDIR": str(home), MARK: str(home)}
     with (home / "console.log").open("wb") as console:
         command = [str(binary), *map(str, arguments)]
         done = subprocess.run(command, cwd=home, env=env, stdout=console, stderr=console, timeout=20, check=False)
@@ -311,7 +311,7 @@ def test_a_background_server_is_started_and_stopped(binary: Path, run, store: St
         again = run("torchserve", "--start", *flags)
         assert again.returncode == 1 and "TorchServe is already running" in again.stdout
         assert run("torchserve", "--stop", "--foreground").returncode == 0
-        assert not marked(tmp_path.name), "nothing is left"
+        assert not marked(str(tmp_path)), "nothing is left"
         with pytest.raises(requests.ConnectionError):
             requests.get(f"{inference}/ping", timeout=5)
         assert run("torchserve", "--stop").stdout == "TorchServe is not currently running.\n"

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from harness.client import together
-from harness.server import ASK_SECONDS, Server
+from harness.server import ASK_SECONDS, FREE_PORTS, Server
 from harness.wait import until
 
 APP = '''
@@ -214,7 +214,7 @@ def test_check_finds_mistakes_without_a_server(binary: Path, tmp_path: Path):
 def test_a_definition_that_cannot_be_served_ends_the_start_with_the_reason(binary, tmp_path, source, words):
     (tmp_path / "bad.py").write_text(source)
     done = subprocess.run(
-        [binary, "serve", "bad:f", "--port", "0", "--management-port", "0", "--metrics-port", "0"],
+        [binary, "serve", "bad:f", *FREE_PORTS],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ import pytest
 
 from harness.archives import Store
 from harness.client import Reply, curl
-from harness.server import FREE_ADDRESSES, Server
+from harness.server import FREE_ADDRESSES, FREE_PORTS, Server
 from harness.wait import until
 
 HTTPS_ONLY = "This TorchServe instance only accepts HTTPS requests"
@@ -86,7 +86,7 @@ def test_a_start_that_fails_leaves_the_keys_of_the_running_server(binary: Path, 
     server = start("serve", store.mar("echo"), "--token-auth", wait_for_workers=False)
     before = keys(server)
     port = server.urls["inference"].rpartition(":")[2]
-    ports = ["--port", port, "--management-port", "0", "--metrics-port", "0"]
+    ports = [*FREE_PORTS[2:], "--port", port]
     command = [str(binary), "serve", str(store.path / "echo.mar"), *ports, "--token-auth"]
     second = subprocess.run(command, cwd=server.cwd, capture_output=True, timeout=30, check=False)
     assert second.returncode == 1 and b"cannot listen on" in second.stderr
