@@ -79,7 +79,7 @@ impl Kit {
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
         launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
     ) -> Self {
-        Self::build(Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
+        Self::build(None, Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
     }
 
     /// Like [`Kit::serving`], for tensors as this model takes them. It never runs.
@@ -90,7 +90,8 @@ impl Kit {
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
         let intake = Intake::Onnx(model);
-        let kit = Self::build(intake, settings, Arc::new(script), Arc::new(at_once), Kind::Plain);
+        let kit =
+            Self::build(None, intake, settings, Arc::new(script), Arc::new(at_once), Kind::Plain);
         drop(kit.model.scale(1, 1).await);
         kit
     }
@@ -103,20 +104,10 @@ impl Kit {
     ) -> Self {
         let (dir, launch) = (ModelDir::in_place(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
         let (script, launch) = (Arc::new(script), Arc::new(launch));
-        Self::build_in(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
+        Self::build(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
     }
 
     fn build(
-        intake: Intake,
-        settings: Settings,
-        script: Script,
-        launch: LaunchScript,
-        kind: Kind,
-    ) -> Self {
-        Self::build_in(None, intake, settings, script, launch, kind)
-    }
-
-    fn build_in(
         dir: Option<ModelDir>,
         intake: Intake,
         settings: Settings,
@@ -175,7 +166,7 @@ impl Kit {
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let launch = Arc::new(|_| (Duration::ZERO, Ok(())));
-        let kit = Self::build(Intake::Python, settings, Arc::new(script), launch, kind);
+        let kit = Self::build(None, Intake::Python, settings, Arc::new(script), launch, kind);
         drop(kit.model.scale(workers, workers).await);
         kit
     }
