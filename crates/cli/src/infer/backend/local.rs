@@ -1,5 +1,5 @@
-//! A model in this process, asked as a door would ask it. A refusal that passes is waited out: the
-//! job may be slow, a row may not be lost to it.
+//! A model in this process, called as the server calls it. A row that is rejected for a reason that
+//! passes is sent again, so that overload makes a job slower but loses no row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,73 +13,72 @@ use jitney_engine::{Model, Refusal};
 use jitney_server::errors::Asked;
 
 use crate::failure::Failure;
-use crate::infer::answer::{Outcome, Trouble};
-use crate::infer::row::{Given, Row};
+use crate::infer::result::{RowError, RowResult};
+use crate::infer::row::InputRow;
 
-/// How long a row waits before it asks again.
+/// How long a rejected row waits before it is sent again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often a row may be too late for a limit of the model's own, such as its client timeout.
-const LATE_MAX: u32 = 3;
+/// How often a row may exceed a time limit of the model, such as its client timeout.
+const TIMEOUTS_MAX: u32 = 3;
 
-/// Bytes of an answer that comes in pieces.
+/// The most bytes of an answer that comes in pieces.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The model.
 #[derive(Clone)]
-pub struct Here {
+pub struct LocalModel {
     model: Arc<Model>,
     endpoint: Option<Arc<str>>,
 }
 
-impl Here {
-    /// Asks one of its endpoints, or the only one.
+impl LocalModel {
+    /// Takes one of its endpoints, or its only one.
     pub fn new(model: Arc<Model>, endpoint: Option<&str>) -> Self {
         Self { model, endpoint: endpoint.map(Arc::from) }
     }
 
-    /// Asks for one row.
-    pub async fn ask(self, row: Row) -> Result<Outcome, Failure> {
-        let mut late = 0;
+    /// The result of one row.
+    pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
+        let (content_type, body) = match row.content.request() {
+            Ok(request) => request,
+            Err(reason) => return Ok(RowResult::bad_input(reason)),
+        };
+        let mut timeouts = 0;
         loop {
-            let Some(call) = self.call(&row) else { return Ok(broken(&row)) };
+            let call = self.call(row.number, content_type, body.clone());
             let error = match self.model.call(call).await {
-                Ok(answer) => match whole(answer).await {
-                    Ok(outcome) => return Ok(outcome),
+                Ok(answer) => match collect(answer).await {
+                    Ok(result) => return Ok(result),
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            match verdict(&error) {
-                Verdict::Stop => return Err(self.stopped(&error)),
-                Verdict::Later => {}
-                Verdict::Late if late < LATE_MAX => late += 1,
-                Verdict::Late | Verdict::Failed => return Ok(self.failed(&error)),
+            match reaction(&error) {
+                Reaction::EndJob => return Err(self.stopped(&error)),
+                Reaction::Retry => {}
+                Reaction::RetryTimeout if timeouts < TIMEOUTS_MAX => timeouts += 1,
+                Reaction::RetryTimeout | Reaction::FailRow => return Ok(self.failed(&error)),
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    fn call(&self, row: &Row) -> Option<Call> {
-        let (content_type, value) = match &row.given {
-            Given::Json(json) => ("application/json", json.clone()),
-            Given::File { content_type, bytes, .. } => (*content_type, bytes.clone()),
-            Given::Broken { .. } => return None,
-        };
+    fn call(&self, number: u64, content_type: &'static str, value: Bytes) -> Call {
         let mut headers = HeaderBlock::new();
         headers.push("content-type", content_type.as_bytes());
         if let Some(endpoint) = &self.endpoint {
             headers.push("url_path", endpoint.as_bytes());
         }
         let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
-        Some(Call {
-            input: Input { id: row.number.to_string(), headers, parameters: vec![parameter] },
+        Call {
+            input: Input { id: number.to_string(), headers, parameters: vec![parameter] },
             deadline: None,
             origin: Origin { kind: OriginKind::Python, peer: 0 },
             priority: Priority::Bulk,
             claim: Claim::default(),
             alone: false,
-        })
+        }
     }
 
     fn asked(&self) -> Asked<'_> {
@@ -87,9 +86,9 @@ impl Here {
         Asked { model: self.model.name(), version: None, purpose: "inference", queue_max }
     }
 
-    fn failed(&self, error: &CallError) -> Outcome {
+    fn failed(&self, error: &CallError) -> RowResult {
         let problem = self.asked().problem(error);
-        Outcome::Failed(Trouble { status: problem.status, message: problem.message })
+        RowResult::Failed(RowError { status: problem.status, message: problem.message })
     }
 
     fn stopped(&self, error: &CallError) -> Failure {
@@ -98,44 +97,37 @@ impl Here {
     }
 }
 
-fn broken(row: &Row) -> Outcome {
-    match &row.given {
-        Given::Broken { why, .. } => Outcome::bad_input(why),
-        Given::Json(_) | Given::File { .. } => Outcome::bad_input("the row cannot be asked"),
-    }
+enum Reaction {
+    /// The model cannot answer any row.
+    EndJob,
+    /// The reason passes by itself.
+    Retry,
+    /// The row waited longer than the model allows.
+    RetryTimeout,
+    /// Only this row fails.
+    FailRow,
 }
 
-enum Verdict {
-    /// Nobody is there to answer any row.
-    Stop,
-    /// It passes by itself.
-    Later,
-    /// It waited longer than the model allows.
-    Late,
-    /// The row's own end.
-    Failed,
-}
-
-fn verdict(error: &CallError) -> Verdict {
+fn reaction(error: &CallError) -> Reaction {
     match error {
         CallError::Refused { reason, .. } => match reason {
-            Refusal::QueueFull | Refusal::Overload | Refusal::Quota => Verdict::Later,
-            Refusal::Expired | Refusal::Hopeless => Verdict::Late,
-            Refusal::NoWorker | Refusal::Draining | Refusal::Cancelled => Verdict::Stop,
-            Refusal::TooLarge => Verdict::Failed,
+            Refusal::QueueFull | Refusal::Overload | Refusal::Quota => Reaction::Retry,
+            Refusal::Expired | Refusal::Hopeless => Reaction::RetryTimeout,
+            Refusal::NoWorker | Refusal::Draining | Refusal::Cancelled => Reaction::EndJob,
+            Refusal::TooLarge => Reaction::FailRow,
         },
-        CallError::Crowded { .. } => Verdict::Later,
-        CallError::Gone => Verdict::Stop,
+        CallError::Crowded { .. } => Reaction::Retry,
+        CallError::Gone => Reaction::EndJob,
         CallError::Sequence(_)
         | CallError::BadInput(_)
         | CallError::Model(_)
         | CallError::WorkerDied { .. }
-        | CallError::Outpaced => Verdict::Failed,
+        | CallError::Outpaced => Reaction::FailRow,
     }
 }
 
 /// Waits for the rest of an answer that comes in pieces.
-async fn whole(answer: Answer) -> Result<Outcome, CallError> {
+async fn collect(answer: Answer) -> Result<RowResult, CallError> {
     let Answer { output, rest, .. } = answer;
     let status = output.status.map_or(200, |(code, _)| code);
     let kind = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
@@ -153,5 +145,5 @@ async fn whole(answer: Answer) -> Result<Outcome, CallError> {
             Bytes::from(body)
         }
     };
-    Ok(Outcome::of(status, content_type, &body))
+    Ok(RowResult::of(status, content_type, &body))
 }
