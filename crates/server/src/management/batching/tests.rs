@@ -39,9 +39,9 @@ fn every_verdict_is_a_sentence_with_its_figures() {
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(Entry::new(&decided(verdict), Unit::Items).words, sentence);
+        assert_eq!(DecisionEntry::new(&decided(verdict), Unit::Items).words, sentence);
     }
-    let weighed = Entry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
+    let weighed = DecisionEntry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
     assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
 }
 
@@ -60,7 +60,7 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
         curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],
         decisions: Vec::new(),
     };
-    let told = Batching::new("m", "1.0", "adaptive", &insight);
+    let told = BatchingReport::new("m", "1.0", "adaptive", &insight);
     let told = serde_json::to_value(&told).unwrap();
     assert_eq!(
         told["curve"],
@@ -74,10 +74,10 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
 
 #[test]
 fn padding_is_told_as_an_account_where_there_is_any() {
-    let account = Account::of(Padding { real: 900, padded: 1200 });
+    let account = PaddingReport::of(Padding { real: 900, padded: 1200 });
     assert_eq!(
         serde_json::to_value(account).unwrap(),
         json!({"real": 900, "padded": 1200, "waste": 0.25})
     );
-    assert!(Account::of(Padding::default()).is_none());
+    assert!(PaddingReport::of(Padding::default()).is_none());
 }

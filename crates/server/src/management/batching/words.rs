@@ -100,8 +100,8 @@ fn why(decided: &Decided, reason: Refusal) -> String {
     }
 }
 
-/// The word for a refusal, as in metrics and error messages.
-pub(super) fn refusal(reason: Refusal) -> &'static str {
+/// The word for a rejection, as in metrics and error messages.
+pub(super) fn rejection(reason: Refusal) -> &'static str {
     match reason {
         Refusal::QueueFull => "queue_full",
         Refusal::TooLarge => "too_large",
