@@ -13,13 +13,21 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 ARROWS = {
+    ("jitney-cli", "jitney-onnx"),
     ("jitney-cli", "jitney-server"),
     ("jitney-cli", "jitney-engine"),
+    ("jitney-cli", "jitney-store"),
+    ("jitney-cli", "jitney-settings"),
     ("jitney-cli", "jitney-sim"),
     ("jitney-sim", "jitney-batcher"),
+    ("jitney-onnx", "jitney-engine"),
     ("jitney-server", "jitney-engine"),
     ("jitney-server", "jitney-proto"),
+    ("jitney-server", "jitney-settings"),
     ("jitney-engine", "jitney-batcher"),
+    ("jitney-engine", "jitney-store"),
+    ("jitney-engine", "jitney-settings"),
+    ("jitney-store", "jitney-settings"),
 }
 
 ROOMS = {
@@ -30,8 +38,8 @@ ROOMS = {
     "multer": "jitney-server",
     "rten": "jitney-engine",
     "rten-tensor": "jitney-engine",
-    "zip": "jitney-engine and jitney-cli",
-    "tar": "jitney-engine and jitney-cli",
+    "zip": "jitney-store and jitney-cli",
+    "tar": "jitney-store and jitney-cli",
     "clap": "jitney-cli",
     "reqwest": "jitney-cli",
     "object_store": "jitney-cli",
