@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Input, Parameter, Receipt};
+use jitney_engine::call::{Answer, Call, Input, Parameter, Timing};
 use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
 use tonic::{Extensions, Request, Response};
 
@@ -89,7 +89,7 @@ pub(super) async fn predict(
     };
     meter.asked(request.model, request.target.version.is_some());
     let answer = request.model.call(call).await;
-    let answer = answer.inspect(|answer| meter.waited(answer.receipt.queue));
+    let answer = answer.inspect(|answer| meter.waited(answer.timing.queue));
     answer.map_err(|error| {
         let ModelRef { model, version } = request.target;
         let queue_max = request.model.settings().waiting_max();
@@ -109,11 +109,7 @@ pub(super) fn model(
 }
 
 /// An answer with its receipt for the trailers and the handler's headers as metadata.
-pub(super) fn response<T>(
-    message: T,
-    route: &Receipt,
-    headers: &[(String, String)],
-) -> Response<T> {
+pub(super) fn response<T>(message: T, route: &Timing, headers: &[(String, String)]) -> Response<T> {
     let mut extensions = Extensions::default();
     extensions.insert(TimingTrailer(receipt::header(route)));
     let mut response = Response::from_parts(Default::default(), message, extensions);

@@ -9,7 +9,7 @@ use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
 use jitney_engine::Refusal;
 use jitney_engine::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Rest,
+    Answer, AnswerStream, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
 use jitney_engine::error::CallError;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -51,10 +51,10 @@ impl PendingCall {
         let id = self.call.id;
         let call = call(&mut self.call, self.peer.number, self.started);
         let last = match self.ask(call).await {
-            Ok(Answer { output, receipt, rest: None }) => ServerFrame::Answer(output, receipt),
-            Ok(Answer { output, receipt, rest: Some(rest) }) => {
+            Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
+            Ok(Answer { output, timing, stream: Some(rest) }) => {
                 drop(
-                    sender.send(CallFrame { id, frame: ServerFrame::First(output, receipt) }).await,
+                    sender.send(CallFrame { id, frame: ServerFrame::First(output, timing) }).await,
                 );
                 self.pieces(rest, &sender).await
             }
@@ -69,7 +69,7 @@ impl PendingCall {
         meter.asked(&self.model, version_named);
         let _place = self.place(call.deadline).await?;
         let answer = self.model.call(call).await?;
-        let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+        let (queue, compute) = (answer.timing.queue, answer.timing.compute);
         meter.answered(&self.model, version_named, queue, queue + compute);
         Ok(answer)
     }
@@ -81,14 +81,18 @@ impl PendingCall {
             (Err(_), None) => Ok(self.room.acquire().await.ok()),
             (Err(_), Some(deadline)) => {
                 let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
-                let late = |_| CallError::Refused { reason: Refusal::Expired, retry_after: None };
+                let late = |_| CallError::Rejected { reason: Refusal::Expired, retry_after: None };
                 Ok(place.map_err(late)?.ok())
             }
         }
     }
 
     /// Says the rest of a stream; gives its last frame.
-    async fn pieces(&self, mut rest: Rest, sender: &mpsc::Sender<CallFrame>) -> ServerFrame {
+    async fn pieces(
+        &self,
+        mut rest: AnswerStream,
+        sender: &mpsc::Sender<CallFrame>,
+    ) -> ServerFrame {
         let id = self.call.id;
         while let Some(piece) = rest.next().await {
             match piece {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use jitney_engine::call::{Claim, Output, Priority, Receipt};
+use jitney_engine::call::{Claim, Output, Priority, Timing};
 
 use crate::errors::Problem;
 use crate::rest::claim;
@@ -179,9 +179,9 @@ fn text(payload: &mut Bytes, length: usize) -> Result<String, HandleFrameError> 
 #[derive(Debug)]
 pub(super) enum ServerFrame {
     /// The whole answer.
-    Answer(Output, Receipt),
+    Answer(Output, Timing),
     /// The head and the first piece of a stream.
-    First(Output, Receipt),
+    First(Output, Timing),
     /// A further piece.
     Chunk(Bytes),
     /// The stream is complete.
@@ -234,7 +234,7 @@ fn answer(
     kind: HandleFrameKind,
     id: u64,
     output: Output,
-    receipt: &Receipt,
+    receipt: &Timing,
     out: &mut BytesMut,
 ) -> Bytes {
     let typed = output.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));

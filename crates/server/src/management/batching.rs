@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, Verdict};
+use jitney_engine::{BatcherReport, CurvePoint, Engine, Objective, PastDecision, Policy, Verdict};
 use serde::Serialize;
 
 use self::words::Unit;
@@ -111,13 +111,13 @@ pub(crate) async fn batching(
 ) -> Result<BatchingReport, Problem> {
     let model = engine.model(target.model, target.version)?;
     let gone = || Problem::new(ErrorCode::Ending, "The model was removed.");
-    let insight = model.insight().await.ok_or_else(gone)?;
+    let report = model.batcher_report().await.ok_or_else(gone)?;
     let settings = model.settings();
     let policy = settings.policy.as_str();
     let tuned = model.endpoints();
     let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
     let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own(it.objective)?)));
-    let batching = BatchingReport::new(model.name(), model.version(), policy, &insight);
+    let batching = BatchingReport::new(model.name(), model.version(), policy, &report);
     let padding = PaddingReport::of(model.status().counters.padding);
     Ok(BatchingReport {
         endpoints: sizes.collect(),
@@ -144,8 +144,8 @@ impl BatchingReport {
         self
     }
 
-    fn new(name: &str, version: &str, policy: &'static str, insight: &Insight) -> Self {
-        let config = &insight.config;
+    fn new(name: &str, version: &str, policy: &'static str, report: &BatcherReport) -> Self {
+        let config = &report.config;
         let (objective, delay) = match config.policy {
             Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.max_wait),
             Policy::Window { delay } => (None, Some(delay)),
@@ -168,10 +168,10 @@ impl BatchingReport {
             cost: None,
             max_cost: None,
             padding: None,
-            waiting: insight.waiting,
-            curve: insight.main_curve().map(CurveSample::new).collect(),
-            other_curves: others(insight),
-            decisions: insight
+            waiting: report.waiting,
+            curve: report.main_curve().map(CurveSample::new).collect(),
+            other_curves: others(report),
+            decisions: report
                 .decisions
                 .iter()
                 .rev()
@@ -181,10 +181,10 @@ impl BatchingReport {
     }
 }
 
-fn others(insight: &Insight) -> Vec<GroupCurve> {
-    let main = insight.main_curve().next().map(|point| point.bucket);
+fn others(report: &BatcherReport) -> Vec<GroupCurve> {
+    let main = report.main_curve().next().map(|point| point.bucket);
     let mut others: Vec<GroupCurve> = Vec::new();
-    for point in insight.curve.iter().filter(|point| Some(point.bucket) != main) {
+    for point in report.curve.iter().filter(|point| Some(point.bucket) != main) {
         match others.last_mut().filter(|other| other.bucket == point.bucket) {
             Some(other) => other.curve.push(CurveSample::new(point)),
             None => others
@@ -211,7 +211,7 @@ impl CurveSample {
 }
 
 impl DecisionEntry {
-    fn new(decided: &Decided, unit: Unit) -> Self {
+    fn new(decided: &PastDecision, unit: Unit) -> Self {
         let decision = &decided.decision;
         let (verdict, reason) = match decision.verdict {
             Verdict::Depart(reason) => ("depart", Some(reason.as_str())),

@@ -88,13 +88,13 @@ pub(super) async fn ask(
 
 fn failure(error: &CallError) -> PluginFailure {
     match error {
-        CallError::Refused { reason: jitney_engine::Refusal::Expired, .. } => PluginFailure::Late,
+        CallError::Rejected { reason: jitney_engine::Refusal::Expired, .. } => PluginFailure::Late,
         CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
-        CallError::Refused { .. }
-        | CallError::Crowded { .. }
+        CallError::Rejected { .. }
+        | CallError::ServerFull { .. }
         | CallError::Sequence(_)
-        | CallError::WorkerDied { .. }
-        | CallError::Outpaced
+        | CallError::WorkerExited { .. }
+        | CallError::SlowReader
         | CallError::Gone => PluginFailure::Away,
     }
 }
