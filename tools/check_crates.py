@@ -15,8 +15,8 @@ from rust_source import ROOT
 
 ARROWS = {
     "jitney-cli": {"jitney-server", "jitney-engine", "jitney-onnx", "jitney-store", "jitney-settings", "jitney-sim"},
-    "jitney-server": {"jitney-engine", "jitney-proto", "jitney-settings", "jitney-store"},
-    "jitney-onnx": {"jitney-engine", "jitney-settings"},
+    "jitney-server": {"jitney-engine", "jitney-proto", "jitney-settings"},
+    "jitney-onnx": {"jitney-engine"},
     "jitney-engine": {"jitney-batcher", "jitney-store", "jitney-settings"},
     "jitney-store": {"jitney-settings"},
     "jitney-sim": {"jitney-batcher"},

@@ -13,46 +13,7 @@ pub use self::defaults::Defaults;
 pub use self::wishes::{EndpointWishes, Wishes};
 use crate::model::{SequenceHeaders, SequenceLimits};
 use crate::shares::Shares;
-
-/// How batches of a model leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyName {
-    /// A latency objective instead of a window.
-    Adaptive,
-    /// TorchServe's batch size and delay, the delay counted from the oldest request's arrival.
-    Window,
-    /// A free worker takes what is there.
-    Opportunistic,
-}
-
-impl PolicyName {
-    /// The names users type.
-    pub const WORDS: [(&str, Self); 3] = [
-        ("adaptive", Self::Adaptive),
-        ("window", Self::Window),
-        ("opportunistic", Self::Opportunistic),
-    ];
-
-    /// The name users type.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Window => "window",
-            Self::Opportunistic => "opportunistic",
-        }
-    }
-}
-
-impl std::str::FromStr for PolicyName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
-        known.map(|(_, policy)| policy).ok_or_else(|| {
-            format!("unknown batching policy {text:?}; known: adaptive, window, opportunistic")
-        })
-    }
-}
+pub use jitney_store::PolicyName;
 
 /// The effective settings of one model version.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use jitney_server::{Addresses, Bind, Doors};
 
 use crate::logs::{Logs, Sink};
 use crate::plan::{Face, Plan};
-use crate::{definition, talk};
+use crate::{console, definition};
 
 /// The words scripts wait for.
 const STARTED: &str = "Model server started.";
@@ -36,9 +36,9 @@ pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
         }
         Face::Jitney | Face::Demo => {
             for (name, address) in named(addresses) {
-                talk::out(format!("{:<15} {address}", name));
+                console::out(format!("{:<15} {address}", name));
             }
-            talk::out(format!("\nTry: {example}"));
+            console::out(format!("\nTry: {example}"));
         }
     }
 }

@@ -27,17 +27,17 @@ impl ModelDir {
     }
 
     /// Somebody else's directory.
-    pub(crate) fn in_place(path: PathBuf) -> Self {
+    pub fn in_place(path: PathBuf) -> Self {
         Self { path, ours: false, beside: None }
     }
 
     /// Keeps another directory for as long as this one.
-    pub(crate) fn attach(&mut self, beside: Self) {
+    pub fn attach(&mut self, beside: Self) {
         self.beside = Some(Box::new(beside));
     }
 
     /// A new directory below `models`, named by 32 hexadecimal digits, for our eyes only.
-    pub(crate) fn reserve(models: &Path) -> io::Result<Self> {
+    pub fn reserve(models: &Path) -> io::Result<Self> {
         let models = std::path::absolute(models)?;
         DirBuilder::new().mode(0o700).recursive(true).create(&models)?;
         let path = models.join(format!("{:032x}", fastrand::u128(..)));

@@ -53,7 +53,7 @@ impl MemberName {
 }
 
 /// Whether a file name of a manifest stays inside the model's directory.
-pub(crate) fn stays_inside(name: &str) -> bool {
+pub fn stays_inside(name: &str) -> bool {
     MemberName::parse_file(name.as_bytes()).is_ok()
 }
 

@@ -34,12 +34,12 @@ impl Fetched {
     }
 
     /// From now on only [`Fetched::remove`] takes it away: a server that ends leaves it for the next.
-    pub(crate) fn settle(&self) {
+    pub fn settle(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
     /// Takes it out of the store.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         self.settle();
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -64,7 +64,7 @@ impl Package {
     }
 
     /// Whether the model brings settings of its own.
-    pub(crate) fn has_yaml(&self) -> bool {
+    pub fn has_yaml(&self) -> bool {
         self.yaml_json.as_object().is_some_and(|yaml| !yaml.is_empty())
     }
 }
@@ -93,7 +93,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Only regular files are opened: a pipe in a directory served in place would block for ever.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+pub fn read_text(path: &Path) -> io::Result<String> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }

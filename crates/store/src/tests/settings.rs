@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    super::{BatchingYaml, DeviceType, ModelYaml, Package, ParallelType, StoreError},
+    super::{
+        BatchingYaml, Cost, DeviceType, ModelYaml, Package, ParallelType, PolicyName, StoreError,
+    },
     Bench,
     archives::{zip, zip_of},
 };
-use crate::settings::PolicyName;
-use crate::shares::Cost;
 
 fn open(yaml: &str) -> Result<Package, StoreError> {
     let bench = Bench::new();

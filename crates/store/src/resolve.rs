@@ -49,7 +49,7 @@ impl Found {
     }
 
     /// The download, if it was one.
-    pub(crate) fn fetched(self) -> Option<Fetched> {
+    pub fn fetched(self) -> Option<Fetched> {
         if let Self::Fetched(fetched) = self { Some(fetched) } else { None }
     }
 }

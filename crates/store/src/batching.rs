@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use super::{fields::Fields, yaml::batch_delay};
-use crate::settings::PolicyName;
-use crate::shares::Cost;
 
 /// The keys of the section, for the warning about others.
 const KEYS: [&str; 11] = [
@@ -27,6 +25,91 @@ const DECORATORS_HINT: &str = "; a definition says it in its decorator";
 
 /// Most items in a batch of a model that enables batching without a size: BentoML's default.
 const BATCH_SIZE_ENABLED: u32 = 100;
+
+/// When batches of a model are dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyName {
+    /// A latency objective instead of a window.
+    Adaptive,
+    /// TorchServe's batch size and delay, the delay counted from the oldest request's arrival.
+    Window,
+    /// A free worker takes what is there.
+    Opportunistic,
+}
+
+impl PolicyName {
+    /// The names users type.
+    pub const WORDS: [(&str, Self); 3] = [
+        ("adaptive", Self::Adaptive),
+        ("window", Self::Window),
+        ("opportunistic", Self::Opportunistic),
+    ];
+
+    /// The name users type.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Adaptive => "adaptive",
+            Self::Window => "window",
+            Self::Opportunistic => "opportunistic",
+        }
+    }
+}
+
+impl std::str::FromStr for PolicyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
+        known.map(|(_, policy)| policy).ok_or_else(|| {
+            format!("unknown batching policy {text:?}; known: adaptive, window, opportunistic")
+        })
+    }
+}
+
+/// What an item weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cost {
+    /// All weigh the same.
+    #[default]
+    Items,
+    /// The bytes of its values; a batch takes as long as all of them together.
+    Bytes,
+    /// What the request says (tokens, pixels); a batch takes as long as all of them together.
+    Tokens,
+    /// The length that the request says; a batch takes as long as if all had the longest.
+    Length,
+}
+
+impl Cost {
+    /// The words users type.
+    pub const WORDS: [(&str, Self); 4] = [
+        ("items", Self::Items),
+        ("bytes", Self::Bytes),
+        ("tokens", Self::Tokens),
+        ("length", Self::Length),
+    ];
+
+    /// The word users type.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Items => "items",
+            Self::Bytes => "bytes",
+            Self::Tokens => "tokens",
+            Self::Length => "length",
+        }
+    }
+}
+
+impl std::str::FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
+        known
+            .map(|(_, cost)| cost)
+            .ok_or_else(|| format!("unknown cost {text:?}; known: items, bytes, tokens, length"))
+    }
+}
 
 /// How the model wants to be batched; `None` where it does not say.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -43,7 +43,7 @@ use std::{
 
 pub use self::{
     api::Api,
-    batching::BatchingYaml,
+    batching::{BatchingYaml, Cost, PolicyName},
     checksum::Sha256,
     dir::ModelDir,
     error::{Breach, Excess, StoreError},
@@ -55,7 +55,7 @@ pub use self::{
     resolve::Found,
     yaml::{DeviceType, ModelYaml, ParallelType},
 };
-pub(crate) use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};
+pub use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};
 use self::{resolve::resolve, unpack::unpack};
 
 /// Says whether a url may be opened: `http(s)://`, `file://` or a bucket's.
@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// Where unpacked models are, and what is made for them.
-    pub(crate) fn models(&self) -> PathBuf {
+    pub fn models(&self) -> PathBuf {
         self.config.scratch.join("models")
     }
 

@@ -146,7 +146,7 @@ fn parallel_level(fields: &Fields<'_>) -> Option<u32> {
 
 /// Reads a document as PyYAML would: `yes` is a flag, `010` is eight, of two equal keys the later
 /// one counts. An empty document is an empty mapping.
-pub(crate) fn parse(text: &str) -> Result<Map<String, Value>, StoreError> {
+pub fn parse(text: &str) -> Result<Map<String, Value>, StoreError> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
