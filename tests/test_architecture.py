@@ -21,7 +21,7 @@ def files(*endings: str) -> Iterator[Path]:
             if path.is_dir() and not path.is_symlink():
                 if path.name not in NOT_OURS and not path.name.endswith("_cache"):
                     pending.append(path)
-            elif path.is_file() and path.name.endswith(endings):
+            elif path.is_file() and path.name.endswith(endings) and path.name not in NOT_OURS:
                 yield path
 
 
