@@ -145,7 +145,7 @@ def test_metrics_count_as_many_items_as_were_sent(shared: Server) -> None:
     assert shared.metric("jitney_requests_answered_total", model) == 71
     batches = shared.metric("jitney_batches_total", model)
     reasons = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
-    assert sum(shared.metric("jitney_departures_total", model, reason=reason) for reason in reasons) == batches
+    assert sum(shared.metric("jitney_dispatches_total", model, reason=reason) for reason in reasons) == batches
 
 
 def test_one_bad_item_costs_its_neighbours_nothing(shared: Server, gate: Gate) -> None:
@@ -239,7 +239,7 @@ def test_a_refusal_is_quick_and_says_why_and_when_to_come_again(shared: Server) 
         assert reply.status == 503 and "[reason: hopeless]" in text, text
         assert int(reply.headers["retry-after"]) >= 1
     assert statistics.median(times) < 0.005, times
-    assert shared.metric("jitney_refusals_total", model, reason="hopeless") == 21
+    assert shared.metric("jitney_rejections_total", model, reason="hopeless") == 21
     assert busy.result().statuses == {200: 80}
 
 

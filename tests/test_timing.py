@@ -79,5 +79,5 @@ def test_departures_are_counted_by_reason(shared: Server) -> None:
     model = shared.need("departures", "orders", batch_size=2, max_batch_delay=10)
     together([lambda: shared.predict(model, {}) for _ in range(2)])
     shared.predict(model, {})
-    assert sum(shared.metric("jitney_departures_total", model, reason=reason) for reason in ("full", "window")) >= 2
+    assert sum(shared.metric("jitney_dispatches_total", model, reason=reason) for reason in ("full", "window")) >= 2
     assert shared.metric("jitney_items_total", model) == 3
