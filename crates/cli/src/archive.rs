@@ -14,9 +14,9 @@ use std::time::SystemTime;
 
 use regex::Regex;
 
+use crate::console;
 use crate::failure::Failure;
-use crate::flags::archive::{ArchiveFlags, ArchiveWorkflowFlags, Format};
-use crate::talk;
+use crate::flags::archive::{ArchiveFlags, ArchiveFormat, ArchiveWorkflowFlags};
 use handler::Handler;
 use manifest::Files;
 use members::Members;
@@ -38,11 +38,11 @@ pub fn workflow(flags: &ArchiveWorkflowFlags) -> u8 {
 fn conclude(written: Result<String, Failure>) -> u8 {
     match written {
         Ok(sentence) => {
-            talk::err(sentence);
+            console::err(sentence);
             0
         }
         Err(failure) => {
-            talk::err(format!("error: {failure}"));
+            console::err(format!("error: {failure}"));
             failure.code
         }
     }
@@ -80,7 +80,7 @@ fn archive_workflow(flags: &ArchiveWorkflowFlags, now: SystemTime) -> Result<Str
 }
 
 fn finish(output: &Output, members: &Members) -> Result<String, Failure> {
-    members.remarks().for_each(talk::err);
+    members.remarks().for_each(console::err);
     output.write(members)?;
     Ok(format!("wrote {} ({} files)", output.path().display(), members.len()))
 }
@@ -92,13 +92,13 @@ fn check_name(what: &str, name: &str) -> Result<(), Failure> {
     Err(Failure::failed(format!("{name:?} cannot be a {what} name; it must match {NAME}")))
 }
 
-impl From<Format> for output::Kind {
-    fn from(format: Format) -> Self {
+impl From<ArchiveFormat> for output::Kind {
+    fn from(format: ArchiveFormat) -> Self {
         match format {
-            Format::Default => Self::Deflated,
-            Format::ZipStore => Self::Stored,
-            Format::Tgz => Self::Tgz,
-            Format::NoArchive => Self::Directory,
+            ArchiveFormat::Default => Self::Deflated,
+            ArchiveFormat::ZipStore => Self::Stored,
+            ArchiveFormat::Tgz => Self::Tgz,
+            ArchiveFormat::NoArchive => Self::Directory,
         }
     }
 }

@@ -8,12 +8,12 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::CheckFlags;
 use crate::worker_env::Hidden;
-use crate::{python, talk};
+use crate::{console, python};
 
 /// Runs the check and returns the exit code.
 pub fn main(flags: &CheckFlags, env: &Env) -> u8 {
     check(flags, env).unwrap_or_else(|failure| {
-        talk::err(format!("error: {failure}"));
+        console::err(format!("error: {failure}"));
         failure.code
     })
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::flags::ServeFlags;
 use crate::flags::config::{ConfigFlags, ConfigOf};
 use crate::origin::Origin;
-use crate::{serve, talk, torchserve};
+use crate::{console, serve, torchserve};
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,11 +30,11 @@ pub fn main(flags: ConfigFlags, env: &Env) -> u8 {
     let json = flags.json;
     match rows(flags, env) {
         Ok(rows) => {
-            talk::out(if json { as_json(&rows) } else { as_text(&rows) });
+            console::out(if json { as_json(&rows) } else { as_text(&rows) });
             0
         }
         Err(failure) => {
-            talk::err(format!("error: {failure}"));
+            console::err(format!("error: {failure}"));
             failure.code
         }
     }

@@ -21,11 +21,11 @@ use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::console;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::flags::infer::{Format, InferFlags};
+use crate::flags::infer::{InferFlags, InputFormat};
 use crate::logs::Logs;
-use crate::talk;
 use identity::Identity;
 use job::{Ended, Job};
 use model::{Model, load};
@@ -41,7 +41,7 @@ const INTERRUPTED: u8 = 130;
 /// Runs the job and returns the exit code.
 pub fn main(flags: InferFlags, env: &Env) -> u8 {
     run(&flags, env).unwrap_or_else(|failure| {
-        talk::err(format!("error: {failure}"));
+        console::err(format!("error: {failure}"));
         failure.code
     })
 }
@@ -49,7 +49,7 @@ pub fn main(flags: InferFlags, env: &Env) -> u8 {
 fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
     let format = format(flags)?;
     let stdin = flags.input == Path::new("-");
-    if stdin && !matches!(format, Format::Jsonl | Format::Images) {
+    if stdin && !matches!(format, InputFormat::Jsonl | InputFormat::Images) {
         return Err(Failure::usage(
             "stdin brings lines of JSON or, with --format images, names of files",
         )
@@ -66,7 +66,7 @@ fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
         && files.is_complete()
     {
         files.finish(&helper)?;
-        talk::err(format!("{} was complete already", flags.output.display()));
+        console::err(format!("{} was complete already", flags.output.display()));
         return Ok(0);
     }
     let opened = source::open(&flags.input, format, flags.numbers, sink.start(), &helper)
@@ -87,7 +87,7 @@ async fn carry_out(
 ) -> Result<u8, Failure> {
     let (start, count) = (sink.start(), sink.count());
     if count.rows > 0 {
-        talk::err(format!("going on after {} rows", count.rows));
+        console::err(format!("going on after {} rows", count.rows));
     }
     let mut stop = std::pin::pin!(interruption()?);
     let loaded = tokio::select! {
@@ -112,18 +112,21 @@ async fn carry_out(
     match ended? {
         Ended::Complete => {
             job.sink.finish(helper)?;
-            talk::err(job.bar.summary(job.sink.count()));
+            console::err(job.bar.summary(job.sink.count()));
             Ok(0)
         }
         Ended::Interrupted => {
             let count = job.sink.count();
-            talk::err(format!("interrupted after {} rows; the same command goes on", count.rows));
+            console::err(format!(
+                "interrupted after {} rows; the same command goes on",
+                count.rows
+            ));
             Ok(INTERRUPTED)
         }
     }
 }
 
-fn sink(flags: &InferFlags, format: Format) -> Result<Sink, Failure> {
+fn sink(flags: &InferFlags, format: InputFormat) -> Result<Sink, Failure> {
     let stdout = flags.output == Path::new("-");
     let ending = flags.output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let csv = match ending {
@@ -137,7 +140,7 @@ fn sink(flags: &InferFlags, format: Format) -> Result<Sink, Failure> {
             )));
         }
     };
-    let from_table = matches!(format, Format::Csv | Format::Tsv);
+    let from_table = matches!(format, InputFormat::Csv | InputFormat::Tsv);
     let layout = Layout { csv, with_input: flags.with_input, from_table };
     if stdout {
         return Ok(Sink::Stdout(Stdout::new(layout)));
@@ -152,23 +155,23 @@ fn sink(flags: &InferFlags, format: Format) -> Result<Sink, Failure> {
 }
 
 /// What the input is, by what was said or by its name.
-fn format(flags: &InferFlags) -> Result<Format, Failure> {
+fn format(flags: &InferFlags) -> Result<InputFormat, Failure> {
     let input = &flags.input;
     if let Some(format) = flags.format {
         return Ok(format);
     }
     if input == Path::new("-") {
-        return Ok(Format::Jsonl);
+        return Ok(InputFormat::Jsonl);
     }
     if input.is_dir() {
-        return Ok(Format::Images);
+        return Ok(InputFormat::Images);
     }
     let ending = input.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     match ending.to_ascii_lowercase().as_str() {
-        "jsonl" | "ndjson" => Ok(Format::Jsonl),
-        "csv" => Ok(Format::Csv),
-        "tsv" => Ok(Format::Tsv),
-        "parquet" | "pq" => Ok(Format::Parquet),
+        "jsonl" | "ndjson" => Ok(InputFormat::Jsonl),
+        "csv" => Ok(InputFormat::Csv),
+        "tsv" => Ok(InputFormat::Tsv),
+        "parquet" | "pq" => Ok(InputFormat::Parquet),
         _ => Err(Failure::usage(format!("{}: what is in it?", input.display()))
             .hint("--format says it: jsonl, csv, tsv, parquet or images")),
     }
@@ -197,10 +200,10 @@ mod tests {
     fn the_input_is_known_by_its_name() {
         let of =
             |input: &str| format(&InferFlags { input: input.into(), ..InferFlags::default() }).ok();
-        assert_eq!(of("a.jsonl"), Some(Format::Jsonl));
-        assert_eq!(of("a.CSV"), Some(Format::Csv));
-        assert_eq!(of("-"), Some(Format::Jsonl));
-        assert_eq!(of("/"), Some(Format::Images));
+        assert_eq!(of("a.jsonl"), Some(InputFormat::Jsonl));
+        assert_eq!(of("a.CSV"), Some(InputFormat::Csv));
+        assert_eq!(of("-"), Some(InputFormat::Jsonl));
+        assert_eq!(of("/"), Some(InputFormat::Images));
         assert_eq!(of("a.txt"), None);
     }
 }

@@ -8,6 +8,7 @@ mod address;
 mod archive;
 mod check;
 mod config;
+mod console;
 mod definition;
 mod env;
 mod failure;
@@ -28,7 +29,6 @@ mod run;
 mod serve;
 mod startup;
 mod study;
-mod talk;
 mod tls;
 mod torchserve;
 mod units;
@@ -76,7 +76,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
 
 fn carry_out(plan: Result<Plan, Failure>, env: &Env) -> u8 {
     plan.and_then(|plan| run::run(plan, env)).unwrap_or_else(|failure| {
-        talk::err(format!("error: {failure}"));
+        console::err(format!("error: {failure}"));
         failure.code
     })
 }

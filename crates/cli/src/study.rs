@@ -14,9 +14,9 @@ mod workload;
 
 use std::path::Path;
 
+use crate::console;
 use crate::failure::{FAILED, Failure};
 use crate::flags::study::{PlanFlags, SimulateFlags};
-use crate::talk;
 
 /// `jitney simulate`
 pub fn simulate(flags: SimulateFlags) -> u8 {
@@ -31,11 +31,11 @@ pub fn plan(flags: &PlanFlags) -> u8 {
 fn report(result: Result<Finding, Failure>) -> u8 {
     match result {
         Ok(Finding { text, possible }) => {
-            talk::out(text);
+            console::out(text);
             if possible { 0 } else { FAILED }
         }
         Err(failure) => {
-            talk::err(format!("error: {failure}"));
+            console::err(format!("error: {failure}"));
             failure.code
         }
     }

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::torchserve::TorchserveFlags;
-use crate::{run, talk};
+use crate::{console, run};
 pub use explain::explain;
 use pid::PidFile;
 
@@ -36,7 +36,7 @@ const ALREADY_RUNNING: &str =
 /// Carries the command out and returns the exit code.
 pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
     let done = if flags.version {
-        talk::out(format!("TorchServe Version is {VERSION}"));
+        console::out(format!("TorchServe Version is {VERSION}"));
         Ok(0)
     } else if flags.stop {
         stop::stop(&PidFile::of(env), flags.foreground);
@@ -45,7 +45,7 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
         start(flags, args, env)
     };
     done.unwrap_or_else(|failure| {
-        talk::out(failure.to_string());
+        console::out(failure.to_string());
         failure.code
     })
 }
@@ -68,7 +68,7 @@ fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Fa
 
 fn serve(plan: crate::plan::Plan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
     if let Err(error) = pid_file.write(std::process::id()) {
-        talk::out(format!("cannot write the pid file: {error}"));
+        console::out(format!("cannot write the pid file: {error}"));
     }
     let ended = run::run(plan, env);
     pid_file.remove_own();
@@ -82,7 +82,7 @@ fn refuse_second(pid_file: &PidFile) -> Result<(), Failure> {
             Err(Failure { code: FAILED, message: ALREADY_RUNNING.to_owned(), hint: None })
         }
         Some(_) => {
-            talk::out("Removing orphan pid file.");
+            console::out("Removing orphan pid file.");
             pid_file.remove();
             Ok(())
         }

@@ -24,7 +24,6 @@ mod reply;
 mod resolve;
 pub mod settings;
 pub mod shares;
-pub mod store;
 #[cfg(test)]
 mod testkit;
 pub mod workflow;
@@ -32,10 +31,12 @@ pub mod workflow;
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, Departure, Policy, Refusal, Verdict};
+pub use jitney_store as store;
 pub use model::{
-    Counters, Decided, Insight, Measures, Model, Objective, Reconfigure, Status, Traffic, Tuned,
+    BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision, Reconfigure,
+    Status, Traffic,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
-pub use reply::Rest;
+pub use reply::AnswerStream;
 pub use workflow::Workflow;

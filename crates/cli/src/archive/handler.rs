@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::flags::archive::Runtime;
+use crate::flags::archive::HandlerRuntime;
 
 /// Handlers that the server brings along.
 const STOCK: [&str; 8] = [
@@ -31,10 +31,10 @@ pub struct Handler {
 
 impl Handler {
     /// Reads the value of `--handler`.
-    pub fn read(text: &str, runtime: Runtime) -> Self {
+    pub fn read(text: &str, runtime: HandlerRuntime) -> Self {
         let (stock, endings): (&[&str], &[&str]) = match runtime {
-            Runtime::Python | Runtime::Python3 => (&STOCK, &["py"]),
-            Runtime::Lsp => (&STOCK_LSP, &["so", "dylib"]),
+            HandlerRuntime::Python | HandlerRuntime::Python3 => (&STOCK, &["py"]),
+            HandlerRuntime::Lsp => (&STOCK_LSP, &["so", "dylib"]),
         };
         let path = text.split(':').next().unwrap_or(text);
         let file = (!stock.contains(&path)).then(|| file(path, endings));
@@ -59,14 +59,14 @@ fn file(path: &str, endings: &[&str]) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn check(text: &str, runtime: Runtime, word: &str, file: Option<&str>) {
+    fn check(text: &str, runtime: HandlerRuntime, word: &str, file: Option<&str>) {
         let expected = Handler { word: word.to_owned(), file: file.map(PathBuf::from) };
         assert_eq!(Handler::read(text, runtime), expected, "{text}");
     }
 
     #[test]
     fn files_functions_and_stock_handlers_are_told_apart() {
-        use Runtime::{Lsp, Python, Python3};
+        use HandlerRuntime::{Lsp, Python, Python3};
         check("handler.py", Python, "handler.py", Some("handler.py"));
         check("a/b/handler.py", Python3, "handler.py", Some("a/b/handler.py"));
         check("a/handler:serve", Python, "handler:serve", Some("a/handler.py"));

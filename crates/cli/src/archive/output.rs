@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::members::Members;
 use super::pack;
+use crate::console;
 use crate::failure::Failure;
-use crate::talk;
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ fn refuse_existing(path: &Path, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if force {
-        talk::err(format!("overwriting {}", path.display()));
+        console::err(format!("overwriting {}", path.display()));
         return Ok(());
     }
     Err(Failure::failed(format!(

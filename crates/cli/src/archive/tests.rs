@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jitney_engine::store::{Limits, Package, Store, StoreConfig};
 
 use super::*;
-use crate::flags::archive::Runtime;
+use crate::flags::archive::HandlerRuntime;
 
 /// A directory with the pieces of a model.
 struct Yard(tempfile::TempDir);
@@ -49,9 +49,9 @@ impl Yard {
             serialized_file: None,
             model_file: None,
             extra_files: None,
-            runtime: Runtime::Python,
+            runtime: HandlerRuntime::Python,
             export_path: self.at("out/new"),
-            archive_format: Format::Default,
+            archive_format: ArchiveFormat::Default,
             force: false,
             requirements_file: None,
             config_file: None,
@@ -96,10 +96,10 @@ fn files(package: &Package) -> Vec<String> {
 #[test]
 fn every_format_holds_the_same_files_and_manifest() {
     for (format, file) in [
-        (Format::Default, "mod.mar"),
-        (Format::ZipStore, "mod.mar"),
-        (Format::Tgz, "mod.tar.gz"),
-        (Format::NoArchive, "mod"),
+        (ArchiveFormat::Default, "mod.mar"),
+        (ArchiveFormat::ZipStore, "mod.mar"),
+        (ArchiveFormat::Tgz, "mod.tar.gz"),
+        (ArchiveFormat::NoArchive, "mod"),
     ] {
         let yard = Yard::new();
         let flags = ArchiveFlags {
@@ -146,7 +146,7 @@ fn a_stock_handler_is_named_and_not_copied() {
 
 #[test]
 fn an_output_that_exists_is_replaced_only_by_force() {
-    for format in [Format::Default, Format::Tgz, Format::NoArchive] {
+    for format in [ArchiveFormat::Default, ArchiveFormat::Tgz, ArchiveFormat::NoArchive] {
         let yard = Yard::new();
         let flags = ArchiveFlags { archive_format: format, ..yard.flags() };
         archive_model(&flags, SystemTime::now()).expect("archives");

@@ -32,14 +32,14 @@ pub struct ArchiveFlags {
     pub extra_files: Option<String>,
     /// Language of the handler: python, python3 or LSP (C++)
     #[arg(long, value_enum, default_value_t, value_name = "RUNTIME", hide_possible_values = true)]
-    pub runtime: Runtime,
+    pub runtime: HandlerRuntime,
     /// Directory to write to; it is made if it does not exist [default: the current one]
     #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
     pub export_path: PathBuf,
     /// What to write: NAME.mar compressed (default) or not (zip-store), NAME.tar.gz (tgz) or a
     /// directory (no-archive)
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
-    pub archive_format: Format,
+    pub archive_format: ArchiveFormat,
     /// Replace what is there
     #[arg(short = 'f', long)]
     pub force: bool,
@@ -93,7 +93,7 @@ The command line is torch-workflow-archiver's. Exit codes: 0 fine, 1 failed, 2 w
 
 /// The language of a handler, as the manifest spells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Runtime {
+pub enum HandlerRuntime {
     /// `python`
     #[default]
     Python,
@@ -104,7 +104,7 @@ pub enum Runtime {
     Lsp,
 }
 
-impl Runtime {
+impl HandlerRuntime {
     /// The word of the manifest.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ impl Runtime {
 
 /// What an archive is written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ArchiveFormat {
     /// A compressed zip, NAME.mar
     #[default]
     Default,

@@ -23,7 +23,7 @@ pub struct InferFlags {
     pub output: PathBuf,
     /// What the input is, where its name does not say it
     #[arg(long, value_name = "FORMAT")]
-    pub format: Option<Format>,
+    pub format: Option<InputFormat>,
     /// The endpoint of a definition that has several
     #[arg(long, value_name = "NAME")]
     pub endpoint: Option<String>,
@@ -72,7 +72,7 @@ pub struct InferFlags {
 
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum InputFormat {
     /// One JSON value per line
     Jsonl,
     /// Comma-separated, with a header

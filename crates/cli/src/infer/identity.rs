@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::source;
 use crate::failure::Failure;
-use crate::flags::infer::{Format, InferFlags};
+use crate::flags::infer::{InferFlags, InputFormat};
 
 /// A job's identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Identity {
 
 impl Identity {
     /// Looks at the input.
-    pub fn of(flags: &InferFlags, format: Format) -> Result<Self, Failure> {
+    pub fn of(flags: &InferFlags, format: InputFormat) -> Result<Self, Failure> {
         let ending = flags.output.extension().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self {
             model: flags.model.clone(),
@@ -60,9 +60,9 @@ impl Identity {
     }
 }
 
-fn fingerprint(path: &Path, format: Format) -> Result<String, Failure> {
+fn fingerprint(path: &Path, format: InputFormat) -> Result<String, Failure> {
     let unreadable = source::unreadable(path);
-    if format != Format::Images {
+    if format != InputFormat::Images {
         return path.metadata().and_then(|data| stamp(&data)).map_err(unreadable);
     }
     let mut sum = Fnv::default();
@@ -108,15 +108,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("a.png"), "1").expect("file");
-        let look = || fingerprint(dir.path(), Format::Images).expect("reads");
+        let look = || fingerprint(dir.path(), InputFormat::Images).expect("reads");
         let first = look();
         assert_eq!(first, look());
         std::fs::write(at("b.png"), "1").expect("file");
         assert_ne!(first, look());
         let rows = at("rows.jsonl");
         std::fs::write(&rows, "1\n").expect("file");
-        let first = fingerprint(&rows, Format::Jsonl).expect("reads");
+        let first = fingerprint(&rows, InputFormat::Jsonl).expect("reads");
         std::fs::write(&rows, "1\n2\n").expect("file");
-        assert_ne!(first, fingerprint(&rows, Format::Jsonl).expect("reads"));
+        assert_ne!(first, fingerprint(&rows, InputFormat::Jsonl).expect("reads"));
     }
 }

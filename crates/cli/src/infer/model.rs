@@ -6,6 +6,7 @@ use super::parts::Whole;
 use super::python::Helper;
 use super::target::{Cluster, Here, Target, There};
 use super::{format, source};
+use crate::console;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::InferFlags;
@@ -14,7 +15,6 @@ use crate::machine;
 use crate::run::Offline;
 use crate::serve::options::{Batching, Options, PerModel};
 use crate::serve::{self, model};
-use crate::talk;
 
 /// The most rows under way, whatever the batches are.
 const IN_FLIGHT_MAX: u32 = 1 << 16;
@@ -64,7 +64,7 @@ pub(super) async fn load(
     }
     let plan = serve::plan_offline(model::parse(&flags.model)?, options(flags), env)?;
     let logs = Logs::start(&plan.logs)?;
-    plan.remarks.iter().for_each(talk::err);
+    plan.remarks.iter().for_each(console::err);
     let offline = match Offline::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
         Ok(offline) => offline,
         Err(failure) => {
@@ -74,7 +74,7 @@ pub(super) async fn load(
     };
     let batch = offline.model.settings().items_max();
     if batch == 1 && flags.batch_size.is_none() {
-        talk::err("rows go one by one: the model names no batch size, see --batch-size");
+        console::err("rows go one by one: the model names no batch size, see --batch-size");
     }
     let in_flight = wanted(2 * batch as usize * offline.workers as usize);
     let target = Target::Here(Here::new(offline.model.clone(), endpoint));

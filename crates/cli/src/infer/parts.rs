@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::source::{Start, Table, list};
 use crate::failure::Failure;
-use crate::flags::infer::Format;
+use crate::flags::infer::InputFormat;
 
 /// Parts for each actor, at least where the input is large enough.
 const PER_ACTOR: u64 = 8;
@@ -27,7 +27,7 @@ pub struct Whole<'a> {
     /// The file or folder.
     pub input: &'a Path,
     /// What is in it.
-    pub format: Format,
+    pub format: InputFormat,
     /// Where an earlier run ended.
     pub start: Start,
     /// Where the input ends, in the same unit.
@@ -41,16 +41,16 @@ impl Whole<'_> {
     pub fn parts(&self) -> Result<Vec<Value>, Failure> {
         let begin = self.start.position;
         Ok(match self.format {
-            Format::Jsonl => {
+            InputFormat::Jsonl => {
                 let part = |(from, to)| json!({"begin": from, "end": to, "first": from == begin});
                 self.ranges(BYTES).map(part).collect()
             }
-            Format::Csv | Format::Tsv => self.records()?,
-            Format::Parquet => self
+            InputFormat::Csv | InputFormat::Tsv => self.records()?,
+            InputFormat::Parquet => self
                 .ranges(ROWS)
                 .map(|(from, to)| json!({"skip": from, "count": to - from}))
                 .collect(),
-            Format::Images => {
+            InputFormat::Images => {
                 let names = list(self.input)?;
                 let some = |(from, to): (u64, u64)| names.get(from as usize..to as usize);
                 let named = self.ranges(IMAGES).filter_map(some);
@@ -94,19 +94,20 @@ impl Whole<'_> {
 mod tests {
     use super::*;
 
-    fn parts(input: &Path, format: Format, start: Start, end: u64) -> Vec<Value> {
+    fn parts(input: &Path, format: InputFormat, start: Start, end: u64) -> Vec<Value> {
         Whole { input, format, start, end, actors: 2 }.parts().expect("cuts")
     }
 
     #[test]
     fn ranges_follow_each_other_from_the_start_to_the_end() {
         let start = Start { rows: 1, position: 10 };
-        let found = parts(Path::new("x"), Format::Jsonl, start, 9000);
+        let found = parts(Path::new("x"), InputFormat::Jsonl, start, 9000);
         assert_eq!(found[0], json!({"begin": 10, "end": 4106, "first": true}));
         assert_eq!(found[2], json!({"begin": 8202, "end": 9000, "first": false}));
-        let found = parts(Path::new("x"), Format::Parquet, Start { rows: 7, position: 7 }, 300);
+        let found =
+            parts(Path::new("x"), InputFormat::Parquet, Start { rows: 7, position: 7 }, 300);
         assert_eq!(found, [json!({"skip": 7, "count": 256}), json!({"skip": 263, "count": 37})]);
-        assert!(parts(Path::new("x"), Format::Parquet, Start::default(), 0).is_empty());
+        assert!(parts(Path::new("x"), InputFormat::Parquet, Start::default(), 0).is_empty());
     }
 
     #[test]
@@ -121,9 +122,9 @@ mod tests {
             json!({"begin": head, "end": head + 2 * one, "rows": 2}),
             json!({"begin": head + 2 * one, "end": end, "rows": 1}),
         ];
-        assert_eq!(parts(&file, Format::Csv, Start::default(), end), expected);
+        assert_eq!(parts(&file, InputFormat::Csv, Start::default(), end), expected);
         let rest = Start { rows: 2, position: (head + 2 * one) as u64 };
-        assert_eq!(parts(&file, Format::Csv, rest, end), expected[1..]);
+        assert_eq!(parts(&file, InputFormat::Csv, rest, end), expected[1..]);
     }
 
     #[test]
@@ -133,6 +134,6 @@ mod tests {
             std::fs::write(dir.path().join(name), "x").expect("file");
         }
         let start = Start { rows: 1, position: 1 };
-        assert_eq!(parts(dir.path(), Format::Images, start, 2), [json!({"names": ["b.png"]})]);
+        assert_eq!(parts(dir.path(), InputFormat::Images, start, 2), [json!({"names": ["b.png"]})]);
     }
 }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
 use super::sink::Count;
-use crate::talk;
+use crate::console;
 
 /// Between two looks at the bar, and between two lines where there is none.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -52,7 +52,7 @@ impl Bar {
         self.bar.set_message(self.words(count, now));
         if !self.watched && now - self.said >= LINE_EVERY {
             self.said = now;
-            talk::err(self.words(count, now));
+            console::err(self.words(count, now));
         }
     }
 

@@ -19,7 +19,7 @@ pub use table::Table;
 use super::python::Helper;
 use super::row::Row;
 use crate::failure::Failure;
-use crate::flags::infer::Format;
+use crate::flags::infer::InputFormat;
 
 /// Rows in order.
 pub trait Source: Send {
@@ -52,7 +52,7 @@ pub struct Opened {
 /// Opens an input.
 pub fn open(
     path: &Path,
-    format: Format,
+    format: InputFormat,
     numbers: bool,
     start: Start,
     helper: &Helper,
@@ -60,28 +60,28 @@ pub fn open(
     if path == Path::new("-") {
         let stdin = BufReader::with_capacity(1 << 16, std::io::stdin());
         let source: Box<dyn Source> = match format {
-            Format::Images => Box::new(Named::new(stdin)),
-            Format::Jsonl | Format::Csv | Format::Tsv | Format::Parquet => {
+            InputFormat::Images => Box::new(Named::new(stdin)),
+            InputFormat::Jsonl | InputFormat::Csv | InputFormat::Tsv | InputFormat::Parquet => {
                 Box::new(Lines::new(stdin, start))
             }
         };
         return Ok(Opened { source, end: None });
     }
     let opened = match format {
-        Format::Jsonl => {
+        InputFormat::Jsonl => {
             let (file, size) = file(path)?;
             Opened { source: Box::new(Lines::from_file(file, start)?), end: Some(size) }
         }
-        Format::Csv | Format::Tsv => {
+        InputFormat::Csv | InputFormat::Tsv => {
             let (_, size) = file(path)?;
             let table = Table::open(path, format, numbers, start)?;
             Opened { source: Box::new(table), end: Some(size) }
         }
-        Format::Parquet => {
+        InputFormat::Parquet => {
             let (parquet, rows) = Parquet::open(path, start, helper)?;
             Opened { source: Box::new(parquet), end: Some(rows) }
         }
-        Format::Images => {
+        InputFormat::Images => {
             let folder = Folder::open(path, start)?;
             let end = Some(folder.len());
             Opened { source: Box::new(folder), end }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::Finding;
 use super::progress::Progress;
 use super::workload::{Asking, Study};
+use crate::console;
 use crate::failure::Failure;
 use crate::flags::study::{SimulateFlags, TableName};
-use crate::talk;
 
 const POLICIES: [&str; 6] =
     ["adaptive", "eager", "torchserve:16,5", "ray:10,10", "bentoml", "triton:64,2,preferred"];
@@ -41,7 +41,7 @@ pub fn run(flags: SimulateFlags) -> Result<Finding, Failure> {
     if let Some(path) = &flags.draw {
         let failed = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
         std::fs::write(path, picture(&study, &contenders, &played).svg()).map_err(failed)?;
-        talk::err(format!("drew {}", path.display()));
+        console::err(format!("drew {}", path.display()));
     }
     let text = if flags.json { to_json(&played) } else { to_table(&study, &played).to_string() };
     Ok(Finding { text, possible: true })

@@ -12,7 +12,7 @@ use super::limit::{Limited, Meter};
 use super::lines::too_long;
 use super::{Source, Start, unreadable};
 use crate::failure::Failure;
-use crate::flags::infer::Format;
+use crate::flags::infer::InputFormat;
 use crate::infer::row::{Given, Row};
 
 /// A reader of records.
@@ -27,8 +27,13 @@ pub struct Table {
 
 impl Table {
     /// Opens a file whose cells are separated as the format says.
-    pub fn open(path: &Path, format: Format, numbers: bool, start: Start) -> Result<Self, Failure> {
-        let delimiter = if format == Format::Tsv { b'\t' } else { b',' };
+    pub fn open(
+        path: &Path,
+        format: InputFormat,
+        numbers: bool,
+        start: Start,
+    ) -> Result<Self, Failure> {
+        let delimiter = if format == InputFormat::Tsv { b'\t' } else { b',' };
         Self::new(File::open(path).map_err(unreadable(path))?, delimiter, numbers, start)
     }
 
