@@ -42,6 +42,9 @@ lint: $(VENV)/ready ## Check formatting, lints, names, modules, crates and the D
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(VENV)/bin/hadolint Dockerfile
+	$(VENV)/bin/ruff check $(PYTHON_CODE)
+	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
+	$(VENV)/bin/mypy --config-file python/pyproject.toml
 	$(PYTHON) tools/check_crates.py
 	-$(PYTHON) tools/check_modules.py
 	-$(PYTHON) tools/check_names.py --count

@@ -1,6 +1,6 @@
 """Fails where a crate depends on another one against the design (see ARCHITECTURE.md), or uses another room's library.
 
-    python tools/check_crates.py
+python tools/check_crates.py
 """
 
 from __future__ import annotations
