@@ -37,7 +37,7 @@ impl BatchFinished<'_> {
     pub fn request_ids(&self) -> impl Iterator<Item = &str> {
         self.riders.iter().filter_map(|rider| match &rider.payload {
             Payload::Raw(input) => Some(input.id.as_str()),
-            Payload::Tensors(_) => None,
+            Payload::Decoded(_) => None,
         })
     }
 }

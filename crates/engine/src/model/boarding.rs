@@ -73,11 +73,11 @@ impl Model {
         let weight = settings.shares.weigh(&call.claim, length, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
-            Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {
-                let joint = self.admit_in_portions(tensors, &passenger, &settings, permit)?;
+            Payload::Decoded(input) if splits && items > portions::size(settings.items_max()) => {
+                let joint = self.admit_in_portions(&*input, &passenger, &settings, permit)?;
                 return Ok(Admitted::InPortions(joint));
             }
-            whole @ (Payload::Raw(_) | Payload::Tensors(_)) => whole,
+            whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
         };
         let (reply, answer) = Reply::new();
         let arrival = passenger.arrival(payload, reply, Some(permit));

@@ -15,9 +15,8 @@ use super::board::add;
 use super::passenger::Passenger;
 use super::{Message, Model, Ticket, scatter};
 use crate::admission::Permit;
-use crate::call::{Answer, Output, Payload, Receipt};
+use crate::call::{Answer, DecodedInput, Output, Payload, Receipt};
 use crate::error::CallError;
-use crate::onnx::TensorInput;
 use crate::reply::{PortionsReceiver, Reply};
 use crate::settings::Settings;
 
@@ -37,7 +36,7 @@ impl Model {
     /// Sends a request on its way in portions.
     pub(super) fn admit_in_portions(
         &self,
-        tensors: TensorInput,
+        input: &dyn DecodedInput,
         passenger: &Passenger,
         settings: &Settings,
         permit: Permit,
@@ -49,13 +48,13 @@ impl Model {
                  send fewer at a time"
             )));
         }
-        let portions = tensors.in_portions(size(settings.items_max()));
+        let portions = input.split(size(settings.items_max()));
         let (replies, answers) = Reply::of_portions(portions.len(), permit);
         let arrivals = portions.into_iter().zip(replies).map(|(portion, reply)| {
-            let items = portion.rows().len() as u32;
+            let items = portion.items();
             let weight = passenger.weight.of(items, passenger.items);
             let passenger = Passenger { items, weight, ..*passenger };
-            passenger.arrival(Payload::Tensors(portion), reply, None)
+            passenger.arrival(Payload::Decoded(portion), reply, None)
         });
         let arrivals: Vec<_> = arrivals.collect();
         let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();

@@ -126,7 +126,7 @@ fn refuse_large(item: &mut ItemOutcome, max: u64) {
 fn raw(rider: &Rider) -> Option<&Input> {
     match &rider.payload {
         Payload::Raw(input) => Some(input),
-        Payload::Tensors(_) => None,
+        Payload::Decoded(_) => None,
     }
 }
 

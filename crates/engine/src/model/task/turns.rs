@@ -158,7 +158,7 @@ impl Task {
 fn raw(payload: &mut Payload) -> Option<&mut Input> {
     match payload {
         Payload::Raw(input) => Some(input),
-        Payload::Tensors(_) => None,
+        Payload::Decoded(_) => None,
     }
 }
 
