@@ -22,13 +22,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::SystemTime;
 
-use jitney_engine::admission::Limits;
+use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
 use jitney_server::auth::Tokens;
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{AccessLog, Doors, Meter};
+use jitney_server::{AccessLog, Meter, Server};
 use tokio::runtime::Handle;
 
 use crate::definition::Packer;
@@ -107,7 +107,7 @@ async fn live(
         () = signals.first() => return Ok(()),
     };
     server.tokens.clone_from(&tokens);
-    let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
+    let doors = Server::bind(server, Arc::clone(engine), plan.io_threads)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let doors = Arc::new(doors);
     greeting::banner(plan);
@@ -203,7 +203,7 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
     };
     EngineConfig {
         defaults: plan.defaults.clone(),
-        limits: Limits::default(),
+        limits: AdmissionLimits::default(),
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: PythonConfig {

@@ -91,7 +91,7 @@ impl DecodedInput for TensorInput {
     }
 
     fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>> {
-        let parts = self.clone().in_portions(items).into_iter();
+        let parts = Self::split(self.clone(), items).into_iter();
         parts.map(|part| Arc::new(part) as Arc<dyn DecodedInput>).collect()
     }
 }

@@ -10,9 +10,9 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Batches, LocalModel, ThreadBatch};
-use crate::call::{DecodedInput, Payload, Rider};
-use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
-use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
+use crate::call::{DecodedInput, Payload, PendingRequest};
+use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 /// Starts threads of one model. They share its weights, so a further one costs only its thread.
 pub(crate) struct ThreadLauncher {
@@ -64,9 +64,13 @@ impl ThreadWorker {
     }
 
     /// Gives the thread a batch; an error when the thread is gone.
-    async fn run(&mut self, batch: u64, inputs: Vec<Arc<dyn DecodedInput>>) -> Result<(), Lost> {
+    async fn run(
+        &mut self,
+        batch: u64,
+        inputs: Vec<Arc<dyn DecodedInput>>,
+    ) -> Result<(), WorkerGone> {
         let (outcome, running) = oneshot::channel();
-        self.batches.send(ThreadBatch { inputs, outcome }).await.map_err(|_| Lost)?;
+        self.batches.send(ThreadBatch { inputs, outcome }).await.map_err(|_| WorkerGone)?;
         self.running = Some((batch, running));
         Ok(())
     }
@@ -82,12 +86,12 @@ impl ThreadWorker {
 }
 
 /// The requests' inputs; `None` when one was never decoded, which the intake does not let happen.
-fn inputs(riders: &[Rider]) -> Option<Vec<Arc<dyn DecodedInput>>> {
-    let input = |rider: &Rider| match &rider.payload {
+fn inputs(requests: &[PendingRequest]) -> Option<Vec<Arc<dyn DecodedInput>>> {
+    let input = |request: &PendingRequest| match &request.payload {
         Payload::Decoded(input) => Some(Arc::clone(input)),
         Payload::Raw(_) => None,
     };
-    riders.iter().map(input).collect()
+    requests.iter().map(input).collect()
 }
 
 impl Worker for ThreadWorker {
@@ -95,9 +99,13 @@ impl Worker for ThreadWorker {
         None
     }
 
-    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
+    fn send_batch<'a>(
+        &'a mut self,
+        batch: u64,
+        requests: &'a [PendingRequest],
+    ) -> BoxFuture<'a, Result<(), WorkerGone>> {
         Box::pin(async move {
-            match inputs(riders) {
+            match inputs(requests) {
                 Some(inputs) => self.run(batch, inputs).await,
                 None => {
                     self.fail(batch);
@@ -107,18 +115,25 @@ impl Worker for ThreadWorker {
         })
     }
 
-    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+    fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<WorkerMessage, WorkerGone>> {
         let Some((batch, running)) = &mut self.running else {
-            return Pin::new(&mut self.gone).poll(context).map(|_| Err(Lost));
+            return Pin::new(&mut self.gone).poll(context).map(|_| Err(WorkerGone));
         };
         let batch = *batch;
         let outcome = ready!(Pin::new(running).poll(context));
         self.running = None;
-        Poll::Ready(outcome.map(|outcome| Word::Over { batch, outcome }).map_err(|_| Lost))
+        Poll::Ready(
+            outcome
+                .map(|outcome| WorkerMessage::Finished { batch, outcome })
+                .map_err(|_| WorkerGone),
+        )
     }
 
-    fn death(&mut self) -> BoxFuture<'_, Death> {
-        Box::pin(std::future::ready(Death::Crashed { killed: false }))
+    fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
+        Box::pin(std::future::ready(WorkerExit::Crashed { killed: false }))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {
@@ -147,17 +162,17 @@ mod tests {
         RowsModel::default().decode(crate::testkit::call(rows).input).expect("rows").input
     }
 
-    async fn next(worker: &mut dyn Worker) -> Result<BatchOutcome, Lost> {
-        match poll_fn(|context| worker.poll_hear(context)).await? {
-            Word::Over { outcome, .. } => Ok(outcome),
-            Word::Pieces { .. } => panic!("a thread does not stream"),
+    async fn next(worker: &mut dyn Worker) -> Result<BatchOutcome, WorkerGone> {
+        match poll_fn(|context| worker.poll_message(context)).await? {
+            WorkerMessage::Finished { outcome, .. } => Ok(outcome),
+            WorkerMessage::Pieces { .. } => panic!("a thread does not stream"),
         }
     }
 
     async fn outcome(
         worker: &mut ThreadWorker,
         inputs: Vec<Arc<dyn DecodedInput>>,
-    ) -> Result<BatchOutcome, Lost> {
+    ) -> Result<BatchOutcome, WorkerGone> {
         worker.run(1, inputs).await?;
         next(worker).await
     }
@@ -197,7 +212,7 @@ mod tests {
         let mut worker = ThreadWorker::start("test".to_owned(), work).expect("a thread");
         assert!(outcome(&mut worker, vec![decoded("[1]")]).await.is_err());
         assert!(next(&mut worker).await.is_err(), "idle or not, it is seen to be gone");
-        assert_eq!(worker.death().await, Death::Crashed { killed: false });
+        assert_eq!(worker.exit().await, WorkerExit::Crashed { killed: false });
         assert!(outcome(&mut worker, vec![decoded("[1]")]).await.is_err());
     }
 
@@ -217,7 +232,7 @@ mod tests {
         let (first, second) = tokio::join!(launcher.launch(0), launcher.launch(1));
         for worker in [first, second] {
             let mut worker = worker.expect("a thread");
-            worker.give(1, &[]).await.expect("alive");
+            worker.send_batch(1, &[]).await.expect("alive");
             assert!(next(&mut *worker).await.is_ok(), "an empty batch does not end it");
             worker.end(true).await;
         }

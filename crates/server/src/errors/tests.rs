@@ -7,7 +7,8 @@ use jitney_engine::store::StoreError;
 
 use super::*;
 
-const ASKED: Asked<'_> = Asked { model: "m", version: None, purpose: "inference", queue_max: 100 };
+const ASKED: FailedCall<'_> =
+    FailedCall { model: "m", version: None, purpose: "inference", queue_max: 100 };
 
 fn told(problem: &Problem) -> (u16, &'static str, &str) {
     (problem.status, problem.code.row().kind, &problem.message)
@@ -18,12 +19,12 @@ fn check_call(error: CallError, expected: (u16, &str, &str)) {
 }
 
 fn refused(reason: Refusal) -> CallError {
-    CallError::Refused { reason, retry_after: Some(Duration::from_millis(2500)) }
+    CallError::Rejected { reason, retry_after: Some(Duration::from_millis(2500)) }
 }
 
 #[test]
 fn where_nobody_may_wait_nobody_is_told_of_a_queue() {
-    let asked = Asked { queue_max: 0, ..ASKED };
+    let asked = FailedCall { queue_max: 0, ..ASKED };
     let message = "Model \"m\" takes a request only when a worker is free for it. Try again later. \
         [reason: queue_full]";
     let problem = asked.problem(&refused(Refusal::QueueFull));
@@ -92,12 +93,12 @@ fn refusals_say_why() {
 
 #[test]
 fn torchserves_stray_quote_is_kept() {
-    let asked = Asked { version: Some("2"), ..ASKED };
+    let asked = FailedCall { version: Some("2"), ..ASKED };
     let problem = asked.problem(&refused(Refusal::NoWorker));
     assert!(
         problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
     );
-    let asked = Asked { purpose: "describe", ..ASKED };
+    let asked = FailedCall { purpose: "describe", ..ASKED };
     assert_eq!(
         asked.problem(&refused(Refusal::NoWorker)).message,
         "Model \"m\" has no worker to serve describe request. Please use scale workers API to add workers."
@@ -120,8 +121,8 @@ fn failures_of_the_model_keep_its_words() {
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
         (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
-        (CallError::WorkerDied { killed: false }, 500, "Worker died."),
-        (CallError::WorkerDied { killed: true }, 507, "Worker died."),
+        (CallError::WorkerExited { killed: false }, 500, "Worker died."),
+        (CallError::WorkerExited { killed: true }, 507, "Worker died."),
     ] {
         check_call(error, (status, kind, message));
     }
@@ -134,7 +135,7 @@ fn other_failures_of_a_call() {
         (400, "BadRequestException", "wants 4 numbers"),
     );
     check_call(
-        CallError::Crowded { what: "bytes" },
+        CallError::ServerFull { what: "bytes" },
         (
             503,
             "ServiceUnavailableException",
@@ -235,7 +236,7 @@ fn workers_that_do_not_start() {
 fn only_what_may_succeed_later_says_when() {
     let wait = |reason, after: Option<u64>| {
         let retry_after = after.map(Duration::from_millis);
-        let problem = ASKED.problem(&CallError::Refused { reason, retry_after });
+        let problem = ASKED.problem(&CallError::Rejected { reason, retry_after });
         let reply = crate::respond::problem(&problem);
         reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
     };
