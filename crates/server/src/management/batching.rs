@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, Verdict};
+use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, DecisionKind};
 use serde::Serialize;
 
 use self::words::Unit;
@@ -160,7 +160,7 @@ impl Batching {
             endpoint_latencies_ms: BTreeMap::new(),
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
-            max_waiting: config.queue_max,
+            max_waiting: config.max_queue,
             tenants: BTreeMap::new(),
             cost: None,
             max_cost: None,
@@ -174,12 +174,12 @@ impl Batching {
 }
 
 fn others(insight: &Insight) -> Vec<Other> {
-    let main = insight.main_curve().next().map(|point| point.bucket);
+    let main = insight.main_curve().next().map(|point| point.group);
     let mut others: Vec<Other> = Vec::new();
-    for point in insight.curve.iter().filter(|point| Some(point.bucket) != main) {
-        match others.last_mut().filter(|other| other.bucket == point.bucket) {
+    for point in insight.curve.iter().filter(|point| Some(point.group) != main) {
+        match others.last_mut().filter(|other| other.bucket == point.group) {
             Some(other) => other.curve.push(Point::new(point)),
-            None => others.push(Other { bucket: point.bucket, curve: vec![Point::new(point)] }),
+            None => others.push(Other { bucket: point.group, curve: vec![Point::new(point)] }),
         }
     }
     others
@@ -204,10 +204,10 @@ impl Point {
 impl Entry {
     fn new(decided: &Decided, unit: Unit) -> Self {
         let decision = &decided.decision;
-        let (verdict, reason) = match decision.verdict {
-            Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
-            Verdict::Wait(_) => ("wait", None),
-            Verdict::Refuse(reason) => ("refuse", Some(words::refusal(reason))),
+        let (verdict, reason) = match decision.kind {
+            DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),
+            DecisionKind::Wait(_) => ("wait", None),
+            DecisionKind::Reject(reason) => ("refuse", Some(words::refusal(reason))),
         };
         Self {
             ago_ms: in_millis(decided.ago),
