@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from jitney.plugin import Allow, Deny, Request, Response, authorize, endpoint
-from jitney.plugin import declare, host
+from jitney.plugin import Allow, Deny, Request, Response, authorize, declare, endpoint, host
 
 
 class FakeContext:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.worker.reply import mentions_cuda
+from jitney.torchserve.failures import mentions_cuda
 from ts.arg_parser import ArgParser
 from ts.async_service import AsyncService
 from ts.metrics.metric_cache_yaml_impl import NO_FILE, MetricsCacheYamlImpl

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 import ts
-from jitney.worker.reply import BatchFailure, check_outputs, failure_of
+from jitney.torchserve.failures import BatchFailure, PredictionException, check_outputs, failure_of
 from ts.context import Context, RequestProcessor
 from ts.metrics.metric import Metric, write_metric
 from ts.metrics.metric_type_enum import MetricTypes
 from ts.protocol.otf_message_handler import create_predict_response
-from ts.utils.util import PredictionException
 
 __all__ = ["PREDICTION_METRIC", "PredictionException", "Service", "emit_metrics"]
 

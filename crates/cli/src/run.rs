@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::SystemTime;
 
-use jitney_engine::admission::Limits;
+use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
@@ -203,7 +203,7 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
     };
     EngineConfig {
         defaults: plan.defaults.clone(),
-        limits: Limits::default(),
+        limits: AdmissionLimits::default(),
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: PythonConfig {

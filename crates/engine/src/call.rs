@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 use crate::admission::Permit;
+pub use crate::reply::AnswerStream;
 use crate::reply::Reply;
-pub use crate::reply::Rest;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
@@ -127,10 +127,10 @@ pub(crate) enum Payload {
 
 /// A request inside the engine: its payload, its permit and the way back to its caller.
 ///
-/// Ownership is the protocol: whoever holds the rider owes the answer, and dropping it anywhere
+/// Ownership is the protocol: whoever holds the request owes the answer, and dropping it anywhere
 /// tells the caller that the request was lost.
 #[derive(Debug)]
-pub(crate) struct Rider {
+pub(crate) struct PendingRequest {
     /// What the worker is given. Kept until the end so that a retry needs no second copy.
     pub payload: Payload,
     /// How many items it brings.
@@ -139,8 +139,8 @@ pub(crate) struct Rider {
     pub admitted: Instant,
     /// The way back.
     pub(crate) reply: Reply,
-    /// Its share of the model's and the server's limits; returned when the rider ends. None for a
-    /// portion, whose reply keeps that of the whole request.
+    /// Its share of the model's and the server's limits; returned when the request ends. None for a
+    /// part, whose reply keeps that of the whole request.
     pub(crate) permit: Option<Permit>,
 }
 
@@ -157,7 +157,7 @@ pub struct Output {
 
 /// What an answer can say about its ride.
 #[derive(Clone, Debug)]
-pub struct Receipt {
+pub struct Timing {
     /// From admission to the departure of the batch that answered it.
     pub queue: std::time::Duration,
     /// How long that batch ran.
@@ -191,7 +191,7 @@ pub struct Answer {
     /// What the model said; of a stream its head and first piece.
     pub output: Output,
     /// How the request rode. Of a stream, `compute` ends with the first piece.
-    pub receipt: Receipt,
+    pub timing: Timing,
     /// The further pieces of a stream; `None` for a whole answer.
-    pub rest: Option<Rest>,
+    pub stream: Option<AnswerStream>,
 }

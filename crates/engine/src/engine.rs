@@ -18,7 +18,7 @@ use tokio::sync::watch;
 pub(crate) use self::draft::Draft;
 pub use self::plugin::PluginPlan;
 pub use self::registration::Registered;
-use crate::admission::{Admission, Limits};
+use crate::admission::{Admission, AdmissionLimits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::{Model, SequenceHeaders};
@@ -34,7 +34,7 @@ pub struct EngineConfig {
     /// What applies to models that do not say otherwise.
     pub defaults: Defaults,
     /// The most that may be under way.
-    pub limits: Limits,
+    pub limits: AdmissionLimits,
     /// Where archives come from and are unpacked to.
     pub store: StoreConfig,
     /// The same for workflows; without it they come from where models come from.

@@ -13,7 +13,7 @@ use crate::store::StoreError;
 pub enum CallError {
     /// Refused before the model saw it.
     #[error("refused: {reason:?}")]
-    Refused {
+    Rejected {
         /// Why.
         reason: Rejection,
         /// When trying again makes sense.
@@ -21,13 +21,13 @@ pub enum CallError {
     },
     /// More bytes, items or requests are under way than this server admits.
     #[error("too much is under way: {what}")]
-    Crowded {
+    ServerFull {
         /// Which limit was met: `requests`, `items` or `bytes`.
         what: &'static str,
     },
     /// The model keeps sequences and has no room for this request among them.
     #[error("{0}")]
-    Sequence(SequenceRefusal),
+    Sequence(SequenceRejection),
     /// The request does not fit the model; it never met a batch.
     #[error("{0}")]
     BadInput(String),
@@ -36,13 +36,13 @@ pub enum CallError {
     Model(ModelFailure),
     /// The worker that held the request died, and so did its second chance.
     #[error("the worker died")]
-    WorkerDied {
+    WorkerExited {
         /// Killed from outside, as the kernel does when memory runs out.
         killed: bool,
     },
     /// The client read its stream so slowly that the pieces kept for it passed the limit.
     #[error("the client fell too far behind its stream")]
-    Outpaced,
+    SlowReader,
     /// The model went away while the request was under way.
     #[error("the model was removed")]
     Gone,
@@ -50,7 +50,7 @@ pub enum CallError {
 
 /// Why a request found no room in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SequenceRefusal {
+pub enum SequenceRejection {
     /// It would begin one more sequence than the model keeps.
     #[error("{most} sequences are open already")]
     TooMany {

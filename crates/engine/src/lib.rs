@@ -33,9 +33,10 @@ pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DispatchReason, Policy, Rejection, DecisionKind};
 pub use jitney_store as store;
 pub use model::{
-    Counters, Decided, Insight, Measures, Model, Objective, Reconfigure, Status, Traffic, Tuned,
+    BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision, Reconfigure,
+    Status, Traffic,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
-pub use reply::Rest;
+pub use reply::AnswerStream;
 pub use workflow::Workflow;

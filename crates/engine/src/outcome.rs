@@ -46,7 +46,7 @@ pub(crate) enum BatchOutcome {
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Death {
+pub(crate) enum WorkerExit {
     /// The process or thread ended by itself or was killed by somebody else.
     Crashed {
         /// The kernel's out-of-memory killer (exit by SIGKILL) is the likely cause.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 pub use self::script::{Act, LaunchScript, Ride, Script};
 pub use self::worker::Kind;
 use self::worker::ScriptedLauncher;
-use crate::admission::{Admission, Limits};
+use crate::admission::{Admission, AdmissionLimits};
 use crate::call::{
     Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
@@ -139,7 +139,7 @@ impl Kit {
             dir,
             fetched: None,
         };
-        let admission = Admission::new(Limits::default());
+        let admission = Admission::new(AdmissionLimits::default());
         let refusing = Arc::new(AtomicBool::new(false));
         let ids = Arc::new(AtomicU32::new(9000));
         let (model, task) = draft.build(&admission, &refusing, &ids, &Changes::default());

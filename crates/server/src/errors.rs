@@ -105,18 +105,18 @@ impl Asked<'_> {
     /// How this call's failure is told.
     pub fn problem(&self, error: &CallError) -> Problem {
         match error {
-            CallError::Refused { reason, retry_after } => self.refusal(*reason, *retry_after),
-            CallError::Crowded { what } => self.crowded(what),
+            CallError::Rejected { reason, retry_after } => self.refusal(*reason, *retry_after),
+            CallError::ServerFull { what } => self.crowded(what),
             CallError::Sequence(refusal) => self.sequence(*refusal),
             CallError::BadInput(message) => Problem::bad_request(message),
             CallError::Model(failure) => model_failure(failure),
-            CallError::WorkerDied { killed: false } => {
+            CallError::WorkerExited { killed: false } => {
                 Problem::new(ErrorCode::WorkerDied, "Worker died.")
             }
-            CallError::WorkerDied { killed: true } => {
+            CallError::WorkerExited { killed: true } => {
                 Problem::new(ErrorCode::WorkerKilled, "Worker died.")
             }
-            CallError::Outpaced => {
+            CallError::SlowReader => {
                 let message = "The client read its stream too slowly.";
                 Problem::new(ErrorCode::Busy, message)
             }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use jitney_engine::Rest;
+use jitney_engine::AnswerStream;
 use jitney_engine::error::CallError;
 
 use crate::connection::{Peer, Stage};
@@ -20,7 +20,7 @@ pub(crate) enum Outgoing {
     /// All of it; nothing once it was taken.
     Whole(Bytes),
     /// The first piece, and those to come.
-    Pieces(Bytes, Rest, Option<Busy>),
+    Pieces(Bytes, AnswerStream, Option<Busy>),
 }
 
 /// A connection on which a stream is under way; idle when this is dropped.
@@ -34,7 +34,7 @@ impl Drop for Busy {
 
 impl Outgoing {
     /// An answer's body.
-    pub(crate) fn new(body: Bytes, rest: Option<Rest>) -> Self {
+    pub(crate) fn new(body: Bytes, rest: Option<AnswerStream>) -> Self {
         match rest {
             None => Self::Whole(body),
             Some(rest) => Self::Pieces(body, rest, None),

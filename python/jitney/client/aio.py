@@ -7,14 +7,15 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from jitney.address import read_url
+from jitney.calls import read_body
 from jitney.client import requests
 from jitney.client.pool import Pool
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry
 from jitney.client.talk import Step, Talk, asking, doing, listing
-from jitney.handle.frames import disconnected, read_body
-from jitney.handle.session import read_url
+from jitney.errors import disconnected
 from jitney.terms import Terms
 
 

@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jitney.address import Address, read_url
+from jitney.calls import read_body
 from jitney.client import requests
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
 from jitney.client.talk import Step, Talk, asking, doing, listing
-from jitney.handle.frames import read_body
-from jitney.handle.session import read_url
-from jitney.handle.wire import Address
 from jitney.terms import Terms
 
 PIECE_BYTES = 64 << 10

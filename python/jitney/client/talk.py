@@ -14,7 +14,7 @@ from jitney.client import requests
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry
-from jitney.handle.frames import disconnected
+from jitney.errors import disconnected
 
 Step = Union[Request, float]
 Talk = Generator[Step, Union[Reply, OSError, None], Any]

@@ -11,8 +11,8 @@ import threading
 from collections import deque
 from typing import Any, Callable
 
+from jitney.address import Address
 from jitney.handle.connection import Connection, Sink
-from jitney.handle.wire import Address
 
 END_SECONDS = 5.0
 

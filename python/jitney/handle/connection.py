@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
+from jitney.address import Address
+from jitney.calls import read_body
 from jitney.errors import Overloaded
 from jitney.handle import frames
 from jitney.handle.frames import Receipt
-from jitney.handle.wire import Address, Why, Wire
+from jitney.handle.wire import Why, Wire
 
 CALLS_MAX = 65_536
 """Calls under way; one more is refused here."""
@@ -129,7 +131,7 @@ class Connection:
             self.cancel(sink)
 
     def _chunk(self, number: int, payload: memoryview, sink: Sink) -> None:
-        value = frames.read_body(payload, self._types[number])
+        value = read_body(payload, self._types[number])
         if not sink.piece(value, len(payload), None):
             self.cancel(sink)
 

@@ -5,15 +5,13 @@ Pure: bytes in, words out. What an answer's body means is decided by its content
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jitney.calls import STREAM_TYPE, VALUE_TYPE, decode_failure
-from jitney.errors import Disconnected, Expired, NotFound, Overloaded, RemoteError
+from jitney.calls import decode_failure, read_body
+from jitney.errors import RemoteError, remote_error
 from jitney.terms import Terms
-from jitney.values import Raw, decode
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")
@@ -24,8 +22,6 @@ ERROR_HEAD = struct.Struct("<HHI")
 FRAME_BYTES_MAX = 1 << 31
 
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
-NO_PIECES = object()
-"""What a stream that ends before its first piece gives."""
 
 
 class Receipt(NamedTuple):
@@ -113,35 +109,9 @@ def read_answer(payload: memoryview) -> Answer:
     return Answer(read_body(body, content_type), receipt, content_type)
 
 
-def read_body(body: Raw, content_type: str) -> Any:
-    """What a body, or a piece of one, stands for."""
-    if content_type == VALUE_TYPE:
-        return decode(body)
-    if content_type == STREAM_TYPE:
-        return NO_PIECES
-    if content_type.startswith("application/json"):
-        return json.loads(bytes(body))
-    if content_type.startswith("text/"):
-        return str(body, "utf-8", "replace")
-    return bytes(body)
-
-
 def read_error(payload: memoryview) -> BaseException:
     """The exception of an ERROR."""
     status, kind_len, retry_ms = ERROR_HEAD.unpack_from(payload)
     kind = str(payload[8 : 8 + kind_len], "utf-8")
     message = str(payload[8 + kind_len :], "utf-8", "replace")
-    return decode_failure(message, status) or failure(status, kind, message, retry_ms / 1000 or None)
-
-
-def failure(status: int, kind: str, message: str, retry_after: float | None) -> RemoteError:
-    """The server's own refusal or failure as an exception."""
-    types: dict[int, type[RemoteError]] = {404: NotFound, 408: Expired, 429: Overloaded, 503: Overloaded}
-    error = types.get(status, RemoteError)(message, status, kind)
-    error.retry_after = retry_after
-    return error
-
-
-def disconnected(why: str) -> Disconnected:
-    """The end of a connection under way."""
-    return Disconnected(why, 503, "ConnectionError")
+    return decode_failure(message, status) or remote_error(status, kind, message, retry_ms / 1000 or None)

@@ -13,8 +13,9 @@ import contextlib
 from collections.abc import Generator
 from typing import Any, Callable
 
+from jitney.calls import NO_PIECES
 from jitney.handle.connection import Connection
-from jitney.handle.frames import NO_PIECES, Receipt
+from jitney.handle.frames import Receipt
 
 
 class Pieces:

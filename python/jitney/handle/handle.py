@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import Any, Callable, TypeVar
 
 from jitney.calls import encode_call
 from jitney.handle.connection import Connection, Sink
+from jitney.handle.connections import Connections
 from jitney.handle.frames import call_head
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream
 from jitney.terms import Terms
-
-if TYPE_CHECKING:
-    from jitney.handle.session import Session
 
 S = TypeVar("S", bound=Sink)
 A = TypeVar("A", bound=Sink)
@@ -32,7 +30,7 @@ class Handle:
 
     def __init__(
         self,
-        session: Session,
+        connections: Connections,
         model: str,
         version: str = "",
         endpoint: str = "",
@@ -42,7 +40,7 @@ class Handle:
     ) -> None:
         if encoding not in ENCODINGS:
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
-        self._session = session
+        self._connections = connections
         self._names = (model, version, endpoint)
         self._encoding, self._terms = encoding, terms or Terms()
         self._head = call_head(model, version, endpoint, ENCODINGS[encoding], self._terms)
@@ -81,7 +79,7 @@ class Handle:
         It waits for the server's answer; inside an event loop use `jitney.AsyncClient.configure`.
         """
         model, version, endpoint = self._names
-        self._session.configure(model, version, endpoint=endpoint or None, **options)
+        self._connections.configure(model, version, endpoint=endpoint or None, **options)
 
     def __getattr__(self, name: str) -> Handle:
         """Another endpoint of the model."""
@@ -101,18 +99,18 @@ class Handle:
         """Sends a call; what its caller holds meanwhile is made for a thread or for the running loop."""
         loop = _running_loop()
         if loop is None:
-            background = self._session.background()
+            background = self._connections.background()
             held = of_threads(background.give_up)
             background.send(held, self._head, body)
             return held
-        connection = self._session.connection(loop)
+        connection = self._connections.connection(loop)
         future = of_loops(connection)
         connection.send(future, self._head, body)
         return future
 
     def _like(self, endpoint: str, terms: Terms) -> Handle:
         model, version, _ = self._names
-        return Handle(self._session, model, version, endpoint, encoding=self._encoding, terms=terms)
+        return Handle(self._connections, model, version, endpoint, encoding=self._encoding, terms=terms)
 
     def _body(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         if self._encoding == "value":

@@ -16,10 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from jitney.address import read_url
+from jitney.client import Client
 from jitney.definition import Definition, define
 from jitney.errors import DefinitionError, RemoteError
+from jitney.handle.connections import Manager
 from jitney.handle.handle import Handle
-from jitney.handle.session import Manager, Session, read_url
+from jitney.handle.session import Session
 from jitney.program import find_program
 
 FLAGS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
@@ -82,7 +85,7 @@ class RunningModel(Handle):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._session.close()
+        self._connections.close()
 
     def __enter__(self) -> RunningModel:
         return self
@@ -121,8 +124,6 @@ def _refuse_inside() -> None:
 
 def _await_workers(name: str, management_url: str) -> None:
     """A call that came earlier would spend its deadline waiting for them."""
-    from jitney.client import Client  # Whoever only connects does without it.
-
     with Client(management_url, timeout=LOAD_SECONDS) as client:
         model = client.describe(name)[0]
         try:

@@ -11,9 +11,10 @@ import queue
 from collections import deque
 from typing import Any, Callable
 
+from jitney.calls import NO_PIECES
 from jitney.errors import Overloaded
 from jitney.handle.connection import Connection
-from jitney.handle.frames import NO_PIECES, Receipt
+from jitney.handle.frames import Receipt
 
 PIECES_MAX = 4096
 BYTES_MAX = 64 << 20

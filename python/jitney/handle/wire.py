@@ -9,29 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, Protocol
 
-from jitney.handle import frames
+from jitney.address import Address
+from jitney.errors import disconnected, remote_error
 from jitney.handle.frames import FrameBuffer
 
 WRITE_BUFFER_BYTES = 1 << 20
 HEAD_BYTES_MAX = 64 << 10
 CONNECT_SECONDS = 10.0
 PATH = "/.jitney/handle"
-
-
-class Address(NamedTuple):
-    """Where a server is."""
-
-    host: str
-    port: int
-    unix_path: str | None = None
-    tls: ssl.SSLContext | None = None
-    token: str | None = None
-
-    def __str__(self) -> str:
-        return self.unix_path or f"{self.host}:{self.port}"
 
 
 Why = Callable[[], BaseException]
@@ -74,7 +61,7 @@ class Wire(asyncio.Protocol):
             await asyncio.wait_for(coming, CONNECT_SECONDS)
         except (OSError, asyncio.TimeoutError) as error:
             reason = str(error) or type(error).__name__
-            self._end(lambda: frames.disconnected(f"cannot connect to {self._address}: {reason}"))
+            self._end(lambda: disconnected(f"cannot connect to {self._address}: {reason}"))
 
     def write(self, data: bytes) -> None:
         """Sends frames."""
@@ -85,7 +72,7 @@ class Wire(asyncio.Protocol):
         """Ends it."""
         if self._transport is not None:
             self._transport.close()
-        self._end(lambda: frames.disconnected(why))
+        self._end(lambda: disconnected(why))
 
     def _end(self, why: Why) -> None:
         listener, self._listener, self.may_write = self._listener, None, False
@@ -125,7 +112,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The server is gone, or we are."""
-        self._end(lambda: frames.disconnected(f"the connection to the server was lost{f': {exc}' if exc else ''}"))
+        self._end(lambda: disconnected(f"the connection to the server was lost{f': {exc}' if exc else ''}"))
 
     # -- what the server says -------------------------------------------------------------------
 
@@ -152,10 +139,10 @@ class Wire(asyncio.Protocol):
         try:
             said = json.loads(body)
             status, kind, message = int(said["code"]), str(said["type"]), str(said["message"])
-            self._end(lambda: frames.failure(status, kind, message, None))
+            self._end(lambda: remote_error(status, kind, message, None))
         except (ValueError, KeyError, TypeError):
             line = head.partition(b"\r\n")[0].decode("latin-1")
-            self._end(lambda: frames.disconnected(f"the server does not offer handles: {line}"))
+            self._end(lambda: disconnected(f"the server does not offer handles: {line}"))
         self.close()
 
     def _frames_came(self, data: bytes) -> None:

@@ -17,9 +17,9 @@ import sys
 import threading
 import traceback
 
+from jitney.torchserve.metrics import past_logging
 from jitney.worker.crew import FD_VARIABLE, follow_parent
 from jitney.worker.loop import serve
-from ts.metrics.metric import past_logging
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
 TOKEN_VARIABLE = "JITNEY_WORKER_TOKEN"

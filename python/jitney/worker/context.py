@@ -1,6 +1,6 @@
 """The context a worker hands to its handler: one object for life, bound anew to every batch.
 
-It is `ts.context.Context` with the per-batch parts made lazy. Binding forgets everything that
+It is TorchServe's `Context` with the per-batch parts made lazy. Binding forgets everything that
 belonged to the previous batch; attributes a handler invented stay, as they do on TorchServe.
 """
 
@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from jitney.torchserve.context import Context, RequestProcessor
+from jitney.torchserve.outputs import encode_output
 from jitney.worker.headers import Headers, read_headers, read_request_id
 from jitney.worker.items import encode_meta, table_of
 from jitney.worker.outlet import Outlet
-from jitney.worker.outputs import encode_output
 from jitney.worker.protocol import POSITION, Bytes
-from ts.context import Context, RequestProcessor
-
 
 STREAM_NEXT = "ts_stream_next"
 """The header by which TorchServe's clients tell a stream."""

@@ -12,6 +12,7 @@ import queue
 import threading
 from typing import Any, Union
 
+from jitney.torchserve.failures import BatchFailure, check_outputs
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import STREAM_NEXT
 from jitney.worker.headers import read_headers, read_request_id
@@ -19,7 +20,7 @@ from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
 from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
-from jitney.worker.reply import BatchFailure, check_outputs, encode_item, failure_of_step
+from jitney.worker.reply import encode_item, failure_of_step
 from jitney.worker.run import describe, excuse, logger, run_batch, send_answer
 
 Arrival = Union[Frame, BaseException, None]

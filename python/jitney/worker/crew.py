@@ -19,7 +19,17 @@ from typing import Any
 
 from jitney.worker.gpus import gpu_of_rank
 from jitney.worker.protocol import (
-    BATCH, HELLO, LOAD, LOAD_FAILED, LOADED, STOP, Frame, FrameReader, decode_control, encode_control, send_frame,
+    BATCH,
+    HELLO,
+    LOAD,
+    LOAD_FAILED,
+    LOADED,
+    STOP,
+    Frame,
+    FrameReader,
+    decode_control,
+    encode_control,
+    send_frame,
 )  # fmt: skip
 
 FD_VARIABLE = "JITNEY_WORKER_FD"

@@ -15,6 +15,7 @@ import time
 import traceback
 from typing import Any
 
+from jitney.torchserve.failures import mentions_cuda
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
@@ -36,7 +37,6 @@ from jitney.worker.protocol import (
     Truncated,
     decode_control,
 )
-from jitney.worker.reply import mentions_cuda
 from jitney.worker.run import print_traceback, run_batch, send_answer
 from jitney.worker.share import take_share
 

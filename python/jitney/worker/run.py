@@ -11,12 +11,13 @@ import sys
 import traceback
 from typing import Any, Union
 
+from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
 from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
-from jitney.worker.reply import PREDICTION_FAILED, BatchFailure, EncodedReply, check_outputs, encode_reply, failure_of
+from jitney.worker.reply import EncodedReply, encode_reply
 
 logger = logging.getLogger(__name__)
 

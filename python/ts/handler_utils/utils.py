@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ts.protocol.otf_writing import create_predict_response
+
 
 def send_intermediate_predict_response(
     ret: Sequence[Any], request_ids: dict[int, str], message: str, code: int, context: Any
@@ -23,8 +25,6 @@ def send_intermediate_predict_response(
         return
     if os.environ.get("LOCAL_RANK", "0") != "0":
         return  # One rank speaks for all.
-    from ts.protocol.otf_message_handler import create_predict_response  # It imports this module.
-
     context.cl_socket.sendall(create_predict_response(ret, request_ids, message, code, context, True))
 
 

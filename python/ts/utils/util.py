@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import inspect
 import itertools
 import json
 import logging
@@ -12,8 +11,23 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from types import ModuleType
 from typing import Any, Callable, TypeVar
+
+from jitney.torchserve.failures import PredictionException
+from jitney.torchserve.loading import list_classes_from_module
+from jitney.torchserve.yaml_file import get_yaml_config
+
+__all__ = [
+    "CLEANUP_REGEX",
+    "PT2Backend",
+    "PredictionException",
+    "check_valid_pt2_backend",
+    "deprecated",
+    "get_yaml_config",
+    "list_classes_from_module",
+    "load_label_mapping",
+    "map_class_to_label",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -45,30 +59,9 @@ class PT2Backend(str, enum.Enum):
     HPU_BACKEND = "hpu_backend"
 
 
-class PredictionException(Exception):
-    """Raised by a handler to choose the status and message its request fails with."""
-
-    def __init__(self, message: str, error_code: int = 500) -> None:
-        super().__init__(message)
-        self.message = message
-        self.error_code = error_code
-
-    def __str__(self) -> str:
-        return f"{self.message} : {self.error_code}"
-
-
 def check_valid_pt2_backend(backend: object) -> bool:
     """Whether `backend` names a known compile backend."""
     return isinstance(backend, str) and backend in {known.value for known in PT2Backend}
-
-
-def list_classes_from_module(module: ModuleType, parent_class: type | None = None) -> list[type]:
-    """The classes defined in `module` itself, optionally only those derived from `parent_class`."""
-    return [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if cls.__module__ == module.__name__ and (parent_class is None or issubclass(cls, parent_class))
-    ]
 
 
 def load_label_mapping(mapping_file_path: str) -> dict[str, str] | None:
@@ -110,16 +103,6 @@ def map_class_to_label(
         {(mapping[str(cls)] if mapping is not None else str(cls)): prob for cls, prob in zip(classes, row)}
         for classes, row in zip(lbl_classes, probs)
     ]
-
-
-def get_yaml_config(yaml_file_path: str) -> dict[str, Any]:
-    """Reads a yaml file; PyYAML must be installed."""
-    try:
-        import yaml  # type: ignore[import-untyped,unused-ignore]
-    except ImportError as error:
-        raise ImportError(f"reading {yaml_file_path} needs PyYAML: pip install pyyaml") from error
-    with open(yaml_file_path, encoding="utf-8") as file:
-        return yaml.safe_load(file) or {}
 
 
 def deprecated(version: str, replacement: str = "") -> Callable[[F], F]:

@@ -81,7 +81,7 @@ fn settle(engine: &Engine, startup: &Startup, mut registered: Registered) {
         tracing::warn!(model = model.name(), %error, "the default version was not set");
     }
     if let Some((min, max)) = startup.workers {
-        model.want(min, max);
+        model.set_worker_target(min, max);
         (registered.workers_min, registered.workers_max) = (min, max);
     }
     staff(registered);

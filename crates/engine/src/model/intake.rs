@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
-use crate::model::{Endpoints, Objective, Reconfigure, Tuning};
+use crate::model::{EndpointChange, Endpoints, Objective, Reconfigure};
 use crate::onnx::OnnxModel;
 use crate::settings::Settings;
 use crate::store::Api;
@@ -77,10 +77,14 @@ impl Intake {
     }
 
     /// What a change means for the endpoints.
-    pub(crate) fn tune(&self, change: &Reconfigure, now: &Settings) -> Result<Tuning, String> {
+    pub(crate) fn tune(
+        &self,
+        change: &Reconfigure,
+        now: &Settings,
+    ) -> Result<EndpointChange, String> {
         match (self.endpoints(), &change.endpoint) {
             (Some(endpoints), _) => endpoints.tune(change, now),
-            (None, None) => Ok(Tuning::default()),
+            (None, None) => Ok(EndpointChange::default()),
             (None, Some(_)) => {
                 Err("endpoint= is for models with endpoints of their own: those that \
                                     are written with the jitney package"

@@ -1,5 +1,5 @@
 //! One accepted request on its way through a batch: its tensors and what its answer must look like.
-//! Shared rather than copied between the rider that may have to ride again and the thread that runs
+//! Shared rather than copied between the request that may have to ride again and the thread that runs
 //! it; nobody changes it after the intake made it.
 
 use std::ops::Range;
@@ -76,7 +76,7 @@ impl TensorInput {
 
     /// The request in portions of at most so many items. They share its data, and one of them, the
     /// last to be answered, brings the answer to the whole.
-    pub(crate) fn in_portions(self, items: u32) -> Vec<Self> {
+    pub(crate) fn split(self, items: u32) -> Vec<Self> {
         let (total, most) = (self.shared.items as usize, items.max(1) as usize);
         let gather = Arc::new(Gather::new(total.div_ceil(most)));
         let portion = |(place, start): (usize, usize)| {

@@ -18,9 +18,9 @@ use super::gather;
 use super::model::OnnxModel;
 use super::request::TensorInput;
 use super::tensor::Tensor;
-use crate::call::{Output, Payload, Rider};
-use crate::outcome::{BatchOutcome, Cause, Death, ItemOutcome, LaunchError, ModelFailure};
-use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
+use crate::call::{Output, Payload, PendingRequest};
+use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
+use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 /// How sessions of a model run.
 #[derive(Clone, Debug)]
@@ -153,9 +153,13 @@ impl Session {
     }
 
     /// Gives the thread a batch; an error when the thread is gone.
-    pub(super) async fn ride(&mut self, batch: u64, inputs: Vec<TensorInput>) -> Result<(), Lost> {
+    pub(super) async fn ride(
+        &mut self,
+        batch: u64,
+        inputs: Vec<TensorInput>,
+    ) -> Result<(), WorkerGone> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job { inputs, reply }).await.map_err(|_| Lost)?;
+        self.jobs.send(Job { inputs, reply }).await.map_err(|_| WorkerGone)?;
         self.answer = Some((batch, answer));
         Ok(())
     }
@@ -191,13 +195,13 @@ fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
-/// The riders' tensors; `None` when one was never decoded, which the intake does not let happen.
-fn tensors(riders: &[Rider]) -> Option<Vec<TensorInput>> {
-    let tensors = |rider: &Rider| match &rider.payload {
+/// The requests' tensors; `None` when one was never decoded, which the intake does not let happen.
+fn tensors(requests: &[PendingRequest]) -> Option<Vec<TensorInput>> {
+    let tensors = |request: &PendingRequest| match &request.payload {
         Payload::Tensors(tensors) => Some(tensors.clone()),
         Payload::Raw(_) => None,
     };
-    riders.iter().map(tensors).collect()
+    requests.iter().map(tensors).collect()
 }
 
 impl Worker for Session {
@@ -205,9 +209,13 @@ impl Worker for Session {
         None
     }
 
-    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
+    fn send_batch<'a>(
+        &'a mut self,
+        batch: u64,
+        requests: &'a [PendingRequest],
+    ) -> BoxFuture<'a, Result<(), WorkerGone>> {
         Box::pin(async move {
-            match tensors(riders) {
+            match tensors(requests) {
                 Some(inputs) => self.ride(batch, inputs).await,
                 None => {
                     let (reply, answer) = oneshot::channel();
@@ -221,18 +229,23 @@ impl Worker for Session {
         })
     }
 
-    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+    fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<WorkerMessage, WorkerGone>> {
         let Some((batch, answer)) = &mut self.answer else {
-            return Pin::new(&mut self.gone).poll(context).map(|_| Err(Lost));
+            return Pin::new(&mut self.gone).poll(context).map(|_| Err(WorkerGone));
         };
         let batch = *batch;
         let heard = ready!(Pin::new(answer).poll(context));
         self.answer = None;
-        Poll::Ready(heard.map(|outcome| Word::Over { batch, outcome }).map_err(|_| Lost))
+        Poll::Ready(
+            heard.map(|outcome| WorkerMessage::Finished { batch, outcome }).map_err(|_| WorkerGone),
+        )
     }
 
-    fn death(&mut self) -> BoxFuture<'_, Death> {
-        Box::pin(std::future::ready(Death::Crashed { killed: false }))
+    fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
+        Box::pin(std::future::ready(WorkerExit::Crashed { killed: false }))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use jitney_engine::Rejection;
-use jitney_engine::error::SequenceRefusal;
+use jitney_engine::Refusal;
+use jitney_engine::error::SequenceRejection;
 
 use super::{Asked, ErrorCode, Problem};
 
@@ -50,16 +50,16 @@ impl Asked<'_> {
     }
 
     /// A sequence, or a request of one, found no room.
-    pub(super) fn sequence(&self, refusal: SequenceRefusal) -> Problem {
+    pub(super) fn sequence(&self, refusal: SequenceRejection) -> Problem {
         let message = match refusal {
-            SequenceRefusal::TooMany { most } => {
+            SequenceRejection::TooMany { most } => {
                 let full = format!(
                     "serves as many sequences as it may ({most}, maxNumSequence). Try again when \
                      one of them has ended"
                 );
                 self.says(&full, "too_many_sequences")
             }
-            SequenceRefusal::Backlog { most } => {
+            SequenceRejection::Backlog { most } => {
                 let full = format!(
                     "holds as many waiting requests of this sequence as it may ({most}, \
                      maxSequenceJobQueueSize). Wait for answers before sending more"

@@ -17,8 +17,8 @@ fn check_call(error: CallError, expected: (u16, &str, &str)) {
     assert_eq!(told(&ASKED.problem(&error)), expected);
 }
 
-fn refused(reason: Rejection) -> CallError {
-    CallError::Refused { reason, retry_after: Some(Duration::from_millis(2500)) }
+fn refused(reason: Refusal) -> CallError {
+    CallError::Rejected { reason, retry_after: Some(Duration::from_millis(2500)) }
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn failures_of_the_model_keep_its_words() {
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
         (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
-        (CallError::WorkerDied { killed: false }, 500, "Worker died."),
-        (CallError::WorkerDied { killed: true }, 507, "Worker died."),
+        (CallError::WorkerExited { killed: false }, 500, "Worker died."),
+        (CallError::WorkerExited { killed: true }, 507, "Worker died."),
     ] {
         check_call(error, (status, kind, message));
     }
@@ -134,7 +134,7 @@ fn other_failures_of_a_call() {
         (400, "BadRequestException", "wants 4 numbers"),
     );
     check_call(
-        CallError::Crowded { what: "bytes" },
+        CallError::ServerFull { what: "bytes" },
         (
             503,
             "ServiceUnavailableException",
@@ -235,7 +235,7 @@ fn workers_that_do_not_start() {
 fn only_what_may_succeed_later_says_when() {
     let wait = |reason, after: Option<u64>| {
         let retry_after = after.map(Duration::from_millis);
-        let problem = ASKED.problem(&CallError::Refused { reason, retry_after });
+        let problem = ASKED.problem(&CallError::Rejected { reason, retry_after });
         let reply = crate::respond::problem(&problem);
         reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
     };

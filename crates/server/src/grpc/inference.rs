@@ -53,7 +53,7 @@ pub(super) async fn answer(
     });
     let parameters = parameters.collect();
     let wish = Wish { model: &model, target, parameters, open_inference: false, sequence };
-    let Answer { output, receipt, rest } =
+    let Answer { output, timing, stream } =
         predict::predict(envelope, &house.config.meter, wish).await?;
     let Output { status, headers, body } = output;
     let first = PredictionResponse {
@@ -61,8 +61,8 @@ pub(super) async fn answer(
         sequence_id: sequence.map(|sequence| sequence.id.to_owned()),
         status: status.and_then(said),
     };
-    let pieces = Pieces { model, first: Some(first), rest };
-    Ok(predict::response(pieces, &receipt, &headers))
+    let pieces = Pieces { model, first: Some(first), rest: stream };
+    Ok(predict::response(pieces, &timing, &headers))
 }
 
 /// A status that the handler set beside its answer. TorchServe drops it; here who looks finds it.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use jitney_engine::Model;
-use jitney_engine::call::Rest;
+use jitney_engine::call::AnswerStream;
 use jitney_engine::error::CallError;
 use jitney_proto::inference::PredictionResponse;
 use tokio_stream::Stream;
@@ -20,7 +20,7 @@ use crate::errors::{Asked, Problem};
 pub(super) struct Pieces {
     pub(super) model: Arc<Model>,
     pub(super) first: Option<PredictionResponse>,
-    pub(super) rest: Option<Rest>,
+    pub(super) rest: Option<AnswerStream>,
 }
 
 impl Pieces {

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Input, Parameter, Receipt};
+use jitney_engine::call::{Answer, Call, Input, Parameter, Timing};
 use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
 use tonic::{Extensions, Request, Response};
 
@@ -89,7 +89,7 @@ pub(super) async fn predict(
     };
     meter.asked(wish.model, wish.target.version.is_some());
     let answer = wish.model.call(call).await;
-    let answer = answer.inspect(|answer| meter.waited(answer.receipt.queue));
+    let answer = answer.inspect(|answer| meter.waited(answer.timing.queue));
     answer.map_err(|error| {
         let Target { model, version } = wish.target;
         let queue_max = wish.model.settings().waiting_max();
@@ -106,7 +106,7 @@ pub(super) fn model(house: &House, target: Target<'_>) -> Result<std::sync::Arc<
 }
 
 /// An answer with its receipt for the trailers and the handler's headers as metadata.
-pub(super) fn response<T>(message: T, ride: &Receipt, headers: &[(String, String)]) -> Response<T> {
+pub(super) fn response<T>(message: T, ride: &Timing, headers: &[(String, String)]) -> Response<T> {
     let mut extensions = Extensions::default();
     extensions.insert(Trailing(receipt::header(ride)));
     let mut response = Response::from_parts(Default::default(), message, extensions);

@@ -9,7 +9,7 @@ use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
 use jitney_engine::Rejection;
 use jitney_engine::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Rest,
+    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, AnswerStream,
 };
 use jitney_engine::error::CallError;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -51,9 +51,9 @@ impl Ask {
         let id = self.wanted.id;
         let call = call(&mut self.wanted, self.peer.number, self.started);
         let last = match self.ask(call).await {
-            Ok(Answer { output, receipt, rest: None }) => Word::Answer(output, receipt),
-            Ok(Answer { output, receipt, rest: Some(rest) }) => {
-                drop(mouth.send(Said { id, word: Word::First(output, receipt) }).await);
+            Ok(Answer { output, timing, stream: None }) => Word::Answer(output, timing),
+            Ok(Answer { output, timing, stream: Some(rest) }) => {
+                drop(mouth.send(Said { id, word: Word::First(output, timing) }).await);
                 self.pieces(rest, &mouth).await
             }
             Err(error) => self.failed(&error),
@@ -67,7 +67,7 @@ impl Ask {
         meter.asked(&self.model, version_named);
         let _place = self.place(call.deadline).await?;
         let answer = self.model.call(call).await?;
-        let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+        let (queue, compute) = (answer.timing.queue, answer.timing.compute);
         meter.answered(&self.model, version_named, queue, queue + compute);
         Ok(answer)
     }
@@ -79,14 +79,14 @@ impl Ask {
             (Err(_), None) => Ok(self.room.acquire().await.ok()),
             (Err(_), Some(deadline)) => {
                 let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
-                let late = |_| CallError::Refused { reason: Rejection::Expired, retry_after: None };
+                let late = |_| CallError::Rejected { reason: Refusal::Expired, retry_after: None };
                 Ok(place.map_err(late)?.ok())
             }
         }
     }
 
     /// Says the rest of a stream; gives its last word.
-    async fn pieces(&self, mut rest: Rest, mouth: &mpsc::Sender<Said>) -> Word {
+    async fn pieces(&self, mut rest: AnswerStream, mouth: &mpsc::Sender<Said>) -> Word {
         let id = self.wanted.id;
         while let Some(piece) = rest.next().await {
             match piece {

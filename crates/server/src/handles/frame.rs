@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use jitney_engine::call::{Claim, Output, Priority, Receipt};
+use jitney_engine::call::{Claim, Output, Priority, Timing};
 
 use crate::errors::Problem;
 use crate::rest::claim;
@@ -172,9 +172,9 @@ fn text(payload: &mut Bytes, length: usize) -> Result<String, FrameError> {
 #[derive(Debug)]
 pub(super) enum Word {
     /// The whole answer.
-    Answer(Output, Receipt),
+    Answer(Output, Timing),
     /// The head and the first piece of a stream.
-    First(Output, Receipt),
+    First(Output, Timing),
     /// A further piece.
     Chunk(Bytes),
     /// The stream is complete.
@@ -219,7 +219,7 @@ fn header(kind: Kind, id: u64, length: usize, out: &mut BytesMut) {
     out.put_u64_le(id);
 }
 
-fn answer(kind: Kind, id: u64, output: Output, receipt: &Receipt, out: &mut BytesMut) -> Bytes {
+fn answer(kind: Kind, id: u64, output: Output, receipt: &Timing, out: &mut BytesMut) -> Bytes {
     let typed = output.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = typed.map_or("", |(_, value)| value.as_str());
     let content_type = if content_type.len() > usize::from(u16::MAX) { "" } else { content_type };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jitney_engine::DispatchReason;
-use jitney_engine::call::{Output, Priority, Receipt};
+use jitney_engine::Departure;
+use jitney_engine::call::{Output, Priority, Timing};
 use serde_json::Value;
 
 use super::frame::{self, Heard, Word};
@@ -100,9 +100,9 @@ fn output(vector: &Value, body: Bytes) -> Output {
     Output { status, headers, body }
 }
 
-fn receipt(vector: &Value) -> Receipt {
+fn receipt(vector: &Value) -> Timing {
     let field = |at: usize| number(&vector["receipt"][at]);
-    Receipt {
+    Timing {
         queue: Duration::from_micros(field(0)),
         compute: Duration::from_micros(field(1)),
         batch_items: field(2) as u32,

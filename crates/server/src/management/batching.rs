@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, DecisionKind};
+use jitney_engine::{CurvePoint, PastDecision, Engine, BatcherReport, Objective, Policy, Verdict};
 use serde::Serialize;
 
 use self::words::Unit;
@@ -108,7 +108,7 @@ struct Entry {
 pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batching, Problem> {
     let model = engine.model(target.model, target.version)?;
     let gone = || Problem::new(ErrorCode::Ending, "The model was removed.");
-    let insight = model.insight().await.ok_or_else(gone)?;
+    let insight = model.batcher_report().await.ok_or_else(gone)?;
     let settings = model.settings();
     let policy = settings.policy.as_str();
     let tuned = model.endpoints();
@@ -141,7 +141,7 @@ impl Batching {
         self
     }
 
-    fn new(name: &str, version: &str, policy: &'static str, insight: &Insight) -> Self {
+    fn new(name: &str, version: &str, policy: &'static str, insight: &BatcherReport) -> Self {
         let config = &insight.config;
         let (objective, delay) = match config.policy {
             Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.max_wait),
@@ -173,8 +173,8 @@ impl Batching {
     }
 }
 
-fn others(insight: &Insight) -> Vec<Other> {
-    let main = insight.main_curve().next().map(|point| point.group);
+fn others(insight: &BatcherReport) -> Vec<Other> {
+    let main = insight.main_curve().next().map(|point| point.bucket);
     let mut others: Vec<Other> = Vec::new();
     for point in insight.curve.iter().filter(|point| Some(point.group) != main) {
         match others.last_mut().filter(|other| other.bucket == point.group) {
@@ -202,7 +202,7 @@ impl Point {
 }
 
 impl Entry {
-    fn new(decided: &Decided, unit: Unit) -> Self {
+    fn new(decided: &PastDecision, unit: Unit) -> Self {
         let decision = &decided.decision;
         let (verdict, reason) = match decision.kind {
             DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use jitney_engine::model::main_bucket;
+use jitney_engine::model::main_group;
 use jitney_engine::{Distribution, Measures, Model, Status};
 
 use super::declared::Kind;
@@ -49,7 +49,7 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
         "jitney_requests_refused_total",
         Kind::Counter,
         "Requests refused before the model saw them",
-        Number(|look| look.status.counters.refused),
+        Number(|look| look.status.counters.rejected),
     ),
     (
         "jitney_requests_failed_total",
@@ -73,7 +73,7 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
         "jitney_refusals_total",
         Kind::Counter,
         "Refused requests by reason",
-        Each("reason", |look| look.measures.refusals.to_vec()),
+        Each("reason", |look| look.measures.rejections.to_vec()),
     ),
     (
         "jitney_batches_total",
@@ -91,7 +91,7 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
         "jitney_departures_total",
         Kind::Counter,
         "Departed batches by reason",
-        Each("reason", |look| look.status.counters.departures.to_vec()),
+        Each("reason", |look| look.status.counters.dispatches.to_vec()),
     ),
     (
         "jitney_cost_real_total",
@@ -165,8 +165,8 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
 /// The curve of the bucket that most batches were seen of: size and mean in nanoseconds.
 fn curve(look: &Look) -> Vec<(u64, u64)> {
     let curve = look.model.curve();
-    let main = main_bucket(&curve);
-    let points = curve.iter().filter(|point| Some(point.group) == main);
+    let main = main_group(&curve);
+    let points = curve.iter().filter(|point| Some(point.bucket) == main);
     points.map(|point| (point.size, point.mean)).take(CURVE_POINTS_MAX).collect()
 }
 

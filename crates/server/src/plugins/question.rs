@@ -88,13 +88,13 @@ pub(super) async fn ask(
 
 fn silence(error: &CallError) -> Silence {
     match error {
-        CallError::Refused { reason: jitney_engine::Rejection::Expired, .. } => Silence::Late,
+        CallError::Rejected { reason: jitney_engine::Refusal::Expired, .. } => Silence::Late,
         CallError::Model(_) | CallError::BadInput(_) => Silence::Failed,
-        CallError::Refused { .. }
-        | CallError::Crowded { .. }
+        CallError::Rejected { .. }
+        | CallError::ServerFull { .. }
         | CallError::Sequence(_)
-        | CallError::WorkerDied { .. }
-        | CallError::Outpaced
+        | CallError::WorkerExited { .. }
+        | CallError::SlowReader
         | CallError::Gone => Silence::Away,
     }
 }

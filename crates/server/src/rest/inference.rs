@@ -12,7 +12,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority, Rest};
+use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority, AnswerStream};
 use tokio::time::Instant;
 
 use super::{claim, input, receipt};
@@ -101,7 +101,7 @@ async fn run(
     meter.asked(model, version_named);
     match model.call(call).await {
         Ok(answer) => {
-            let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+            let (queue, compute) = (answer.timing.queue, answer.timing.compute);
             meter.answered(model, version_named, queue, queue + compute);
             reply(answer)
         }
@@ -134,14 +134,14 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
 }
 
 pub(crate) fn reply(answer: Answer) -> Result<Reply, Problem> {
-    let Answer { output, receipt, rest } = answer;
-    let mut reply = reply_of(output, rest)?;
-    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&receipt));
+    let Answer { output, timing, stream } = answer;
+    let mut reply = reply_of(output, stream)?;
+    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&timing));
     Ok(reply)
 }
 
 /// What a handler said, and what it still says.
-pub(super) fn reply_of(output: Output, rest: Option<Rest>) -> Result<Reply, Problem> {
+pub(super) fn reply_of(output: Output, rest: Option<AnswerStream>) -> Result<Reply, Problem> {
     let Output { status, headers, body } = output;
     let mut reply = Reply::new(Outgoing::new(body, rest));
     match status {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use http::HeaderValue;
-use jitney_engine::call::{Padding, Receipt};
+use jitney_engine::call::{Padding, Timing};
 
 /// Batches of one request whose sizes are told.
 const BATCHES_TOLD: usize = 8;
@@ -14,13 +14,13 @@ const BATCHES_TOLD: usize = 8;
 /// that rode in several batches is told of the last one, and of how large all of them were:
 /// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`. Where items are padded, how much of the batch
 /// was padding: `batch;desc="8 of 32, idle, 12% padding"`.
-pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
+pub(crate) fn header(receipt: &Timing) -> HeaderValue {
     let mut text = String::with_capacity(96);
     text.push_str("queue;dur=");
     push_millis(&mut text, receipt.queue);
     text.push_str(", compute;dur=");
     push_millis(&mut text, receipt.compute);
-    let Receipt { batch_items, batch_items_max, reason, attempt, .. } = receipt;
+    let Timing { batch_items, batch_items_max, reason, attempt, .. } = receipt;
     let _ = write!(text, ", batch;desc=\"{batch_items} of {batch_items_max}, {}", reason.as_str());
     if *attempt > 1 {
         let _ = write!(text, ", attempt {attempt}");
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_receipt_fits_into_one_header() {
-        let mut receipt = Receipt {
+        let mut receipt = Timing {
             queue: Duration::from_micros(1804),
             compute: Duration::from_micros(5_210),
             batch_items: 8,

@@ -118,36 +118,36 @@ enum Verdict {
 
 fn verdict(error: &CallError) -> Verdict {
     match error {
-        CallError::Refused { reason, .. } => match reason {
-            Rejection::QueueFull | Rejection::Overload | Rejection::Quota => Verdict::Later,
-            Rejection::Expired | Rejection::Hopeless => Verdict::Late,
-            Rejection::NoWorker | Rejection::Draining | Rejection::Cancelled => Verdict::Stop,
-            Rejection::TooLarge => Verdict::Failed,
+        CallError::Rejected { reason, .. } => match reason {
+            Refusal::QueueFull | Refusal::Overload | Refusal::Quota => Verdict::Later,
+            Refusal::Expired | Refusal::Hopeless => Verdict::Late,
+            Refusal::NoWorker | Refusal::Draining | Refusal::Cancelled => Verdict::Stop,
+            Refusal::TooLarge => Verdict::Failed,
         },
-        CallError::Crowded { .. } => Verdict::Later,
+        CallError::ServerFull { .. } => Verdict::Later,
         CallError::Gone => Verdict::Stop,
         CallError::Sequence(_)
         | CallError::BadInput(_)
         | CallError::Model(_)
-        | CallError::WorkerDied { .. }
-        | CallError::Outpaced => Verdict::Failed,
+        | CallError::WorkerExited { .. }
+        | CallError::SlowReader => Verdict::Failed,
     }
 }
 
 /// Waits for the rest of an answer that comes in pieces.
 async fn whole(answer: Answer) -> Result<Outcome, CallError> {
-    let Answer { output, rest, .. } = answer;
+    let Answer { output, stream, .. } = answer;
     let status = output.status.map_or(200, |(code, _)| code);
     let kind = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
     let content_type = output.headers.iter().find(kind).map_or("", |(_, value)| value.as_str());
-    let body = match rest {
+    let body = match stream {
         None => output.body,
-        Some(mut rest) => {
+        Some(mut stream) => {
             let mut body = BytesMut::from(&output.body[..]);
-            while let Some(piece) = rest.next().await {
+            while let Some(piece) = stream.next().await {
                 body.extend_from_slice(&piece?);
                 if body.len() > ANSWER_BYTES_MAX {
-                    return Err(CallError::Outpaced);
+                    return Err(CallError::SlowReader);
                 }
             }
             Bytes::from(body)

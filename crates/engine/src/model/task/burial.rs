@@ -6,7 +6,7 @@ use jitney_batcher::{BatchId, DownReason, Event, BatchFailure};
 use super::Task;
 use crate::error::CallError;
 use crate::model::scatter;
-use crate::outcome::Death;
+use crate::outcome::WorkerExit;
 use crate::pool::Batch;
 
 impl Task {
@@ -14,12 +14,13 @@ impl Task {
         &mut self,
         worker: u32,
         batches: Vec<Batch>,
-        death: Death,
+        death: WorkerExit,
         blamed: Option<BatchId>,
     ) {
-        let riding: usize = batches.iter().map(|batch| batch.riders.len()).sum();
+        let riding: usize = batches.iter().map(|batch| batch.requests.len()).sum();
         tracing::warn!(model = self.label, worker, ?death, riding, "worker died");
-        let error = CallError::WorkerDied { killed: death == Death::Crashed { killed: true } };
+        let error =
+            CallError::WorkerExited { killed: death == WorkerExit::Crashed { killed: true } };
         let (ahead, crowded) = (self.state.pool.ahead(worker), batches.len() > 1);
         if self.forget_sweep(worker) {
             tracing::warn!(
@@ -36,7 +37,7 @@ impl Task {
                 false => self.give_up(batch, error.clone()),
             }
         }
-        self.state.pool.died(worker);
+        self.state.pool.exited(worker);
         if crowded && !ahead {
             self.set_probation(true);
         }
@@ -47,14 +48,14 @@ impl Task {
     fn blame(
         &mut self,
         worker: u32,
-        death: Death,
+        death: WorkerExit,
         blamed: Option<BatchId>,
         ahead: bool,
         crowded: bool,
     ) {
         let (kind, down) = match death {
-            Death::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
-            Death::Crashed { .. } | Death::Garbled => (BatchFailure::Crashed, DownReason::Crashed),
+            WorkerExit::TimedOut => (Failure::TimedOut, Down::TimedOut),
+            WorkerExit::Crashed { .. } | WorkerExit::Garbled => (Failure::Crashed, Down::Crashed),
         };
         let why = match blamed {
             // Of several batches only one is to blame; the others wait again as if nothing was.
@@ -75,8 +76,8 @@ impl Task {
         if !batch.streamed() {
             return self.come_back(batch, Some(error));
         }
-        for (id, rider) in batch.ids.into_iter().zip(batch.riders) {
-            scatter::end(rider, Err(error.clone()), &self.board);
+        for (id, request) in batch.ids.into_iter().zip(batch.requests) {
+            scatter::end(request, Err(error.clone()), &self.board);
             self.step(Event::Cancel { id });
         }
     }

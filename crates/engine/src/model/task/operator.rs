@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::model::{Control, Insight};
+use crate::model::{BatcherReport, Control};
 
 pub(super) struct Closing {
     pub(super) deadline: Instant,
@@ -36,7 +36,7 @@ impl Task {
             Control::Explain { reply } => {
                 let now = self.nanos(Instant::now());
                 // Nobody listening is fine: the caller did not want to wait.
-                let _told = reply.send(Insight::of(&self.state.batcher, now));
+                let _told = reply.send(BatcherReport::of(&self.state.batcher, now));
             }
             Control::Close { grace, reply } => self.close(grace, Some(reply)),
         }

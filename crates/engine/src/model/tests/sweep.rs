@@ -43,7 +43,7 @@ async fn swept(kit: &Kit) -> Vec<usize> {
 
 /// The sizes that something was learned of.
 async fn learned(kit: &Kit) -> Vec<u64> {
-    kit.model.insight().await.unwrap().curve.iter().map(|point| point.size).collect()
+    kit.model.batcher_report().await.unwrap().curve.iter().map(|point| point.size).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn a_sweep_teaches_the_curve_and_is_counted_nowhere() {
     let (_dir, kit) = sampled(adaptive(Shares::default()), 1);
     drop(kit.model.scale(1, 1).await);
     tokio::time::sleep(millis(1000)).await;
-    let curve = kit.model.insight().await.unwrap().curve;
+    let curve = kit.model.batcher_report().await.unwrap().curve;
     let points: Vec<_> = curve.iter().map(|it| (it.size, it.mean.div_ceil(1_000_000))).collect();
     assert_eq!(points.len(), 4, "{points:?}");
     for ((size, ms), want) in points.iter().zip([1, 2, 4, 8]) {

@@ -108,7 +108,7 @@ fn requests_of_different_lengths_meet_where_the_card_lets_them_be_padded() {
     let alone: Vec<String> =
         inputs.iter().flat_map(|request| answers(&model, std::slice::from_ref(request))).collect();
     assert_eq!(answers(&model, &inputs), alone, "nobody sees the padding");
-    let portions: Vec<_> = inputs.iter().flat_map(|it| it.clone().in_portions(1)).collect();
+    let portions: Vec<_> = inputs.iter().flat_map(|it| it.clone().split(1)).collect();
     let BatchOutcome::Items(items) = run(&model, &portions) else { panic!("the batch failed") };
     let body = |item: Result<crate::call::Output, _>| item.expect("an answer").body;
     let together: Vec<_> = items.into_iter().map(body).filter(|it| !it.is_empty()).collect();

@@ -38,7 +38,7 @@ proptest! {
             .collect();
         let mut portions: Vec<(usize, TensorInput)> = Vec::new();
         for (owner, whole) in wholes.iter().enumerate() {
-            let parts = whole.clone().in_portions(portion);
+            let parts = whole.clone().split(portion);
             prop_assert!(parts.iter().all(|part| part.rows().len() <= portion as usize));
             portions.extend(parts.into_iter().map(|part| (owner, part)));
         }
@@ -60,7 +60,7 @@ proptest! {
 #[test]
 fn portions_beside_each_other_are_one_leg_and_a_whole_request_is_not_copied() {
     let model = model(LENGTH);
-    let portions = accept(&model, &rows(5, 0)).in_portions(2);
+    let portions = accept(&model, &rows(5, 0)).split(2);
     let legs = crate::onnx::batch::legs(&portions);
     assert_eq!((legs.len(), legs[0].is_whole(), legs[0].inputs.clone()), (1, true, 0..3));
     let apart = [portions[0].clone(), portions[2].clone()];
@@ -71,7 +71,7 @@ fn portions_beside_each_other_are_one_leg_and_a_whole_request_is_not_copied() {
 fn a_piece_that_rides_twice_changes_nothing() {
     let model = model(LENGTH);
     let whole = accept(&model, &rows(3, 7));
-    let portions = whole.clone().in_portions(1);
+    let portions = whole.clone().split(1);
     assert_eq!(bodies(&model, &portions[..2]), ["", ""]);
     assert_eq!(bodies(&model, &portions[1..2]), [""]);
     let answer = bodies(&model, &[whole]);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::onnx::session::Session;
-use crate::outcome::Death;
-use crate::pool::{Launcher, Lost, Word, Worker};
+use crate::outcome::WorkerExit;
+use crate::pool::{Launcher, Worker, WorkerGone, WorkerMessage};
 
-const DEAD: Death = Death::Crashed { killed: false };
+const DEAD: WorkerExit = WorkerExit::Crashed { killed: false };
 
 fn session() -> Session {
     let identity = Identity { name: "tiny".to_owned(), version: "1.0".to_owned() };
@@ -17,14 +17,14 @@ fn session() -> Session {
     Session::start("test".to_owned(), 1, work).expect("a thread")
 }
 
-async fn hear(worker: &mut dyn Worker) -> Result<BatchOutcome, Lost> {
-    match poll_fn(|context| worker.poll_hear(context)).await? {
-        Word::Over { outcome, .. } => Ok(outcome),
-        Word::Pieces { .. } => panic!("a session does not stream"),
+async fn hear(worker: &mut dyn Worker) -> Result<BatchOutcome, WorkerGone> {
+    match poll_fn(|context| worker.poll_message(context)).await? {
+        WorkerMessage::Finished { outcome, .. } => Ok(outcome),
+        WorkerMessage::Pieces { .. } => panic!("a session does not stream"),
     }
 }
 
-async fn ride(session: &mut Session, inputs: Vec<TensorInput>) -> Result<BatchOutcome, Lost> {
+async fn ride(session: &mut Session, inputs: Vec<TensorInput>) -> Result<BatchOutcome, WorkerGone> {
     session.ride(1, inputs).await?;
     hear(session).await
 }
@@ -56,7 +56,7 @@ async fn a_panic_kills_the_session_and_its_batch_but_nothing_else() {
     let inputs = vec![accept(&model(LENGTH), "[1]")];
     assert!(ride(&mut session, inputs.clone()).await.is_err());
     assert!(hear(&mut session).await.is_err(), "idle or not, it is seen to be dead");
-    assert_eq!(session.death().await, DEAD);
+    assert_eq!(session.exit().await, DEAD);
     assert!(ride(&mut session, inputs).await.is_err());
 }
 
@@ -75,7 +75,7 @@ async fn sessions_of_one_launcher_run_at_the_same_time() {
     let (first, second) = tokio::join!(launcher.launch(0), launcher.launch(1));
     for worker in [first, second] {
         let mut worker = worker.expect("a session");
-        worker.give(1, &[]).await.expect("alive");
+        worker.send_batch(1, &[]).await.expect("alive");
         assert!(hear(&mut *worker).await.is_ok(), "even a batch of nobody does not kill it");
         worker.end(true).await;
     }

@@ -71,7 +71,7 @@ impl OpenInference {
         let reply = reply::read(&answer.output.body, !message.raw_input_contents.is_empty());
         let reply = reply.map_err(|why| not_the_protocol(&model, &why))?;
         let reply = named(reply, &message, &model);
-        Ok(predict::response(reply, &answer.receipt, &answer.output.headers))
+        Ok(predict::response(reply, &answer.timing, &answer.output.headers))
     }
 }
 

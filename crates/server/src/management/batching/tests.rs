@@ -1,12 +1,12 @@
 //! Decisions and curves as people read them.
 
-use jitney_engine::model::Decided;
-use jitney_engine::{DispatchReason, Rejection};
+use jitney_engine::model::PastDecision;
+use jitney_engine::{Departure, Refusal};
 use serde_json::json;
 
 use super::*;
 
-fn decided(kind: DecisionKind) -> Decided {
+fn decided(verdict: Verdict) -> PastDecision {
     let decision = jitney_engine::Decision {
         at: 0,
         kind,
@@ -18,7 +18,7 @@ fn decided(kind: DecisionKind) -> Decided {
         rate: 812.345,
         slack: Some(30_000_000),
     };
-    Decided { ago: Duration::from_micros(1500), wait: Some(Duration::from_millis(3)), decision }
+    PastDecision { ago: Duration::from_micros(1500), wait: Some(Duration::from_millis(3)), decision }
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
         planned: 5_300_000,
         samples,
     };
-    let insight = Insight {
+    let insight = BatcherReport {
         config: Default::default(),
         waiting: 0,
         curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],

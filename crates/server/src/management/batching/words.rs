@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::{Decided, DispatchReason, Policy, Rejection, DecisionKind};
+use jitney_engine::{PastDecision, Departure, Policy, Refusal, Verdict};
 
 /// How the policy in force decides.
 pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
@@ -40,7 +40,7 @@ pub(super) enum Unit {
 }
 
 /// One decision as a sentence.
-pub(super) fn decision(decided: &Decided, unit: Unit) -> String {
+pub(super) fn decision(decided: &PastDecision, unit: Unit) -> String {
     let it = &decided.decision;
     let size = of(unit, it.size);
     let expected = if it.predicted > 0 {
@@ -81,7 +81,7 @@ fn departure(reason: DispatchReason) -> &'static str {
     }
 }
 
-fn why(decided: &Decided, reason: Rejection) -> String {
+fn why(decided: &PastDecision, reason: Refusal) -> String {
     let it = &decided.decision;
     let left = it.slack.map_or_else(String::new, |slack| format!(" with {} left", ms(slack)));
     let free = ms(it.next_free);

@@ -42,7 +42,7 @@ fn status() -> Status {
     let counters = Counters {
         requests: 0,
         answered: 0,
-        refused: 0,
+        rejected: 0,
         failed: 0,
         abandoned: 0,
         retried: 0,
@@ -51,7 +51,7 @@ fn status() -> Status {
         queue_us: 0,
         compute_us: 0,
         latency_us: 0,
-        departures: [("", 0); 7],
+        dispatches: [("", 0); 7],
         padding: Default::default(),
     };
     Status {

@@ -1,8 +1,8 @@
 //! One worker's place: starts it, hands it batches, ends it, starts it again.
 //!
 //! A seat is a task of its own so that a hanging worker holds up nobody. It owns the batches
-//! that are under way, riders included; whatever happens, they go back to the model's task in an
-//! event, or are dropped with the task, which tells every rider's caller.
+//! that are under way, requests included; whatever happens, they go back to the model's task in an
+//! event, or are dropped with the task, which tells every request's caller.
 //!
 //! ```text
 //! coming --launched--> ready --died--> (pause) --> coming
@@ -24,12 +24,12 @@ use super::backoff::Backoff;
 use super::event::WorkerEvent;
 use super::recovery::Recovery;
 use super::riding::{Batch, Riding};
-use super::worker::{Launcher, Lost, Word, Worker};
-use crate::outcome::{Death, LaunchError};
+use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
+use crate::outcome::{LaunchError, WorkerExit};
 
 /// The time limits of a seat.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeatPlan {
+pub(crate) struct WorkerPlan {
     pub(crate) startup_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) retry_window: Duration,
@@ -39,13 +39,13 @@ pub(crate) struct SeatPlan {
 
 /// How a worker's life ended.
 struct End {
-    death: Death,
+    death: WorkerExit,
     /// The batch that took too long.
     overdue: Option<BatchId>,
 }
 
 impl End {
-    fn of(death: Death) -> Self {
+    fn of(death: WorkerExit) -> Self {
         Self { death, overdue: None }
     }
 }
@@ -65,10 +65,10 @@ impl Hands {
     }
 }
 
-pub(crate) struct Seat {
+pub(crate) struct WorkerSupervisor {
     worker: u32,
     launcher: Arc<dyn Launcher>,
-    plan: SeatPlan,
+    plan: WorkerPlan,
     /// Resolves when the worker is asked to leave, or when the pool is gone.
     retire: oneshot::Receiver<()>,
     events: mpsc::Sender<WorkerEvent>,
@@ -76,11 +76,11 @@ pub(crate) struct Seat {
     recovery: Recovery,
 }
 
-impl Seat {
+impl WorkerSupervisor {
     pub(crate) fn new(
         worker: u32,
         launcher: &Arc<dyn Launcher>,
-        plan: &SeatPlan,
+        plan: &WorkerPlan,
         retire: oneshot::Receiver<()>,
         events: &mpsc::Sender<WorkerEvent>,
     ) -> Self {
@@ -93,7 +93,7 @@ impl Seat {
     /// Lives until the worker is asked to leave.
     pub(crate) async fn run(mut self) {
         while self.one_life().await.is_continue() && self.pause().await.is_continue() {}
-        self.tell(WorkerEvent::Ended { worker: self.worker }).await;
+        self.tell(WorkerEvent::Stopped { worker: self.worker }).await;
     }
 
     /// From start to death. Breaks when the worker was asked to leave.
@@ -141,7 +141,7 @@ impl Seat {
         loop {
             let turn = tokio::select! {
                 biased;
-                word = poll_fn(|context| worker.poll_hear(context)) => {
+                word = poll_fn(|context| worker.poll_message(context)) => {
                     self.heard(&mut *worker, &mut hands, word).await
                 }
                 Some(batch) = inbox.recv(), if hands.has_room() => {
@@ -166,19 +166,19 @@ impl Seat {
         &mut self,
         worker: &mut dyn Worker,
         hands: &mut Hands,
-        word: Result<Word, Lost>,
+        word: Result<WorkerMessage, WorkerGone>,
     ) -> Result<(), End> {
         let riding = &mut hands.riding;
         let known = match word {
-            Err(Lost) => return Err(End::of(worker.death().await)),
-            Ok(Word::Pieces { batch, pieces }) => {
+            Err(WorkerGone) => return Err(End::of(worker.exit().await)),
+            Ok(WorkerMessage::Pieces { batch, pieces }) => {
                 let known = riding.pieces(batch, pieces);
                 if riding.deserted(batch) {
                     self.cancel(worker, batch).await?;
                 }
                 known
             }
-            Ok(Word::Over { batch, outcome }) => match riding.over(batch) {
+            Ok(WorkerMessage::Finished { batch, outcome }) => match riding.over(batch) {
                 None => false,
                 Some((batch, exec)) => {
                     self.backoff.served();
@@ -189,7 +189,7 @@ impl Seat {
             },
         };
         if !known {
-            return Err(End::of(Death::Garbled));
+            return Err(End::of(WorkerExit::Garbled));
         }
         match hands.held.take_if(|_| hands.riding.is_empty()) {
             Some(batch) => self.give(worker, &mut hands.riding, batch).await,
@@ -206,7 +206,7 @@ impl Seat {
         batch: Batch,
     ) -> Result<(), End> {
         let ahead = hands.riding.current().is_some();
-        if ahead && !worker.queues(&batch.riders) {
+        if ahead && !worker.queues(&batch.requests) {
             hands.held = Some(batch);
             return Ok(());
         }
@@ -217,8 +217,8 @@ impl Seat {
     async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), End> {
         match timeout(self.plan.response_timeout, worker.cancel(batch)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(Lost)) => Err(End::of(worker.death().await)),
-            Err(_) => Err(End { death: Death::TimedOut, overdue: Some(BatchId(batch)) }),
+            Ok(Err(WorkerGone)) => Err(End::of(worker.exit().await)),
+            Err(_) => Err(End { death: WorkerExit::TimedOut, overdue: Some(BatchId(batch)) }),
         }
     }
 
@@ -229,14 +229,14 @@ impl Seat {
         batch: Batch,
     ) -> Result<(), End> {
         let batch = riding.board(batch);
-        let given = worker.give(batch.id.0, &batch.riders);
+        let given = worker.send_batch(batch.id.0, &batch.requests);
         match timeout(self.plan.response_timeout, given).await {
             Ok(Ok(())) => {
                 riding.handed();
                 Ok(())
             }
-            Ok(Err(Lost)) => Err(End::of(worker.death().await)),
-            Err(_) => Err(End { death: Death::TimedOut, overdue: Some(batch.id) }),
+            Ok(Err(WorkerGone)) => Err(End::of(worker.exit().await)),
+            Err(_) => Err(End { death: WorkerExit::TimedOut, overdue: Some(batch.id) }),
         }
     }
 
@@ -245,7 +245,7 @@ impl Seat {
         let Some((batch, heard)) = riding.quietest() else { return Ok(()) };
         let due = heard + self.plan.response_timeout;
         if due <= Instant::now() {
-            return Err(End { death: Death::TimedOut, overdue: Some(batch) });
+            return Err(End { death: WorkerExit::TimedOut, overdue: Some(batch) });
         }
         alarm.reset(due);
         Ok(())
@@ -266,7 +266,7 @@ impl Seat {
         let batches = hands.riding.into_batches().chain(hands.held).chain(unheard);
         let batches: Vec<Batch> = batches.collect();
         self.recovery.died(self.worker, !batches.is_empty());
-        self.tell(WorkerEvent::Died { worker: self.worker, batches, death, blamed }).await;
+        self.tell(WorkerEvent::Exited { worker: self.worker, batches, death, blamed }).await;
         worker.end(true).await;
         ControlFlow::Continue(())
     }
@@ -274,7 +274,7 @@ impl Seat {
     /// Waits before the next start, or for ever once that is given up.
     async fn pause(&mut self) -> ControlFlow<()> {
         let Some(pause) = self.backoff.next(Instant::now()) else {
-            self.tell(WorkerEvent::Lost { worker: self.worker }).await;
+            self.tell(WorkerEvent::GivenUp { worker: self.worker }).await;
             // An error means that the pool is gone, which is as good as being asked to leave.
             drop((&mut self.retire).await);
             return ControlFlow::Break(());

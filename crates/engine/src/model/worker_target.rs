@@ -8,12 +8,12 @@ use crate::settings::Settings;
 /// The fewest and the most workers. The two may be read a moment apart, which a later change sets
 /// right.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WorkerTarget {
     min: AtomicU32,
     max: AtomicU32,
 }
 
-impl Wanted {
+impl WorkerTarget {
     /// What the model was registered with.
     pub(crate) fn of(settings: &Settings) -> Self {
         Self { min: settings.workers_min.into(), max: settings.workers_max.into() }

@@ -11,8 +11,6 @@ import json
 import sys
 from typing import Any
 
-from jitney.worker.protocol import Bytes
-
 UNSUPPORTED_OUTPUT = "Unsupported model output data type."
 
 _encode_json = json.JSONEncoder(indent=2).encode
@@ -22,7 +20,7 @@ class UnsupportedOutput(Exception):
     """The handler returned something that has no byte form."""
 
 
-def encode_output(output: Any) -> Bytes:
+def encode_output(output: Any) -> bytes | bytearray | memoryview:
     """Returns the body for one output."""
     if type(output) is str:
         try:

@@ -1,9 +1,9 @@
 //! A request whose items need not ride in one batch: taken apart at the door, put together for its
 //! caller.
 //!
-//! Portions let a client-side batch fill the room that others leave, and let it be larger than any
-//! batch. They are ordinary riders; what makes them one request is the [`Joint`] that their caller
-//! waits for, which ends with the first portion that fails or with the last that is answered, counts
+//! Parts let a client-side batch fill the room that others leave, and let it be larger than any
+//! batch. They are ordinary requests; what makes them one request is the [`SplitReply`] that their caller
+//! waits for, which ends with the first part that fails or with the last that is answered, counts
 //! the request once, and takes back what is left when the caller does not wait any more. Whether a
 //! request may be taken apart is said by its model, never here.
 
@@ -15,17 +15,17 @@ use super::board::add;
 use super::passenger::Passenger;
 use super::{Message, Model, Ticket, scatter};
 use crate::admission::Permit;
-use crate::call::{Answer, Output, Payload, Receipt};
+use crate::call::{Answer, Output, Payload, Timing};
 use crate::error::CallError;
 use crate::onnx::TensorInput;
-use crate::reply::{PortionsReceiver, Reply};
+use crate::reply::{PartsReceiver, Reply};
 use crate::settings::Settings;
 
-/// Portions that a full batch has room for: so fine that little of a batch stays empty because the
-/// next portion does not fit, and so coarse that they cost little beside the work of a batch.
+/// Parts that a full batch has room for: so fine that little of a batch stays empty because the
+/// next part does not fit, and so coarse that they cost little beside the work of a batch.
 const PER_BATCH: u32 = 8;
 
-/// Items of a portion where a batch has at most this many: a part of the batch without a remainder,
+/// Items of a part where a batch has at most this many: a part of the batch without a remainder,
 /// if there is one that is neither too fine nor too coarse.
 pub(super) fn size(batch: u32) -> u32 {
     let finest = (batch / (2 * PER_BATCH)).max(1);
@@ -34,14 +34,14 @@ pub(super) fn size(batch: u32) -> u32 {
 }
 
 impl Model {
-    /// Sends a request on its way in portions.
-    pub(super) fn admit_in_portions(
+    /// Sends a request on its way in parts.
+    pub(super) fn admit_in_parts(
         &self,
         tensors: TensorInput,
         passenger: &Passenger,
         settings: &Settings,
         permit: Permit,
-    ) -> Result<Joint<'_>, CallError> {
+    ) -> Result<SplitReply<'_>, CallError> {
         let (items, most) = (passenger.items, settings.items_waiting_max());
         if u64::from(items) > most {
             return Err(CallError::BadInput(format!(
@@ -49,42 +49,42 @@ impl Model {
                  send fewer at a time"
             )));
         }
-        let portions = tensors.in_portions(size(settings.items_max()));
-        let (replies, answers) = Reply::of_portions(portions.len(), permit);
-        let arrivals = portions.into_iter().zip(replies).map(|(portion, reply)| {
-            let items = portion.rows().len() as u32;
+        let parts = tensors.split(size(settings.items_max()));
+        let (replies, answers) = Reply::of_parts(parts.len(), permit);
+        let arrivals = parts.into_iter().zip(replies).map(|(part, reply)| {
+            let items = part.rows().len() as u32;
             let weight = passenger.weight.of(items, passenger.items);
             let passenger = Passenger { items, weight, ..*passenger };
-            passenger.arrival(Payload::Tensors(portion), reply, None)
+            passenger.arrival(Payload::Tensors(part), reply, None)
         });
         let arrivals: Vec<_> = arrivals.collect();
         let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();
-        self.send(Message::ArriveInPortions(arrivals))?;
+        self.send(Message::ArriveInParts(arrivals))?;
         let (left, admitted) = (tickets.len(), passenger.admitted);
-        Ok(Joint { model: self, answers, tickets, left, admitted, ended: false })
+        Ok(SplitReply { model: self, answers, tickets, left, admitted, ended: false })
     }
 }
 
-/// The caller's end of a request in portions. Dropping it is a client that went away.
-pub(super) struct Joint<'a> {
+/// The caller's end of a request in parts. Dropping it is a client that went away.
+pub(super) struct SplitReply<'a> {
     model: &'a Model,
-    answers: PortionsReceiver,
+    answers: PartsReceiver,
     tickets: Vec<Ticket>,
-    /// Portions that have not been heard of.
+    /// Parts that have not been heard of.
     left: usize,
     admitted: Instant,
     /// Whether the request was counted.
     ended: bool,
 }
 
-impl Joint<'_> {
+impl SplitReply<'_> {
     /// The answer to the whole request, or the first thing that went wrong.
     pub(super) async fn answer(mut self) -> Result<Answer, CallError> {
         let answer = self.gather().await;
         self.ended = true;
         let board = &self.model.board;
         if let Ok(answer) = &answer {
-            board.meters.answered(answer.receipt.queue, self.admitted.elapsed());
+            board.meters.answered(answer.timing.queue, self.admitted.elapsed());
         }
         scatter::count(&answer, false, board);
         answer
@@ -93,16 +93,16 @@ impl Joint<'_> {
     async fn gather(&mut self) -> Result<Answer, CallError> {
         let mut whole: Option<Whole> = None;
         while self.left > 0 {
-            let Answer { output, receipt, .. } =
+            let Answer { output, timing, .. } =
                 self.answers.recv().await.unwrap_or(Err(CallError::Gone))?;
             self.left -= 1;
-            whole.get_or_insert_default().add(output, receipt);
+            whole.get_or_insert_default().add(output, timing);
         }
         whole.and_then(Whole::answer).ok_or(CallError::Gone)
     }
 }
 
-impl Drop for Joint<'_> {
+impl Drop for SplitReply<'_> {
     fn drop(&mut self) {
         if !self.ended {
             add(&self.model.board.abandoned, 1);
@@ -110,27 +110,27 @@ impl Drop for Joint<'_> {
         if self.left > 0 {
             // As with any departed client: a full inbox costs places, but harms no one.
             let tickets = std::mem::take(&mut self.tickets);
-            drop(self.model.inbox.try_send(Message::CancelPortions(tickets)));
+            drop(self.model.inbox.try_send(Message::CancelParts(tickets)));
         }
     }
 }
 
-/// What was heard of the portions so far.
+/// What was heard of the parts so far.
 #[derive(Default)]
 struct Whole {
-    /// The answer, once the portion that speaks for all was heard.
+    /// The answer, once the part that speaks for all was heard.
     output: Option<Output>,
     /// One for each batch.
-    rides: Vec<Receipt>,
+    rides: Vec<Timing>,
 }
 
 impl Whole {
-    fn add(&mut self, output: Output, receipt: Receipt) {
+    fn add(&mut self, output: Output, timing: Timing) {
         if !output.body.is_empty() {
             self.output = Some(output);
         }
-        if self.rides.iter().all(|ride| ride.batch != receipt.batch) {
-            self.rides.push(receipt);
+        if self.rides.iter().all(|ride| ride.batch != timing.batch) {
+            self.rides.push(timing);
         }
     }
 
@@ -143,8 +143,8 @@ impl Whole {
         let last = self.rides.pop()?;
         let compute = end.checked_sub(queue).unwrap_or(Duration::ZERO);
         let batches = if batches.len() > 1 { batches } else { Vec::new() };
-        let receipt = Receipt { queue, compute, attempt, batches, ..last };
-        Some(Answer { output: self.output?, receipt, rest: None })
+        let timing = Timing { queue, compute, attempt, batches, ..last };
+        Some(Answer { output: self.output?, timing, stream: None })
     }
 }
 
@@ -173,15 +173,15 @@ mod tests {
     }
 
     /// The batches that a backlog of requests with these items needs.
-    fn batches(max_items: u32, requests: &[u32], portion: u32) -> u32 {
-        let config = Config { max_items, max_queue: u32::MAX, ..Config::default() };
+    fn batches(max_items: u32, requests: &[u32], part: u32) -> u32 {
+        let config = Config { max_items, queue_max: u32::MAX, ..Config::default() };
         let (mut batcher, mut out) = (Batcher::new(config), Actions::new());
         let mut index = 0;
         for items in requests {
-            for start in (0..*items).step_by(portion as usize) {
+            for start in (0..*items).step_by(part as usize) {
                 let (left, id) = (items - start, RequestId::new(index, 0));
-                let request = Request { items: left.min(portion), ..Request::new(id) };
-                let more = left > portion;
+                let request = Request { items: left.min(part), ..Request::new(id) };
+                let more = left > part;
                 batcher.step(0, Event::Arrive(Request { more, ..request }), &mut out);
                 index += 1;
             }

@@ -1,4 +1,4 @@
-//! Client-side batches that ride in portions: filled batches, one answer, one end.
+//! Client-side batches that ride in parts: filled batches, one answer, one end.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ fn model(atomic: bool) -> Arc<OnnxModel> {
     OnnxModel::from_bytes("tiny", Cow::Borrowed(MODEL), card).expect("a test model loads")
 }
 
-/// At most four items in a batch, so that a portion is one item, and nobody waits for company.
+/// At most four items in a batch, so that a part is one item, and nobody waits for company.
 fn eager() -> Settings {
     Settings { policy: PolicyName::Opportunistic, ..settings() }
 }
@@ -38,7 +38,7 @@ fn sizes(kit: &Kit) -> Vec<usize> {
 /// Requests, answered, refused, failed, abandoned.
 fn ends(kit: &Kit) -> [u64; 5] {
     let it = kit.model.status().counters;
-    [it.requests, it.answered, it.refused, it.failed, it.abandoned]
+    [it.requests, it.answered, it.rejected, it.failed, it.abandoned]
 }
 
 /// Nothing waits, and nothing is held any more.
@@ -54,10 +54,10 @@ async fn a_request_larger_than_a_batch_rides_in_full_ones_and_its_receipt_tells(
     assert_eq!(sizes(&kit), [4, 4, 2]);
     let rows: Vec<_> = kit.rides().into_iter().flat_map(|ride| ride.bodies).collect();
     assert_eq!(rows, (0..10).map(|row| format!("{row}..{}", row + 1)).collect::<Vec<_>>());
-    let receipt = answer.receipt;
-    assert_eq!(receipt.batches, [4, 4, 2]);
-    assert_eq!((receipt.batch_items, receipt.reason), (2, DispatchReason::Idle));
-    assert_eq!((receipt.queue.as_millis(), receipt.compute.as_millis()), (0, 15));
+    let timing = answer.timing;
+    assert_eq!(timing.batches, [4, 4, 2]);
+    assert_eq!((timing.batch_items, timing.reason), (2, Departure::Idle));
+    assert_eq!((timing.queue.as_millis(), timing.compute.as_millis()), (0, 15));
     let counters = kit.model.status().counters;
     assert_eq!((counters.batches, counters.items), (3, 10));
     assert_eq!(ends(&kit), [1, 1, 0, 0, 0]);
@@ -71,7 +71,7 @@ async fn a_request_that_fits_leaves_whole_when_a_worker_is_free() {
         let kit = serving(settings, echo_after(5)).await;
         let answer = kit.model.call(of_rows(4)).await.unwrap();
         assert_eq!(sizes(&kit), [4]);
-        assert!(answer.receipt.batches.is_empty(), "one batch is told as ever");
+        assert!(answer.timing.batches.is_empty(), "one batch is told as ever");
     }
 }
 
@@ -126,7 +126,7 @@ async fn a_deadline_ends_the_whole_where_its_last_portion_cannot_leave_any_more(
     let started = Instant::now();
     let deadline = Some(started + millis(8));
     let answer = kit.model.call(Call { deadline, ..of_rows(12) }).await;
-    assert!(matches!(answer, Err(CallError::Refused { reason: Rejection::Expired, .. })));
+    assert!(matches!(answer, Err(CallError::Rejected { reason: Refusal::Expired, .. })));
     assert_eq!((started.elapsed().as_millis(), sizes(&kit)), (8, vec![4, 4]));
     assert_eq!(ends(&kit), [1, 0, 1, 0, 0]);
     advance(millis(10)).await;
@@ -141,7 +141,7 @@ async fn what_cannot_wait_as_a_whole_does_not_wait_in_part() {
     let waiting = kit.start(of_rows(6));
     settle().await;
     let full = kit.model.call(of_rows(3)).await;
-    assert!(matches!(full, Err(CallError::Refused { reason: Rejection::QueueFull, .. })));
+    assert!(matches!(full, Err(CallError::Rejected { reason: Refusal::QueueFull, .. })));
     assert_eq!(kit.model.status().waiting, 1);
     assert!(kit.model.call(of_rows(2)).await.is_ok());
     assert!(running.await.unwrap().is_ok() && waiting.await.unwrap().is_ok());
@@ -156,7 +156,7 @@ async fn a_model_whose_requests_must_stay_whole_takes_none_larger_than_a_batch()
     let kit = Kit::of_tensors(model(true), eager(), echo_after(5)).await;
     assert!(kit.model.call(of_rows(4)).await.is_ok());
     let answer = kit.model.call(of_rows(5)).await;
-    assert!(matches!(answer, Err(CallError::Refused { reason: Rejection::TooLarge, .. })));
+    assert!(matches!(answer, Err(CallError::Rejected { reason: Refusal::TooLarge, .. })));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
-//! Requests in portions: they come together, and what nobody waits for any more goes together.
+//! Requests in parts: they come together, and what nobody waits for any more goes together.
 //!
 //! How a request is taken apart and put together again is none of the task's business; it only sees
-//! that the batcher hears of all portions at one moment, and of the end of those that are left when
+//! that the batcher hears of all parts at one moment, and of the end of those that are left when
 //! one of them is refused.
 
 use jitney_batcher::{Event, RequestId};
@@ -10,25 +10,25 @@ use super::Task;
 use crate::model::{Arrival, Ticket};
 
 impl Task {
-    /// The first portion that is refused takes the others with it, before any of them has left.
-    pub(super) fn on_portions(&mut self, portions: Vec<Arrival>) {
+    /// The first part that is refused takes the others with it, before any of them has left.
+    pub(super) fn on_parts(&mut self, parts: Vec<Arrival>) {
         // A caller that has left counts its request itself.
-        if portions.first().is_none_or(|first| first.rider.reply.is_closed()) {
+        if parts.first().is_none_or(|first| first.request.reply.is_closed()) {
             return;
         }
-        let count = portions.len();
+        let count = parts.len();
         let mut boarded = Vec::with_capacity(count);
-        for (place, portion) in portions.into_iter().enumerate() {
-            let id = self.admit(portion, None, place + 1 < count);
+        for (place, part) in parts.into_iter().enumerate() {
+            let id = self.admit(part, None, place + 1 < count);
             boarded.push(id);
-            if !self.state.roster.holds(id) {
+            if !self.state.table.holds(id) {
                 return self.cancel_all(&boarded);
             }
         }
         self.take_turns();
     }
 
-    pub(super) fn cancel_portions(&mut self, tickets: &[Ticket]) {
+    pub(super) fn cancel_parts(&mut self, tickets: &[Ticket]) {
         let boarded: Vec<_> = tickets.iter().filter_map(Ticket::read).collect();
         self.cancel_all(&boarded);
     }
