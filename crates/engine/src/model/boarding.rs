@@ -60,7 +60,7 @@ impl Model {
 
     fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
         if !self.board.has_workers.load(Ordering::Relaxed) {
-            return Err(refusal(Refusal::NoWorker));
+            return Err(refusal(Rejection::NoWorker));
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
@@ -97,7 +97,7 @@ impl Model {
     }
 }
 
-fn refusal(reason: Refusal) -> CallError {
+fn refusal(reason: Rejection) -> CallError {
     CallError::Rejected { reason, retry_after: None }
 }
 

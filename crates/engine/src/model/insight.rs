@@ -55,7 +55,7 @@ impl BatcherReport {
     /// The curve of the bucket that most batches were seen of.
     pub fn main_curve(&self) -> impl Iterator<Item = &CurvePoint> {
         let main = main_group(&self.curve);
-        self.curve.iter().filter(move |point| Some(point.bucket) == main)
+        self.curve.iter().filter(move |point| Some(point.group) == main)
     }
 }
 

@@ -34,7 +34,7 @@ fn echo_after(ms: u64) -> impl Fn(&Ride) -> Act + Send + Sync + 'static {
     move |_| Act::After(millis(ms), Box::new(Act::Echo))
 }
 
-fn is_refused(answer: &Result<String, CallError>, wanted: Refusal) -> bool {
+fn is_refused(answer: &Result<String, CallError>, wanted: Rejection) -> bool {
     matches!(answer, Err(CallError::Rejected { reason, .. }) if *reason == wanted)
 }
 
@@ -61,7 +61,7 @@ async fn a_lone_request_leaves_when_its_window_is_over_and_its_receipt_says_so()
     let answer = kit.call("a").await.unwrap();
     assert_eq!(text(&answer), "a");
     let timing = answer.timing;
-    assert_eq!((timing.reason, timing.batch_items, timing.attempt), (Departure::Window, 1, 1));
+    assert_eq!((timing.reason, timing.batch_items, timing.attempt), (DispatchReason::Window, 1, 1));
     assert!(timing.queue >= millis(10) && timing.queue < millis(13), "{:?}", timing.queue);
     assert_eq!(timing.compute.as_millis(), 5);
     assert!(started.elapsed() < millis(18));
@@ -209,7 +209,7 @@ async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
     let answers = kit.call_all(&["1", "2", "3", "4", "5"]).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     let hint = answers.iter().find_map(|answer| match answer {
-        Err(CallError::Rejected { reason: Refusal::QueueFull, retry_after }) => *retry_after,
+        Err(CallError::Rejected { reason: Rejection::QueueFull, retry_after }) => *retry_after,
         _ => None,
     });
     assert!(hint.is_some_and(|hint| hint > Duration::ZERO), "{answers:?}");
@@ -332,7 +332,7 @@ async fn a_live_model_can_be_reconfigured() {
     assert!(!waiting.is_finished());
     let change = Reconfigure { policy: Some(PolicyName::Opportunistic), ..Reconfigure::default() };
     kit.model.reconfigure(change).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap().timing.reason, Departure::Idle);
+    assert_eq!(waiting.await.unwrap().unwrap().timing.reason, DispatchReason::Idle);
     let refused = Reconfigure { batch_size: Some(0), ..Reconfigure::default() };
     assert!(kit.model.reconfigure(refused).await.is_err());
 }

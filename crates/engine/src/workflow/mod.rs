@@ -83,7 +83,7 @@ impl Workflow {
         let _passage = Passage::begin(&self.under_way);
         if self.refusing.load(Ordering::Relaxed) {
             let node = self.course.start();
-            let error = CallError::Rejected { reason: Refusal::Draining, retry_after: None };
+            let error = CallError::Rejected { reason: Rejection::Draining, retry_after: None };
             return Err(node.refusal(error));
         }
         run::run(&self.course, call).await

@@ -177,7 +177,7 @@ fn trouble(error: CallError, traveller: &Traveller) -> Trouble {
         }
         CallError::Model(failure) => Trouble::Failed(failure.message),
         CallError::WorkerExited { .. } => Trouble::Failed("Worker died.".to_owned()),
-        CallError::Rejected { reason: Refusal::Expired, .. } if in_time => Trouble::Late,
+        CallError::Rejected { reason: Rejection::Expired, .. } if in_time => Trouble::Late,
         other @ (CallError::Rejected { .. }
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)

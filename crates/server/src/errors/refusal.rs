@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::Refusal;
+use jitney_engine::Rejection;
 use jitney_engine::error::SequenceRejection;
 
 use super::{Asked, ErrorCode, Problem};

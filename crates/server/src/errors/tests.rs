@@ -17,7 +17,7 @@ fn check_call(error: CallError, expected: (u16, &str, &str)) {
     assert_eq!(told(&ASKED.problem(&error)), expected);
 }
 
-fn refused(reason: Refusal) -> CallError {
+fn refused(reason: Rejection) -> CallError {
     CallError::Rejected { reason, retry_after: Some(Duration::from_millis(2500)) }
 }
 

@@ -79,7 +79,7 @@ impl Ask {
             (Err(_), None) => Ok(self.room.acquire().await.ok()),
             (Err(_), Some(deadline)) => {
                 let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
-                let late = |_| CallError::Rejected { reason: Refusal::Expired, retry_after: None };
+                let late = |_| CallError::Rejected { reason: Rejection::Expired, retry_after: None };
                 Ok(place.map_err(late)?.ok())
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jitney_engine::Departure;
+use jitney_engine::DispatchReason;
 use jitney_engine::call::{Output, Priority, Timing};
 use serde_json::Value;
 

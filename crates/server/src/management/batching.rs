@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{CurvePoint, PastDecision, Engine, BatcherReport, Objective, Policy, Verdict};
+use jitney_engine::{CurvePoint, PastDecision, Engine, BatcherReport, Objective, Policy, DecisionKind};
 use serde::Serialize;
 
 use self::words::Unit;
@@ -174,7 +174,7 @@ impl Batching {
 }
 
 fn others(insight: &BatcherReport) -> Vec<Other> {
-    let main = insight.main_curve().next().map(|point| point.bucket);
+    let main = insight.main_curve().next().map(|point| point.group);
     let mut others: Vec<Other> = Vec::new();
     for point in insight.curve.iter().filter(|point| Some(point.group) != main) {
         match others.last_mut().filter(|other| other.bucket == point.group) {

@@ -166,7 +166,7 @@ const OWN: &[(&str, Kind, &str, Reading)] = &[
 fn curve(look: &Look) -> Vec<(u64, u64)> {
     let curve = look.model.curve();
     let main = main_group(&curve);
-    let points = curve.iter().filter(|point| Some(point.bucket) == main);
+    let points = curve.iter().filter(|point| Some(point.group) == main);
     points.map(|point| (point.size, point.mean)).take(CURVE_POINTS_MAX).collect()
 }
 

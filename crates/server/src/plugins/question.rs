@@ -88,7 +88,7 @@ pub(super) async fn ask(
 
 fn silence(error: &CallError) -> Silence {
     match error {
-        CallError::Rejected { reason: jitney_engine::Refusal::Expired, .. } => Silence::Late,
+        CallError::Rejected { reason: jitney_engine::Rejection::Expired, .. } => Silence::Late,
         CallError::Model(_) | CallError::BadInput(_) => Silence::Failed,
         CallError::Rejected { .. }
         | CallError::ServerFull { .. }

@@ -54,8 +54,8 @@ impl Task {
         crowded: bool,
     ) {
         let (kind, down) = match death {
-            WorkerExit::TimedOut => (Failure::TimedOut, Down::TimedOut),
-            WorkerExit::Crashed { .. } | WorkerExit::Garbled => (Failure::Crashed, Down::Crashed),
+            WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
+            WorkerExit::Crashed { .. } | WorkerExit::Garbled => (BatchFailure::Crashed, DownReason::Crashed),
         };
         let why = match blamed {
             // Of several batches only one is to blame; the others wait again as if nothing was.

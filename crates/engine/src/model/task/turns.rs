@@ -36,7 +36,7 @@ impl Task {
 
     fn find_room(&mut self, arrival: &mut Arrival) -> Result<usize, CallError> {
         if self.state.closing.is_some() {
-            return Err(CallError::Rejected { reason: Refusal::Draining, retry_after: None });
+            return Err(CallError::Rejected { reason: Rejection::Draining, retry_after: None });
         }
         // The alarm may not have had its turn yet.
         self.expire_sequences();

@@ -45,7 +45,7 @@ impl Task {
             WorkerEvent::Stopped { worker } => {
                 self.forget_worker(worker);
                 self.forget_sweep(worker);
-                self.tell_down(worker, Down::Removed);
+                self.tell_down(worker, DownReason::Removed);
                 self.state.pool.stopped(worker);
                 self.pool_changed();
             }

@@ -1,12 +1,12 @@
 //! Decisions and curves as people read them.
 
 use jitney_engine::model::PastDecision;
-use jitney_engine::{Departure, Refusal};
+use jitney_engine::{DispatchReason, Rejection};
 use serde_json::json;
 
 use super::*;
 
-fn decided(verdict: Verdict) -> PastDecision {
+fn decided(kind: DecisionKind) -> PastDecision {
     let decision = jitney_engine::Decision {
         at: 0,
         kind,

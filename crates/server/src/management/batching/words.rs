@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::{PastDecision, Departure, Policy, Refusal, Verdict};
+use jitney_engine::{PastDecision, DispatchReason, Policy, Rejection, DecisionKind};
 
 /// How the policy in force decides.
 pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
@@ -81,7 +81,7 @@ fn departure(reason: DispatchReason) -> &'static str {
     }
 }
 
-fn why(decided: &PastDecision, reason: Refusal) -> String {
+fn why(decided: &PastDecision, reason: Rejection) -> String {
     let it = &decided.decision;
     let left = it.slack.map_or_else(String::new, |slack| format!(" with {} left", ms(slack)));
     let free = ms(it.next_free);
