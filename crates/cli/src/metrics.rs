@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_server::metrics::{Declared, Mode};
+use jitney_server::metrics::{MetricDeclarations, MetricsMode};
 
 use crate::machine;
 
@@ -12,9 +12,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The metrics of a server to be.
 pub struct MetricsPlan {
     /// How TorchServe's metrics are told.
-    pub mode: Mode,
+    pub mode: MetricsMode,
     /// Which there are.
-    pub declared: Declared,
+    pub declared: MetricDeclarations,
     /// Whether undeclared metrics of handlers are taken as they come.
     pub auto_detect: bool,
     /// The host's name in labels and lines.
@@ -27,8 +27,8 @@ pub struct MetricsPlan {
 impl Default for MetricsPlan {
     fn default() -> Self {
         Self {
-            mode: Mode::Prometheus,
-            declared: Declared::default(),
+            mode: MetricsMode::Prometheus,
+            declared: MetricDeclarations::default(),
             auto_detect: false,
             hostname: machine::hostname(),
             look_every: Some(LOOK_EVERY),

@@ -28,7 +28,7 @@ use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
 use jitney_server::auth::Tokens;
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{AccessLog, Doors, Meter};
+use jitney_server::{AccessLog, Meter, Server};
 use tokio::runtime::Handle;
 
 use crate::definition::Packer;
@@ -107,7 +107,7 @@ async fn live(
         () = signals.first() => return Ok(()),
     };
     server.tokens.clone_from(&tokens);
-    let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
+    let doors = Server::bind(server, Arc::clone(engine), plan.io_threads)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let doors = Arc::new(doors);
     greeting::banner(plan);

@@ -13,10 +13,10 @@ use hyper::body::{Body, Frame, SizeHint};
 use jitney_engine::AnswerStream;
 use jitney_engine::error::CallError;
 
-use crate::connection::{Peer, Stage};
+use crate::connection::{ConnectionStage, Peer};
 
 /// A body that is here, or is being made.
-pub(crate) enum Outgoing {
+pub(crate) enum ResponseBody {
     /// All of it; nothing once it was taken.
     Whole(Bytes),
     /// The first piece, and those to come.
@@ -28,11 +28,11 @@ pub(crate) struct Busy(Arc<Peer>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.enter(Stage::Idle);
+        self.0.enter(ConnectionStage::Idle);
     }
 }
 
-impl Outgoing {
+impl ResponseBody {
     /// An answer's body.
     pub(crate) fn new(body: Bytes, rest: Option<AnswerStream>) -> Self {
         match rest {
@@ -59,7 +59,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = CallError;
 

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use jitney_server::Doors;
+use jitney_server::Server;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 #[derive(Clone)]
 enum Stage {
     Starting,
-    Open(Arc<Doors>),
+    Open(Arc<Server>),
     Closing,
     Ended,
 }
@@ -61,7 +61,7 @@ impl DataPlane {
     }
 
     /// Lets every thread serve its listener.
-    pub fn open(&self, doors: &Arc<Doors>) {
+    pub fn open(&self, doors: &Arc<Server>) {
         self.stage.send_replace(Stage::Open(Arc::clone(doors)));
     }
 

@@ -2,7 +2,7 @@
 //! its banner and its last words, which scripts wait for.
 
 use jitney_engine::Engine;
-use jitney_server::{Addresses, Bind, Doors};
+use jitney_server::{Bind, Server, ServerAddresses};
 
 use crate::logs::{Logs, Sink};
 use crate::plan::{Face, Plan};
@@ -22,7 +22,7 @@ pub fn banner(plan: &Plan) {
 }
 
 /// After the doors have opened.
-pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
+pub fn ready(plan: &Plan, doors: &Server, engine: &Engine, logs: &Logs) {
     let addresses = doors.addresses();
     let token = if plan.tokens.is_some() { TOKEN } else { "" };
     let example = example(&plan.face, token, addresses, engine);
@@ -43,7 +43,7 @@ pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
     }
 }
 
-fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
+fn named(addresses: &ServerAddresses) -> Vec<(&'static str, String)> {
     let mut named = vec![
         ("Inference", addresses.inference.to_string()),
         ("Management", addresses.management.to_string()),
@@ -63,7 +63,7 @@ fn dial(bind: &Bind) -> String {
 }
 
 /// A line that works when pasted, as far as that is known here.
-fn example(face: &Face, token: &str, addresses: &Addresses, engine: &Engine) -> String {
+fn example(face: &Face, token: &str, addresses: &ServerAddresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
     let socket = format!("{token}{socket}");
     match (face, engine.models().first()) {

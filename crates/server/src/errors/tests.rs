@@ -7,7 +7,8 @@ use jitney_engine::store::StoreError;
 
 use super::*;
 
-const ASKED: Asked<'_> = Asked { model: "m", version: None, purpose: "inference", queue_max: 100 };
+const ASKED: FailedCall<'_> =
+    FailedCall { model: "m", version: None, purpose: "inference", queue_max: 100 };
 
 fn told(problem: &Problem) -> (u16, &'static str, &str) {
     (problem.status, problem.code.row().kind, &problem.message)
@@ -23,7 +24,7 @@ fn refused(reason: Rejection) -> CallError {
 
 #[test]
 fn where_nobody_may_wait_nobody_is_told_of_a_queue() {
-    let asked = Asked { queue_max: 0, ..ASKED };
+    let asked = FailedCall { queue_max: 0, ..ASKED };
     let message = "Model \"m\" takes a request only when a worker is free for it. Try again later. \
         [reason: queue_full]";
     let problem = asked.problem(&refused(Rejection::QueueFull));
@@ -92,12 +93,12 @@ fn refusals_say_why() {
 
 #[test]
 fn torchserves_stray_quote_is_kept() {
-    let asked = Asked { version: Some("2"), ..ASKED };
-    let problem = asked.problem(&refused(Rejection::NoWorker));
+    let asked = FailedCall { version: Some("2"), ..ASKED };
+    let problem = asked.problem(&refused(Refusal::NoWorker));
     assert!(
         problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
     );
-    let asked = Asked { purpose: "describe", ..ASKED };
+    let asked = FailedCall { purpose: "describe", ..ASKED };
     assert_eq!(
         asked.problem(&refused(Rejection::NoWorker)).message,
         "Model \"m\" has no worker to serve describe request. Please use scale workers API to add workers."

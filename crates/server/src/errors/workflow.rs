@@ -1,11 +1,11 @@
 //! What workflows can say, in the table's terms.
 //!
 //! Apart from the table because a workflow fails in ways of its own; what its nodes refuse is told like
-//! any other model's refusal, with the node's model named.
+//! any other model's rejection, with the node's model named.
 
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 
-use super::{Asked, ErrorCode, Problem, store};
+use super::{ErrorCode, FailedCall, Problem, store};
 
 impl From<UnknownWorkflow> for Problem {
     fn from(error: UnknownWorkflow) -> Self {
@@ -45,7 +45,7 @@ impl From<RunError> for Problem {
             RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
             RunError::Refused { model, queue_max, error } => {
                 let queue_max = *queue_max;
-                Asked { model, version: None, purpose: "inference", queue_max }.problem(error)
+                FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The gRPC doors over real connections: predictions, deadlines, cancellation, both faces of the Open
+//! The gRPC server over real connections: predictions, deadlines, cancellation, both faces of the Open
 //! Inference Protocol, health, reflection, management, the end.
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jitney_server::metrics::{MeterPlan, Mode};
+use jitney_server::metrics::{MeterPlan, MetricsMode};
 use jitney_server::{Meter, ServerConfig};
 
 use crate::fixture::{Server, ask, config, send};
@@ -104,7 +104,9 @@ async fn untouched_metrics_are_announced_and_have_no_samples() {
 
 #[tokio::test]
 async fn the_mode_decides_what_stands_on_the_page() {
-    for (mode, theirs, ours) in [(Mode::Log, false, false), (Mode::Legacy, false, true)] {
+    for (mode, theirs, ours) in
+        [(MetricsMode::Log, false, false), (MetricsMode::Legacy, false, true)]
+    {
         let meter = Meter::new(MeterPlan { mode, ..MeterPlan::default() }).unwrap();
         let config = ServerConfig { meter: Arc::new(meter), ..config() };
         let server = Server::with(config).await.with_magika().await;

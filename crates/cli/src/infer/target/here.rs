@@ -9,8 +9,8 @@ use jitney_engine::call::{
     Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
-use jitney_engine::{Model, Rejection};
-use jitney_server::errors::Asked;
+use jitney_engine::{Model, Refusal};
+use jitney_server::errors::FailedCall;
 
 use crate::failure::Failure;
 use crate::infer::answer::{Outcome, Trouble};
@@ -82,9 +82,9 @@ impl Here {
         })
     }
 
-    fn asked(&self) -> Asked<'_> {
+    fn asked(&self) -> FailedCall<'_> {
         let queue_max = self.model.settings().queue_max;
-        Asked { model: self.model.name(), version: None, purpose: "inference", queue_max }
+        FailedCall { model: self.model.name(), version: None, purpose: "inference", queue_max }
     }
 
     fn failed(&self, error: &CallError) -> Outcome {

@@ -18,7 +18,11 @@ fn decided(kind: DecisionKind) -> PastDecision {
         rate: 812.345,
         slack: Some(30_000_000),
     };
-    PastDecision { ago: Duration::from_micros(1500), wait: Some(Duration::from_millis(3)), decision }
+    PastDecision {
+        ago: Duration::from_micros(1500),
+        wait: Some(Duration::from_millis(3)),
+        decision,
+    }
 }
 
 #[test]
@@ -39,9 +43,9 @@ fn every_decision_is_a_sentence_with_its_figures() {
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(Entry::new(&decided(kind), Unit::Items).words, sentence);
+        assert_eq!(DecisionEntry::new(&decided(verdict), Unit::Items).words, sentence);
     }
-    let weighed = Entry::new(&decided(DecisionKind::Wait(5)), Unit::Cost).words;
+    let weighed = DecisionEntry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
     assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
 }
 
@@ -54,13 +58,13 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
         planned: 5_300_000,
         samples,
     };
-    let insight = BatcherReport {
+    let report = BatcherReport {
         config: Default::default(),
         waiting: 0,
         curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],
         decisions: Vec::new(),
     };
-    let told = Batching::new("m", "1.0", "adaptive", &insight);
+    let told = BatchingReport::new("m", "1.0", "adaptive", &report);
     let told = serde_json::to_value(&told).unwrap();
     assert_eq!(
         told["curve"],
@@ -74,10 +78,10 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
 
 #[test]
 fn padding_is_told_as_an_account_where_there_is_any() {
-    let account = Account::of(Padding { real: 900, padded: 1200 });
+    let account = PaddingReport::of(Padding { real: 900, padded: 1200 });
     assert_eq!(
         serde_json::to_value(account).unwrap(),
         json!({"real": 900, "padded": 1200, "waste": 0.25})
     );
-    assert!(Account::of(Padding::default()).is_none());
+    assert!(PaddingReport::of(Padding::default()).is_none());
 }

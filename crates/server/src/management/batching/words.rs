@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::{PastDecision, DispatchReason, Policy, Rejection, DecisionKind};
+use jitney_engine::{Departure, PastDecision, Policy, Refusal, Verdict};
 
 /// How the policy in force decides.
 pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
@@ -100,8 +100,8 @@ fn why(decided: &PastDecision, reason: Rejection) -> String {
     }
 }
 
-/// The word for a refusal, as in metrics and error messages.
-pub(super) fn refusal(reason: Rejection) -> &'static str {
+/// The word for a rejection, as in metrics and error messages.
+pub(super) fn rejection(reason: Refusal) -> &'static str {
     match reason {
         Rejection::QueueFull => "queue_full",
         Rejection::TooLarge => "too_large",

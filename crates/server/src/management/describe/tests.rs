@@ -64,7 +64,8 @@ fn status() -> Status {
     }
 }
 
-const NAME: Name<'_> = Name { model: "noop", version: "1.11", url: "noop.mar", at_startup: false };
+const NAME: DescribedModel<'_> =
+    DescribedModel { model: "noop", version: "1.11", url: "noop.mar", at_startup: false };
 
 #[test]
 fn a_description_has_torchserves_fields_in_torchserves_order() {

@@ -1,4 +1,4 @@
-//! The words of a refusal: an early no that says why and when to come again.
+//! The words of a rejection: an early no that says why and when to come again.
 //!
 //! Apart from the table because every reason has its own sentence. The reason's word stands in
 //! brackets at the end, for scripts; "no worker" keeps TorchServe's sentence, which clients know.
@@ -8,11 +8,11 @@ use std::time::Duration;
 use jitney_engine::Rejection;
 use jitney_engine::error::SequenceRejection;
 
-use super::{Asked, ErrorCode, Problem};
+use super::{ErrorCode, FailedCall, Problem};
 
-impl Asked<'_> {
-    /// How a refusal by the batcher or the engine is told.
-    pub(super) fn refusal(&self, reason: Rejection, retry_after: Option<Duration>) -> Problem {
+impl FailedCall<'_> {
+    /// How a rejection by the batcher or the engine is told.
+    pub(super) fn rejection(&self, reason: Refusal, retry_after: Option<Duration>) -> Problem {
         let (code, message) = match reason {
             Rejection::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
             Rejection::QueueFull => (ErrorCode::Busy, self.queue_full()),
@@ -50,8 +50,8 @@ impl Asked<'_> {
     }
 
     /// A sequence, or a request of one, found no room.
-    pub(super) fn sequence(&self, refusal: SequenceRejection) -> Problem {
-        let message = match refusal {
+    pub(super) fn sequence(&self, rejection: SequenceRejection) -> Problem {
+        let message = match rejection {
             SequenceRejection::TooMany { most } => {
                 let full = format!(
                     "serves as many sequences as it may ({most}, maxNumSequence). Try again when \
@@ -90,7 +90,7 @@ impl Asked<'_> {
 
     /// TorchServe's own sentence, with its stray quote after the version.
     fn no_worker(&self) -> String {
-        let Asked { model, purpose, .. } = self;
+        let FailedCall { model, purpose, .. } = self;
         let version =
             self.version.map(|version| format!(" Version {version}\"")).unwrap_or_default();
         let advice = "Please use scale workers API to add workers.";

@@ -1,4 +1,4 @@
-//! One question to a plugin: the facts of a request in, its answer out, within the time.
+//! One call to a plugin: the facts of a request in, its answer out, within the time.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use jitney_engine::call::{
     Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::Listener;
+use super::ApiKind;
 use crate::errors::ErrorCode;
 
 /// Who wants something of the server, as plugins see it.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct PluginRequest<'a> {
     pub(crate) id: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
@@ -28,17 +28,17 @@ pub(crate) struct Asker<'a> {
 }
 
 /// What a plugin is to do.
-pub(super) struct Question<'a> {
+pub(super) struct PluginCall<'a> {
     /// `describe`, `authorize` or `endpoint`.
     pub(super) ask: &'static str,
     pub(super) endpoint: Option<&'a str>,
-    pub(super) listener: Listener,
+    pub(super) listener: ApiKind,
     pub(super) body: Bytes,
 }
 
 /// Why a plugin gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Silence {
+pub(super) enum PluginFailure {
     /// It did not answer in time.
     Late,
     /// Its function raised, or answered nonsense.
@@ -47,7 +47,7 @@ pub(super) enum Silence {
     Away,
 }
 
-impl Silence {
+impl PluginFailure {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Late => "did not answer in time",
@@ -64,55 +64,55 @@ impl Silence {
     }
 }
 
-/// Asks, and waits no longer than `patience`, whether for the plugin's turn or for its answer.
+/// Asks, and waits no longer than `timeout`, whether for the plugin's turn or for its answer.
 pub(super) async fn ask(
     plugin: &Model,
-    question: Question<'_>,
-    asker: Asker<'_>,
-    patience: Duration,
-) -> Result<Answer, Silence> {
+    call: PluginCall<'_>,
+    request: PluginRequest<'_>,
+    timeout: Duration,
+) -> Result<Answer, PluginFailure> {
     let call = Call {
-        deadline: Instant::now().checked_add(patience),
+        deadline: Instant::now().checked_add(timeout),
         priority: Priority::Interactive,
         claim: Claim::default(),
-        origin: asker.origin,
+        origin: request.origin,
         alone: false,
-        input: input(question, asker),
+        input: input(call, request),
     };
-    match timeout(patience, plugin.call(call)).await {
-        Err(_) => Err(Silence::Late),
+    match tokio::time::timeout(timeout, plugin.call(call)).await {
+        Err(_) => Err(PluginFailure::Late),
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(silence(&error)),
+        Ok(Err(error)) => Err(failure(&error)),
     }
 }
 
-fn silence(error: &CallError) -> Silence {
+fn failure(error: &CallError) -> PluginFailure {
     match error {
-        CallError::Rejected { reason: jitney_engine::Rejection::Expired, .. } => Silence::Late,
-        CallError::Model(_) | CallError::BadInput(_) => Silence::Failed,
+        CallError::Rejected { reason: jitney_engine::Refusal::Expired, .. } => PluginFailure::Late,
+        CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
         CallError::Rejected { .. }
         | CallError::ServerFull { .. }
         | CallError::Sequence(_)
         | CallError::WorkerExited { .. }
         | CallError::SlowReader
-        | CallError::Gone => Silence::Away,
+        | CallError::Gone => PluginFailure::Away,
     }
 }
 
-fn input(question: Question<'_>, asker: Asker<'_>) -> Input {
+fn input(call: PluginCall<'_>, request: PluginRequest<'_>) -> Input {
     let mut headers = HeaderBlock::new();
-    for (name, value) in asker.headers {
+    for (name, value) in request.headers {
         headers.push(name.as_str(), value.as_bytes());
     }
-    let protocol = if asker.origin.kind == OriginKind::Grpc { "grpc" } else { "http" };
+    let protocol = if request.origin.kind == OriginKind::Grpc { "grpc" } else { "http" };
     let facts = serde_json::json!({
-        "ask": question.ask,
-        "endpoint": question.endpoint,
-        "listener": question.listener,
-        "method": asker.method.as_str(),
-        "path": asker.path,
-        "query_string": asker.query.unwrap_or(""),
-        "client": asker.client.trim_start_matches('/'),
+        "ask": call.ask,
+        "endpoint": call.endpoint,
+        "listener": call.listener,
+        "method": request.method.as_str(),
+        "path": request.path,
+        "query_string": request.query.unwrap_or(""),
+        "client": request.client.trim_start_matches('/'),
         "protocol": protocol,
     });
     let parameter = |name: &'static str, value| Parameter {
@@ -121,6 +121,6 @@ fn input(question: Question<'_>, asker: Asker<'_>) -> Input {
         value,
     };
     let parameters =
-        vec![parameter("ask", Bytes::from(facts.to_string())), parameter("body", question.body)];
-    Input { id: asker.id.to_owned(), headers, parameters }
+        vec![parameter("ask", Bytes::from(facts.to_string())), parameter("body", call.body)];
+    Input { id: request.id.to_owned(), headers, parameters }
 }
