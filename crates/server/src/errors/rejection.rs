@@ -12,7 +12,7 @@ use super::{ErrorCode, FailedCall, Problem};
 
 impl FailedCall<'_> {
     /// How a rejection by the batcher or the engine is told.
-    pub(super) fn rejection(&self, reason: Refusal, retry_after: Option<Duration>) -> Problem {
+    pub(super) fn rejection(&self, reason: Rejection, retry_after: Option<Duration>) -> Problem {
         let (code, message) = match reason {
             Rejection::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
             Rejection::QueueFull => (ErrorCode::Busy, self.queue_full()),

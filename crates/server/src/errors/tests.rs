@@ -94,7 +94,7 @@ fn refusals_say_why() {
 #[test]
 fn torchserves_stray_quote_is_kept() {
     let asked = FailedCall { version: Some("2"), ..ASKED };
-    let problem = asked.problem(&refused(Refusal::NoWorker));
+    let problem = asked.problem(&refused(Rejection::NoWorker));
     assert!(
         problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
     );

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{BatcherReport, CurvePoint, Engine, Objective, PastDecision, Policy, Verdict};
+use jitney_engine::{BatcherReport, CurvePoint, Engine, Objective, PastDecision, Policy, DecisionKind};
 use serde::Serialize;
 
 use self::words::Unit;
@@ -213,10 +213,10 @@ impl CurveSample {
 impl DecisionEntry {
     fn new(decided: &PastDecision, unit: Unit) -> Self {
         let decision = &decided.decision;
-        let (verdict, reason) = match decision.verdict {
-            Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
-            Verdict::Wait(_) => ("wait", None),
-            Verdict::Refuse(reason) => ("refuse", Some(words::rejection(reason))),
+        let (verdict, reason) = match decision.kind {
+            DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),
+            DecisionKind::Wait(_) => ("wait", None),
+            DecisionKind::Reject(reason) => ("refuse", Some(words::rejection(reason))),
         };
         Self {
             ago_ms: in_millis(decided.ago),

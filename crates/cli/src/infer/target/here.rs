@@ -9,7 +9,7 @@ use jitney_engine::call::{
     Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
-use jitney_engine::{Model, Refusal};
+use jitney_engine::{Model, Rejection};
 use jitney_server::errors::FailedCall;
 
 use crate::failure::Failure;

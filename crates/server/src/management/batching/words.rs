@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::{Departure, PastDecision, Policy, Refusal, Verdict};
+use jitney_engine::{DispatchReason, PastDecision, Policy, Rejection, DecisionKind};
 
 /// How the policy in force decides.
 pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
@@ -101,7 +101,7 @@ fn why(decided: &PastDecision, reason: Rejection) -> String {
 }
 
 /// The word for a rejection, as in metrics and error messages.
-pub(super) fn rejection(reason: Refusal) -> &'static str {
+pub(super) fn rejection(reason: Rejection) -> &'static str {
     match reason {
         Rejection::QueueFull => "queue_full",
         Rejection::TooLarge => "too_large",
