@@ -182,13 +182,13 @@ impl BatchingReport {
 }
 
 fn others(report: &BatcherReport) -> Vec<GroupCurve> {
-    let main = report.main_curve().next().map(|point| point.bucket);
+    let main = report.main_curve().next().map(|point| point.group);
     let mut others: Vec<GroupCurve> = Vec::new();
-    for point in report.curve.iter().filter(|point| Some(point.bucket) != main) {
-        match others.last_mut().filter(|other| other.bucket == point.bucket) {
+    for point in report.curve.iter().filter(|point| Some(point.group) != main) {
+        match others.last_mut().filter(|other| other.bucket == point.group) {
             Some(other) => other.curve.push(CurveSample::new(point)),
             None => others
-                .push(GroupCurve { bucket: point.bucket, curve: vec![CurveSample::new(point)] }),
+                .push(GroupCurve { bucket: point.group, curve: vec![CurveSample::new(point)] }),
         }
     }
     others

@@ -43,7 +43,7 @@ fn every_decision_is_a_sentence_with_its_figures() {
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(DecisionEntry::new(&decided(verdict), Unit::Items).words, sentence);
+        assert_eq!(DecisionEntry::new(&decided(kind), Unit::Items).words, sentence);
     }
     let weighed = DecisionEntry::new(&decided(DecisionKind::Wait(5)), Unit::Cost).words;
     assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
