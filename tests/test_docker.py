@@ -85,16 +85,16 @@ def test_the_documented_run_line_serves_and_stops(box: Box, config: Callable[[Bo
     try:
         until(lambda: "Model server started." in box.said or container.poll() is not None, "it starts", 60)
         urls = {name.lower(): url for name, url in BOUND.findall(box.said)}
-        assert requests.get(urls["inference"] + "/ping", timeout=20).json() == {"status": "Healthy"}
-        models = requests.get(urls["management"] + "/models", timeout=20).json()["models"]
+        assert requests.get(urls["inference"] + "/ping", timeout=120).json() == {"status": "Healthy"}
+        models = requests.get(urls["management"] + "/models", timeout=120).json()["models"]
         if config is mounted_config:
             assert [model["modelName"] for model in models] == ["echo"], "without a token, as in TorchServe's image"
-            answer = requests.post(urls["inference"] + "/predictions/echo", data=b"hello", timeout=30)
+            answer = requests.post(urls["inference"] + "/predictions/echo", data=b"hello", timeout=120)
             assert answer.content == b"hello"
     finally:
         container.send_signal(signal.SIGTERM)
         assert container.wait(30) == 0, box.said
-    until(lambda: not marked(box.root.name), "docker stop leaves nobody behind")
+    until(lambda: not marked(box.root.name), "docker stop leaves no process behind")
 
 
 def test_another_command_runs_as_it_is(box: Box) -> None:

@@ -55,7 +55,7 @@ def run(home: Path, binary: Path, *command: str) -> str:
 
 
 def patient(text: str) -> str:
-    """The same with deadlines that nobody misses."""
+    """The same with deadlines that no call misses."""
     return re.sub(r"timeout=[\d.]+", "timeout=60", re.sub(r"max_latency_ms=\d+", "max_latency_ms=60000", text))
 
 

@@ -155,7 +155,7 @@ def test_models_read_who_asks_however_they_are_asked(served, session):
     ],
     ids=str,
 )
-def test_terms_that_make_no_sense_are_refused_before_anything_is_sent(terms):
+def test_terms_that_make_no_sense_are_rejected_before_anything_is_sent(terms):
     (name,) = terms
     with jitney.connect("http://127.0.0.1:1") as session, pytest.raises(ValueError, match=f"{name} must be"):
         session.model("m").options(**terms)

@@ -107,7 +107,7 @@ def test_the_latency_of_one_endpoint_is_its_own(served, kit):
     kit.few.configure(max_latency_ms=4000)
     assert latencies(served) == {"few": 4000, "many": None, "single": None}
     patient, hurried = kit.many.remote(1), kit.few.remote(2)
-    assert hurried.result(ASK_SECONDS) == [2], "half of its time is over and nobody else came"
+    assert hurried.result(ASK_SECONDS) == [2], "half of its time is over and no other call came"
     assert hurried.receipt.reason == "deadline"
     waiting(served, 1)
     assert not patient.done()
@@ -176,7 +176,7 @@ def test_a_change_during_a_stream_is_for_the_next_one(served, tmp_path):
         ({"max_latency_ms": -1}, "max_latency_ms must be"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_it_is_sent(options, words):
+def test_what_makes_no_sense_is_rejected_before_it_is_sent(options, words):
     with jitney.connect("http://127.0.0.1:1", management_url="http://127.0.0.1:1") as session:
         with pytest.raises(jitney.DefinitionError, match=words):
             session.model("m").configure(**options)

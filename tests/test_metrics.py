@@ -56,7 +56,7 @@ def torchserve(start: Callable[..., Server], store: Store, tmp_path: Path) -> Ca
 
 def families(server: Server) -> dict[str, list]:
     """The samples of the page by the name of their family, as Prometheus itself reads them."""
-    page = requests.get(server.url("/metrics", "metrics"), timeout=10).text
+    page = requests.get(server.url("/metrics", "metrics"), timeout=120).text
     return {family.name: family.samples for family in text_string_to_metric_families(page)}
 
 
@@ -112,7 +112,7 @@ def test_in_log_mode_there_are_lines_and_the_page_is_empty(torchserve: Callable[
     ]:
         line = re.compile(rf"^\S+,\d{{3}} - {pattern}", re.MULTILINE)
         until(lambda: line.search((logs / file).read_text()), f"{file} has {pattern}")
-    assert requests.get(server.url("/metrics", "metrics"), timeout=10).text == ""
+    assert requests.get(server.url("/metrics", "metrics"), timeout=120).text == ""
 
 
 def test_the_memory_of_workers_is_measured(torchserve: Callable[..., Server]) -> None:

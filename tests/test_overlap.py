@@ -29,7 +29,7 @@ class Staged:
     def finish(self, texts, context):
         if "wait for the next" in texts:
             for _ in range(2):
-                if not self.begun.acquire(timeout=20):
+                if not self.begun.acquire(timeout=120):
                     return ["nobody came"] * len(texts)
         return texts
 

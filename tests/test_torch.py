@@ -81,7 +81,7 @@ def registered(server: Server) -> Callable[[str], Server]:
 def curl(server: Server, model: str, upload: str) -> list[Any]:
     """What `curl -T` prints; several files give several answers, one after another."""
     command = ["curl", "-sS", "--max-time", "60", server.url(f"/predictions/{model}"), "-T", upload]
-    text = subprocess.run(command, cwd=DATA, check=True, capture_output=True, text=True, timeout=90).stdout
+    text = subprocess.run(command, cwd=DATA, check=True, capture_output=True, text=True, timeout=120).stdout
     decoder, answers, at = json.JSONDecoder(), [], 0
     while at < len(text):
         answer, at = decoder.raw_decode(text, at)
@@ -140,9 +140,9 @@ def test_in_a_batch_with_a_bad_image_only_the_bad_one_fails(registered: Callable
     server = registered("imagenet")
     cat = (DATA / "cat.jpg").read_bytes()
     alone = server.predict("imagenet", cat).json()
-    with ThreadPoolExecutor(8) as crowd:
+    with ThreadPoolExecutor(8) as pool:
         bodies = [cat, b"no image", cat, cat[:500], cat, cat, b"", cat]
-        replies = list(crowd.map(lambda body: server.predict("imagenet", body), bodies))
+        replies = list(pool.map(lambda body: server.predict("imagenet", body), bodies))
     for body, reply in zip(bodies, replies):
         assert reply.status_code == (200 if body == cat else 400), reply.text
         if body == cat:
@@ -170,7 +170,7 @@ def test_faces_have_136_numbers_each(registered: Callable[[str], Server], count:
 @pytest.mark.parametrize(("text", "label"), [("What a wonderful film, I love it", "positive"), ("Terrible, boring and bad", "negative")])
 def test_texts_have_a_mood(registered: Callable[[str], Server], text: str, label: str) -> None:
     url = registered("sentiment").url("/predictions/sentiment")
-    answer = requests.post(url, data=text, headers={"Content-Type": "text/plain"}, timeout=30).json()
+    answer = requests.post(url, data=text, headers={"Content-Type": "text/plain"}, timeout=120).json()
     assert max(answer, key=answer.get) == label and sum(answer.values()) == pytest.approx(1)
 
 
@@ -212,8 +212,8 @@ def test_sentences_have_the_vectors_a_bare_script_gives_them(server: Server) -> 
     said = subprocess.run(command, input=json.dumps(TEXTS), capture_output=True, text=True, check=True, timeout=120).stdout
     bare = json.loads(said)
     alone = [server.predict("sentences", text.encode()).json() for text in TEXTS]
-    with ThreadPoolExecutor(len(TEXTS)) as crowd:
-        together = list(crowd.map(lambda text: server.predict("sentences", text.encode()).json(), TEXTS))
+    with ThreadPoolExecutor(len(TEXTS)) as pool:
+        together = list(pool.map(lambda text: server.predict("sentences", text.encode()).json(), TEXTS))
     for ours, crowded, theirs in zip(alone, together, bare):
         assert len(theirs) == 384
         assert ours == pytest.approx(theirs, abs=1e-5) and crowded == pytest.approx(theirs, abs=1e-5)

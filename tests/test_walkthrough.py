@@ -12,7 +12,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class Desk:
         out_file, err_file = self.home / f"stdout-{self.typed}", self.home / f"stderr-{self.typed}"
         with out_file.open("w") as out, err_file.open("w") as err:
             shell = ["bash", "-ec", command]
-            code = subprocess.run(shell, cwd=self.home, env=self.env, stdout=out, stderr=err, timeout=60, check=False).returncode
+            code = subprocess.run(shell, cwd=self.home, env=self.env, stdout=out, stderr=err, timeout=120, check=False).returncode
         said = out_file.read_text()
         assert code == 0, f"{command}\nexited with {code}:\n{said}{err_file.read_text()}\n{self.log()}"
         return said
@@ -243,7 +243,7 @@ def infer(desk: Desk, model: str, files: str) -> Iterator[bytes]:
         )
         for name in files.split(","):
             request = question(model_name=model, input={"data": (desk.home / name).read_bytes()})
-            yield ask(request, timeout=30).prediction
+            yield ask(request, timeout=120).prediction
 
 
 def test_a_model_comes_from_a_url_as_the_documents_register_it(desk: Desk, pictures: list[Path], web: str) -> None:

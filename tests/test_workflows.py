@@ -34,7 +34,7 @@ def register(server: Server, file: str, **query: Any) -> requests.Response:
 
 def run(server: Server, workflow: str, order: dict[str, Any], **headers: str) -> requests.Response:
     """Takes one request through a workflow."""
-    return requests.post(server.url(f"/wfpredict/{workflow}"), json=order, headers=headers, timeout=60)
+    return requests.post(server.url(f"/wfpredict/{workflow}"), json=order, headers=headers, timeout=120)
 
 
 def names(server: Server) -> list[str]:
@@ -57,7 +57,7 @@ def test_a_request_runs_through_models_and_functions(flows: Server, tmp_path: Pa
     reply = run(flows, "line", {"dir": str(tmp_path)})
     assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
     assert reply.json()["seen"] == ["first", "last"]
-    shouted = requests.put(flows.url("/WFPREDICT/line/"), json={"dir": str(tmp_path)}, timeout=30)
+    shouted = requests.put(flows.url("/WFPREDICT/line/"), json={"dir": str(tmp_path)}, timeout=120)
     assert shouted.json()["seen"] == ["first", "last"]
 
 
@@ -72,7 +72,7 @@ def test_every_node_sees_the_headers_of_the_request(flows: Server, tmp_path: Pat
     assert register(flows, flows.store.war("told", "dag: {first: [told]}", "steps")).status_code == 200
     reply = run(flows, "told", {"dir": str(tmp_path)}, **{"x-tenant": "blue"})
     assert reply.json() == {"x-tenant": "blue", "content-type": "application/json"}
-    more = requests.post(flows.url("/wfpredict/told/1.0"), json={"dir": str(tmp_path)}, timeout=30)
+    more = requests.post(flows.url("/wfpredict/told/1.0"), json={"dir": str(tmp_path)}, timeout=120)
     assert more.json()["x-tenant"] is None, "what stands behind the name is not looked at, as in TorchServe"
 
 
@@ -219,7 +219,7 @@ def test_torchserves_users_find_workflows_in_a_store_of_their_own(
     subprocess.run(
         [binary, "archive-workflow", "--workflow-name", "flow", "--spec-file", tmp_path / "flow.yaml",
          "--handler", HANDLERS / "steps.py", "--export-path", workflows.path],
-        check=True, timeout=30,
+        check=True, timeout=120,
     )  # fmt: skip
     config = tmp_path / "config.properties"
     config.write_text(FREE_ADDRESSES + "disable_token_authorization=true\nservice_envelope=kserve\n")

@@ -8,8 +8,8 @@ can be tried in halves. Sync and async differ in nothing but the `await`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from jitney.containers import container_of
 from jitney.definition import Endpoint

@@ -165,11 +165,15 @@ def _cost(endpoint: Endpoint, cost: Any) -> float:
 
 
 def _hashable(bucket: Any) -> Hashable:
+    return bucket if isinstance(bucket, Hashable) and _has_hash(bucket) else repr(bucket)
+
+
+def _has_hash(bucket: Hashable) -> bool:
     try:
         hash(bucket)
-    except TypeError:
-        return repr(bucket)
-    return bucket  # type: ignore[no-any-return]
+    except TypeError:  # A tuple of lists, for example.
+        return False
+    return True
 
 
 def _rides(endpoint: Endpoint, call: Sequence[_Measured]) -> list[Ride]:

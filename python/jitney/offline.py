@@ -19,13 +19,13 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Union
+from typing import IO, Any
 
 from jitney.errors import BadInput, Error
 from jitney.http.answers import JSON, encode
 from jitney.program import find_program
 
-Rows = Union[str, "os.PathLike[str]", Iterable[Any]]
+Rows = str | os.PathLike[str] | Iterable[Any]
 
 
 class InferError(Exception):

@@ -7,8 +7,8 @@ fails that item alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from jitney.errors import WrongLength
 from jitney.grouping import Ride

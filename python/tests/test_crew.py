@@ -17,19 +17,19 @@ from wire import bodies
 PARALLEL = {"parallelType": "tp", "torchrun": {"nproc-per-node": 3, "OMP_NUMBER_THREADS": 2}}
 NAMES = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS"]
 
-CREW = """
+CREW = f"""
 import json, os, sys
 
 def handle(data, context):
     if data is None:
-        open(f"rank-{os.environ['RANK']}", "w").write(str(os.getpid()))
+        open(f"rank-{{os.environ['RANK']}}", "w").write(str(os.getpid()))
         return None
-    with open(f"seen-{os.environ['RANK']}", "a") as file:
+    with open(f"seen-{{os.environ['RANK']}}", "a") as file:
         file.write("".join(bytes(row["body"]).decode() for row in data))
     if data[0]["body"] == b"die" and os.environ["RANK"] == "2":
         os._exit(7)
-    return [json.dumps({name: os.environ[name] for name in %r}) for _ in data]
-""" % NAMES
+    return [json.dumps({{name: os.environ[name] for name in {NAMES!r}}}) for _ in data]
+"""
 
 
 @pytest.fixture
@@ -154,7 +154,12 @@ def wait_for_end(pid):
 
 
 def test_a_rank_that_cannot_load_fails_the_worker_with_its_words(crew):
-    source = "import os\ndef handle(data, context):\n    if os.environ['RANK'] == '1':\n        raise ValueError('no part for me')\n"
+    source = """
+import os
+def handle(data, context):
+    if os.environ['RANK'] == '1':
+        raise ValueError('no part for me')
+"""
     worker = crew(source)
     assert "rank 1: ValueError: no part for me" in worker.read_control(wire.LOAD_FAILED)["message"]
     assert worker.process.wait(20) == 1
@@ -169,10 +174,12 @@ def test_a_crew_that_cannot_be_is_refused(crew, torchrun, complaint):
 
 
 def test_without_a_parallel_type_there_is_one_process(worker):
-    one = worker(
-        "import os\ndef handle(data, context):\n    return ['RANK' in os.environ and 'crew' or 'alone' for _ in data or []]\n",
-        model_yaml_config={"torchrun": {"nproc-per-node": 4}},
-    )
+    source = """
+import os
+def handle(data, context):
+    return ["ranks" if "RANK" in os.environ else "alone" for _ in data or []]
+"""
+    one = worker(source, model_yaml_config={"torchrun": {"nproc-per-node": 4}})
     assert one.ask(bodies(b""))[0]["body"] == b"alone"
 
 

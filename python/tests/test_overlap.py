@@ -101,7 +101,11 @@ def test_processors_are_divided_among_the_workers_of_a_model(raw_worker, model, 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     monkeypatch.setattr("jitney.worker.share.processors", lambda: 8)
-    source = "import os\ndef handle(data, context):\n    return [os.environ['OMP_NUM_THREADS'] + os.environ['OMP_WAIT_POLICY'] for _ in data or []]\n"
+    source = """
+import os
+def handle(data, context):
+    return [os.environ["OMP_NUM_THREADS"] + os.environ["OMP_WAIT_POLICY"] for _ in data or []]
+"""
     one = raw_worker()
     one.load(model(source), "handler.py", workers=3)
     one.read_control(wire.LOADED)

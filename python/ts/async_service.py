@@ -75,7 +75,8 @@ class AsyncService:
             return None
         if command != PREDICT_MSG:
             raise ValueError(f"Received unknown command: {command!r}")
-        return message  # type: ignore[no-any-return]
+        batch: list[dict[str, Any]] = message
+        return batch
 
     async def _answer(self, batch: list[dict[str, Any]], room: asyncio.Semaphore) -> None:
         try:

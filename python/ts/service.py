@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import ts
 from jitney.torchserve.failures import BatchFailure, PredictionException, check_outputs, failure_of
@@ -97,7 +97,7 @@ class Service:
         rows = self.bind(batch)
         started = time.perf_counter()
         try:
-            outputs = self._entry_point(rows, self._context)  # type: ignore[misc]
+            outputs = self.handle(rows)
         except Exception as error:
             return self.refuse(error)
         return self.conclude(outputs, len(rows), started)

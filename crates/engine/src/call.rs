@@ -182,7 +182,7 @@ pub struct Timing {
     /// Place in the batch, from 0.
     pub position: u32,
     /// Why the batch left when it did.
-    pub reason: jitney_batcher::Departure,
+    pub reason: jitney_batcher::DispatchReason,
     /// 1 for the first try.
     pub attempt: u8,
     /// The batch's number among those of the model.

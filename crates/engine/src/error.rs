@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 
 use crate::outcome::{LaunchError, ModelFailure};
 use crate::store::StoreError;
@@ -15,7 +15,7 @@ pub enum CallError {
     #[error("refused: {reason:?}")]
     Rejected {
         /// Why.
-        reason: Refusal,
+        reason: Rejection,
         /// When trying again makes sense.
         retry_after: Option<Duration>,
     },

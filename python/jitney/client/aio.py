@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from jitney.address import read_url
 from jitney.calls import read_body
@@ -17,6 +17,8 @@ from jitney.client.retry import Retry
 from jitney.client.talk import Step, Talk, asking, doing, listing
 from jitney.errors import disconnected
 from jitney.terms import Terms
+
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -91,11 +93,12 @@ class AsyncClient:
 
     async def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        return await self._carry_out(listing(self._retry))  # type: ignore[no-any-return]
+        return await self._carry_out(listing(self._retry))
 
     async def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
-        return await self._ask(requests.describe(model, version))  # type: ignore[no-any-return]
+        found: list[dict[str, Any]] = await self._ask(requests.describe(model, version))
+        return found
 
     async def register(self, url: str, **options: Any) -> str:
         """Registers an archive; options as in TorchServe's API (`initial_workers`, `batch_size`, ...)."""
@@ -132,18 +135,19 @@ class AsyncClient:
         await self.close()
 
     async def _status(self, request: Request) -> str:
-        return await self._carry_out(doing(request, self._retry))  # type: ignore[no-any-return]
+        return await self._carry_out(doing(request, self._retry))
 
     async def _ask(self, request: Request) -> Any:
         return await self._carry_out(asking(request, self._retry))
 
-    async def _carry_out(self, talk: Talk) -> Any:
+    async def _carry_out(self, talk: Talk[T]) -> T:
         outcome: Reply | OSError | None = None
         while True:
             try:
                 step = talk.send(outcome)
             except StopIteration as end:
-                return end.value
+                result: T = end.value
+                return result
             outcome = await self._take(step)
 
     async def _take(self, step: Step) -> Reply | OSError | None:

@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from jitney.address import Address, read_url
 from jitney.calls import read_body
@@ -17,6 +17,8 @@ from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
 from jitney.client.talk import Step, Talk, asking, doing, listing
 from jitney.terms import Terms
+
+T = TypeVar("T")
 
 PIECE_BYTES = 64 << 10
 
@@ -96,11 +98,12 @@ class Client:
 
     def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        return self._carry_out(listing(self._retry))  # type: ignore[no-any-return]
+        return self._carry_out(listing(self._retry))
 
     def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
-        return self._ask(requests.describe(model, version))  # type: ignore[no-any-return]
+        found: list[dict[str, Any]] = self._ask(requests.describe(model, version))
+        return found
 
     def register(self, url: str, **options: Any) -> str:
         """Registers an archive; options as in TorchServe's API (`initial_workers`, `batch_size`, ...)."""
@@ -138,18 +141,19 @@ class Client:
         self.close()
 
     def _status(self, request: Request) -> str:
-        return self._carry_out(doing(request, self._retry))  # type: ignore[no-any-return]
+        return self._carry_out(doing(request, self._retry))
 
     def _ask(self, request: Request) -> Any:
         return self._carry_out(asking(request, self._retry))
 
-    def _carry_out(self, talk: Talk) -> Any:
+    def _carry_out(self, talk: Talk[T]) -> T:
         outcome: Reply | OSError | None = None
         while True:
             try:
                 step = talk.send(outcome)
             except StopIteration as end:
-                return end.value
+                result: T = end.value
+                return result
             outcome = self._take(step)
 
     def _take(self, step: Step) -> Reply | OSError | None:

@@ -8,7 +8,7 @@ to carry it out, with or without `await`.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Union
+from typing import Any, TypeVar
 
 from jitney.client import requests
 from jitney.client.replies import Reply
@@ -16,11 +16,12 @@ from jitney.client.requests import Request
 from jitney.client.retry import Retry
 from jitney.errors import disconnected
 
-Step = Union[Request, float]
-Talk = Generator[Step, Union[Reply, OSError, None], Any]
+Step = Request | float
+T = TypeVar("T")
+Talk = Generator[Step, Reply | OSError | None, T]
 
 
-def asking(request: Request, retry: Retry) -> Talk:
+def asking(request: Request, retry: Retry) -> Talk[Any]:
     """One request, asked again where the rules say so; returns what the answer stands for."""
     attempt = 1
     while True:
@@ -39,12 +40,12 @@ def asking(request: Request, retry: Retry) -> Talk:
         attempt += 1
 
 
-def doing(request: Request, retry: Retry) -> Talk:
+def doing(request: Request, retry: Retry) -> Talk[str]:
     """A change; returns the server's word about it."""
     return str((yield from asking(request, retry))["status"])
 
 
-def listing(retry: Retry) -> Talk:
+def listing(retry: Retry) -> Talk[dict[str, str]]:
     """Names of all models, page by page, each with where it came from."""
     found: dict[str, str] = {}
     token: str | None = None

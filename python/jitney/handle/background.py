@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from jitney.address import Address
 from jitney.handle.connection import Connection, Sink

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections import deque
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from jitney.calls import NO_PIECES
 from jitney.errors import Overloaded

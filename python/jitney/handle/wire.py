@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from jitney.address import Address
 from jitney.errors import disconnected, remote_error

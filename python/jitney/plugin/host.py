@@ -12,8 +12,9 @@ import importlib.util
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from jitney.plugin.declare import Endpoint, declared
 from jitney.plugin.words import Allow, Deny, Request, Response
@@ -34,7 +35,9 @@ async def handle(data: Any, context: WorkerContext) -> list[Any] | None:
     request = read_request(facts, context.get_all_request_header(0), bytes(row.get("body", b"")))
     if facts["ask"] == "authorize":
         return [await judge(request)]
-    [found] = [each for each in declared.endpoints if (each.path, each.listener) == (facts["endpoint"], facts["listener"])]
+    [found] = [
+        each for each in declared.endpoints if (each.path, each.listener) == (facts["endpoint"], facts["listener"])
+    ]
     return [write(await call(found.function, request), context)]
 
 
@@ -58,7 +61,10 @@ def load(name: str) -> None:
 
 def describe() -> Facts:
     """What the plugin offers."""
-    return {"endpoints": [describe_endpoint(each) for each in declared.endpoints], "authorize": bool(declared.authorizers)}
+    return {
+        "endpoints": [describe_endpoint(each) for each in declared.endpoints],
+        "authorize": bool(declared.authorizers),
+    }
 
 
 def describe_endpoint(each: Endpoint) -> Facts:

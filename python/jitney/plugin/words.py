@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 from urllib.parse import parse_qsl
 
-Body = Union[str, bytes, dict[str, Any], list[Any], None]
+Body = str | bytes | dict[str, Any] | list[Any] | None
 
 
 @dataclass(frozen=True)

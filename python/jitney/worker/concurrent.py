@@ -11,7 +11,6 @@ import asyncio
 import copy
 import inspect
 import threading
-from typing import Union
 
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.loader import LoadedModel
@@ -21,7 +20,7 @@ from jitney.worker.run import BatchAnswer, bind, conclude, excuse, send_answer
 
 CANCEL_SECONDS = 1.0
 
-Arrival = Union[Frame, BaseException, None]
+Arrival = Frame | BaseException | None
 
 
 def run_concurrently(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:

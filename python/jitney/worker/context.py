@@ -29,7 +29,7 @@ class ItemProcessor(RequestProcessor):
         self._reset_response()
 
     @cached_property
-    def _request_header(self) -> Headers:  # type: ignore[override]
+    def _request_header(self) -> Headers:  # type: ignore[override]  # An attribute of the base, made lazy here.
         return read_headers(self._meta)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import Any, Union
+from typing import Any
 
 from jitney.torchserve.failures import BatchFailure, check_outputs
 from jitney.worker.batch import BatchDecoder, Row
@@ -23,7 +23,7 @@ from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Fr
 from jitney.worker.reply import encode_item, failure_of_step
 from jitney.worker.run import describe, excuse, logger, run_batch, send_answer
 
-Arrival = Union[Frame, BaseException, None]
+Arrival = Frame | BaseException | None
 
 
 def run_continuously(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
@@ -142,7 +142,8 @@ class _Floor:
         except Exception as error:
             failure = excuse(error)
         if failure is not None:
-            return self._fail(failure)
+            self._fail(failure)
+            return
         self._live = [job for idx, job in enumerate(jobs) if self._send(idx, job, outputs[idx])]
 
     def _fail(self, failure: BatchFailure) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import copy
 import queue
 import threading
-from typing import Any, Callable, NamedTuple, Union
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
@@ -38,17 +39,16 @@ class Begun(NamedTuple):
     failure: BatchAnswer | None = None
 
 
-Arrival = Union[Begun, BaseException, None]
+Arrival = Begun | BaseException | None
 
 
 def stages_of(model: LoadedModel) -> Stages | None:
     """The stages of a model whose handler lets them overlap."""
     service = getattr(model.entry_point, "__self__", None)
-    ask = getattr(service, "batches_at_a_time", None)
-    if model.mode != "single" or not callable(ask):
+    if model.mode != "single" or service is None or not callable(getattr(service, "batches_at_a_time", None)):
         return None
-    slots = int(ask())
-    return Stages(service.begin, service.finish, slots) if slots > 1 else None  # type: ignore[union-attr]
+    slots = int(service.batches_at_a_time())
+    return Stages(service.begin, service.finish, slots) if slots > 1 else None
 
 
 def run_overlapped(outlet: Outlet, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from typing import Any, Union
+from typing import Any
 
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row
@@ -21,7 +21,7 @@ from jitney.worker.reply import EncodedReply, encode_reply
 
 logger = logging.getLogger(__name__)
 
-BatchAnswer = Union[list[Bytes], BatchFailure]
+BatchAnswer = list[Bytes] | BatchFailure
 
 
 def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchAnswer:

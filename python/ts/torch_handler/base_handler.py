@@ -10,7 +10,8 @@ from __future__ import annotations
 import abc
 import logging
 import os
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
@@ -45,7 +46,7 @@ def setup_ort_session(model_pt_path: str, map_location: str) -> Any:
     return formats.load_onnx(model_pt_path, torch.device(map_location))
 
 
-class BaseHandler(abc.ABC):
+class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers override in parts
     """Loads a model and answers batches with it."""
 
     # What `initialize` has not set yet, also for handlers whose `__init__` does not call this one.

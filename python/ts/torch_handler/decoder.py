@@ -15,7 +15,8 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 REQUEST = struct.Struct(">II")
 """Lengths of the plan (JSON) and of the image that follow."""
@@ -99,7 +100,7 @@ def wait_for_work(sock: socket.socket, parent: int) -> bool:
     while True:
         try:
             return bool(sock.recv(1, socket.MSG_PEEK))
-        except socket.timeout:
+        except TimeoutError:
             if os.getppid() != parent:
                 return False
 

@@ -12,8 +12,8 @@ import base64
 import binascii
 import io
 import json
-from collections.abc import Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ts.torch_handler.decoders import Decoders, Pixels
 from ts.torch_handler.needs import need

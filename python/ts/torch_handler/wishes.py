@@ -59,7 +59,7 @@ def precision(value: Any) -> str:
     name = SPELLINGS.get(value, value) if isinstance(value, str) else None
     if name not in PRECISIONS:
         raise ValueError(f"model-config.yaml: jitney.precision is {value!r}, not one of {', '.join(PRECISIONS)}")
-    return name  # type: ignore[no-any-return]
+    return name
 
 
 def flag(name: str, value: Any) -> bool:
@@ -79,4 +79,3 @@ def number(name: str, value: Any, limit: int, least: int = 1) -> int:
 def optional(name: str, value: Any, limit: int, least: int = 1) -> int | None:
     """A number, or None where none was given."""
     return None if value is None else number(name, value, limit, least)
-

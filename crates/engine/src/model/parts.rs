@@ -173,7 +173,7 @@ mod tests {
 
     /// The batches that a backlog of requests with these items needs.
     fn batches(max_items: u32, requests: &[u32], part: u32) -> u32 {
-        let config = Config { max_items, queue_max: u32::MAX, ..Config::default() };
+        let config = Config { max_items, max_queue: u32::MAX, ..Config::default() };
         let (mut batcher, mut out) = (Batcher::new(config), Actions::new());
         let mut index = 0;
         for items in requests {
@@ -189,7 +189,7 @@ mod tests {
         let mut count = 0;
         loop {
             let left = out.iter().find_map(|action| match action {
-                Action::Dispatch { batch, items, .. } => Some((*batch, *items)),
+                Action::Dispatch(dispatch) => Some((dispatch.batch, dispatch.items)),
                 Action::Reject { .. } | Action::Fail { .. } => None,
                 Action::SetTimer(_) | Action::ClearTimer => None,
             });

@@ -17,4 +17,5 @@ class BodyEnvelope(BaseEnvelope):
 
     def format_output(self, data: Any) -> Rows:
         """The results."""
-        return data  # type: ignore[no-any-return]
+        rows: Rows = data
+        return rows

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Elsewhere:
+class RemoteFiles:
     """The files by path, what was asked for them, and what is to go wrong."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -33,14 +33,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Answers GET and HEAD."""
 
     protocol_version = "HTTP/1.1"
-    elsewhere: Elsewhere
+    remote_files: RemoteFiles
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 
     def do_GET(self) -> None:  # noqa: N802
         """A file, the rest of a file, or the news that it has changed."""
-        there = self.elsewhere
+        there = self.remote_files
         path = self.path.split("?")[0]
         there.asked.append({name.lower(): value for name, value in self.headers.items()})
         if path not in there.files:
@@ -68,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def body(self, content: bytes) -> None:
         """The content, or as much of it as passes before the cable breaks."""
-        there = self.elsewhere
+        there = self.remote_files
         passes = there.breaks.pop(0) if there.breaks else len(content)
         self.wfile.write(content[:passes])
         if passes < len(content):
@@ -77,10 +77,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def elsewhere() -> Iterator[Elsewhere]:
+def remote_files() -> Iterator[RemoteFiles]:
     """The machine, for as long as the block lasts."""
-    there = Elsewhere()
-    handler = type("Bound", (Handler,), {"elsewhere": there})
+    there = RemoteFiles()
+    handler = type("Bound", (Handler,), {"remote_files": there})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     there.base = f"http://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
