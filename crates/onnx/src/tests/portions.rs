@@ -12,7 +12,7 @@ fn rows(count: usize, seed: usize) -> String {
 /// The bodies of a batch; empty for portions that do not speak for their request.
 fn bodies(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> Vec<String> {
     let BatchOutcome::Items(items) = run(model, inputs) else { panic!("the batch failed") };
-    let text = |item: Result<crate::call::Output, ModelFailure>| {
+    let text = |item: Result<jitney_engine::call::Output, ModelFailure>| {
         String::from_utf8(item.expect("an answer").body.to_vec()).expect("JSON is UTF-8")
     };
     items.into_iter().map(text).collect()
@@ -61,10 +61,10 @@ proptest! {
 fn portions_beside_each_other_are_one_leg_and_a_whole_request_is_not_copied() {
     let model = model(LENGTH);
     let portions = accept(&model, &rows(5, 0)).split(2);
-    let legs = crate::onnx::batch::legs(&portions);
+    let legs = crate::batch::legs(&portions.iter().collect::<Vec<_>>());
     assert_eq!((legs.len(), legs[0].is_whole(), legs[0].inputs.clone()), (1, true, 0..3));
     let apart = [portions[0].clone(), portions[2].clone()];
-    assert_eq!(crate::onnx::batch::legs(&apart).len(), 2);
+    assert_eq!(crate::batch::legs(&apart.iter().collect::<Vec<_>>()).len(), 2);
 }
 
 #[test]

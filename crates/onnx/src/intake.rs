@@ -19,11 +19,8 @@ use super::numbers::Numbers;
 use super::refusal::BadInput;
 use super::request::{Form, Request, TensorInput};
 use super::tensor::{Data, Tensor};
-use crate::call::Input;
-
-/// A header that a route adds, as `True`, to say that the body is the Open Inference Protocol's
-/// JSON. Without it a model that takes files takes the body as a file, JSON or not.
-pub const OPEN_INFERENCE_HEADER: &str = "open_inference";
+use jitney_engine::call::Input;
+use jitney_engine::local::{Dim, OPEN_INFERENCE_HEADER, Signature};
 
 /// A request that fits the model.
 #[derive(Debug)]
@@ -110,7 +107,7 @@ impl OnnxModel {
     fn accept_list(&self, numbers: Numbers) -> Result<Accepted, BadInput> {
         let signature = self.signature();
         let [port] = signature.inputs.as_slice() else {
-            return Err(BadInput::ListForMany { known: signature.input_names() });
+            return Err(BadInput::ListForMany { known: hint::names(&signature.inputs) });
         };
         let given = vec![given(port.name.clone(), numbers)];
         self.accepted(fit::plain(signature, given)?, Asked::plainly())
@@ -130,7 +127,10 @@ impl OnnxModel {
         let signature = self.signature();
         let place = |name: &String| {
             signature.outputs.iter().position(|port| port.name == *name).ok_or_else(|| {
-                BadInput::UnknownOutput { name: hint::clip(name), known: signature.output_names() }
+                BadInput::UnknownOutput {
+                    name: hint::clip(name),
+                    known: hint::names(&signature.outputs),
+                }
             })
         };
         names.iter().map(place).collect()
@@ -154,12 +154,28 @@ impl OnnxModel {
     /// A bucket for the sizes that the model leaves open; none where it leaves none open.
     fn claim(&self, tensors: &[Tensor]) -> Result<Option<Ticket>, BadInput> {
         let padded = self.card().padding.as_ref().map(|pads| pads.dimension.as_str());
-        let open = self.signature().open_sizes(tensors, padded);
+        let open = open_sizes(self.signature(), tensors, padded);
         if open.is_empty() {
             return Ok(None);
         }
         self.buckets().claim(&open).map(Some).ok_or(BadInput::TooManyShapes)
     }
+}
+
+/// The sizes that the model leaves open beside the batch and a dimension that is padded: what must
+/// agree within a batch.
+fn open_sizes(signature: &Signature, tensors: &[Tensor], padded: Option<&str>) -> Vec<usize> {
+    if !signature.batches() {
+        return Vec::new();
+    }
+    let shapes = signature.inputs.iter().filter_map(|spec| spec.shape.as_deref()).zip(tensors);
+    shapes
+        .flat_map(|(shape, tensor)| shape.iter().zip(tensor.shape()).skip(1))
+        .filter_map(|(dim, size)| match dim {
+            Dim::Open(name) if padded != Some(name) => Some(*size),
+            Dim::Open(_) | Dim::Fixed(_) => None,
+        })
+        .collect()
 }
 
 fn given(name: String, numbers: Numbers) -> Given {

@@ -6,8 +6,9 @@ use super::body::Given;
 use super::hint;
 use super::numbers::Numbers;
 use super::refusal::BadInput;
-use super::signature::{Dim, Port, Signature};
-use super::tensor::{Datatype, Tensor};
+use super::tensor::Tensor;
+use jitney_engine::local::Datatype;
+use jitney_engine::local::{Dim, Signature, TensorSpec};
 
 /// A request's tensors in the model's order.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(super) struct Fitted {
 
 /// One input's numbers with the shape that they claim.
 struct Offer<'a> {
-    port: &'a Port,
+    port: &'a TensorSpec,
     shape: Vec<usize>,
     numbers: Numbers,
     /// The type that the client stated.
@@ -65,7 +66,7 @@ pub(super) fn nothing_unknown(signature: &Signature, names: &[String]) -> Result
     let Some(name) = names.first() else { return Ok(()) };
     let name = hint::clip(name);
     let hint = hint::did_you_mean(&name, signature.inputs.iter().map(|port| port.name.as_str()));
-    Err(BadInput::UnknownInput { name, hint, known: signature.input_names() })
+    Err(BadInput::UnknownInput { name, hint, known: hint::names(&signature.inputs) })
 }
 
 /// Puts the given values into the model's order, each exactly once.
@@ -84,7 +85,7 @@ fn arrange(signature: &Signature, given: Vec<Given>) -> Result<Vec<Offer<'_>>, B
     ports.map(|(port, given)| offer(port, given)).collect()
 }
 
-fn offer(port: &Port, given: Option<Given>) -> Result<Offer<'_>, BadInput> {
+fn offer(port: &TensorSpec, given: Option<Given>) -> Result<Offer<'_>, BadInput> {
     let name = || port.name.clone();
     let Some(given) = given else {
         return Err(BadInput::Missing { name: name(), expected: port.to_string() });

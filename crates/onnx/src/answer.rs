@@ -12,8 +12,8 @@ use super::nest::Nest;
 use super::ranking::Ranking;
 use super::request::{Form, Request};
 use super::tensor::Tensor;
-use crate::call::Output;
-use crate::outcome::{Cause, ItemOutcome, ModelFailure};
+use jitney_engine::call::Output;
+use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
 
 /// The name and version under which answers speak of the model.
 #[derive(Clone, Debug)]

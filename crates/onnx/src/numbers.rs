@@ -9,7 +9,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
-use super::tensor::{Data, Datatype};
+use super::tensor::Data;
+use jitney_engine::local::Datatype;
 
 /// Elements that one input of a request may bring.
 pub(super) const ELEMENTS_MAX: usize = 1 << 25;

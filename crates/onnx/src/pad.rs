@@ -12,8 +12,9 @@ use std::ops::Range;
 use serde::Deserialize;
 
 use super::batch;
-use super::signature::{Dim, Port, Signature};
-use super::tensor::{Datatype, Tensor};
+use super::tensor::Tensor;
+use jitney_engine::local::Datatype;
+use jitney_engine::local::{Dim, Signature, TensorSpec};
 
 /// What a card says about padding.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -52,7 +53,7 @@ impl Pads {
 
     /// An output may be as long as the inputs only under their dimension's name, or nobody would know
     /// what to cut.
-    fn suits_output(&self, port: &Port) -> Result<(), String> {
+    fn suits_output(&self, port: &TensorSpec) -> Result<(), String> {
         let unknown = |dim: &Dim| matches!(dim, Dim::Open(name) if *name != self.dimension);
         let clear = port.shape.as_ref().is_some_and(|shape| !shape.iter().skip(1).any(unknown));
         if clear {
@@ -67,7 +68,7 @@ impl Pads {
     }
 
     /// The place of the dimension, which is never the first.
-    pub(super) fn axis(&self, port: &Port) -> Option<usize> {
+    pub(super) fn axis(&self, port: &TensorSpec) -> Option<usize> {
         let shape = port.shape.as_ref()?.iter().enumerate().skip(1);
         let named = |dim: &Dim| matches!(dim, Dim::Open(name) if *name == self.dimension);
         shape.into_iter().find(|(_, dim)| named(dim)).map(|(place, _)| place)
@@ -81,7 +82,7 @@ impl Pads {
     }
 
     /// The value of an input.
-    pub(super) fn value(&self, port: &Port) -> f64 {
+    pub(super) fn value(&self, port: &TensorSpec) -> f64 {
         self.values.get(&port.name).copied().unwrap_or(0.0)
     }
 }
@@ -90,7 +91,7 @@ impl Pads {
 /// differ in anything else.
 pub(super) fn join<'a>(
     pads: &Pads,
-    port: &Port,
+    port: &TensorSpec,
     tensors: &[(&'a Tensor, Range<usize>)],
 ) -> Option<Cow<'a, Tensor>> {
     let Some(axis) = pads.axis(port) else { return batch::concat(tensors) };
@@ -110,7 +111,7 @@ pub(super) fn join<'a>(
 /// Cuts an output of a batch back to a request's own length; false if it is not as long as the batch.
 pub(super) fn cut(
     pads: &Pads,
-    port: &Port,
+    port: &TensorSpec,
     tensor: &mut Tensor,
     (own, longest): (usize, usize),
 ) -> bool {
@@ -166,7 +167,7 @@ fn holds(datatype: Datatype, value: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onnx::tensor::Data;
+    use crate::tensor::Data;
 
     fn tensor(shape: &[usize]) -> Tensor {
         let count = shape.iter().product::<usize>();
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn a_card_is_refused_that_does_not_fit_the_model() {
         let open = |name: &str| Dim::Open(name.to_owned());
-        let port = |name: &str, shape| Port {
+        let port = |name: &str, shape| TensorSpec {
             name: name.to_owned(),
             datatype: Datatype::Int64,
             shape: Some(shape),

@@ -28,8 +28,7 @@ mod protobuf;
 mod ranking;
 mod refusal;
 mod request;
-mod session;
-mod signature;
+mod runtime;
 mod tensor;
 mod value;
 mod wellformed;
@@ -37,14 +36,6 @@ mod wellformed;
 #[cfg(test)]
 mod tests;
 
-pub use card::{Card, InputKind, OutputKind};
-pub use features::FileBytes;
-pub use intake::{Accepted, OPEN_INFERENCE_HEADER};
 pub use load::OnnxError;
 pub use model::OnnxModel;
-pub use pad::Pads;
-pub use refusal::BadInput;
-pub use request::{Form, TensorInput};
-pub use session::{OnnxLauncher, SessionOptions};
-pub use signature::{Dim, Port, Signature};
-pub use tensor::{Data, Datatype, Tensor};
+pub use runtime::RUNTIME;

@@ -5,7 +5,6 @@ mod forms;
 mod magika;
 mod portions;
 mod refusals;
-mod sessions;
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -15,10 +14,12 @@ use rten::{RunOptions, ThreadPool};
 use serde_json::Value;
 
 use super::answer::Identity;
-use super::session::Runner;
+use super::card::{Card, InputKind, OutputKind};
+use super::request::TensorInput;
 use super::*;
-use crate::call::{HeaderBlock, Input, Parameter};
-use crate::outcome::{BatchOutcome, ModelFailure};
+use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Parameter};
+use jitney_engine::local::{Datatype, OPEN_INFERENCE_HEADER};
+use jitney_engine::outcome::{BatchOutcome, ModelFailure};
 
 /// `sum = a + b` and `product = a @ [[1, 0], [0, 1], [1, 1]]` over rows of three.
 const PAIR: &[u8] = include_bytes!("testdata/pair.onnx");
@@ -62,15 +63,17 @@ fn accept(model: &OnnxModel, json: &str) -> TensorInput {
 
 fn run(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> BatchOutcome {
     let identity = Identity { name: "tiny".to_owned(), version: "2.0".to_owned() };
-    let runner = Runner { model: Arc::clone(model), identity };
     let pool = Arc::new(ThreadPool::with_num_threads(1));
-    runner.run(inputs, &RunOptions::default().with_thread_pool(Some(pool)))
+    let options = RunOptions::default().with_thread_pool(Some(pool));
+    let inputs: Vec<_> =
+        inputs.iter().map(|input| Arc::new(input.clone()) as Arc<dyn DecodedInput>).collect();
+    runtime::run(model, &identity, &inputs, &options)
 }
 
 /// The answers to a batch that succeeds.
 fn answers(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> Vec<String> {
     let BatchOutcome::Items(items) = run(model, inputs) else { panic!("the batch failed") };
-    let text = |item: Result<crate::call::Output, ModelFailure>| {
+    let text = |item: Result<jitney_engine::call::Output, ModelFailure>| {
         let output = item.expect("an answer");
         assert_eq!(output.headers, [("Content-Type".to_owned(), "application/json".to_owned())]);
         String::from_utf8(output.body.to_vec()).expect("JSON is UTF-8")

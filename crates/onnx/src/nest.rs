@@ -3,7 +3,8 @@
 
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-use super::tensor::{Data, Datatype, Tensor};
+use super::tensor::{Data, Tensor};
+use jitney_engine::local::Datatype;
 
 /// A part of a tensor that is written as nested lists of this shape.
 #[derive(Clone, Copy)]

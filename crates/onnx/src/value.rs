@@ -4,8 +4,9 @@
 use rten::{Value, ValueView};
 use rten_tensor::Layout;
 
-use super::signature::Port;
-use super::tensor::{Data, Datatype, Tensor};
+use super::tensor::{Data, Tensor};
+use jitney_engine::local::Datatype;
+use jitney_engine::local::TensorSpec;
 
 /// The engine's element types in the protocol's words, for files that do not declare their own.
 pub(super) fn datatype(of: rten::DataType) -> Option<Datatype> {
@@ -30,7 +31,7 @@ pub(super) fn view(tensor: &Tensor) -> Option<ValueView<'_>> {
 }
 
 /// What the engine gave for an output, in the type that the model declares for it.
-pub(super) fn tensor(value: Value, port: &Port) -> Option<Tensor> {
+pub(super) fn tensor(value: Value, port: &TensorSpec) -> Option<Tensor> {
     let (shape, data) = match value {
         Value::FloatTensor(values) => (values.shape().to_vec(), Data::F32(values.into_data())),
         Value::Int32Tensor(values) => (values.shape().to_vec(), Data::I32(values.into_data())),

@@ -11,9 +11,9 @@ use rten::{Model, NodeId, RunOptions};
 use super::bucket::Buckets;
 use super::card::Card;
 use super::load::{self, Declared, OnnxError};
-use super::signature::Signature;
 use super::tensor::Tensor;
 use super::value;
+use jitney_engine::local::Signature;
 
 /// The version of models whose card names none, as TorchServe's archiver has it.
 const VERSION_DEFAULT: &str = "1.0";

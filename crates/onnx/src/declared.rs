@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::protobuf::{self, Field};
-use super::tensor::Datatype;
+use jitney_engine::local::Datatype;
 
 /// Field numbers of onnx.proto.
 const MODEL_GRAPH: u64 = 7;

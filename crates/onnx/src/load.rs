@@ -10,10 +10,10 @@ use rten::{Dimension, Model, NodeId, ValueType};
 
 use super::card::{Card, InputKind, OutputKind};
 use super::declared;
-use super::signature::{Dim, Port, Signature};
-use super::tensor::Datatype;
 use super::value;
 use super::wellformed;
+use jitney_engine::local::Datatype;
+use jitney_engine::local::{Dim, Signature, TensorSpec};
 
 /// Why a file cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub(super) fn signature(
     engine: &Model,
     declared: &Declared,
 ) -> Result<Signature, OnnxError> {
-    let ports = |ids: &[NodeId], guess| -> Result<Vec<Port>, String> {
+    let ports = |ids: &[NodeId], guess| -> Result<Vec<TensorSpec>, String> {
         ids.iter().map(|id| port(engine, *id, declared, guess)).collect()
     };
     // A file may leave the type of an output unsaid; single precision is the likeliest.
@@ -91,7 +91,7 @@ fn port(
     id: NodeId,
     declared: &Declared,
     guess: Option<Datatype>,
-) -> Result<Port, String> {
+) -> Result<TensorSpec, String> {
     let node = engine.node_info(id).ok_or("an input or output is not in the graph")?;
     let name = node.name().unwrap_or_default().to_owned();
     let held = match node.dtype() {
@@ -102,7 +102,7 @@ fn port(
     let datatype = declared.get(&name).copied().or(held).or(guess);
     let datatype = datatype.ok_or_else(|| format!("{name:?} has a type that is not served"))?;
     let shape = node.shape().map(|shape| shape.into_iter().map(dim).collect());
-    Ok(Port { name, datatype, shape })
+    Ok(TensorSpec { name, datatype, shape })
 }
 
 fn dim(dimension: Dimension) -> Dim {
@@ -125,13 +125,17 @@ pub(super) fn suits(card: &Card, signature: &Signature) -> Result<(), String> {
     if let InputKind::FileBytes(features) = &card.input {
         let width = features.width();
         let row = [Dim::Fixed(width)];
-        let fits = |port: &Port| {
+        let fits = |port: &TensorSpec| {
             Datatype::Int32.admits(port.datatype)
                 && port.shape.as_ref().is_some_and(|shape| shape.len() == 2 && shape[1..] == row)
         };
         if !(signature.inputs.len() == 1 && signature.inputs.iter().all(fits)) {
-            let got =
-                signature.inputs.iter().map(Port::to_string).collect::<Vec<_>>().join(" and ");
+            let got = signature
+                .inputs
+                .iter()
+                .map(TensorSpec::to_string)
+                .collect::<Vec<_>>()
+                .join(" and ");
             return Err(format!(
                 "file-bytes makes INT32 of shape [n, {width}], the model takes {got}"
             ));

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::batch;
 use super::request::TensorInput;
 use super::tensor::Tensor;
-use crate::outcome::{Cause, ModelFailure};
+use jitney_engine::outcome::{Cause, ModelFailure};
 
 /// The outputs that are there so far, by the place of their portion.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Gather {
 /// Lays down what neighbouring portions of a request were given; the outputs of the whole request if
 /// nothing is missing any more.
 pub(super) fn gathered(
-    portions: &[TensorInput],
+    portions: &[&TensorInput],
     outputs: &[Tensor],
 ) -> Result<Option<Vec<Tensor>>, ModelFailure> {
     let Some(first) = portions.first().and_then(|input| input.portion.as_ref()) else {

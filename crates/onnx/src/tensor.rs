@@ -2,80 +2,9 @@
 //! Protocol. Kept apart from the engine's own tensors so that a change of engine changes one file.
 //! Nothing here copies data that could be shared, and no tensor exists whose shape and data differ.
 
-use std::fmt;
 use std::ops::Range;
 
-/// An element type, named as the Open Inference Protocol names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Datatype {
-    /// Truth values, held as 32-bit integers.
-    Bool,
-    /// Bytes.
-    Uint8,
-    /// Signed bytes.
-    Int8,
-    /// 32-bit integers.
-    Int32,
-    /// 64-bit integers, held as 32-bit ones: values beyond that are refused at the door.
-    Int64,
-    /// Half precision, held as single.
-    Fp16,
-    /// Single precision.
-    Fp32,
-    /// Double precision, held as single.
-    Fp64,
-}
-
-impl Datatype {
-    const ALL: [Self; 8] = [
-        Self::Bool,
-        Self::Uint8,
-        Self::Int8,
-        Self::Int32,
-        Self::Int64,
-        Self::Fp16,
-        Self::Fp32,
-        Self::Fp64,
-    ];
-
-    /// The protocol's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bool => "BOOL",
-            Self::Uint8 => "UINT8",
-            Self::Int8 => "INT8",
-            Self::Int32 => "INT32",
-            Self::Int64 => "INT64",
-            Self::Fp16 => "FP16",
-            Self::Fp32 => "FP32",
-            Self::Fp64 => "FP64",
-        }
-    }
-
-    /// The type of this name, if it is one that can be served.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|datatype| datatype.as_str() == name)
-    }
-
-    /// Whether a client may send `sent` where the model declares `self`: the two may differ in
-    /// width where both are held in the same width anyway.
-    pub fn admits(self, sent: Self) -> bool {
-        let family = |datatype| match datatype {
-            Self::Bool => 0,
-            Self::Uint8 => 1,
-            Self::Int8 => 2,
-            Self::Int32 | Self::Int64 => 3,
-            Self::Fp16 | Self::Fp32 | Self::Fp64 => 4,
-        };
-        family(self) == family(sent)
-    }
-}
-
-impl fmt::Display for Datatype {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
+use jitney_engine::local::Datatype;
 
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]

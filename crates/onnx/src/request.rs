@@ -70,13 +70,13 @@ impl TensorInput {
     }
 
     /// The items that ride here.
-    pub(crate) fn rows(&self) -> Range<usize> {
+    pub(super) fn rows(&self) -> Range<usize> {
         self.portion.as_ref().map_or(0..self.shared.items as usize, |portion| portion.rows.clone())
     }
 
     /// The request in portions of at most so many items. They share its data, and one of them, the
     /// last to be answered, brings the answer to the whole.
-    pub(crate) fn split(self, items: u32) -> Vec<Self> {
+    pub(super) fn split(self, items: u32) -> Vec<Self> {
         let (total, most) = (self.shared.items as usize, items.max(1) as usize);
         let gather = Arc::new(Gather::new(total.div_ceil(most)));
         let portion = |(place, start): (usize, usize)| {

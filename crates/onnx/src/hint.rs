@@ -2,6 +2,8 @@
 //! the words than fits a sentence. Nothing else may act on a guess, since it is not what the user
 //! wrote.
 
+use jitney_engine::local::TensorSpec;
+
 /// The known name nearest to `word`, if it is near enough to have been meant.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = word.chars().count().max(3) / 3;
@@ -16,6 +18,11 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 /// ` (did you mean "x"?)`, or nothing.
 pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
+}
+
+/// The names of inputs or outputs, as sentences list them.
+pub(super) fn names(specs: &[TensorSpec]) -> String {
+    specs.iter().map(|spec| format!("{:?}", spec.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// A client's words as a sentence may repeat them: a megabyte of nonsense is cut short.

@@ -10,9 +10,9 @@ use rten::RunOptions;
 use super::model::OnnxModel;
 use super::pad::{self, Pads};
 use super::request::{Request, TensorInput};
-use super::signature::{Port, Signature};
 use super::tensor::Tensor;
-use crate::outcome::{Cause, ModelFailure};
+use jitney_engine::local::{Signature, TensorSpec};
+use jitney_engine::outcome::{Cause, ModelFailure};
 
 /// Items of one request that ride side by side.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ impl Leg<'_> {
 }
 
 /// The legs of a batch: portions that follow each other are joined again.
-pub(super) fn legs(inputs: &[TensorInput]) -> Vec<Leg<'_>> {
-    let mut legs: Vec<Leg<'_>> = Vec::with_capacity(inputs.len());
+pub(super) fn legs<'a>(inputs: &[&'a TensorInput]) -> Vec<Leg<'a>> {
+    let mut legs: Vec<Leg<'a>> = Vec::with_capacity(inputs.len());
     for (place, input) in inputs.iter().enumerate() {
         let (request, rows) = (&*input.shared, input.rows());
         match legs.last_mut() {
@@ -70,7 +70,7 @@ pub(super) fn run(
 
 /// One tensor per input of the model, over all legs.
 fn joined<'a>(model: &OnnxModel, legs: &[Leg<'a>]) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
-    let column = |(input, port): (usize, &Port)| {
+    let column = |(input, port): (usize, &TensorSpec)| {
         let tensor = |leg: &Leg<'a>| (&leg.request.tensors[input], leg.rows.clone());
         let tensors: Vec<_> = legs.iter().map(tensor).collect();
         let joined = match model.card().padding.as_ref() {
@@ -179,7 +179,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::onnx::tensor::{Data, Datatype};
+    use crate::tensor::Data;
+    use jitney_engine::local::Datatype;
 
     fn tensor(datatype: Datatype, items: usize, row: &[usize], seed: usize) -> Tensor {
         let count = items * row.iter().product::<usize>();

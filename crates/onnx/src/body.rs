@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::numbers::{Level, Numbers};
-use super::signature::Signature;
+use jitney_engine::local::Signature;
 
 /// A value for one input.
 #[derive(Debug, Deserialize)]

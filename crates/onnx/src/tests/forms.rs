@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::outcome::Cause;
+use jitney_engine::outcome::Cause;
 
 #[test]
 fn an_object_of_lists_is_answered_with_an_object_of_lists() {
@@ -110,7 +110,7 @@ fn requests_of_different_lengths_meet_where_the_card_lets_them_be_padded() {
     assert_eq!(answers(&model, &inputs), alone, "nobody sees the padding");
     let portions: Vec<_> = inputs.iter().flat_map(|it| it.clone().split(1)).collect();
     let BatchOutcome::Items(items) = run(&model, &portions) else { panic!("the batch failed") };
-    let body = |item: Result<crate::call::Output, _>| item.expect("an answer").body;
+    let body = |item: Result<jitney_engine::call::Output, _>| item.expect("an answer").body;
     let together: Vec<_> = items.into_iter().map(body).filter(|it| !it.is_empty()).collect();
     assert_eq!(together, alone, "nor does anybody in portions");
 }
