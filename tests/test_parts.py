@@ -41,7 +41,7 @@ def rows(count: int, seed: int = 0) -> list[int]:
 def infer(server: Server, count: int, seed: int = 0, model: str = "rows") -> requests.Response:
     """One request of so many rows."""
     tensor = {"name": "ids", "datatype": "INT64", "shape": [count, 3], "data": rows(count, seed)}
-    return requests.post(server.url(f"/v2/models/{model}/infer"), json={"id": "q", "inputs": [tensor]}, timeout=30)
+    return requests.post(server.url(f"/v2/models/{model}/infer"), json={"id": "q", "inputs": [tensor]}, timeout=120)
 
 
 def assert_answered(reply: requests.Response, count: int, seed: int = 0) -> None:
@@ -55,8 +55,8 @@ def assert_answered(reply: requests.Response, count: int, seed: int = 0) -> None
 
 
 def batches(timing: str) -> tuple[int, list[int]]:
-    """How many batches an answer rode in, and the sizes of the first ones."""
-    several = re.search(r'last of (\d+):((?: \d+)+)', timing)
+    """How many batches an answer took part in, and the sizes of the first ones."""
+    several = re.search(r"last of (\d+):((?: \d+)+)", timing)
     if several is None:
         return 1, [int(re.search(r'desc="(\d+) of 8', timing)[1])]
     return int(several[1]), [int(size) for size in several[2].split()]
@@ -73,14 +73,14 @@ def test_any_number_of_rows_is_answered_and_counted_once(server: Server, count: 
     before = totals(server)
     reply = infer(server, count)
     assert_answered(reply, count)
-    rode, sizes = batches(reply.headers["server-timing"])
-    assert (rode, max(sizes) <= 8) == (fewest, True), reply.headers["server-timing"]
+    number, sizes = batches(reply.headers["server-timing"])
+    assert (number, max(sizes) <= 8) == (fewest, True), reply.headers["server-timing"]
     after = [now - then for now, then in zip(totals(server), before, strict=True)]
     assert after == [1, fewest, count]
 
 
 def test_clients_with_batches_of_their_own_get_their_own_rows(server: Server) -> None:
-    """Portions of many clients meet in batches, and nobody gets another's rows."""
+    """Parts of many requests share batches, and no request gets another's rows."""
 
     def client(number: int) -> None:
         for turn in range(10):
@@ -98,11 +98,11 @@ def test_the_same_over_grpc(server: Server, service: str) -> None:
     twice = next(output for output in answer.outputs if output.name == "twice")
     assert list(twice.shape) == [20, 3]
     assert list(twice.contents.int64_contents) == [2 * value for value in rows(20)]
-    rode, sizes = batches(trailers["server-timing"])
-    assert (rode, sum(sizes)) == (3, 20)
+    number, sizes = batches(trailers["server-timing"])
+    assert (number, sum(sizes)) == (3, 20)
 
 
-def test_more_than_may_wait_is_refused_with_what_to_do(server: Server) -> None:
+def test_more_than_may_wait_is_rejected_with_what_to_do(server: Server) -> None:
     assert_problem(infer(server, 81), 400, "BadRequestException", "81 items", "at most 80", "send fewer at a time")
 
 

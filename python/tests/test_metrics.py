@@ -65,7 +65,10 @@ def test_outside_a_worker_lines_are_messages_of_the_root_logger(cache, monkeypat
     monkeypatch.setattr("jitney.torchserve.metrics._past_logging", False)
     caplog.set_level("INFO")
     cache.add_counter("Hits", 2)
-    assert caplog.messages[0].startswith(f"[METRICS]Hits.Count:2|#{OWN}|#type:COUNTER") and caplog.records[0].name == "root"
+    assert (
+        caplog.messages[0].startswith(f"[METRICS]Hits.Count:2|#{OWN}|#type:COUNTER")
+        and caplog.records[0].name == "root"
+    )
     assert capsys.readouterr().out == ""
 
 

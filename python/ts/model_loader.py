@@ -84,7 +84,8 @@ def read_manifest(model_dir: str) -> dict[str, Any]:
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
-        return json.load(file)  # type: ignore[no-any-return]
+        manifest: dict[str, Any] = json.load(file)
+    return manifest
 
 
 def read_settings(model_dir: str, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,11 @@ import requests
 
 from harness import processes
 from harness.archives import Store
-from harness.wait import until
+from harness.wait import PATIENCE_SECONDS, until
 
-START_SECONDS = 60.0
-END_SECONDS = 20.0
-ASK_SECONDS = 30.0
+START_SECONDS = 180.0
+END_SECONDS = 120.0
+ASK_SECONDS = 120.0
 
 PORTS = ("--port", "--management-port", "--metrics-port", "--grpc-port", "--grpc-management-port")
 FREE_PORTS = tuple(word for flag in PORTS for word in (flag, "0"))
@@ -141,7 +141,7 @@ class Server:
             os.kill(pid, signal.SIGKILL)
         self.process.wait(END_SECONDS)
 
-    def orphans(self, seconds: float = 5.0) -> list[int]:
+    def orphans(self, seconds: float = PATIENCE_SECONDS) -> list[int]:
         """Processes that outlive the server's end; they get a moment to notice it."""
         try:
             until(lambda: not processes.marked(self.mark), "no process is left", seconds)
@@ -166,7 +166,7 @@ class Server:
         """Everything the server said."""
         return self.stdout + self.stderr
 
-    def logged(self, text: str, seconds: float = 10.0) -> None:
+    def logged(self, text: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Waits until the log says so; lines take a moment from the writer's thread to the file."""
         try:
             until(lambda: text in self.log, f"the log says {text!r}", seconds)

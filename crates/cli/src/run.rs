@@ -216,6 +216,7 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
             response_bytes_max: plan.response_bytes_max,
             gpus: plan.gpus,
         },
+        local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }
 }

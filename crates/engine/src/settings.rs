@@ -114,7 +114,7 @@ impl Settings {
         self.shares.apply(BatcherConfig {
             policy,
             max_items: self.items_max(),
-            queue_max: if self.job_ticket { 0 } else { queue_max },
+            max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
             ..BatcherConfig::default()

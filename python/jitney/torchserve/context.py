@@ -147,5 +147,3 @@ class Context:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self.__dict__ == other.__dict__
-
-    __hash__ = None  # type: ignore[assignment]

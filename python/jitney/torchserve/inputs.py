@@ -14,6 +14,7 @@ Reader = Callable[[Raw], Any]
 
 JSON_SPACE = " \t\n\r"
 
+# The standard library has it, and its type stubs do not.
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 

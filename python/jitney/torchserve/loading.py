@@ -30,12 +30,12 @@ def module_name(handler: str) -> str:
 def load_entry_point(handler: str, context: Any) -> EntryPoint:
     """Imports the handler and initialises it once."""
     module = import_handler(module_name(handler))
-    function = getattr(module, handler.partition(":")[2] or "handle", None)
+    function: EntryPoint | None = getattr(module, handler.partition(":")[2] or "handle", None)
     if function is not None:
         ready = function(None, context)
         if inspect.isawaitable(ready):
             asyncio.run(wait_for(ready))
-        return function  # type: ignore[no-any-return]
+        return function
     return load_class(module, context)
 
 
@@ -44,7 +44,8 @@ def in_envelope(name: str, entry_point: EntryPoint) -> EntryPoint:
     if name not in ENVELOPES:
         raise ValueError(f"unknown request envelope {name!r}; known: {', '.join(ENVELOPES)}")
     (envelope,) = list_classes_from_module(importlib.import_module(f"{ENVELOPE_PACKAGE}.{name}"))
-    return envelope(entry_point).handle  # type: ignore[no-any-return]
+    enveloped: EntryPoint = envelope(entry_point).handle
+    return enveloped
 
 
 async def wait_for(ready: Awaitable[Any]) -> Any:
@@ -81,12 +82,12 @@ def load_class(module: ModuleType, context: Any) -> EntryPoint:
     if len(classes) != 1:
         raise ValueError(f"Expected only one class in custom service code or a function entry point {classes}")
     service = classes[0]()
-    entry_point = getattr(service, "handle", None)
-    if entry_point is None:
+    if getattr(service, "handle", None) is None:
         raise ValueError(f"Expect handle method in class {classes[0]}")
     if hasattr(service, "initialize"):
         service.initialize(context)
-    return service.handle  # type: ignore[no-any-return]  # Asked for again: `initialize` may have replaced it.
+    entry_point: EntryPoint = service.handle  # Only now: `initialize` may have replaced it.
+    return entry_point
 
 
 def list_classes_from_module(module: ModuleType, parent_class: type | None = None) -> list[type]:

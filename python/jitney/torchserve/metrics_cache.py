@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Union
+from typing import Any
 
 from jitney.torchserve.metrics import SIZE_UNITS, TIME_UNITS, Dimension, Metric, MetricTypes, full_unit, write_metric
 from jitney.torchserve.yaml_file import get_yaml_config
 
 logger = logging.getLogger(__name__)
 
-RequestIds = Union[dict[int, str], None]
-Dimensions = Union[Sequence[Dimension], None]
+RequestIds = dict[int, str] | None
+Dimensions = Sequence[Dimension] | None
 Index = Any
 """A place in the batch or several; anything else stands for the whole batch."""
 
@@ -134,7 +134,8 @@ class MetricsCacheYamlImpl:
         """A section of the metrics file; None if it is empty."""
         if key not in self._parsed_file:
             raise MetricsCacheKeyError(f"'{key}' key not found in yaml file: {key!r}")
-        return self._parsed_file[key]  # type: ignore[no-any-return]
+        section: dict[str, Any] | None = self._parsed_file[key]
+        return section
 
     def declare(self, model_metrics: dict[str, list[dict[str, Any]]]) -> None:
         """Declares metrics by type, in the form of a metrics file's `model_metrics`."""

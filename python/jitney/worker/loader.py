@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl

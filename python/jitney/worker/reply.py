@@ -25,6 +25,7 @@ ITEM_FAILED = 1
 CAUSE_RAISED, CAUSE_PREDICTION, CAUSE_UNSUPPORTED_OUTPUT = 1, 3, 6
 ITEM_FAILED_STATUS = 503
 
+
 class EncodedReply(list[Bytes]):
     """The payload of a REPLY that an entry point made itself."""
 

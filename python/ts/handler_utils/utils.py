@@ -36,6 +36,7 @@ def import_class(class_name: str, module_prefix: str | None = None) -> type:
     if not module_name or not name:
         raise ImportError(f"{class_name!r} names no class of a module; write it as package.module.Class")
     try:
-        return getattr(importlib.import_module(module_name), name)  # type: ignore[no-any-return]
+        found: type = getattr(importlib.import_module(module_name), name)
     except AttributeError as error:
         raise ImportError(f"module {module_name} has no class {name}") from error
+    return found

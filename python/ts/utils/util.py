@@ -10,8 +10,8 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, Callable, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from jitney.torchserve.failures import PredictionException
 from jitney.torchserve.loading import list_classes_from_module
@@ -31,7 +31,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLEANUP_REGEX = re.compile("<.*?>")
 """HTML tags, which text handlers remove."""
@@ -105,18 +106,18 @@ def map_class_to_label(
     ]
 
 
-def deprecated(version: str, replacement: str = "") -> Callable[[F], F]:
+def deprecated(version: str, replacement: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Marks a function as deprecated since `version`; calling it warns."""
 
-    def decorate(function: F) -> F:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         hint = f", use {replacement} instead" if replacement else ""
 
         @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             message = f"{function.__qualname__} is deprecated since version {version}{hint}"
             warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
             return function(*args, **kwargs)
 
-        return wrapper  # type: ignore[return-value]
+        return wrapper
 
     return decorate

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use jitney_engine::settings::Wishes;
-use jitney_engine::{Engine, Registered, onnx};
+use jitney_engine::{Engine, Registered};
 
 use super::watch::Watched;
 use crate::definition::{Packed, Packer};
@@ -62,12 +62,12 @@ async fn register(
 }
 
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
-    let model = onnx::embedded::magika()
+    let model = jitney_onnx::embedded::magika()
         .map_err(|error| Failure::failed(format!("the embedded model is damaged: {error}")))?;
     let wishes =
         Wishes { url: "embedded:magika".to_owned(), at_startup: true, ..Wishes::default() };
     engine
-        .register_onnx(model, wishes)
+        .register_local(model, wishes)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }

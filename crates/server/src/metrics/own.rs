@@ -171,7 +171,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
 fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
     let curve = snapshot.model.curve();
     let main = main_group(&curve);
-    let points = curve.iter().filter(|point| Some(point.bucket) == main);
+    let points = curve.iter().filter(|point| Some(point.group) == main);
     points.map(|point| (point.size, point.mean)).take(CURVE_POINTS_MAX).collect()
 }
 

@@ -62,7 +62,7 @@ async fn a_batch_takes_no_more_cost_than_it_may() {
     drop(first);
     assert_eq!(later(&kit), [vec!["6", "4"], vec!["5", "5"], vec!["1"]]);
     let never = kit.model.call(costing(11)).await;
-    assert!(matches!(never, Err(CallError::Rejected { reason: Refusal::TooLarge, .. })));
+    assert!(matches!(never, Err(CallError::Rejected { reason: Rejection::TooLarge, .. })));
 }
 
 #[tokio::test(start_paused = true)]
