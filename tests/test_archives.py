@@ -1,4 +1,4 @@
-"""Archives that are damaged, hostile or empty: refused with a reason, logged, and the server goes on."""
+"""Archives that are damaged, hostile or empty: rejected with a reason, logged, and the server goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.shape import assert_problem
 GOOD = members("victim", "echo")
 
 
-def refuse(server: Server, archive: Path, status: int, kind: str, *words: str, **query: str) -> None:
+def reject(server: Server, archive: Path, status: int, kind: str, *words: str, **query: str) -> None:
     """Registration fails like this, and the server serves on."""
     reply = server.manage("POST", "/models", url=archive.name, initial_workers=1, **query)
     assert_problem(reply, status, kind, *words)
@@ -41,32 +41,32 @@ def spoiled(archive: Path) -> bytes:
     return bytes(content)
 
 
-def test_a_zip_that_is_cut_short_is_refused(shared: Server) -> None:
+def test_a_zip_that_is_cut_short_is_rejected(shared: Server) -> None:
     archive = shared.store.raw("cut.mar", cut(shared.store.mar("whole", "echo")))
-    refuse(shared, archive, 400, "InvalidModelException", "corrupt")
+    reject(shared, archive, 400, "InvalidModelException", "corrupt")
 
 
-def test_a_zip_with_a_flipped_byte_is_refused(shared: Server) -> None:
+def test_a_zip_with_a_flipped_byte_is_rejected(shared: Server) -> None:
     archive = shared.store.raw("spoiled.mar", spoiled(shared.store.mar("unspoiled", "echo")))
-    refuse(shared, archive, 400, "InvalidModelException", "corrupt")
+    reject(shared, archive, 400, "InvalidModelException", "corrupt")
 
 
-def test_a_tar_that_is_cut_short_is_refused(shared: Server) -> None:
+def test_a_tar_that_is_cut_short_is_rejected(shared: Server) -> None:
     archive = shared.store.raw("cut.tar.gz", cut(shared.store.tgz("whole_tar", "echo")))
-    refuse(shared, archive, 400, "InvalidModelException", "corrupt")
+    reject(shared, archive, 400, "InvalidModelException", "corrupt")
 
 
 NO_ARCHIVES = {"empty.mar": b"", "empty.tar.gz": b"", "noise.mar": os.urandom(4096), "text.mar": b"hello"}
 
 
 @pytest.mark.parametrize(("file", "content"), NO_ARCHIVES.items(), ids=NO_ARCHIVES)
-def test_a_file_that_is_no_archive_is_refused(shared: Server, file: str, content: bytes) -> None:
-    refuse(shared, shared.store.raw(file, content), 400, "InvalidModelException", "corrupt")
+def test_a_file_that_is_no_archive_is_rejected(shared: Server, file: str, content: bytes) -> None:
+    reject(shared, shared.store.raw(file, content), 400, "InvalidModelException", "corrupt")
 
 
 def test_an_archive_without_a_manifest_has_no_name(shared: Server) -> None:
     archive = shared.store.zip("nameless.mar", {"handler.py": GOOD["handler.py"]})
-    refuse(shared, archive, 400, "InvalidModelException", "Model name is not defined.")
+    reject(shared, archive, 400, "InvalidModelException", "Model name is not defined.")
 
 
 def test_an_archive_without_a_manifest_can_be_told_what_it_is(shared: Server) -> None:
@@ -75,27 +75,27 @@ def test_an_archive_without_a_manifest_can_be_told_what_it_is(shared: Server) ->
     assert shared.predict("told", b"x").content == b"x"
 
 
-def test_a_model_without_a_handler_is_refused(shared: Server) -> None:
+def test_a_model_without_a_handler_is_rejected(shared: Server) -> None:
     archive = shared.store.zip("handless.mar", {"readme.txt": "no handler here"})
-    refuse(shared, archive, 400, "BadRequestException", "names no handler", model_name="handless")
+    reject(shared, archive, 400, "BadRequestException", "names no handler", model_name="handless")
     directory = shared.store.directory("hollow", "echo")
     (directory / "handler.py").unlink()
-    refuse(shared, directory, 500, "InternalServerException", "Failed to start workers for model hollow version: 1.0")
+    reject(shared, directory, 500, "InternalServerException", "Failed to start workers for model hollow version: 1.0")
 
 
 NONSENSE = ("not json", "[]", '{"model": 5}', '{"model": {"modelName": {}}}', '{"model": {"handler": "../../x.py"}}')
 
 
 @pytest.mark.parametrize("text", NONSENSE)
-def test_a_manifest_that_makes_no_sense_is_refused(shared: Server, text: str) -> None:
+def test_a_manifest_that_makes_no_sense_is_rejected(shared: Server, text: str) -> None:
     archive = shared.store.zip("nonsense.mar", {**GOOD, "MAR-INF/MANIFEST.json": text})
-    refuse(shared, archive, 400, "InvalidModelException", "manifest", model_name="nonsense")
+    reject(shared, archive, 400, "InvalidModelException", "manifest", model_name="nonsense")
 
 
-def test_a_manifest_that_names_a_missing_yaml_is_refused(shared: Server) -> None:
+def test_a_manifest_that_names_a_missing_yaml_is_rejected(shared: Server) -> None:
     inside = members("yamlless", "echo", config="batchSize: 2")
     del inside["model-config.yaml"]
-    refuse(shared, shared.store.zip("yamlless.mar", inside), 400, "InvalidModelException", "model-config.yaml")
+    reject(shared, shared.store.zip("yamlless.mar", inside), 400, "InvalidModelException", "model-config.yaml")
 
 
 # -- archives that point outside themselves ----------------------------------------------------
@@ -159,42 +159,42 @@ HOSTILE: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_archive_that_points_outside_itself_is_refused(shared: Server, tmp_path: Path, name: str) -> None:
+def test_an_archive_that_points_outside_itself_is_rejected(shared: Server, tmp_path: Path, name: str) -> None:
     form, build = HOSTILE[name]
     outside = tmp_path / "outside" / "written"
     outside.parent.mkdir()
     archive = shared.store.path / f"{name.replace(' ', '-')}.{form}"
     build(archive, outside)
-    refuse(shared, archive, 500, "InternalServerException", f"Failed to save model: {archive.name}")
+    reject(shared, archive, 500, "InternalServerException", f"Failed to save model: {archive.name}")
     assert not outside.exists()
 
 
-def test_the_log_says_why_an_archive_was_refused(shared: Server) -> None:
+def test_the_log_says_why_an_archive_was_rejected(shared: Server) -> None:
     """The client of a hostile archive is told little, on purpose; the operator must be told all of it."""
     zip_of(shared.store.path / "slippery.mar", "../../escape", "x")
-    refuse(shared, shared.store.path / "slippery.mar", 500, "InternalServerException")
+    reject(shared, shared.store.path / "slippery.mar", 500, "InternalServerException")
     shared.logged("slippery.mar", seconds=2)
     shared.logged("points outside the archive", seconds=2)
 
 
 def test_the_log_says_that_an_archive_is_corrupt(shared: Server) -> None:
-    refuse(shared, shared.store.raw("shredded.mar", b"PK\3\4 and noise"), 400, "InvalidModelException")
+    reject(shared, shared.store.raw("shredded.mar", b"PK\3\4 and noise"), 400, "InvalidModelException")
     shared.logged("shredded.mar", seconds=2)
 
 
 # -- archives that unpack to too much ----------------------------------------------------------
 
 
-def test_an_archive_with_endless_headers_is_refused(shared: Server) -> None:
+def test_an_archive_with_endless_headers_is_rejected(shared: Server) -> None:
     """A long name of 8 MB compresses to nothing, and must not be gathered in memory."""
     path = shared.store.path / "headers.tar.gz"
     with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
         archive.addfile(tar_member("victim/" + "n" * (8 << 20)))
-    refuse(shared, path, 500, "InternalServerException", "Failed to save model", "headers")
+    reject(shared, path, 500, "InternalServerException", "Failed to save model", "headers")
 
 
 @pytest.mark.heavy
-def test_an_archive_with_too_many_files_is_refused(shared: Server) -> None:
+def test_an_archive_with_too_many_files_is_rejected(shared: Server) -> None:
     """The limit of 200,000 entries; the one of 64 GiB cannot be lowered from outside, so no test reaches it."""
     path = shared.store.path / "many.tar.gz"
     with tarfile.open(path, "w:gz", compresslevel=1) as archive:
@@ -204,7 +204,7 @@ def test_an_archive_with_too_many_files_is_refused(shared: Server) -> None:
     assert_problem(reply, 500, "InternalServerException", "more than 200000 files and directories")
 
 
-def test_what_was_refused_leaves_nothing_behind(start, store: Store) -> None:
+def test_what_was_rejected_leaves_nothing_behind(start, store: Store) -> None:
     server = start("serve", store.mar("echo"), "--model-store", store.path)
     scratch = next(server.temp.glob("jitney-*"))
     before = sorted(path.name for path in (scratch / "models").iterdir())
@@ -232,7 +232,7 @@ def test_unregistering_removes_the_unpacked_copy_and_keeps_the_archive(shared: S
 def test_serve_says_at_once_what_is_wrong_with_an_archive(binary: Path, store: Store) -> None:
     archive = store.raw("broken.mar", b"PK\3\4 and nothing more")
     done = subprocess.run(
-        [binary, "serve", *FREE_PORTS, archive], capture_output=True, text=True, timeout=20, check=False
+        [binary, "serve", *FREE_PORTS, archive], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 1
     assert "broken.mar" in done.stderr and "corrupt" in done.stderr

@@ -1,4 +1,4 @@
-"""Batches as clients see them: who rides with whom, what a full queue says, when deadlines end a wait."""
+"""Batches as clients see them: who shares a batch with whom, what a full queue says, when deadlines end a wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from harness.client import later, together
 from harness.gate import Gate
 from harness.server import Server
-from harness.shape import assert_problem, receipt
+from harness.shape import assert_problem, timing_of
 from harness.wait import until
 
 
@@ -29,12 +29,12 @@ def test_requests_that_wait_behind_a_busy_worker_share_batches_in_order(shared: 
     model = shared.need("queued", "orders", batch_size=4, policy="opportunistic")
     busy = later(lambda: shared.predict(model, gate.order))
     gate.wait()
-    riders = []
+    queued = []
     for number in range(8):
-        riders.append(later(lambda number=number: shared.predict(model, {"id": number})))
+        queued.append(later(lambda number=number: shared.predict(model, {"id": number})))
         waiting(shared, model, number + 1)
     gate.open()
-    answers = [rider.result().json() for rider in riders]
+    answers = [one.result().json() for one in queued]
     assert [answer["id"] for answer in answers] == list(range(8))
     assert [answer["size"] for answer in answers] == [4] * 8
     assert [answer["position"] for answer in answers] == [0, 1, 2, 3] * 2
@@ -42,31 +42,31 @@ def test_requests_that_wait_behind_a_busy_worker_share_batches_in_order(shared: 
 
 
 def test_a_full_batch_does_not_wait_for_the_window(shared: Server) -> None:
-    model = shared.need("full_window", "orders", batch_size=4, max_batch_delay=20_000)
+    model = shared.need("full_window", "orders", batch_size=4, max_batch_delay=600_000)
     replies = together([lambda: shared.predict(model, {}) for _ in range(4)])
-    assert [receipt(reply).reason for reply in replies] == ["full"] * 4
+    assert [timing_of(reply).reason for reply in replies] == ["full"] * 4
     assert [reply.json()["size"] for reply in replies] == [4] * 4
 
 
 def test_the_window_counts_from_the_oldest_requests_arrival(shared: Server, gate: Gate) -> None:
-    """A request that has waited out the window behind a busy worker leaves as soon as it is free."""
-    model = shared.need("old_window", "orders", batch_size=4, max_batch_delay=1500)
+    """A request that has waited out the window behind a busy worker is dispatched as soon as it is free."""
+    model = shared.need("old_window", "orders", batch_size=4, max_batch_delay=2500)
     held = later(lambda: shared.predict(model, gate.order))
     gate.wait()
     second = later(lambda: shared.predict(model, {}))
     waiting(shared, model, 1)
-    over = time.monotonic() + 1.6
+    over = time.monotonic() + 2.6
     until(lambda: time.monotonic() > over, "the window is over")
     gate.open()
-    ride = receipt(second.result())
-    assert ride.reason == "window" and ride.size == 1
-    assert 1500 <= ride.queue < 2900, "no second window on top of the wait"
+    timing = timing_of(second.result())
+    assert timing.reason == "window" and timing.size == 1
+    assert 2500 <= timing.queue < 5000, "no second window on top of the wait"
     assert held.result().status_code == 200
 
 
 def test_without_a_window_a_free_worker_takes_what_is_there(shared: Server) -> None:
     model = shared.need("eager", "orders", batch_size=8)
-    assert receipt(shared.predict(model, {})).queue < 90
+    assert timing_of(shared.predict(model, {})).reason in ("idle", "everyone")
 
 
 def test_a_batch_size_of_one_never_batches(shared: Server, gate: Gate) -> None:
@@ -91,49 +91,47 @@ def test_two_workers_work_at_the_same_time(shared: Server, tmp_path: Path) -> No
 
 
 def test_the_archives_own_batching_is_obeyed(shared: Server) -> None:
-    config = "batchSize: 3\nmaxBatchDelay: 20000\nminWorkers: 1\nmaxWorkers: 1\n"
+    config = "batchSize: 3\nmaxBatchDelay: 600000\nminWorkers: 1\nmaxWorkers: 1\n"
     model = shared.need("configured", "orders", config=config)
     replies = together([lambda: shared.predict(model, {}) for _ in range(3)])
-    assert [receipt(reply).max for reply in replies] == [3] * 3
-    assert [receipt(reply).reason for reply in replies] == ["full"] * 3
+    assert [timing_of(reply).max for reply in replies] == [3] * 3
+    assert [timing_of(reply).reason for reply in replies] == ["full"] * 3
 
 
-def test_a_batch_of_large_bodies_rides_unharmed(shared: Server) -> None:
+def test_a_batch_of_large_bodies_stays_whole(shared: Server) -> None:
     """32 MB in one batch and back: neither side may block on the other's full pipe."""
-    model = shared.need("freight", "echo", batch_size=8, max_batch_delay=20_000)
+    model = shared.need("freight", "echo", batch_size=8, max_batch_delay=600_000)
     bodies = [bytes([number]) * 4_000_000 for number in range(8)]
     replies = together([lambda body=body: shared.predict(model, body) for body in bodies])
     assert [reply.content == body for reply, body in zip(replies, bodies, strict=True)] == [True] * 8
-    assert [receipt(reply).size for reply in replies] == [8] * 8
+    assert [timing_of(reply).size for reply in replies] == [8] * 8
 
 
-# -- refusals ----------------------------------------------------------------------------------
+# -- rejections ----------------------------------------------------------------------------------
 
 
-def test_a_full_queue_refuses_with_a_reason_and_when_to_come_again(shared: Server, gate: Gate) -> None:
+def test_a_full_queue_rejects_with_a_reason_and_when_to_come_again(shared: Server, gate: Gate) -> None:
     model = shared.need("narrow", "orders", config="jobQueueSize: 2\n")
     held = [later(lambda: shared.predict(model, gate.order))]
     gate.wait()
     held += [later(lambda: shared.predict(model, {})) for _ in range(2)]
     waiting(shared, model, 2)
-    began = time.monotonic()
-    refused = shared.predict(model, {})
-    assert time.monotonic() - began < 2, "a refusal does not wait"
-    assert_problem(refused, 503, "ServiceUnavailableException", "full queue (2 waiting)", "[reason: queue_full]")
-    assert int(refused.headers["retry-after"]) >= 1
+    rejected = shared.predict(model, {})  # It comes although the worker is held: a rejection does not wait.
+    assert_problem(rejected, 503, "ServiceUnavailableException", "full queue (2 waiting)", "[reason: queue_full]")
+    assert int(rejected.headers["retry-after"]) >= 1
     gate.open()
     assert [answer.result().status_code for answer in held] == [200] * 3
 
 
-def test_a_model_without_workers_refuses_in_torchserves_words(shared: Server) -> None:
+def test_a_model_without_workers_is_rejected_in_torchserves_words(shared: Server) -> None:
     shared.register(shared.store.mar("idle", "echo"), workers=0)
     words = (
         'Model "idle" has no worker to serve inference request. Please use scale workers API to add workers. '
         "If this is a sequence inference, please check if it is closed, or expired; or exceeds maxSequenceJobQueueSize"
     )
-    refused = shared.predict("idle", b"")
-    assert_problem(refused, 503, "ServiceUnavailableException", words)
-    assert int(refused.headers["retry-after"]) >= 1
+    rejected = shared.predict("idle", b"")
+    assert_problem(rejected, 503, "ServiceUnavailableException", words)
+    assert int(rejected.headers["retry-after"]) >= 1
     assert_problem(
         shared.predict("idle/1.0", b""), 503, "ServiceUnavailableException", 'Model "idle" Version 1.0" has no worker'
     )
@@ -155,14 +153,14 @@ def test_those_who_wait_are_told_when_the_last_worker_leaves(shared: Server, gat
 # -- deadlines ---------------------------------------------------------------------------------
 
 
-def test_a_deadline_that_passes_in_the_queue_ends_the_wait_promptly(shared: Server, gate: Gate, tmp_path: Path) -> None:
+def test_a_deadline_that_passes_in_the_queue_ends_the_wait(shared: Server, gate: Gate, tmp_path: Path) -> None:
     model = shared.need("patient", "orders")
     note = tmp_path / "ran"
     held = later(lambda: shared.predict(model, gate.order))
     gate.wait()
     began = time.monotonic()
     late = shared.predict(model, {"note": [str(note), "late"]}, headers={"x-jitney-timeout-ms": "150"})
-    assert 0.14 <= time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.14
     assert_problem(late, 408, "RequestTimeoutException", "deadline", "[reason: expired]")
     gate.open()
     assert held.result().status_code == 200
@@ -171,9 +169,9 @@ def test_a_deadline_that_passes_in_the_queue_ends_the_wait_promptly(shared: Serv
 
 
 def test_a_deadline_shorter_than_the_window_is_kept(shared: Server) -> None:
-    """Whoever is in a hurry leaves before the window is over, while there is still time to be answered."""
-    model = shared.need("hurried", "orders", batch_size=8, max_batch_delay=20_000)
-    reply = shared.predict(model, {}, headers={"x-jitney-timeout-ms": "500"})
+    """A request with a deadline is dispatched before the window is over, while there is time to answer it."""
+    model = shared.need("hurried", "orders", batch_size=8, max_batch_delay=600_000)
+    reply = shared.predict(model, {}, headers={"x-jitney-timeout-ms": "6000"})
     assert reply.status_code == 200
     assert "deadline" in reply.headers["server-timing"]
 

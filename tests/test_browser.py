@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.browser import Visit, browser, visit
+from harness.browser import OpenPage, browser, open_page
 from harness.server import Server
 
 pytestmark = [
@@ -77,16 +77,16 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def docs(chromium: Any, served: Server) -> Iterator[Visit]:
+def docs(chromium: Any, served: Server) -> Iterator[OpenPage]:
     """The page, which must not complain whatever a test does with it."""
-    seen = visit(chromium, served.url("/docs"))
+    seen = open_page(chromium, served.url("/docs"))
     yield seen
     assert seen.complaints == []
     assert all(url.startswith((served.urls["inference"], "data:", "blob:")) for url in seen.asked), seen.asked
     seen.page.close()
 
 
-def unfold(seen: Visit, path: str) -> Any:
+def unfold(seen: OpenPage, path: str) -> Any:
     """The card of an endpoint, opened."""
     card = seen.page.locator("details", has=seen.page.get_by_text(f"POST {path}", exact=True))
     card.locator("summary").click()
@@ -111,7 +111,7 @@ def test_a_click_sends_what_was_typed_and_shows_the_answer(docs):
     assert "batch" in card.locator(".ride").text_content()
 
 
-def test_a_refusal_is_shown_as_one(docs):
+def test_a_rejection_is_shown_as_one(docs):
     card = unfold(docs, "/Shop/price")
     card.get_by_label("Body (JSON)").fill('{"item": "tea", "count": "many"}')
     card.get_by_role("button", name="Send").click()
@@ -170,7 +170,7 @@ def test_streams_pictures_and_bytes_are_shown_as_what_they_are(docs):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_narrow_screen_shows_everything(chromium, served, dark):
-    seen = visit(chromium, served.url("/docs"), width=320, dark=dark)
+    seen = open_page(chromium, served.url("/docs"), width=320, dark=dark)
     for summary in seen.page.locator("summary").all():
         summary.click()
     card = seen.page.locator("details").first
@@ -187,7 +187,7 @@ def test_a_server_that_asks_for_a_key_is_told_it(chromium, start: Callable[..., 
     (tmp_path / "app.py").write_text(APP)
     server = start("serve", "app:lonely", "--token-auth", cwd=tmp_path, wait_for_workers=False)
     key = json.loads((tmp_path / "key_file.json").read_text())["inference"]["key"]
-    seen = visit(chromium, server.url("/docs"))
+    seen = open_page(chromium, server.url("/docs"))
     card = seen.page.locator("details[open]")
     card.wait_for()
     assert not seen.page.get_by_label("Key for predictions").is_visible()
@@ -199,7 +199,7 @@ def test_a_server_that_asks_for_a_key_is_told_it(chromium, start: Callable[..., 
 
 
 def test_a_server_without_definitions_says_so(chromium, shared: Server):
-    seen = visit(chromium, shared.url("/docs"))
+    seen = open_page(chromium, shared.url("/docs"))
     seen.page.get_by_text("No model here describes itself").wait_for()
     assert seen.complaints == []
     seen.page.close()

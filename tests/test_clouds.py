@@ -62,7 +62,7 @@ def torchserve(start, tmp_path: Path, name: str, allowed: str, env: dict[str, st
     return start(*arguments, wait_for_workers=False, env=env)
 
 
-def refused(server: Server, url: str) -> None:
+def rejected(server: Server, url: str) -> None:
     """It cannot be fetched, and the caller hears it."""
     reply = server.manage("POST", "/models", url=url)
     assert (reply.status_code, reply.json()["type"]) == (400, "DownloadArchiveException"), reply.text
@@ -103,9 +103,9 @@ def test_s3_gives_a_model_to_whom_it_knows(start, tmp_path: Path) -> None:
         server = torchserve(start, tmp_path, "known", "s3://models/.*", env)
         server.register("s3://models/nlp/echo.mar")
         assert server.predict("echo", b"hi").text == "hi"
-        refused(server, "s3://models/none.mar")
+        rejected(server, "s3://models/none.mar")
         forged = torchserve(start, tmp_path, "forged", "s3://models/.*", env | {"AWS_SECRET_ACCESS_KEY": "guessed"})
-        refused(forged, "s3://models/nlp/echo.mar")
+        rejected(forged, "s3://models/nlp/echo.mar")
         forged.logged("SignatureDoesNotMatch")
 
 
@@ -131,8 +131,8 @@ def test_azure_gives_a_model_to_whom_it_knows(start, tmp_path: Path) -> None:
         server = torchserve(start, tmp_path, "known", "az://models/.*", env)
         server.register("az://models/echo.mar")
         assert server.predict("echo", b"hi").text == "hi"
-        refused(server, "az://models/none.mar")
+        rejected(server, "az://models/none.mar")
         guess = env | {"AZURE_STORAGE_ACCOUNT_KEY": "Z3Vlc3NlZA=="}
         forged = torchserve(start, tmp_path, "forged", "az://models/.*", guess)
-        refused(forged, "az://models/echo.mar")
+        rejected(forged, "az://models/echo.mar")
         forged.logged("AuthorizationFailure")

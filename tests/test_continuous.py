@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from test_streaming import Listener
 
 from harness.archives import Store
 from harness.client import together
 from harness.server import Server
 from harness.wait import until
+from test_streaming import Listener
 
 CONFIG = {"minWorkers": 1, "maxWorkers": 1, "batchSize": 4, "maxBatchDelay": 5000, "continuousBatching": True}
 
@@ -35,7 +35,7 @@ def rest(listener: Listener) -> list[bytes]:
 
 
 def test_every_step_is_a_chunk(server: Server) -> None:
-    """The answer is streamed letter by letter; nobody waits for a batch to fill."""
+    """The answer is streamed letter by letter; it does not wait for a batch to fill."""
     listener = spell(server, "abc")
     assert (listener.status, listener.headers["transfer-encoding"]) == (200, "chunked")
     assert listener.headers["ts_stream_next"] == "true"
@@ -78,7 +78,7 @@ def test_a_client_that_leaves_makes_room(server: Server) -> None:
     server.logged("Connection to client got closed; Removing job")
 
 
-def test_a_step_that_raises_costs_those_in_it_and_nobody_after(server: Server) -> None:
+def test_a_step_that_raises_costs_those_in_it_and_none_after(server: Server) -> None:
     """A plain request gets its error, a stream breaks off, the worker goes on."""
     long = spell(server, "x" * 2_000_000)
     assert long.chunk() == b"x"

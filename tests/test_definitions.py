@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 import requests
 
-from harness.client import together
+from harness.client import later, together
+from harness.gate import Gate
 from harness.server import ASK_SECONDS, FREE_PORTS, Server
 from harness.wait import until
 
 APP = '''
 import time
+from pathlib import Path
+
 import jitney
+
+HERE = Path(__file__).parent
 
 
 @jitney.model(workers=2, queue=500)
@@ -42,8 +47,14 @@ class Shop:
 
     @jitney.batch(max_batch_size=8)
     def size(self, x: list[int]) -> list[int]:
-        time.sleep(0.05)
         return [len(x)] * len(x)
+
+    @jitney.endpoint
+    def hold(self, name: str) -> str:
+        (HERE / f"{name}-arrived").touch()
+        while not (HERE / f"{name}-opened").exists():
+            time.sleep(0.005)
+        return name
 
     @jitney.endpoint
     def upload(self, file: bytes, name: str = "") -> str:
@@ -116,24 +127,31 @@ def test_wrong_arguments_and_single_failures_are_told_to_their_caller_only(serve
     assert "it has: price, who" in unknown.json()["message"]
 
 
-def test_one_bad_item_spoils_nobody_elses_answer(served):
+def test_one_bad_item_spoils_no_other_answer(served):
     answers = together([lambda x=x: post(served, "/Shop/fussy", {"x": x}) for x in (1, 13, 2, 3, 4)])
     assert [one.status_code for one in answers] == [200, 500, 200, 200, 200]
     assert answers[1].json()["message"] == "ValueError: thirteen"
 
 
-def test_a_model_that_returns_too_little_answers_nobody_with_anothers_row(served):
+def test_a_model_that_returns_too_little_gives_no_request_anothers_row(served):
     answers = together([lambda x=x: post(served, "/Shop/short", {"x": x}) for x in range(5)])
     assert {one.status_code for one in answers} <= {500, 503}
 
 
-def test_requests_of_different_endpoints_never_share_a_batch(served):
-    calls = [lambda: post(served, "/Shop/size", {"x": 1}).json() for _ in range(16)]
-    calls += [lambda: post(served, "/Shop/price", {"item": "tea"}).json() for _ in range(16)]
-    answers = together(calls)
-    assert answers[16:] == [2] * 16
-    assert all(1 <= size <= 8 for size in answers[:16])
-    assert max(answers[:16]) > 1
+def test_requests_of_different_endpoints_never_share_a_batch(served, home):
+    gates = [Gate(home, name) for name in ("left", "right")]
+    held = [later(lambda name=name: post(served, "/Shop/hold", {"name": name}).text) for name in ("left", "right")]
+    for gate in gates:
+        gate.wait()
+    sizes = [later(lambda: post(served, "/Shop/size", {"x": 1}).json()) for _ in range(16)]
+    prices = [later(lambda: post(served, "/Shop/price", {"item": "tea"}).json()) for _ in range(16)]
+    until(lambda: served.metric("jitney_waiting", "Shop") == 32, "all wait")
+    for gate in gates:
+        gate.open()
+    assert [one.result() for one in held] == ["left", "right"]
+    assert [one.result() for one in prices] == [2] * 16
+    assert all(1 <= one.result() <= 8 for one in sizes)
+    assert max(one.result() for one in sizes) > 1
 
 
 def test_files_and_fields_arrive_as_arguments(served):
@@ -188,7 +206,7 @@ def test_changed_code_is_served_without_losing_a_request(start: Callable[..., Se
 
 
 def check(binary: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([binary, "check", *arguments], cwd=home, capture_output=True, text=True, timeout=60)
+    return subprocess.run([binary, "check", *arguments], cwd=home, capture_output=True, text=True, timeout=120)
 
 
 def test_check_finds_mistakes_without_a_server(binary: Path, tmp_path: Path):
@@ -218,7 +236,7 @@ def test_a_definition_that_cannot_be_served_ends_the_start_with_the_reason(binar
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 1
     assert words in done.stderr

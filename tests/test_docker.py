@@ -1,6 +1,6 @@
-"""The image without a container engine: its layout in a plain directory, its entry point run as it is, its promises read.
+"""The image without a container engine: its layout in a plain directory, and its entry point run as it is.
 
-What a container adds (the user, the ports mapped outside) is read off the Dockerfile; `make lint` has hadolint read it too.
+What a container adds (the user, the ports mapped outside) is read off the Dockerfile, which `make lint` checks too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ class Box:
         (names / "torchserve").chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JITNEY_", "TS_", "TMPDIR"))}
         path = f"{names}:{kept['PATH']}"
-        self.env = {**kept, "PATH": path, "TEMP": str(self.home / "tmp"), "JITNEY_IMAGE_ROOT": str(root), MARK: root.name}
+        self.env = {
+            **kept,
+            "PATH": path,
+            "TEMP": str(self.home / "tmp"),
+            "JITNEY_IMAGE_ROOT": str(root),
+            MARK: root.name,
+        }
 
     def run(self, *arguments: str) -> subprocess.Popen[bytes]:
         """`docker run IMAGE arguments`; without any the image's own CMD."""
@@ -72,7 +78,8 @@ def own_config(box: Box) -> str:
 def mounted_config(box: Box) -> str:
     """A configuration as the documents mount one over the image's: a model in it, and Java's settings."""
     return own_config(box) + (
-        'load_models=echo.mar\nmodels={"echo": {"1.0": {"defaultVersion": true, "marName": "echo.mar", "minWorkers": 1, '
+        "load_models=echo.mar\n"
+        'models={"echo": {"1.0": {"defaultVersion": true, "marName": "echo.mar", "minWorkers": 1, '
         '"maxWorkers": 1, "batchSize": 3, "maxBatchDelay": 100, "responseTimeout": 120}}}\n'
     )
 
@@ -85,16 +92,16 @@ def test_the_documented_run_line_serves_and_stops(box: Box, config: Callable[[Bo
     try:
         until(lambda: "Model server started." in box.said or container.poll() is not None, "it starts", 60)
         urls = {name.lower(): url for name, url in BOUND.findall(box.said)}
-        assert requests.get(urls["inference"] + "/ping", timeout=20).json() == {"status": "Healthy"}
-        models = requests.get(urls["management"] + "/models", timeout=20).json()["models"]
+        assert requests.get(urls["inference"] + "/ping", timeout=120).json() == {"status": "Healthy"}
+        models = requests.get(urls["management"] + "/models", timeout=120).json()["models"]
         if config is mounted_config:
             assert [model["modelName"] for model in models] == ["echo"], "without a token, as in TorchServe's image"
-            answer = requests.post(urls["inference"] + "/predictions/echo", data=b"hello", timeout=30)
+            answer = requests.post(urls["inference"] + "/predictions/echo", data=b"hello", timeout=120)
             assert answer.content == b"hello"
     finally:
         container.send_signal(signal.SIGTERM)
         assert container.wait(30) == 0, box.said
-    until(lambda: not marked(box.root.name), "docker stop leaves nobody behind")
+    until(lambda: not marked(box.root.name), "docker stop leaves no process behind")
 
 
 def test_another_command_runs_as_it_is(box: Box) -> None:
@@ -112,7 +119,9 @@ def test_the_image_has_torchserves_layout() -> None:
     ):
         assert re.search(f"^{re.escape(line)}$", DOCKERFILE, re.MULTILINE), line
     assert f"{HOME}/model-store" in DOCKERFILE and f"{HOME}/wf-store" in DOCKERFILE
-    assert re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)[-2:] == ["gpu", "cpu"], "the last one is the default"
+    assert re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)[-2:] == ["gpu", "cpu"], (
+        "the last one is the default"
+    )
 
 
 def test_the_image_is_built_with_the_projects_compiler() -> None:

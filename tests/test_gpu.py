@@ -1,4 +1,4 @@
-"""GPUs as workers and operators see them. The machine needs none: `nvidia-smi` is a script with the real one's words."""
+"""GPUs as workers and operators see them. The machine needs none: `nvidia-smi` is a script here."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_workers_take_turns_over_the_gpus(torchserve, store: Store) -> None:
     assert server.describe("none")["deviceType"] == "cpu"
 
 
-def test_fewer_gpus_are_used_on_wish(torchserve, store: Store) -> None:
+def test_fewer_gpus_are_used_on_request(torchserve, store: Store) -> None:
     server = torchserve("number_of_gpu=1\n")
     server.register(store.mar("one", source=DEVICE), workers=2)
     assert gpus(server, "one") == {0}
@@ -79,7 +79,7 @@ def test_gpus_are_measured(torchserve, store: Store) -> None:
     server = torchserve("metrics_mode=prometheus\n")
 
     def page() -> str:
-        return requests.get(server.url("/metrics", "metrics"), timeout=10).text
+        return requests.get(server.url("/metrics", "metrics"), timeout=120).text
 
     until(lambda: "GPUUtilization{" in page(), "the GPUs were looked at")
     lines = [line for line in page().splitlines() if line.startswith("GPU")]

@@ -1,4 +1,4 @@
-"""gRPC as Python clients speak it: grpcio against the real binary, with messages made from the checked-in descriptors."""
+"""gRPC as Python clients speak it: grpcio against the real binary, with the checked-in descriptors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def handle(data, context):
     return [answer(row["body"]) for row in data or []]
 
 def answer(body):
-    outputs = [{**tensor, "name": "twice", "data": [2 * value for value in tensor["data"]]} for tensor in body["inputs"]]
+    outputs = [{**given, "name": "twice", "data": [2 * value for value in given["data"]]} for given in body["inputs"]]
     return {"id": body["id"], "model_name": body["model_name"], "outputs": outputs}
 """
 
@@ -99,7 +99,7 @@ def channel(server: Server) -> Iterator[grpc.Channel]:
         yield channel
 
 
-def test_a_prediction_reaches_the_handler_and_comes_back_with_its_receipt(channel: grpc.Channel) -> None:
+def test_a_prediction_reaches_the_handler_and_comes_back_with_its_timing(channel: grpc.Channel) -> None:
     infer = Stub(channel, INFERENCE)
     assert json.loads(infer("Ping")[0].health) == {"status": "Healthy"}
     fields = {"model_name": "orders", "input": {"data": b"over grpc", "more": b"1"}}
@@ -124,9 +124,9 @@ def test_more_than_four_megabytes_pass_both_ways(channel: grpc.Channel) -> None:
 
 
 def test_a_message_beyond_the_limit_exhausts_a_resource(channel: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError) as refused:
+    with pytest.raises(grpc.RpcError) as rejected:
         Stub(channel, INFERENCE)("Predictions", model_name="orders", input={"data": b"x" * (9 << 20)})
-    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "too large" in refused.value.details()
+    assert rejected.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "too large" in rejected.value.details()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     cert, key = home / "cert.pem", home / "key.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=60)
+    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
     return cert, key
 
 

@@ -109,7 +109,7 @@ def test_batches_are_limited_by_what_calls_say_they_cost(session):
     weigh = session.model("weigh")
     calls = [weigh.options(cost=5).remote("abcde") for _ in range(4)]
     assert [result(call) for call in calls] == [2, 2, 2, 2]
-    assert calls[0].receipt.reason == "full"
+    assert calls[0].timing.reason == "full"
     with pytest.raises(jitney.RemoteError) as caught:
         result(weigh.options(cost=11).remote("abcdefghijk"))
     assert caught.value.status == 413
@@ -155,7 +155,7 @@ def test_models_read_who_asks_however_they_are_asked(served, session):
     ],
     ids=str,
 )
-def test_terms_that_make_no_sense_are_refused_before_anything_is_sent(terms):
+def test_terms_that_make_no_sense_are_rejected_before_anything_is_sent(terms):
     (name,) = terms
     with jitney.connect("http://127.0.0.1:1") as session, pytest.raises(ValueError, match=f"{name} must be"):
         session.model("m").options(**terms)

@@ -23,9 +23,9 @@ def test_an_answer_beyond_max_response_size_fails_alone(start, tmp_path: Path, s
     server.register(store.mar("echo"))
     pids = server.ready("echo")
     assert server.predict("echo", b"x" * 1000).status_code == 200
-    refused = server.predict("echo", b"x" * 1001)
-    assert (refused.status_code, refused.json()["type"]) == (500, "InternalServerException")
-    assert refused.json()["message"] == "The response has 1001 bytes, more than max_response_size=1000."
+    rejected = server.predict("echo", b"x" * 1001)
+    assert (rejected.status_code, rejected.json()["type"]) == (500, "InternalServerException")
+    assert rejected.json()["message"] == "The response has 1001 bytes, more than max_response_size=1000."
     assert server.predict("echo", b"still here").text == "still here"
     assert server.ready("echo") == pids
 

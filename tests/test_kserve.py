@@ -27,7 +27,7 @@ def torchserve(start: Callable[..., Server], home: Path, store: Store, propertie
 
 def ask(server: Server, path: str, body: object) -> requests.Response:
     """One JSON request."""
-    return requests.post(server.url(path), json=body, timeout=30)
+    return requests.post(server.url(path), json=body, timeout=120)
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def test_version_2_in_batches(served: Callable[..., Server]) -> None:
 
 def test_sagemakers_forms(start: Callable[..., Server], store: Store, tmp_path: Path) -> None:
     server = torchserve(start, tmp_path, store, "sagemaker=true\nmax_request_size=20971520\n")
-    assert requests.get(server.url("/ping"), timeout=30).status_code == 200, "a multi-model endpoint starts empty"
+    assert requests.get(server.url("/ping"), timeout=120).status_code == 200, "a multi-model endpoint starts empty"
     server.register(store.mar("echo"), workers=1)
     expected = {"MaxConcurrentTransforms": 1, "BatchStrategy": "MULTI_RECORD", "MaxPayloadInMB": 20}
-    assert requests.get(server.url("/execution-parameters"), timeout=30).json() == expected
-    assert requests.post(server.url("/models/echo/invoke"), data=b"hi", timeout=30).text == "hi"
+    assert requests.get(server.url("/execution-parameters"), timeout=120).json() == expected
+    assert requests.post(server.url("/models/echo/invoke"), data=b"hi", timeout=120).text == "hi"
     assert server.manage("PUT", "/models/echo", min_worker=0, max_worker=0, synchronous="true").status_code == 200
-    ping = requests.get(server.url("/ping"), timeout=30)
+    ping = requests.get(server.url("/ping"), timeout=120)
     assert (ping.status_code, ping.json()["message"]) == (503, "Models are not loaded")

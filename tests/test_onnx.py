@@ -1,4 +1,4 @@
-"""ONNX in process: real files get real labels, wrong requests are refused alone, and no Python is needed."""
+"""ONNX in process: real files get real labels, wrong requests are rejected alone, and no Python is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.archives import Store
 from harness.client import curl, together
 from harness.processes import marked
 from harness.server import Server
-from harness.shape import assert_problem, receipt
+from harness.shape import assert_problem, timing_of
 
 ROOT = Path(__file__).parent.parent
 MODEL = ROOT / "models" / "magika"
@@ -70,7 +70,7 @@ def test_requests_share_a_batch_and_each_gets_its_own_row(server: Server) -> Non
     files = ["Cargo.toml", "crates/batcher/src/lib.rs", "python/jitney/worker/loop.py", "protocol/spec.md"] * 2
     replies = together([lambda file=file: server.predict("magika", (ROOT / file).read_bytes()) for file in files])
     assert [top(reply.json()) for reply in replies] == [LABELS[file] for file in files]
-    assert [receipt(reply).size for reply in replies] == [8] * 8
+    assert [timing_of(reply).size for reply in replies] == [8] * 8
 
 
 def test_a_batch_answers_as_single_requests_do(server: Server) -> None:
@@ -95,7 +95,7 @@ def test_the_server_needs_no_python(server: Server) -> None:
 def infer(server: Server, **tensor: object) -> requests.Response:
     """One request in the protocol's form."""
     given = {"name": "bytes", "shape": [1, 2048], "datatype": "INT32", "data": [256] * 2048} | tensor
-    return requests.post(server.url("/v2/models/magika/infer"), json={"inputs": [given]}, timeout=20)
+    return requests.post(server.url("/v2/models/magika/infer"), json={"inputs": [given]}, timeout=120)
 
 
 def test_tensors_are_answered_with_tensors(server: Server) -> None:
@@ -122,7 +122,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_refused_and_its_neighbours_are_answered(server: Server, name: str) -> None:
+def test_what_does_not_fit_is_rejected_and_its_neighbours_are_answered(server: Server, name: str) -> None:
     """The good ones are on their way at the same time, and would share the window with the bad one."""
     good = (ROOT / "Cargo.toml").read_bytes()
     calls = [
@@ -139,24 +139,24 @@ def test_what_does_not_fit_is_refused_and_its_neighbours_are_answered(server: Se
 
 
 @pytest.mark.parametrize("body", [b"not json", b"[]", b"{}", b'{"inputs": 5}', b'{"inputs": []}', b""])
-def test_a_body_that_is_not_the_protocols_is_refused(server: Server, body: bytes) -> None:
+def test_a_body_that_is_not_the_protocols_is_rejected(server: Server, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
-    reply = requests.post(server.url("/v2/models/magika/infer"), data=body, headers=headers, timeout=20)
+    reply = requests.post(server.url("/v2/models/magika/infer"), data=body, headers=headers, timeout=120)
     assert_problem(reply, 400, "BadRequestException")
 
 
-def test_an_empty_file_is_refused(server: Server) -> None:
+def test_an_empty_file_is_rejected(server: Server) -> None:
     assert_problem(server.predict("magika", b""), 400, "BadRequestException", "no body")
 
 
 def test_a_request_may_bring_several_rows(server: Server) -> None:
     answer = infer(server, shape=[3, 2048], data=[256] * 2048 * 3)
     assert answer.json()["outputs"][0]["shape"] == [3, 214]
-    assert receipt(answer).size == 3, "a batch counts items, not requests"
+    assert timing_of(answer).size == 3, "a batch counts items, not requests"
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", MAGIKA.read_bytes()[:100_000]], ids=["empty", "text", "cut"])
-def test_a_file_that_is_no_model_is_refused(server: Server, content: bytes) -> None:
+def test_a_file_that_is_no_model_is_rejected(server: Server, content: bytes) -> None:
     server.store.raw("broken.onnx", content)
     reply = server.manage("POST", "/models", url="broken.onnx", initial_workers=1)
     assert_problem(reply, 400, "InvalidModelException")

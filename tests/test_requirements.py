@@ -96,9 +96,9 @@ def test_requirements_are_installed_for_their_model_alone(start, tmp_path: Path,
 
 def test_requirements_that_cannot_be_met_leave_nothing(start, tmp_path: Path, store: Store) -> None:
     server = torchserve(start, tmp_path, store)
-    refused = server.manage("POST", "/models", url=needy(store, "--no-index\nno-such-package\n").name)
-    assert (refused.status_code, refused.json()["type"]) == (400, "ModelException")
-    assert refused.json()["message"] == "Custom pip package installation failed for model needy"
+    rejected = server.manage("POST", "/models", url=needy(store, "--no-index\nno-such-package\n").name)
+    assert (rejected.status_code, rejected.json()["type"]) == (400, "ModelException")
+    assert rejected.json()["message"] == "Custom pip package installation failed for model needy"
     server.logged("No matching distribution found for no-such-package")
     assert made(server) == []
     assert server.manage("GET", "/models").json()["models"] == []
@@ -106,8 +106,8 @@ def test_requirements_that_cannot_be_met_leave_nothing(start, tmp_path: Path, st
 
 def test_without_permission_nothing_is_installed(start, tmp_path: Path, store: Store) -> None:
     server = torchserve(start, tmp_path, store, "")
-    refused = server.manage("POST", "/models", url=needy(store, LOCAL).name, initial_workers=1)
-    assert (refused.status_code, refused.json()["type"]) == (500, "InternalServerException")
+    rejected = server.manage("POST", "/models", url=needy(store, LOCAL).name, initial_workers=1)
+    assert (rejected.status_code, rejected.json()["type"]) == (500, "InternalServerException")
     server.logged("No module named 'tiny_requirement'")
     assert "pip:" not in server.log
 

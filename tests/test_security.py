@@ -55,8 +55,8 @@ def test_tokens_are_on_by_default_and_each_opens_its_own_port(start, tmp_path: P
         for role in ["inference", "management", "API", None]:
             reply = ask(server.url(path, api), found.get(role))
             assert reply.status_code == (200 if role == api else 400), (api, role, reply.text)
-    refused = ask(server.url("/ping"), None)
-    assert refused.json()["type"] == "InvalidKeyException"
+    rejected = ask(server.url("/ping"), None)
+    assert rejected.json()["type"] == "InvalidKeyException"
     assert ask(server.url("/metrics", "metrics"), None).status_code == 200
     assert not any(key in server.log for key in found.values()), "keys are not for the log"
 
@@ -88,7 +88,7 @@ def test_a_start_that_fails_leaves_the_keys_of_the_running_server(binary: Path, 
     port = server.urls["inference"].rpartition(":")[2]
     ports = [*FREE_PORTS[2:], "--port", port]
     command = [str(binary), "serve", str(store.path / "echo.mar"), *ports, "--token-auth"]
-    second = subprocess.run(command, cwd=server.cwd, capture_output=True, timeout=30, check=False)
+    second = subprocess.run(command, cwd=server.cwd, capture_output=True, timeout=120, check=False)
     assert second.returncode == 1 and b"cannot listen on" in second.stderr
     assert keys(server) == before
 
@@ -103,9 +103,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     cert, key, old = home / "cert.pem", home / "key.pem", home / "pkcs1.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=60)
+    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
     convert = ["openssl", "rsa", "-traditional", "-in", key, "-out", old]
-    subprocess.run(convert, check=True, capture_output=True, timeout=60)
+    subprocess.run(convert, check=True, capture_output=True, timeout=120)
     assert "BEGIN RSA PRIVATE KEY" in old.read_text()
     return cert, old
 
@@ -151,12 +151,12 @@ def test_without_a_certificate_the_server_makes_one_and_says_so(start, tmp_path:
     assert ask(url, keys(server)["inference"], "--insecure").status_code == 200
 
 
-def test_a_keystore_is_refused_with_the_way_to_convert_it(binary: Path, tmp_path: Path, store: Store) -> None:
+def test_a_keystore_is_rejected_with_the_way_to_convert_it(binary: Path, tmp_path: Path, store: Store) -> None:
     config = tmp_path / "config.properties"
     config.write_text(f"{SECURE}keystore=keystore.p12\nkeystore_pass=changeit\nkeystore_type=PKCS12\n")
     command = [binary, "torchserve", "--start", "--foreground", "--model-store", store.path, "--ts-config", config]
     env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "openssl pkcs12 -in keystore.p12" in done.stdout
 
 
@@ -172,7 +172,7 @@ def web(tmp_path: Path) -> Iterator[tuple[Store, str]]:
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             """Files; `/elsewhere/x` leads to `/x`."""
             if self.path.startswith("/elsewhere/"):
                 self.send_response(302)
@@ -224,8 +224,8 @@ def test_a_redirect_has_to_pass_the_allow_list(start, tmp_path: Path, store: Sto
     files, base = web
     files.mar("echo")
     server = open_server(start, tmp_path, store, f"allowed_urls={base}/elsewhere/.*\n")
-    refused = server.manage("POST", "/models", url=f"{base}/elsewhere/echo.mar")
-    assert (refused.status_code, refused.json()["type"]) == (400, "DownloadArchiveException")
+    rejected = server.manage("POST", "/models", url=f"{base}/elsewhere/echo.mar")
+    assert (rejected.status_code, rejected.json()["type"]) == (400, "DownloadArchiveException")
     server.logged("it redirects to a URL that is not allowed")
     direct = server.manage("POST", "/models", url=f"{base}/echo.mar")
     assert direct.status_code == 404 and "does not match any allowed URL(s)" in direct.text

@@ -14,13 +14,13 @@ import grpc
 import pytest
 import requests
 from google.protobuf import message_factory
-from test_grpc import INFERENCE, POOL, Stub, address
-from test_sources import torchserve
 
 from harness.archives import Store
 from harness.client import later, together
 from harness.server import Server
 from harness.wait import until
+from test_grpc import INFERENCE, POOL, Stub, address
+from test_sources import torchserve
 
 ID = "ts_request_sequence_id"
 
@@ -127,14 +127,14 @@ def test_a_stream_can_be_cancelled_by_another_request_of_its_sequence(server: Se
     settings = config(continuousBatching=True, batchSize=2)
     server.register(server.store.mar("stepper", source=STEPPER, config=settings))
     url = server.url("/predictions/stepper")
-    with requests.post(url, data=b"stream", headers={ID: "a"}, stream=True, timeout=30) as stream:
+    with requests.post(url, data=b"stream", headers={ID: "a"}, stream=True, timeout=120) as stream:
         pieces = stream.iter_content(chunk_size=None)
         assert next(pieces).startswith(b"stream")
         assert say(server, "stepper", "a", "cancel").text == "cancel"
         assert not b"".join(pieces).replace(b"stream", b"")
 
 
-def test_bounds_are_refusals_with_a_reason(server: Server, tmp_path: Path) -> None:
+def test_bounds_are_rejections_with_a_reason(server: Server, tmp_path: Path) -> None:
     """Too many sequences and too many waiting requests are told apart, and may be tried again."""
     model = add(server, maxNumSequence=1, maxSequenceJobQueueSize=1)
     gate = tmp_path / "gate"
@@ -223,7 +223,7 @@ def counts(answers: Any) -> list[tuple[str, int]]:
 def test_a_stream_is_answered_message_by_message(server: Server, talk: Talk) -> None:
     """Each answer comes while the stream is open, and names its sequence."""
     model, todo = add(server), queue.Queue()
-    stream = talk.call(iter(todo.get, None), timeout=20)
+    stream = talk.call(iter(todo.get, None), timeout=120)
     for number in range(1, 4):
         todo.put(talk.message(model, "x", "s"))
         answer = next(stream)
@@ -236,14 +236,14 @@ def test_a_client_that_stops_sending_gets_every_answer(server: Server, talk: Tal
     """Also more of them than may wait, since the stream itself holds them back."""
     model = add(server, maxSequenceJobQueueSize=1)
     messages = [talk.message(model, "x", "s") for _ in range(20)]
-    assert counts(talk.call(iter(messages), timeout=30)) == [("s", k) for k in range(1, 21)]
+    assert counts(talk.call(iter(messages), timeout=120)) == [("s", k) for k in range(1, 21)]
 
 
 def test_sequences_of_one_stream_go_side_by_side(server: Server, talk: Talk, tmp_path: Path) -> None:
     """A sequence that is held up does not hold up the others."""
     model, gate = add(server, workers=2), tmp_path / "gate"
     messages = [talk.message(model, f"wait {gate}", "slow"), talk.message(model, "x", "fast")]
-    stream = talk.call(iter(messages), timeout=20)
+    stream = talk.call(iter(messages), timeout=120)
     assert counts([next(stream)]) == [("fast", 1)]
     gate.touch()
     assert counts(stream) == [("slow", 1)]
@@ -252,8 +252,12 @@ def test_sequences_of_one_stream_go_side_by_side(server: Server, talk: Talk, tmp
 def test_messages_without_an_id_are_one_sequence(server: Server, talk: Talk) -> None:
     """The stream's own, until a message says that it starts another."""
     model = add(server)
-    messages = [talk.message(model, "x"), talk.message(model, "x"), talk.message(model, "x", ts_request_sequence_start=b"")]
-    answers = list(talk.call(iter(messages), timeout=20))
+    messages = [
+        talk.message(model, "x"),
+        talk.message(model, "x"),
+        talk.message(model, "x", ts_request_sequence_start=b""),
+    ]
+    answers = list(talk.call(iter(messages), timeout=120))
     (first, one), (second, two), (third, three) = counts(answers)
     assert first == second != third and first.startswith("ts-seq-")
     assert (one, two, three) == (1, 2, 1)
@@ -264,7 +268,7 @@ def test_what_goes_wrong_is_said_inside_the_stream(server: Server, talk: Talk) -
     """An unknown model or a failing handler costs one message, not the stream."""
     model = add(server)
     messages = [talk.message("ghost", "x", "s"), talk.message(model, "raise", "s"), talk.message(model, "x", "s")]
-    ghost, failed, fine = talk.call(iter(messages), timeout=20)
+    ghost, failed, fine = talk.call(iter(messages), timeout=120)
     assert ghost.status.code and "Model not found: ghost" in ghost.status.message
     assert ghost.status.details[0].type_url.endswith("google.rpc.ErrorInfo")
     assert b"ModelNotFoundException" in ghost.status.details[0].value
@@ -275,7 +279,7 @@ def test_what_goes_wrong_is_said_inside_the_stream(server: Server, talk: Talk) -
 def test_rest_and_grpc_share_a_sequence(server: Server, talk: Talk) -> None:
     """A sequence is its id, through whichever door its requests come."""
     model = add(server)
-    assert counts(talk.call(iter([talk.message(model, "x", "s")]), timeout=20)) == [("s", 1)]
+    assert counts(talk.call(iter([talk.message(model, "x", "s")]), timeout=120)) == [("s", 1)]
     assert say(server, model, "s").json()["count"] == 2
     with grpc.insecure_channel(address(server, "inference")) as channel:
         answer, _ = Stub(channel, INFERENCE)("Predictions", model_name=model, sequence_id="s", input={"data": b"x"})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.archives import Store
-from harness.elsewhere import Elsewhere, elsewhere
+from harness.remote import RemoteFiles, remote_files
 from harness.server import FREE_ADDRESSES, Server
 from harness.wait import until
 
@@ -20,9 +20,9 @@ NO_KEY = ("client_email", "private_key", "private_key_id")
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
+def there() -> Iterator[RemoteFiles]:
     """Another machine."""
-    with elsewhere() as machine:
+    with remote_files() as machine:
         yield machine
 
 
@@ -82,9 +82,9 @@ def test_a_file_must_have_the_sum_that_the_caller_gave(start, tmp_path: Path, st
     there.files["/echo.mar"] = archive
     sum_, wrong = hashlib.sha256(archive).hexdigest(), hashlib.sha256(b"").hexdigest()
     server = torchserve(start, tmp_path, store)
-    refused = server.manage("POST", "/models", url=f"{there.base}/echo.mar", sha256=wrong)
-    assert (refused.status_code, refused.json()["type"]) == (400, "DownloadArchiveException")
-    assert sum_ in refused.text and wrong in refused.text
+    rejected = server.manage("POST", "/models", url=f"{there.base}/echo.mar", sha256=wrong)
+    assert (rejected.status_code, rejected.json()["type"]) == (400, "DownloadArchiveException")
+    assert sum_ in rejected.text and wrong in rejected.text
     assert content(store) == []
     strange = server.manage("POST", "/models", url=f"{there.base}/echo.mar", sha256="12ab")
     assert strange.status_code == 400 and "64 hexadecimal digits" in strange.text
@@ -95,9 +95,9 @@ def test_a_file_must_have_the_sum_that_the_caller_gave(start, tmp_path: Path, st
 def test_sums_hold_for_local_files_and_in_configuration(start, tmp_path: Path, store: Store, binary) -> None:
     local = store.mar("echo")
     wrong = hashlib.sha256(b"").hexdigest()
-    server = torchserve(start, tmp_path, store, 'models={"echo": {"1.0": {"sha256": "%s"}}}\n' % wrong)
-    refused = server.manage("POST", "/models", url=local.name)
-    assert refused.status_code == 400 and wrong in refused.text
+    server = torchserve(start, tmp_path, store, f'models={{"echo": {{"1.0": {{"sha256": "{wrong}"}}}}}}\n')
+    rejected = server.manage("POST", "/models", url=local.name)
+    assert rejected.status_code == 400 and wrong in rejected.text
     listed = tmp_path / "jitney.yaml"
     listed.write_text(f"models:\n  - path: {local}\n    sha256: {hashlib.sha256(local.read_bytes()).hexdigest()}\n")
     assert start("serve", "--config", listed).predict("echo", b"hi").text == "hi"
@@ -153,8 +153,8 @@ def test_limits_can_be_set(
 ) -> None:
     there.files["/echo.mar"] = archive
     server = torchserve(start, tmp_path, store, setting + "\n")
-    refused = server.manage("POST", "/models", url=f"{there.base}/echo.mar")
-    assert refused.status_code == status
+    rejected = server.manage("POST", "/models", url=f"{there.base}/echo.mar")
+    assert rejected.status_code == status
     server.logged(words)
     assert content(store) == []
 
@@ -167,8 +167,8 @@ def test_a_model_comes_from_s3_with_the_servers_credentials(start, tmp_path, sto
     there.breaks = [100_000]
     env = AWS | {"AWS_ENDPOINT_URL": there.base, "AWS_ALLOW_HTTP": "true"}
     server = torchserve(start, tmp_path, store, "allowed_urls=s3://models/.*\n", env)
-    refused = server.manage("POST", "/models", url="s3://private/echo.mar")
-    assert refused.status_code == 404 and "does not match any allowed URL(s)" in refused.text
+    rejected = server.manage("POST", "/models", url="s3://private/echo.mar")
+    assert rejected.status_code == 404 and "does not match any allowed URL(s)" in rejected.text
     missing = server.manage("POST", "/models", url="s3://models/none.mar")
     assert (missing.status_code, missing.json()["type"]) == (400, "DownloadArchiveException")
     server.register("s3://models/nlp/echo.mar", sha256=hashlib.sha256(archive).hexdigest())
@@ -218,6 +218,6 @@ def test_a_model_comes_from_google(start, tmp_path: Path, store: Store, there, a
 def test_s3_sse_kms_needs_an_address_of_s3(start, tmp_path: Path, store: Store, there, archive) -> None:
     there.files["/echo.mar"] = archive
     server = torchserve(start, tmp_path, store, env=AWS)
-    refused = server.manage("POST", "/models", url=f"{there.base}/echo.mar", s3_sse_kms="true")
-    assert (refused.status_code, there.asked) == (400, [])
+    rejected = server.manage("POST", "/models", url=f"{there.base}/echo.mar", s3_sse_kms="true")
+    assert (rejected.status_code, there.asked) == (400, [])
     server.logged("s3_sse_kms needs an address of S3")

@@ -8,7 +8,11 @@ server; they are imported when they are first used.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may run in any Python that is named to them.
+    raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
 from jitney.decorators import batch, endpoint, model
 from jitney.definition import Definition, Endpoint, define

@@ -22,6 +22,9 @@ VALUE_TYPE = "application/x-jitney-value"
 STREAM_TYPE = "application/x-jitney-stream"
 """The content type of an answer in pieces that has none."""
 
+NO_PIECES = object()
+"""What a stream that ends before its first piece gives."""
+
 FAILURE_MARK = "jitney-exception "
 TRACEBACK_CHARS_MAX = 16 << 10
 PLAIN = (type(None), bool, int, float, str)
@@ -43,6 +46,19 @@ def decode_call(raw: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _is_whole(said: tuple[Any, ...]) -> bool:
     """Whether a tuple reads as positional and named arguments; most calls leave the latter out."""
     return len(said) == 2 and isinstance(said[0], tuple) and isinstance(said[1], dict)
+
+
+def read_body(body: Raw, content_type: str) -> Any:
+    """What a body, or a piece of one, stands for."""
+    if content_type == VALUE_TYPE:
+        return decode(body)
+    if content_type == STREAM_TYPE:
+        return NO_PIECES
+    if content_type.startswith("application/json"):
+        return json.loads(bytes(body))
+    if content_type.startswith("text/"):
+        return str(body, "utf-8", "replace")
+    return bytes(body)
 
 
 class Failure(NamedTuple):

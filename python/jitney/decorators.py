@@ -4,9 +4,9 @@ decorated function is called, tested and debugged like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from jitney.options import Dims, Options
 

@@ -7,9 +7,10 @@ endpoints. It knows neither HTTP nor frames nor files: transports build on it.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Callable
+from typing import Any
 
 from jitney import hints
 from jitney.decorators import Note, note_of

@@ -101,3 +101,16 @@ def describe(error: BaseException) -> str:
 def status_of(error: BaseException) -> int:
     """The status a failure asks for; 500 unless it says otherwise."""
     return error.status if isinstance(error, Error) else 500
+
+
+def remote_error(status: int, kind: str, message: str, retry_after: float | None) -> RemoteError:
+    """The server's own refusal or failure as an exception."""
+    types: dict[int, type[RemoteError]] = {404: NotFound, 408: Expired, 429: Overloaded, 503: Overloaded}
+    error = types.get(status, RemoteError)(message, status, kind)
+    error.retry_after = retry_after
+    return error
+
+
+def disconnected(why: str) -> Disconnected:
+    """The end of a connection under way."""
+    return Disconnected(why, 503, "ConnectionError")

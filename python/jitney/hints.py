@@ -7,8 +7,9 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from jitney.containers import container_for
 from jitney.errors import DefinitionError

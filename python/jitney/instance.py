@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from jitney.definition import Definition, Endpoint
 from jitney.execution import run, run_async
@@ -26,14 +26,15 @@ class Instance:
 
     def function(self, endpoint: Endpoint) -> Callable[..., Any]:
         """The callable behind an endpoint."""
-        if endpoint.attribute is None:
-            return self._object  # type: ignore[no-any-return]
-        return getattr(self._object, endpoint.attribute)  # type: ignore[no-any-return]
+        target = self._object if endpoint.attribute is None else getattr(self._object, endpoint.attribute)
+        function: Callable[..., Any] = target
+        return function
 
     def call(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
         """One outcome per item."""
         if endpoint.is_async:
-            return self._wait(run_async(endpoint, self.function(endpoint), items, emit))  # type: ignore[no-any-return]
+            outcomes: list[Any] = self._wait(run_async(endpoint, self.function(endpoint), items, emit))
+            return outcomes
         return run(endpoint, self.function(endpoint), items, emit)
 
     async def call_async(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:

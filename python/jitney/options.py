@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Callable, Union
+from typing import Any
 
 from jitney.errors import DefinitionError
 
-Dims = Union[int, tuple[int, int]]
+Dims = int | tuple[int, int]
 
 POLICIES = ("adaptive", "window", "opportunistic")
 BATCH_SIZE_DEFAULT = 32

@@ -10,7 +10,8 @@ import importlib
 import math
 import struct
 import sys
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 DIMS_MAX = 32
 TORCH_ONLY = {"bfloat16": "<u2"}

@@ -11,12 +11,13 @@ import dataclasses
 import datetime
 import enum
 import struct
-from typing import Any, Callable, Union
+from collections.abc import Callable
+from typing import Any
 
 from jitney import value_arrays
 from jitney.containers import container_for
 
-Raw = Union[bytes, bytearray, memoryview]
+Raw = bytes | bytearray | memoryview
 Put = Callable[[Any], None]
 
 DEPTH_MAX = 64

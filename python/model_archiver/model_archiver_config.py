@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, fields
-from typing import Optional
 
 from model_archiver.manifest_components.manifest import RuntimeType
 
@@ -16,15 +15,15 @@ class ModelArchiverConfig:
     model_name: str
     handler: str
     version: str
-    serialized_file: Optional[str] = None
-    model_file: Optional[str] = None
-    extra_files: Optional[str] = None
+    serialized_file: str | None = None
+    model_file: str | None = None
+    extra_files: str | None = None
     runtime: str = RuntimeType.PYTHON.value
-    export_path: Optional[str] = None
+    export_path: str | None = None
     archive_format: str = "default"
     force: bool = False
-    requirements_file: Optional[str] = None
-    config_file: Optional[str] = None
+    requirements_file: str | None = None
+    config_file: str | None = None
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> ModelArchiverConfig:

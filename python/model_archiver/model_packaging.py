@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Optional
 
 from model_archiver.arg_parser import ArgParser
 from model_archiver.model_archiver_config import ModelArchiverConfig
@@ -26,7 +25,7 @@ def package_model(args: ModelArchiverConfig, manifest: str) -> str:
     return path
 
 
-def generate_model_archive(config: Optional[ModelArchiverConfig] = None) -> None:
+def generate_model_archive(config: ModelArchiverConfig | None = None) -> None:
     """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
     if config is not None:
         package_model(config, ModelExportUtils.generate_manifest_json(config))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any
 
 from model_archiver.manifest_components.manifest import Manifest, RuntimeType
 from model_archiver.manifest_components.model import Model
@@ -52,7 +52,7 @@ class ModelExportUtils(FileRules):
 
     @staticmethod
     def check_mar_already_exists(
-        model_name: str, export_path: Optional[str], overwrite: bool, archive_format: str = "default"
+        model_name: str, export_path: str | None, overwrite: bool, archive_format: str = "default"
     ) -> str:
         """The place to write to; refuses to replace an archive unless that is asked for."""
         export_path = export_path or os.getcwd()
@@ -68,7 +68,7 @@ class ModelExportUtils(FileRules):
         return export_path
 
     @staticmethod
-    def handler_file(handler: str, runtime: str) -> Optional[str]:
+    def handler_file(handler: str, runtime: str) -> str | None:
         """The file a handler names; none for a stock one."""
         lsp = runtime == RuntimeType.LSP.value
         path = handler.split(":")[0]
@@ -81,7 +81,7 @@ class ModelExportUtils(FileRules):
         return (found or [path + endings[0]])[0]
 
     @staticmethod
-    def find_unique(files: Iterable[str], suffix: str) -> Optional[str]:
+    def find_unique(files: Iterable[str], suffix: str) -> str | None:
         """The file with an ending, or None; refuses several."""
         found = [file for file in files if file.endswith(suffix)]
         if len(found) > 1:
@@ -92,7 +92,7 @@ class ModelExportUtils(FileRules):
     def generate_model(modelargs: Any) -> Model:
         """What the manifest says about the model; files are named as they are inside the archive."""
 
-        def base(flag: str) -> Optional[str]:
+        def base(flag: str) -> str | None:
             path = getattr(modelargs, flag, None)
             return os.path.basename(path) if path else None
 

@@ -13,7 +13,6 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Collection, Iterable
-from typing import Optional, Union
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_\-.]*")
 FORMATS = {"default": ".mar", "zip-store": ".mar", "tgz": ".tar.gz", "no-archive": ""}
@@ -44,11 +43,11 @@ class Members:
     """The files of an archive by their names inside it: a path for a file, bytes for what we wrote."""
 
     def __init__(self) -> None:
-        self.files: dict[str, Union[str, bytes]] = {}
+        self.files: dict[str, str | bytes] = {}
         self.temporary: list[str] = []
         """Files somebody made only to be packed; they are removed afterwards."""
 
-    def add(self, path: Optional[str], flag: str) -> Optional[str]:
+    def add(self, path: str | None, flag: str) -> str | None:
         """Adds the file of a flag, if it was given; returns its name inside the archive."""
         if not path:
             return None
@@ -58,7 +57,7 @@ class Members:
         self.files[name] = path
         return name
 
-    def add_list(self, text: Optional[str]) -> None:
+    def add_list(self, text: str | None) -> None:
         """Adds a comma list; a directory gives its contents."""
         for one in filter(None, map(str.strip, (text or "").split(","))):
             if os.path.exists(one):

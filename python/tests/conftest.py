@@ -71,7 +71,7 @@ def model(tmp_path):
 @pytest.fixture
 def worker(model, monkeypatch):
     """Starts a loaded worker from handler source."""
-    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
+    monkeypatch.setattr("jitney.torchserve.metrics._past_logging", True)
     workers = []
 
     def start(source: str, handler: str = "handler.py", **fields):
@@ -89,7 +89,7 @@ def worker(model, monkeypatch):
 @pytest.fixture
 def raw_worker(monkeypatch):
     """Starts a worker that has not been told to load anything."""
-    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
+    monkeypatch.setattr("jitney.torchserve.metrics._past_logging", True)
     workers = []
 
     def start():

@@ -36,12 +36,12 @@ def call(name: str, number: int, body: bytes, **said: Any) -> dict[str, Any]:
 
 
 def answer(
-    name: str, kind: int, number: int, receipt: list[int], status: int, typed: str, body: bytes
+    name: str, kind: int, number: int, timing: list[int], status: int, typed: str, body: bytes
 ) -> dict[str, Any]:
-    payload = struct.pack("<IIIIHBBHH", *receipt, status, len(typed)) + typed.encode() + body
+    payload = struct.pack("<IIIIHBBHH", *timing, status, len(typed)) + typed.encode() + body
     return {
         "name": name, "kind": kind, "hex": frame(kind, number, payload).hex(), "id": number,
-        "receipt": receipt, "status": status, "content_type": typed, "body_hex": body.hex(),
+        "timing": timing, "status": status, "content_type": typed, "body_hex": body.hex(),
     }  # fmt: skip
 
 
@@ -70,8 +70,19 @@ ONE = b"i" + struct.pack("<q", 1)
 VECTORS = {
     "calls": [
         call("one-argument", 1, size(b"t", 1) + ONE),
-        call("everything", 2**40, b"{}", model="grün", version="1.0", endpoint="price", kind="application/json",
-             timeout_ms=1500, bulk=1, tenant="gold", cost=2**40),
+        call(
+            "everything",
+            2**40,
+            b"{}",
+            model="grün",
+            version="1.0",
+            endpoint="price",
+            kind="application/json",
+            timeout_ms=1500,
+            bulk=1,
+            tenant="gold",
+            cost=2**40,
+        ),
         call("tenant", 3, size(b"t", 1) + ONE, tenant="two words"),
         call("cost", 4, size(b"t", 1) + ONE, endpoint="price", cost=17),
     ],
@@ -92,21 +103,42 @@ VECTORS = {
         {"name": "too-large", "hex": struct.pack("<IBBHQ", 2**31, CALL, 0, 0, 1).hex(), "error": "too-large"},
         {"name": "cancel-with-payload", "hex": frame(CANCEL, 1, b"x").hex(), "error": "malformed"},
         {"name": "short-head", "hex": frame(CALL, 1, b"\0" * 13).hex(), "error": "malformed"},
-        {"name": "names-too-long", "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 0, 9, 0, 0, 0)).hex(),
-         "error": "malformed"},
-        {"name": "not-utf-8", "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 0, 1, 0, 0, 0) + b"\xff").hex(),
-         "error": "malformed"},
+        {
+            "name": "names-too-long",
+            "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 0, 9, 0, 0, 0)).hex(),
+            "error": "malformed",
+        },
+        {
+            "name": "not-utf-8",
+            "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 0, 1, 0, 0, 0) + b"\xff").hex(),
+            "error": "malformed",
+        },
         {"name": "priority", "hex": frame(CALL, 1, call_payload(b"", bulk=2)).hex(), "error": "malformed"},
-        {"name": "claim", "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 2, 0, 0, 0, 0)).hex(),
-         "error": "malformed"},
-        {"name": "short-claim", "hex": frame(CALL, 1, struct.pack("<IBBHHHHQ", 0, 0, 1, 0, 0, 0, 0, 5)).hex(),
-         "error": "malformed"},
-        {"name": "tenant-breaks-off", "hex": frame(CALL, 1, call_payload(b"", tenant="gold")[:-1]).hex(),
-         "error": "malformed"},
-        {"name": "tenant-too-long", "hex": frame(CALL, 1, call_payload(b"", tenant="x" * 129)).hex(),
-         "error": "malformed"},
-        {"name": "tenant-with-a-line", "hex": frame(CALL, 1, call_payload(b"", tenant="a\nb")).hex(),
-         "error": "malformed"},
+        {
+            "name": "claim",
+            "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 2, 0, 0, 0, 0)).hex(),
+            "error": "malformed",
+        },
+        {
+            "name": "short-claim",
+            "hex": frame(CALL, 1, struct.pack("<IBBHHHHQ", 0, 0, 1, 0, 0, 0, 0, 5)).hex(),
+            "error": "malformed",
+        },
+        {
+            "name": "tenant-breaks-off",
+            "hex": frame(CALL, 1, call_payload(b"", tenant="gold")[:-1]).hex(),
+            "error": "malformed",
+        },
+        {
+            "name": "tenant-too-long",
+            "hex": frame(CALL, 1, call_payload(b"", tenant="x" * 129)).hex(),
+            "error": "malformed",
+        },
+        {
+            "name": "tenant-with-a-line",
+            "hex": frame(CALL, 1, call_payload(b"", tenant="a\nb")).hex(),
+            "error": "malformed",
+        },
     ],
     "values": [
         value("none", b"N", "None"),

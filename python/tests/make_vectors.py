@@ -180,7 +180,9 @@ BAD = [
     bad("chunk piece that failed",
         wire.frame(wire.CHUNK, struct.pack("<II", 10, 0) + struct.pack("<HBBHHH", 0, 1, 1, 503, 0, 0), 1, 1),
         "malformed"),
-    bad("chunk with bytes left over", wire.frame(wire.CHUNK, struct.pack("<II", 2, 0) + b"\x00" * 3, 1, 1), "malformed"),
+    bad("chunk with bytes left over",
+        wire.frame(wire.CHUNK, struct.pack("<II", 2, 0) + b"\x00" * 3, 1, 1),
+        "malformed"),
 ]  # fmt: skip
 
 

@@ -85,12 +85,15 @@ def test_what_is_there_is_replaced_only_by_force(yard, kind):
     assert len(list(Path("out/new").iterdir())) == 1
 
 
-@pytest.mark.parametrize("handler, runtime, file", [
-    ("image_classifier", "python", None),
-    ("a/mod:serve", "python", "a/mod.py"),
-    ("TorchScriptHandler", "LSP", None),
-    ("a/libm:H", "LSP", "a/libm.so"),
-])
+@pytest.mark.parametrize(
+    "handler, runtime, file",
+    [
+        ("image_classifier", "python", None),
+        ("a/mod:serve", "python", "a/mod.py"),
+        ("TorchScriptHandler", "LSP", None),
+        ("a/libm:H", "LSP", "a/libm.so"),
+    ],
+)
 def test_handlers_are_read_as_the_command_reads_them(handler, runtime, file):
     assert ModelExportUtils.handler_file(handler, runtime) == file
     assert RuntimeType(runtime)
@@ -104,7 +107,7 @@ def test_wrong_names_are_refused(yard, name):
 
 @pytest.mark.parametrize("field", ["serialized_file", "model_file", "extra_files", "requirements_file", "handler"])
 def test_a_missing_file_leaves_nothing_behind(yard, field):
-    with pytest.raises(FileNotFoundError, match="no.py"):
+    with pytest.raises(FileNotFoundError, match=r"no\.py"):
         ModelArchiver.generate_model_archive(config(**{field: "no.py"}))
     assert not Path("out").exists()
 

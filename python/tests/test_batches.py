@@ -257,8 +257,8 @@ def test_pieces_that_cannot_be_hashed_and_async_streams_are_fine():
 def test_a_stream_that_breaks_keeps_what_was_sent_and_ends_with_the_error(late):
     @jitney.batch
     def breaks(x: list[int]):
-        yield [one for one in x]
-        yield [one for one in x]
+        yield list(x)
+        yield list(x)
         if isinstance(late, Exception):
             raise late
         yield late

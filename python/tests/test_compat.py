@@ -12,7 +12,7 @@ import pytest
 PROJECT = Path(__file__).parent.parent / "torchserve-compat"
 
 # Tells what it was run as, and exits as a program of its own would.
-JITNEY = "#!/bin/sh\necho jitney \"$@\"\nexit 7\n"
+JITNEY = '#!/bin/sh\necho jitney "$@"\nexit 7\n'
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,14 @@ def run(command, *args, env=None):
     return subprocess.run([command, *args], capture_output=True, text=True, timeout=60, env=env or {"PATH": "/usr/bin"})
 
 
-@pytest.mark.parametrize("name, expected", [
-    ("torchserve", "torchserve --start --models a b=c"),
-    ("torch-model-archiver", "archive --start --models a b=c"),
-    ("torch-workflow-archiver", "archive-workflow --start --models a b=c"),
-])
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("torchserve", "torchserve --start --models a b=c"),
+        ("torch-model-archiver", "archive --start --models a b=c"),
+        ("torch-workflow-archiver", "archive-workflow --start --models a b=c"),
+    ],
+)
 def test_each_name_becomes_the_jitney_command(bin_dir, tmp_path, name, expected):
     program = tmp_path / "jitney"
     program.write_text(JITNEY)

@@ -140,9 +140,7 @@ def test_input_and_output_may_have_different_batch_dimensions():
     assert [one.shape for one in back] == [(2, 4), (1, 4)]
 
 
-@pytest.mark.parametrize(
-    "odd", [np.zeros((1, 3)), np.zeros((1, 2), "int64"), np.zeros((1, 2, 1)), [[0.0, 0.0]]]
-)
+@pytest.mark.parametrize("odd", [np.zeros((1, 3)), np.zeros((1, 2), "int64"), np.zeros((1, 2, 1)), [[0.0, 0.0]]])
 def test_arrays_that_do_not_fit_run_in_a_call_of_their_own(odd):
     seen = []
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 
 import pytest
-
 import wire
+
 from ts.context import Context, RequestProcessor
 from ts.torch_handler.request_envelope.body import BodyEnvelope
 from ts.torch_handler.request_envelope.json import JSONEnvelope

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import io
 import json
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import pytest
 
@@ -52,8 +52,8 @@ def echo_as(hint: Any):
         (list[int], ["1", 2], [1, 2]),
         (tuple[int, str], [1, "a"], [1, "a"]),
         (dict[str, float], {"a": 1}, {"a": 1.0}),
-        (Optional[int], None, None),
-        (Optional[int], 4, 4),
+        (int | None, None, None),
+        (int | None, 4, 4),
         (Literal["a", "b"], "b", "b"),
         (Color, "blue", "BLUE"),
         (Point, {"x": 1}, {"x": 1.0, "y": 0.0}),

@@ -38,7 +38,7 @@ def test_records_become_objects_and_strange_ones_keep_their_place(tmp_path: Path
 
 def test_rows_of_parquet_are_counted_from_the_start(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
+    pytest.importorskip("pyarrow.parquet")
 
     file = tmp_path / "in.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"n": list(range(20))}), file, row_group_size=7)
@@ -49,4 +49,7 @@ def test_rows_of_parquet_are_counted_from_the_start(tmp_path: Path) -> None:
 def test_images_are_their_paths(tmp_path: Path) -> None:
     whole = Input(str(tmp_path), "images", False)
     assert whole.fed_format == "images"
-    assert list(whole.lines({"names": ["a.png", "b/c.jpg"]})) == [bytes(tmp_path / "a.png"), bytes(tmp_path / "b/c.jpg")]
+    assert list(whole.lines({"names": ["a.png", "b/c.jpg"]})) == [
+        bytes(tmp_path / "a.png"),
+        bytes(tmp_path / "b/c.jpg"),
+    ]

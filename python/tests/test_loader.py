@@ -82,7 +82,7 @@ def test_a_class_is_made_once_and_initialized_once_with_the_context(worker):
 def test_imported_classes_do_not_count(worker):
     source = (
         "from collections import OrderedDict\nfrom ts.context import Context\n"
-        + """
+        """
 class Only:
     def handle(self, data, context):
         return [str(isinstance(context, Context)) for _ in data]

@@ -22,7 +22,7 @@ OWN = "ModelName:m,Level:Model"
 
 @pytest.fixture
 def cache(monkeypatch):
-    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
+    monkeypatch.setattr("jitney.torchserve.metrics._past_logging", True)
     metrics = MetricsCacheYamlImpl()
     metrics.set_model_name("m")
     metrics.set_request_ids({0: "id-a", 1: "id-b"})
@@ -62,10 +62,13 @@ def test_a_report_is_one_line_of_the_wire_format(cache, capsys, call, start, ids
 
 
 def test_outside_a_worker_lines_are_messages_of_the_root_logger(cache, monkeypatch, capsys, caplog):
-    monkeypatch.setattr("ts.metrics.metric._past_logging", False)
+    monkeypatch.setattr("jitney.torchserve.metrics._past_logging", False)
     caplog.set_level("INFO")
     cache.add_counter("Hits", 2)
-    assert caplog.messages[0].startswith(f"[METRICS]Hits.Count:2|#{OWN}|#type:COUNTER") and caplog.records[0].name == "root"
+    assert (
+        caplog.messages[0].startswith(f"[METRICS]Hits.Count:2|#{OWN}|#type:COUNTER")
+        and caplog.records[0].name == "root"
+    )
     assert capsys.readouterr().out == ""
 
 
@@ -134,7 +137,7 @@ def test_a_wrong_metrics_file_is_an_error(monkeypatch, tmp_path, config, error):
 
 
 def test_the_older_store_collects_and_is_emitted_at_once(capsys, monkeypatch):
-    monkeypatch.setattr("ts.metrics.metric._past_logging", True)
+    monkeypatch.setattr("jitney.torchserve.metrics._past_logging", True)
     store = MetricsStore({0: "a", 1: "b"}, "m")
     store.add_counter("C", 1, 0)
     store.add_counter("C", 2, 0)

@@ -9,7 +9,7 @@ import types
 import pytest
 import wire
 
-from jitney.worker.outputs import UnsupportedOutput, encode_output
+from jitney.torchserve.outputs import UnsupportedOutput, encode_output
 
 
 class Text(str):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from jitney.plugin import Allow, Deny, Request, Response, authorize, endpoint
-from jitney.plugin import declare, host
+from jitney.plugin import Allow, Deny, Request, Response, authorize, declare, endpoint, host
 
 
 class FakeContext:
@@ -50,7 +49,16 @@ def ask(kind: str, context: FakeContext | None = None, **more: Any) -> Any:
 
 def test_a_file_declares_when_it_is_loaded(tmp_path: Path, fresh: declare.Declared) -> None:
     file = tmp_path / "extras.py"
-    file.write_text("from jitney.plugin import endpoint\n\n@endpoint('/x/', ['get', 'PUT'])\ndef x(request):\n    \"\"\"Says\n    x.\n\n    And more.\"\"\"\n")
+    file.write_text('''
+from jitney.plugin import endpoint
+
+@endpoint('/x/', ['get', 'PUT'])
+def x(request):
+    """Says
+    x.
+
+    And more."""
+''')
     assert asyncio.run(host.handle(None, FakeContext(plugin=str(file)))) is None  # type: ignore[arg-type]
     assert ask("describe") == {
         "endpoints": [{"path": "/x", "methods": ("GET", "PUT"), "listener": "inference", "description": "Says x."}],

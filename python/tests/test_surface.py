@@ -6,7 +6,9 @@ import importlib
 import io
 import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,8 @@ from ts.metrics import process_memory_metric
 from ts.metrics.dimension import Dimension
 from ts.metrics.metric import Metric
 from ts.metrics.metric_encoder import MetricEncoder
+
+ROOT = Path(__file__).parents[1]
 
 
 class Tokens(list):
@@ -89,3 +93,9 @@ def test_memory_of_processes_is_told_by_id(capsys):
     process_memory_metric.check_process_mem_usage(io.StringIO(f"{os.getpid()},999999999\n"))
     own, gone = capsys.readouterr().out.splitlines()
     assert int(own.partition(":")[2]) > 1 << 20 and gone == "999999999:0"
+
+
+def test_an_older_python_is_told_what_is_needed():
+    code = "import sys; sys.version_info = (3, 9, 18); import jitney"
+    old = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "jitney needs Python 3.10 or newer; this is " in old.stderr

@@ -29,8 +29,7 @@ def context_of(directory, manifest, config=None, gpu=None):
     """A context as the worker makes it."""
     metrics = MetricsCacheYamlImpl()
     metrics.set_model_name("m")
-    context = Context("m", str(directory), manifest, 2, gpu, "0.12.0", True, metrics, config)
-    return context
+    return Context("m", str(directory), manifest, 2, gpu, "0.12.0", True, metrics, config)
 
 
 def ready(directory, manifest, config=None):

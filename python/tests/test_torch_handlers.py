@@ -96,7 +96,9 @@ def test_later_stages_see_the_context_of_their_own_batch(own):
     for number in range(4):
         _, count, frame_id, payload = worker.read()
         first, second = wire.decode_reply(payload, count)
-        assert frame_id == number and first["body"] == f"{number}-0".encode() and second["body"] == f"{number}-1".encode()
+        assert (
+            frame_id == number and first["body"] == f"{number}-0".encode() and second["body"] == f"{number}-1".encode()
+        )
         assert first["status"] == 201 and first["headers"] == [["x-first", f"{number}-0"]] and second["status"] == 200
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 
 import pytest
@@ -88,8 +89,19 @@ def boxes(found):
             yield {f"class-{label}": box, "score": score}
 
 
-TEXTS = ["<b>It's</b> a Café, isn't it?", "a b c", "nobody knows these words", "it is", "café", "a", "is it not a café", "b"]
-VOCABULARY = {word: number for number, word in enumerate(["<unk>", "it", "is", "a", "cafe", "not", "it is", "is a", "b"])}
+TEXTS = [
+    "<b>It's</b> a Café, isn't it?",
+    "a b c",
+    "nobody knows these words",
+    "it is",
+    "café",
+    "a",
+    "is it not a café",
+    "b",
+]
+VOCABULARY = {
+    word: number for number, word in enumerate(["<unk>", "it", "is", "a", "cafe", "not", "it is", "is a", "b"])
+}
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -99,10 +111,19 @@ def test_text_classifier_answers_every_text_of_a_batch(loaded, count):
     worker = loaded("text_classifier", models.BAG_OF_WORDS, **{"source_vocab.pt": buffer.getvalue()})
     answers = ask(worker, [text.encode() for text in TEXTS[:count]], content_type="text/plain")
     model = models.build(models.BAG_OF_WORDS)
-    cleaned = ["it is a cafe is not it", "a b c", "nobody knows these words", "it is", "cafe", "a", "is it not a cafe", "b"]
+    cleaned = [
+        "it is a cafe is not it",
+        "a b c",
+        "nobody knows these words",
+        "it is",
+        "cafe",
+        "a",
+        "is it not a cafe",
+        "b",
+    ]
     for answer, text in zip(answers, cleaned):
         words = text.split()
-        pairs = [" ".join(pair) for pair in zip(words, words[1:])]
+        pairs = [" ".join(pair) for pair in itertools.pairwise(words)]
         numbers = torch.tensor([VOCABULARY.get(word, 0) for word in words + pairs])
         with torch.no_grad():
             probs = torch.softmax(model(numbers, torch.tensor([0]))[0], 0).tolist()
@@ -162,7 +183,9 @@ def two_images(number):
     return batch(bodies(IMAGES[number], IMAGES[number + 1]), number)
 
 
-@pytest.mark.parametrize("config", [{"overlap": 1}, {"preprocess_threads": 1}, {"preprocess_threads": 3, "torch_threads": 1}])
+@pytest.mark.parametrize(
+    "config", [{"overlap": 1}, {"preprocess_threads": 1}, {"preprocess_threads": 3, "torch_threads": 1}]
+)
 def test_every_way_of_running_gives_the_same_numbers(loaded, config):
     worker = loaded("image_classifier", models.CLASSIFIER, {"jitney": config}, **{"index_to_name.json": LABELS})
     assert near(ask(worker, IMAGES), [classified(content) for content in IMAGES])

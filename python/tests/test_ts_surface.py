@@ -185,14 +185,17 @@ def raising(error):
     return entry_point
 
 
-@pytest.mark.parametrize("entry_point, code, message", [
-    (raising(PredictionException("no such thing", 404)), 404, "no such thing"),
-    (raising(MemoryError()), 507, "Out of resources"),
-    (raising(RuntimeError("CUDA error")), 507, "Out of resources"),
-    (raising(KeyError("x")), 503, "Prediction failed"),
-    (lambda rows, context: "text", 503, "Invalid model predict output"),
-    (lambda rows, context: [], 503, "number of batch response mismatched"),
-])
+@pytest.mark.parametrize(
+    "entry_point, code, message",
+    [
+        (raising(PredictionException("no such thing", 404)), 404, "no such thing"),
+        (raising(MemoryError()), 507, "Out of resources"),
+        (raising(RuntimeError("CUDA error")), 507, "Out of resources"),
+        (raising(KeyError("x")), 503, "Prediction failed"),
+        (lambda rows, context: "text", 503, "Invalid model predict output"),
+        (lambda rows, context: [], 503, "number of batch response mismatched"),
+    ],
+)
 def test_a_batch_that_fails_says_why(entry_point, code, message):
     assert read_reply(service_of(entry_point).predict(requests_of("x")))[:2] == (code, message)
 
@@ -376,16 +379,19 @@ class Started:
         self.stdout = io.StringIO("Model server started.\n")
 
 
-@pytest.mark.parametrize("name", [
-    "ts.handler_utils.preprocess.dali",
-    "ts.llm_launcher",
-    "ts.handler_utils.distributed.pt_pippy",
-    "ts.torch_handler.dali_handler",
-    "ts.torch_handler.dali_image_classifier",
-    "ts.torch_handler.distributed.base_pippy_handler",
-    "ts.torch_handler.trt_llm_handler",
-    "ts.torch_handler.vllm_handler",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ts.handler_utils.preprocess.dali",
+        "ts.llm_launcher",
+        "ts.handler_utils.distributed.pt_pippy",
+        "ts.torch_handler.dali_handler",
+        "ts.torch_handler.dali_image_classifier",
+        "ts.torch_handler.distributed.base_pippy_handler",
+        "ts.torch_handler.trt_llm_handler",
+        "ts.torch_handler.vllm_handler",
+    ],
+)
 def test_a_handler_that_is_not_ours_says_what_to_use(name):
     with pytest.raises(ImportError, match="not part of Jitney"):
         importlib.import_module(name)

@@ -49,8 +49,8 @@ class AsyncService:
             if inspect.isawaitable(outputs):
                 outputs = await outputs
         except Exception as error:
-            return one.refuse(error)
-        return one.conclude(outputs, len(rows), started)
+            return one.failed_answer(error)
+        return one.answer(outputs, len(rows), started)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -75,7 +75,8 @@ class AsyncService:
             return None
         if command != PREDICT_MSG:
             raise ValueError(f"Received unknown command: {command!r}")
-        return message  # type: ignore[no-any-return]
+        batch: list[dict[str, Any]] = message
+        return batch
 
     async def _answer(self, batch: list[dict[str, Any]], room: asyncio.Semaphore) -> None:
         try:

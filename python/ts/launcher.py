@@ -16,14 +16,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping
 from queue import Full, Queue
-from typing import IO, Any, Union
+from typing import IO, Any
 
 MANAGEMENT = "http://localhost:8081"
 STARTED = "Model server started"
 LINES_KEPT = 1000
 REGISTRATION_TIMEOUT = 600
 
-Params = Union[Mapping[str, Any], Iterable["tuple[str, Any]"]]
+Params = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
 class Reply:

@@ -7,6 +7,6 @@ from ts.torch_handler.absent import absent
 raise absent(
     __name__,
     "vLLM or TensorRT-LLM",
-    "Write an asynchronous handler around the engine, archive it and set asyncCommunication: true in model-config.yaml; "
-    "or serve the model with the engine's own server.",
+    "Write an asynchronous handler around the engine, archive it and set asyncCommunication: true in "
+    "model-config.yaml; or serve the model with the engine's own server.",
 )

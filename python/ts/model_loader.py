@@ -1,7 +1,7 @@
 """Loads a model directory into a `ts.service.Service`, for code and tests written against TorchServe.
 
-Jitney's worker has its own door (`jitney.worker.loader`); this one goes through the same rules
-for finding and initialising a handler, so that both always agree.
+Jitney's worker loads models in `jitney.worker.loader`; both find and initialise handlers by the
+rules of `jitney.torchserve.loading`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any
 
-from jitney.worker.loader import in_envelope, load_entry_point
+from jitney.torchserve.loading import in_envelope, load_entry_point
 from ts.service import Service
 from ts.utils.util import get_yaml_config
 
@@ -71,7 +71,7 @@ class TsModelLoader(ModelLoader):
         )  # fmt: skip
         if model_dir not in sys.path:
             sys.path.append(model_dir)
-        entry_point: Any = load_entry_point(handler, service.context)  # type: ignore[arg-type]
+        entry_point: Any = load_entry_point(handler, service.context)
         if envelope:
             entry_point = in_envelope(envelope, entry_point)
         service._entry_point = entry_point
@@ -84,7 +84,8 @@ def read_manifest(model_dir: str) -> dict[str, Any]:
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
-        return json.load(file)  # type: ignore[no-any-return]
+        manifest: dict[str, Any] = json.load(file)
+    return manifest
 
 
 def read_settings(model_dir: str, manifest: dict[str, Any]) -> dict[str, Any]:

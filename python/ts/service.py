@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import ts
-from jitney.worker.reply import BatchFailure, check_outputs, failure_of
+from jitney.torchserve.failures import BatchFailure, PredictionException, check_outputs, failure_of
 from ts.context import Context, RequestProcessor
 from ts.metrics.metric import Metric, write_metric
 from ts.metrics.metric_type_enum import MetricTypes
 from ts.protocol.otf_message_handler import create_predict_response
-from ts.utils.util import PredictionException
 
 __all__ = ["PREDICTION_METRIC", "PredictionException", "Service", "emit_metrics"]
 
@@ -98,10 +97,10 @@ class Service:
         rows = self.bind(batch)
         started = time.perf_counter()
         try:
-            outputs = self._entry_point(rows, self._context)  # type: ignore[misc]
+            outputs = self.handle(rows)
         except Exception as error:
-            return self.refuse(error)
-        return self.conclude(outputs, len(rows), started)
+            return self.failed_answer(error)
+        return self.answer(outputs, len(rows), started)
 
     def bind(self, batch: Batch) -> list[dict[str, Any]]:
         """Makes a batch the context's current one; returns its rows."""
@@ -111,12 +110,12 @@ class Service:
             context.metrics.set_request_ids(context.request_ids)
         return rows
 
-    def refuse(self, error: Exception) -> bytes:
+    def failed_answer(self, error: Exception) -> bytes:
         """The answer to a batch whose handler raised; the log gets the traceback."""
         logger.error("Invoking custom service failed.", exc_info=error)
         return self._failed(failure_of(error))
 
-    def conclude(self, outputs: Any, count: int, started: float) -> bytes:
+    def answer(self, outputs: Any, count: int, started: float) -> bytes:
         """The answer to a batch whose handler returned, and how long it took as a metric."""
         metrics, request_ids = self._context.metrics, self._context.request_ids or {}
         if metrics is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 
 @dataclass
@@ -12,7 +11,7 @@ class WorkflowArchiverConfig:
 
     workflow_name: str
     spec_file: str
-    handler: Optional[str] = None
-    extra_files: Optional[str] = None
-    export_path: Optional[str] = None
+    handler: str | None = None
+    extra_files: str | None = None
+    export_path: str | None = None
     force: bool = False

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from typing import Any, Optional
+from typing import Any
 
 from workflow_archiver.workflow_archiver_config import WorkflowArchiverConfig
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
@@ -43,7 +43,7 @@ def package_workflow(args: Any, manifest: str) -> str:
     return path
 
 
-def generate_workflow_archive(config: Optional[WorkflowArchiverConfig] = None) -> None:
+def generate_workflow_archive(config: WorkflowArchiverConfig | None = None) -> None:
     """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
     if config is not None:
         package_workflow(config, WorkflowExportUtils.generate_manifest_json(config))

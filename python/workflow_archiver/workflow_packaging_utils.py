@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from model_archiver.manifest_components.manifest import created_on
 from model_archiver.packing import NAME, FileRules, Members, write
@@ -19,8 +19,8 @@ class Workflow:
     """What a manifest says about its workflow."""
 
     workflow_name: str
-    spec_file: Optional[str]
-    handler: Optional[str] = None
+    spec_file: str | None
+    handler: str | None = None
 
     def to_dict(self) -> dict[str, str]:
         """The entries as they are written; what is not there is left out."""
@@ -46,7 +46,7 @@ class WorkflowExportUtils(FileRules):
             raise WorkflowArchiverError(f"--export-path is not a directory: {export_path}")
 
     @staticmethod
-    def check_war_already_exists(workflow_name: str, export_path: Optional[str], overwrite: bool) -> str:
+    def check_war_already_exists(workflow_name: str, export_path: str | None, overwrite: bool) -> str:
         """The place to write to; refuses to replace an archive unless that is asked for."""
         export_path = export_path or os.getcwd()
         path = os.path.join(export_path, workflow_name + ".war")

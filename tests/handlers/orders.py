@@ -80,16 +80,18 @@ def say(order):
     print(text, file=getattr(sys, stream), flush=True)
 
 
-def fork(seconds):
-    """Leaves a child behind that holds every descriptor it can, then lives on."""
+def fork(path):
+    """Leaves a child behind that holds every descriptor it can, and lives until the file exists."""
     if os.fork() == 0:
-        time.sleep(seconds)
+        while not os.path.exists(path):
+            time.sleep(0.01)
         os._exit(0)
 
 
-def spawn(seconds):
-    """Starts another program that inherits descriptors where it may."""
-    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"], close_fds=False)
+def spawn(path):
+    """Starts another program that inherits descriptors where it may, and lives until the file exists."""
+    program = f"import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
+    subprocess.Popen([sys.executable, "-c", program], close_fds=False)
 
 
 def hang(_):

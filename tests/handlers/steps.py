@@ -37,7 +37,7 @@ def obey(name, order):
 
 
 def wait_for(path):
-    """Waits until somebody makes the file."""
+    """Waits until the file exists."""
     for _ in range(2000):
         if path.exists():
             return

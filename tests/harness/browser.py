@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = os.environ.get("JITNEY_TEST_CHROMIUM") or shutil.which("chromium")
-ASK_MILLIS = 30_000.0
+ASK_MILLIS = 120_000.0
 
 
 @dataclass
-class Visit:
-    """A page that somebody looks at."""
+class OpenPage:
+    """An open page."""
 
     page: Page
     asked: list[str] = field(default_factory=list)
@@ -47,13 +47,13 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-def visit(chromium: Browser, url: str, *, width: int = 1000, dark: bool = False) -> Visit:
+def open_page(chromium: Browser, url: str, *, width: int = 1000, dark: bool = False) -> OpenPage:
     """Opens a page on a screen of this width."""
     page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
     page.set_default_timeout(ASK_MILLIS)
-    visit = Visit(page)
-    page.on("request", lambda request: visit.asked.append(request.url))
-    page.on("console", lambda message: visit.complaints.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    opened = OpenPage(page)
+    page.on("request", lambda request: opened.asked.append(request.url))
+    page.on("console", lambda message: opened.complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
     page.goto(url)
-    return visit
+    return opened

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SOCKET_SECONDS = 20.0
+SOCKET_SECONDS = 120.0
 
 
 @dataclass
@@ -41,8 +41,8 @@ def curl(*arguments: str | Path, cwd: Path | None = None) -> Reply:
 
 def curl_all(*arguments: str | Path, cwd: Path | None = None) -> list[Reply]:
     """Runs curl and returns every answer."""
-    command = ["curl", "--silent", "--show-error", "--max-time", "30", "--include", *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=40, check=False)
+    command = ["curl", "--silent", "--show-error", "--max-time", "120", "--include", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=130, check=False)
     assert done.returncode == 0, f"curl exited with {done.returncode}: {done.stderr.decode()}"
     return parse(done.stdout)
 

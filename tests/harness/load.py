@@ -32,7 +32,7 @@ class LoadResult:
     wrong: int = 0
     lost: int = 0
     retried: int = 0
-    """Answers whose receipt says that they needed more than one attempt."""
+    """Answers whose timing says that they needed more than one attempt."""
     statuses: Counter[int] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     """The first wrong answers and lost requests, in words."""
@@ -73,12 +73,15 @@ async def run_load(
     *,
     requests: int | None = None,
     seconds: float | None = None,
+    enough: Callable[[LoadResult], bool] | None = None,
     headers: str = "",
 ) -> LoadResult:
-    """Runs the load until so many requests are sent, or for so long, and every answer is in."""
-    assert (requests is None) != (seconds is None), "either a number of requests or a time"
-    loop = asyncio.get_running_loop()
-    plan = Plan(host, port, path, headers, body_of, check, requests, loop.time() + seconds if seconds else None)
+    """Runs the load until so many requests are sent, for so long or until it is enough, and every answer is in."""
+    assert sum(limit is not None for limit in (requests, seconds, enough)) == 1, "one limit"
+    clock = asyncio.get_running_loop().time
+    end = clock() + (seconds or 0)
+    over = enough or (lambda so_far: so_far.sent >= requests if requests is not None else clock() >= end)
+    plan = Plan(host, port, path, headers, body_of, check, over)
     started = time.perf_counter()
     await asyncio.gather(*(client(plan) for _ in range(connections)))
     plan.result.seconds = time.perf_counter() - started
@@ -95,15 +98,13 @@ class Plan:
     headers: str
     body_of: BodyOf
     check: Check
-    requests: int | None
-    until: float | None
+    over: Callable[[LoadResult], bool]
     result: LoadResult = field(default_factory=LoadResult)
 
     def next(self) -> int | None:
         """The next request's number, or None when it is over."""
         number = self.result.sent
-        over = number >= self.requests if self.requests is not None else asyncio.get_running_loop().time() >= self.until
-        if over:
+        if self.over(self.result):
             return None
         self.result.sent += 1
         return number

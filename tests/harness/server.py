@@ -18,11 +18,11 @@ import requests
 
 from harness import processes
 from harness.archives import Store
-from harness.wait import until
+from harness.wait import PATIENCE_SECONDS, until
 
-START_SECONDS = 60.0
-END_SECONDS = 20.0
-ASK_SECONDS = 30.0
+START_SECONDS = 180.0
+END_SECONDS = 120.0
+ASK_SECONDS = 120.0
 
 PORTS = ("--port", "--management-port", "--metrics-port", "--grpc-port", "--grpc-management-port")
 FREE_PORTS = tuple(word for flag in PORTS for word in (flag, "0"))
@@ -48,13 +48,17 @@ class Server:
         wait_for_workers: bool = True,
         open_files_max: int | None = None,
         cwd: Path | None = None,
+        under: Sequence[str] = (),
+        start_seconds: float = START_SECONDS,
     ) -> None:
         self.binary = binary
         self.home = home
         self.mark = uuid.uuid4().hex
         self.store = store
         self.wait_for_workers = wait_for_workers
-        self.limits = ["prlimit", f"--nofile={open_files_max}"] if open_files_max else []
+        self.under = [*under, *(["prlimit", f"--nofile={open_files_max}"] if open_files_max else [])]
+        """A command that runs the server's, such as a profiler."""
+        self.start_seconds = start_seconds
         self.command, *rest = map(str, arguments)
         self.arguments = [self.command, *(FREE_PORTS if self.command in ("serve", "demo") else ()), *rest]
         home.mkdir(parents=True)
@@ -78,7 +82,7 @@ class Server:
         """Starts the process and waits until it listens and its first workers are loaded."""
         with (self.home / "stdout").open("wb") as out, (self.home / "stderr").open("wb") as err:
             self.process = subprocess.Popen(
-                [*self.limits, str(self.binary), *self.arguments],
+                [*self.under, str(self.binary), *self.arguments],
                 cwd=self.cwd,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
@@ -86,9 +90,9 @@ class Server:
                 stderr=err,
             )
         try:
-            self.urls = until(self._addresses, "the server prints its addresses", START_SECONDS)
+            self.urls = until(self._addresses, "the server prints its addresses", self.start_seconds)
             if self.wait_for_workers:
-                until(self._all_ready, "the start-up models are ready", START_SECONDS)
+                until(self._all_ready, "the start-up models are ready", self.start_seconds)
         except BaseException as error:
             self.kill()
             raise AssertionError(f"the server did not start: {error}\n{self.log[-4000:]}") from error
@@ -137,7 +141,7 @@ class Server:
             os.kill(pid, signal.SIGKILL)
         self.process.wait(END_SECONDS)
 
-    def orphans(self, seconds: float = 5.0) -> list[int]:
+    def orphans(self, seconds: float = PATIENCE_SECONDS) -> list[int]:
         """Processes that outlive the server's end; they get a moment to notice it."""
         try:
             until(lambda: not processes.marked(self.mark), "no process is left", seconds)
@@ -162,7 +166,7 @@ class Server:
         """Everything the server said."""
         return self.stdout + self.stderr
 
-    def logged(self, text: str, seconds: float = 10.0) -> None:
+    def logged(self, text: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Waits until the log says so; lines take a moment from the writer's thread to the file."""
         try:
             until(lambda: text in self.log, f"the log says {text!r}", seconds)

@@ -1,4 +1,4 @@
-"""The documented shapes that many tests look for: error bodies and receipts."""
+"""The documented shapes that many tests look for: error bodies and timings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-RECEIPT = re.compile(
+TIMING = re.compile(
     r"queue;dur=(?P<queue>\d+\.\d{3}), compute;dur=(?P<compute>\d+\.\d{3}), "
     r'batch;desc="(?P<size>\d+) of (?P<max>\d+), (?P<reason>[a-z]+)(, attempt (?P<attempt>\d+))?"'
 )
@@ -24,8 +24,8 @@ def assert_problem(reply: Any, status: int, kind: str, *words: str) -> None:
 
 
 @dataclass
-class Receipt:
-    """What `Server-Timing` says about a ride."""
+class Timing:
+    """What `Server-Timing` says about a timing."""
 
     queue: float
     compute: float
@@ -35,12 +35,12 @@ class Receipt:
     attempt: int
 
 
-def receipt(reply: Any) -> Receipt:
-    """Reads an answer's receipt; its form is part of the contract."""
+def timing_of(reply: Any) -> Timing:
+    """Reads an answer's timing; its form is part of the contract."""
     text = reply.headers["server-timing"]
-    found = RECEIPT.fullmatch(text)
-    assert found, f"not a receipt: {text}"
-    return Receipt(
+    found = TIMING.fullmatch(text)
+    assert found, f"not a timing: {text}"
+    return Timing(
         float(found["queue"]),
         float(found["compute"]),
         int(found["size"]),

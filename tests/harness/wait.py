@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 """Generous, because the machine may be busy; a condition that holds costs nothing of it."""
 
 POLL_SECONDS = 0.005

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_server::metrics::{Declared, Mode};
+use jitney_server::metrics::{MetricDeclarations, MetricsMode};
 
 use crate::machine;
 
@@ -12,9 +12,9 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(60);
 /// The metrics of a server.
 pub struct MetricsPlan {
     /// How TorchServe's metrics are published.
-    pub mode: Mode,
+    pub mode: MetricsMode,
     /// The declared metrics.
-    pub declared: Declared,
+    pub declared: MetricDeclarations,
     /// Whether undeclared metrics of handlers are accepted.
     pub auto_detect: bool,
     /// The host name in labels and log lines.
@@ -27,8 +27,8 @@ pub struct MetricsPlan {
 impl Default for MetricsPlan {
     fn default() -> Self {
         Self {
-            mode: Mode::Prometheus,
-            declared: Declared::default(),
+            mode: MetricsMode::Prometheus,
+            declared: MetricDeclarations::default(),
             auto_detect: false,
             hostname: machine::hostname(),
             sample_every: Some(SAMPLE_EVERY),

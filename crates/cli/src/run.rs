@@ -21,7 +21,7 @@ use std::time::SystemTime;
 use jitney_engine::Engine;
 use jitney_server::auth::Tokens;
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{AccessLog, Doors, Meter};
+use jitney_server::{AccessLog, Meter, Server};
 
 use crate::env::Env;
 use crate::failure::Failure;
@@ -92,18 +92,18 @@ async fn serve_until_signal(
     if plan.until_eof {
         signals.watch_stdin().map_err(cannot("watch standard input"))?;
     }
-    let mut server = plan.server.clone();
-    server.access_log = access_log(plan);
-    server.meter = Arc::clone(meter);
+    let mut config = plan.server.clone();
+    config.access_log = access_log(plan);
+    config.meter = Arc::clone(meter);
     let tokens = tokens(plan)?;
-    server.plugins = tokio::select! {
+    config.plugins = tokio::select! {
         started = plugins::start(&plan.plugins, engine) => started?,
         () = signals.first() => return Ok(()),
     };
-    server.tokens.clone_from(&tokens);
-    let doors = Doors::bind(server, Arc::clone(engine), plan.io_threads)
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let doors = Arc::new(doors);
+    config.tokens.clone_from(&tokens);
+    let server = Server::bind(config, Arc::clone(engine), plan.io_threads)
+        .map_err(|error| cannot_bind(&error))?;
+    let server = Arc::new(server);
     greeting::banner(plan);
     let cpu = CpuUsage::new();
     let definitions = tokio::select! {
@@ -115,14 +115,14 @@ async fn serve_until_signal(
     if let Some(tokens) = tokens {
         tokens.issue().map_err(cannot("write the key file"))?;
     }
-    data.open(&doors);
-    let admin = doors.run_admin(data.closing());
+    data.open(&server);
+    let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, meter, cpu);
     for definition in definitions.into_iter().filter(|_| plan.watch) {
         // Ends with the runtime.
         tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(&packer)));
     }
-    greeting::ready(plan, &doors, engine, logs);
+    greeting::ready(plan, &server, engine, logs);
     let ended = async {
         match &mut recorder {
             None => signals.first().await,
@@ -140,6 +140,15 @@ async fn serve_until_signal(
     let (ended, admin) = tokio::join!(ended, admin);
     admin.map_err(cannot("serve the admin plane"))?;
     ended
+}
+
+fn cannot_bind(error: &std::io::Error) -> Failure {
+    let failure = Failure::failed(error.to_string());
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => failure
+            .hint("another program uses this port; choose another one, or port 0 for any free one"),
+        _ => failure,
+    }
 }
 
 /// Samples the machine at intervals, if its metrics are on; ends with the runtime.

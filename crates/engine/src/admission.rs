@@ -11,7 +11,7 @@ use crate::error::CallError;
 
 /// The most that may be under way in the whole server.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct AdmissionLimits {
     /// Requests, waiting or running.
     pub requests: u64,
     /// Items, waiting or running.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for AdmissionLimits {
     fn default() -> Self {
         Self { requests: 100_000, items: 1_000_000, bytes: 4 << 30 }
     }
@@ -29,7 +29,7 @@ impl Default for Limits {
 /// Counts what is under way against the limits.
 #[derive(Debug)]
 pub struct Admission {
-    limits: Limits,
+    limits: AdmissionLimits,
     requests: AtomicU64,
     items: AtomicU64,
     bytes: AtomicU64,
@@ -37,7 +37,7 @@ pub struct Admission {
 
 impl Admission {
     /// A gate with nothing under way.
-    pub fn new(limits: Limits) -> Arc<Self> {
+    pub fn new(limits: AdmissionLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
             requests: AtomicU64::new(0),
@@ -60,7 +60,7 @@ impl Admission {
         ];
         match met.into_iter().find(|(_, over)| *over) {
             None => Ok(permit),
-            Some((what, _)) => Err(CallError::Crowded { what }),
+            Some((what, _)) => Err(CallError::ServerFull { what }),
         }
     }
 
@@ -91,12 +91,12 @@ mod tests {
     use super::*;
 
     fn gate() -> Arc<Admission> {
-        Admission::new(Limits { requests: 2, items: 10, bytes: 100 })
+        Admission::new(AdmissionLimits { requests: 2, items: 10, bytes: 100 })
     }
 
     fn refused_by(result: Result<Permit, CallError>) -> Option<&'static str> {
         match result {
-            Err(CallError::Crowded { what }) => Some(what),
+            Err(CallError::ServerFull { what }) => Some(what),
             _ => None,
         }
     }

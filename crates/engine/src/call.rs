@@ -4,14 +4,17 @@
 //! nobody parses again. Headers are kept in the very form in which workers read them, so that the
 //! hot path copies one block of bytes instead of rebuilding a map.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 use crate::admission::Permit;
+pub use crate::reply::AnswerStream;
 use crate::reply::Reply;
-pub use crate::reply::Rest;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
@@ -116,21 +119,31 @@ pub struct Call {
     pub alone: bool,
 }
 
+/// A request, or a part of one, as a model in this process has decoded it.
+pub trait DecodedInput: Any + fmt::Debug + Send + Sync {
+    /// How many items are here.
+    fn items(&self) -> u32;
+
+    /// The request in parts of at most so many items. They share its data, and the last of them to be
+    /// answered brings the answer to the whole.
+    fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>>;
+}
+
 /// What a model's worker understands: made from an [`Input`] by the model's intake.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
     Raw(Input),
-    /// Checked and decoded tensors for an engine in this process.
-    Tensors(crate::onnx::TensorInput),
+    /// Checked and decoded for a model that runs in this process.
+    Decoded(Arc<dyn DecodedInput>),
 }
 
 /// A request inside the engine: its payload, its permit and the way back to its caller.
 ///
-/// Ownership is the protocol: whoever holds the rider owes the answer, and dropping it anywhere
+/// Ownership is the protocol: whoever holds the request owes the answer, and dropping it anywhere
 /// tells the caller that the request was lost.
 #[derive(Debug)]
-pub(crate) struct Rider {
+pub(crate) struct PendingRequest {
     /// What the worker is given. Kept until the end so that a retry needs no second copy.
     pub payload: Payload,
     /// How many items it brings.
@@ -139,8 +152,8 @@ pub(crate) struct Rider {
     pub admitted: Instant,
     /// The way back.
     pub(crate) reply: Reply,
-    /// Its share of the model's and the server's limits; returned when the rider ends. None for a
-    /// portion, whose reply keeps that of the whole request.
+    /// Its share of the model's and the server's limits; returned when the request ends. None for a
+    /// part, whose reply keeps that of the whole request.
     pub(crate) permit: Option<Permit>,
 }
 
@@ -157,7 +170,7 @@ pub struct Output {
 
 /// What an answer can say about its ride.
 #[derive(Clone, Debug)]
-pub struct Receipt {
+pub struct Timing {
     /// From admission to the departure of the batch that answered it.
     pub queue: std::time::Duration,
     /// How long that batch ran.
@@ -169,7 +182,7 @@ pub struct Receipt {
     /// Place in the batch, from 0.
     pub position: u32,
     /// Why the batch left when it did.
-    pub reason: jitney_batcher::Departure,
+    pub reason: jitney_batcher::DispatchReason,
     /// 1 for the first try.
     pub attempt: u8,
     /// The batch's number among those of the model.
@@ -191,7 +204,7 @@ pub struct Answer {
     /// What the model said; of a stream its head and first piece.
     pub output: Output,
     /// How the request rode. Of a stream, `compute` ends with the first piece.
-    pub receipt: Receipt,
+    pub timing: Timing,
     /// The further pieces of a stream; `None` for a whole answer.
-    pub rest: Option<Rest>,
+    pub stream: Option<AnswerStream>,
 }

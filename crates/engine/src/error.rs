@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 
 use crate::outcome::{LaunchError, ModelFailure};
 use crate::store::StoreError;
@@ -13,21 +13,21 @@ use crate::store::StoreError;
 pub enum CallError {
     /// Refused before the model saw it.
     #[error("refused: {reason:?}")]
-    Refused {
+    Rejected {
         /// Why.
-        reason: Refusal,
+        reason: Rejection,
         /// When trying again makes sense.
         retry_after: Option<Duration>,
     },
     /// More bytes, items or requests are under way than this server admits.
     #[error("too much is under way: {what}")]
-    Crowded {
+    ServerFull {
         /// Which limit was met: `requests`, `items` or `bytes`.
         what: &'static str,
     },
     /// The model keeps sequences and has no room for this request among them.
     #[error("{0}")]
-    Sequence(SequenceRefusal),
+    Sequence(SequenceRejection),
     /// The request does not fit the model; it never met a batch.
     #[error("{0}")]
     BadInput(String),
@@ -36,13 +36,13 @@ pub enum CallError {
     Model(ModelFailure),
     /// The worker that held the request died, and so did its second chance.
     #[error("the worker died")]
-    WorkerDied {
+    WorkerExited {
         /// Killed from outside, as the kernel does when memory runs out.
         killed: bool,
     },
     /// The client read its stream so slowly that the pieces kept for it passed the limit.
     #[error("the client fell too far behind its stream")]
-    Outpaced,
+    SlowReader,
     /// The model went away while the request was under way.
     #[error("the model was removed")]
     Gone,
@@ -50,7 +50,7 @@ pub enum CallError {
 
 /// Why a request found no room in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SequenceRefusal {
+pub enum SequenceRejection {
     /// It would begin one more sequence than the model keeps.
     #[error("{most} sequences are open already")]
     TooMany {
@@ -123,9 +123,9 @@ pub enum RegisterError {
         /// The version.
         version: String,
     },
-    /// The file is no model that an engine in this process can run.
+    /// The file is no model that can run in this process.
     #[error("{0}")]
-    Onnx(String),
+    NotLoadable(String),
     /// The server is ending.
     #[error("the server is shutting down")]
     Draining,

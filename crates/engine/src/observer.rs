@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Payload, Rider};
+use crate::call::{Payload, PendingRequest};
 
 /// A model version's name in the books.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,15 +29,15 @@ pub struct BatchFinished<'a> {
     pub compute: Duration,
     /// How long the batch was under way between the model's task and its worker.
     pub handling: Duration,
-    pub(crate) riders: &'a [Rider],
+    pub(crate) requests: &'a [PendingRequest],
 }
 
 impl BatchFinished<'_> {
     /// The ids of its requests, where the worker was given them.
     pub fn request_ids(&self) -> impl Iterator<Item = &str> {
-        self.riders.iter().filter_map(|rider| match &rider.payload {
+        self.requests.iter().filter_map(|request| match &request.payload {
             Payload::Raw(input) => Some(input.id.as_str()),
-            Payload::Tensors(_) => None,
+            Payload::Decoded(_) => None,
         })
     }
 }

@@ -33,11 +33,11 @@ pub struct ModelFailure {
 }
 
 /// How one item of a batch ended.
-pub(crate) type ItemOutcome = Result<Output, ModelFailure>;
+pub type ItemOutcome = Result<Output, ModelFailure>;
 
 /// What a living worker says about a batch.
 #[derive(Clone, Debug)]
-pub(crate) enum BatchOutcome {
+pub enum BatchOutcome {
     /// One outcome per request, in order. The length is checked by the scatter, not believed.
     Items(Vec<ItemOutcome>),
     /// The handler failed on the batch as a whole.
@@ -46,7 +46,7 @@ pub(crate) enum BatchOutcome {
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Death {
+pub(crate) enum WorkerExit {
     /// The process or thread ended by itself or was killed by somebody else.
     Crashed {
         /// The kernel's out-of-memory killer (exit by SIGKILL) is the likely cause.

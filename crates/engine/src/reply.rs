@@ -3,7 +3,7 @@
 //! Nearly every answer is whole and travels by a oneshot, as if streams did not exist. The first
 //! piece of a stream resolves the call; the pieces after it go through a bounded buffer of their
 //! own. Whoever fills it never waits: a client that falls too far behind loses its stream, and
-//! nobody who shares its worker loses anything. The portions of a request that rides in several
+//! nobody who shares its worker loses anything. The parts of a request that rides in several
 //! batches share one way back, on which each of them is heard exactly once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,9 +23,9 @@ const PIECES_MAX: usize = 1024;
 const BYTES_MAX: usize = 16 << 20;
 
 pub(crate) type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
-pub(crate) type PortionsReceiver = mpsc::Receiver<Result<Answer, CallError>>;
+pub(crate) type PartsReceiver = mpsc::Receiver<Result<Answer, CallError>>;
 
-/// A caller's end of its request, held by the rider. Dropping it says that the request was lost.
+/// A caller's end of its request, held by the request. Dropping it says that the request was lost.
 #[derive(Debug)]
 pub(crate) struct Reply(Way);
 
@@ -33,8 +33,8 @@ pub(crate) struct Reply(Way);
 enum Way {
     Whole(oneshot::Sender<Result<Answer, CallError>>),
     Pieces(Pieces),
-    /// One of the portions of a request.
-    Portion(Portion),
+    /// One of the parts of a request.
+    ReplyPart(ReplyPart),
     /// The caller of a stream went away, or fell too far behind.
     Nobody,
 }
@@ -45,19 +45,19 @@ struct Pieces {
     buffer: Arc<Buffer>,
 }
 
-/// A portion's end of the way back that it shares with the others of its request.
+/// A part's end of the way back that it shares with the others of its request.
 #[derive(Debug)]
-struct Portion {
+struct ReplyPart {
     sender: mpsc::Sender<Result<Answer, CallError>>,
-    /// Whether this is the portion that stands for the whole request in the books.
+    /// Whether this is the part that stands for the whole request in the books.
     last: bool,
     told: bool,
-    /// The whole request's, returned when its last portion has ended.
+    /// The whole request's, returned when its last part has ended.
     _permit: Arc<Permit>,
 }
 
-impl Portion {
-    /// There is room for one word from each portion.
+impl ReplyPart {
+    /// There is room for one word from each part.
     fn tell(&mut self, answer: Result<Answer, CallError>) {
         if !std::mem::replace(&mut self.told, true) {
             drop(self.sender.try_send(answer));
@@ -65,7 +65,7 @@ impl Portion {
     }
 }
 
-impl Drop for Portion {
+impl Drop for ReplyPart {
     fn drop(&mut self) {
         self.tell(Err(CallError::Gone));
     }
@@ -85,26 +85,26 @@ impl Reply {
         (Self(Way::Whole(sender)), answer)
     }
 
-    /// The replies of a request in so many portions. Each of them is heard once.
-    pub(crate) fn of_portions(count: usize, permit: Permit) -> (Vec<Self>, PortionsReceiver) {
+    /// The replies of a request in so many parts. Each of them is heard once.
+    pub(crate) fn of_parts(count: usize, permit: Permit) -> (Vec<Self>, PartsReceiver) {
         let (sender, answers) = mpsc::channel(count.max(1));
         let permit = Arc::new(permit);
-        let portion = |place| {
+        let part = |place| {
             let (sender, permit) = (sender.clone(), Arc::clone(&permit));
             let last = place + 1 == count;
-            Self(Way::Portion(Portion { sender, last, told: false, _permit: permit }))
+            Self(Way::ReplyPart(ReplyPart { sender, last, told: false, _permit: permit }))
         };
-        ((0..count).map(portion).collect(), answers)
+        ((0..count).map(part).collect(), answers)
     }
 
     /// Whether this is a part of a request only, which its caller puts together and counts.
-    pub(crate) fn is_portion(&self) -> bool {
-        matches!(self.0, Way::Portion(_))
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self.0, Way::ReplyPart(_))
     }
 
-    /// What it adds to a number of requests: portions before the last add nothing.
+    /// What it adds to a number of requests: parts before the last add nothing.
     pub(crate) fn counts(&self) -> u64 {
-        u64::from(!matches!(self.0, Way::Portion(Portion { last: false, .. })))
+        u64::from(!matches!(self.0, Way::ReplyPart(ReplyPart { last: false, .. })))
     }
 
     /// Whether nobody waits any more.
@@ -112,7 +112,7 @@ impl Reply {
         match &self.0 {
             Way::Whole(sender) => sender.is_closed(),
             Way::Pieces(pieces) => pieces.sender.is_closed(),
-            Way::Portion(portion) => portion.sender.is_closed(),
+            Way::ReplyPart(part) => part.sender.is_closed(),
             Way::Nobody => true,
         }
     }
@@ -128,7 +128,7 @@ impl Reply {
             Way::Whole(sender) => Way::begin(sender, piece),
             Way::Pieces(pieces) => pieces.push(piece.output.body),
             // What streams is not taken apart; its last word is enough.
-            Way::Portion(portion) => Way::Portion(portion),
+            Way::ReplyPart(part) => Way::ReplyPart(part),
             Way::Nobody => Way::Nobody,
         };
     }
@@ -139,7 +139,7 @@ impl Reply {
             // A caller that left in this very moment is nobody's loss.
             Way::Whole(sender) => drop(sender.send(answer)),
             Way::Pieces(pieces) => pieces.finish(answer),
-            Way::Portion(mut portion) => portion.tell(answer),
+            Way::ReplyPart(mut part) => part.tell(answer),
             Way::Nobody => {}
         }
     }
@@ -149,7 +149,8 @@ impl Way {
     fn begin(sender: oneshot::Sender<Result<Answer, CallError>>, mut first: Answer) -> Self {
         let (pieces, rest) = mpsc::channel(PIECES_MAX);
         let buffer = Arc::new(Buffer::default());
-        first.rest = Some(Rest { pieces: rest, buffer: Arc::clone(&buffer), told: false });
+        first.stream =
+            Some(AnswerStream { pieces: rest, buffer: Arc::clone(&buffer), told: false });
         match sender.send(Ok(first)) {
             Ok(()) => Self::Pieces(Pieces { sender: pieces, buffer }),
             Err(_) => Self::Nobody,
@@ -165,7 +166,7 @@ impl Pieces {
         if self.enqueue(piece) {
             return Way::Pieces(self);
         }
-        self.end(Err(CallError::Outpaced));
+        self.end(Err(CallError::SlowReader));
         Way::Nobody
     }
 
@@ -180,7 +181,7 @@ impl Pieces {
 
     fn finish(self, answer: Result<Answer, CallError>) {
         let end = match answer {
-            Ok(last) => self.enqueue(last.output.body).then_some(()).ok_or(CallError::Outpaced),
+            Ok(last) => self.enqueue(last.output.body).then_some(()).ok_or(CallError::SlowReader),
             Err(error) => Err(error),
         };
         self.end(end);
@@ -195,20 +196,20 @@ impl Pieces {
 /// The pieces of an answer that follow its first one. Dropping it is a client that leaves: the
 /// worker goes on for the others of its batch, and nothing more is kept for this one.
 #[derive(Debug)]
-pub struct Rest {
+pub struct AnswerStream {
     pieces: mpsc::Receiver<Bytes>,
     buffer: Arc<Buffer>,
     told: bool,
 }
 
-impl Rest {
+impl AnswerStream {
     /// The next piece as soon as the model has made it, `None` after the last. An error is the
     /// last word too. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Bytes, CallError>> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// [`Rest::next`] for those who are polled themselves.
+    /// [`AnswerStream::next`] for those who are polled themselves.
     pub fn poll_next(
         &mut self,
         context: &mut std::task::Context<'_>,

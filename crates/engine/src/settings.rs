@@ -13,46 +13,7 @@ pub use self::defaults::Defaults;
 pub use self::wishes::{EndpointWishes, Wishes};
 use crate::model::{SequenceHeaders, SequenceLimits};
 use crate::shares::Shares;
-
-/// How batches of a model leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyName {
-    /// A latency objective instead of a window.
-    Adaptive,
-    /// TorchServe's batch size and delay, the delay counted from the oldest request's arrival.
-    Window,
-    /// A free worker takes what is there.
-    Opportunistic,
-}
-
-impl PolicyName {
-    /// The names users type.
-    pub const WORDS: [(&str, Self); 3] = [
-        ("adaptive", Self::Adaptive),
-        ("window", Self::Window),
-        ("opportunistic", Self::Opportunistic),
-    ];
-
-    /// The name users type.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Window => "window",
-            Self::Opportunistic => "opportunistic",
-        }
-    }
-}
-
-impl std::str::FromStr for PolicyName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
-        known.map(|(_, policy)| policy).ok_or_else(|| {
-            format!("unknown batching policy {text:?}; known: adaptive, window, opportunistic")
-        })
-    }
-}
+pub use jitney_store::PolicyName;
 
 /// The effective settings of one model version.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +64,7 @@ pub struct Settings {
 }
 
 /// Settings of the archive that a description repeats as they were declared. Those about sequences
-/// and continuous batching are acted on through [`Settings::sequences`] and [`Settings::rides`].
+/// and continuous batching are acted on through [`Settings::sequences`] and [`Settings::worker_mode`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     /// `pp`, `tp`, `pptp`, `custom` or empty.
@@ -153,7 +114,7 @@ impl Settings {
         self.shares.apply(BatcherConfig {
             policy,
             max_items: self.items_max(),
-            queue_max: if self.job_ticket { 0 } else { queue_max },
+            max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
             ..BatcherConfig::default()
@@ -169,7 +130,7 @@ impl Settings {
     /// run one batch after another. Elsewhere `adaptive` takes what is there.
     pub fn plans(&self) -> bool {
         let worthwhile = self.items_max() > 1 || self.latency_max.is_some();
-        worthwhile && self.rides() == Rides::Single
+        worthwhile && self.worker_mode() == WorkerMode::Single
     }
 
     /// Whether it matters that a request is on its way.
@@ -187,27 +148,31 @@ impl Settings {
             queue: self.declared.max_sequence_job_queue_size.max(1),
             // Requests that are taken step by step may belong to one sequence: the second can be
             // about the first, for example to cancel it.
-            abreast: if self.rides() == Rides::Continuous { self.slots.into() } else { 1 },
+            abreast: if self.worker_mode() == WorkerMode::Continuous {
+                self.slots.into()
+            } else {
+                1
+            },
         })
     }
 
     /// How a worker takes what it is given.
-    pub fn rides(&self) -> Rides {
+    pub fn worker_mode(&self) -> WorkerMode {
         if self.declared.continuous_batching {
-            Rides::Continuous
+            WorkerMode::Continuous
         } else if self.slots > 1 {
-            Rides::Concurrent
+            WorkerMode::Concurrent
         } else {
-            Rides::Single
+            WorkerMode::Single
         }
     }
 
     /// Most items in what a worker is given at a time: with continuous batching it is given them one
     /// by one and makes the batches itself.
     pub fn items_max(&self) -> u32 {
-        match self.rides() {
-            Rides::Continuous => 1,
-            Rides::Concurrent | Rides::Single => self.batch_size,
+        match self.worker_mode() {
+            WorkerMode::Continuous => 1,
+            WorkerMode::Concurrent | WorkerMode::Single => self.batch_size,
         }
     }
 
@@ -223,7 +188,7 @@ fn nanos(duration: Duration) -> u64 {
 
 /// How a worker takes its batches; the `mode` of the worker protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rides {
+pub enum WorkerMode {
     /// One after another.
     Single,
     /// Many at a time, each by itself: asynchronous handlers.
@@ -232,7 +197,7 @@ pub enum Rides {
     Continuous,
 }
 
-impl Rides {
+impl WorkerMode {
     /// The word of the worker protocol.
     pub fn as_str(self) -> &'static str {
         match self {

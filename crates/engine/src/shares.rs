@@ -5,6 +5,7 @@
 //! what clients make up costs no memory; two that meet there share a turn. Nothing is remembered.
 
 use jitney_batcher::{Config, Measure};
+pub use jitney_store::Cost;
 
 use crate::call::Claim;
 
@@ -13,51 +14,6 @@ const NUMBERS: u32 = 64;
 
 /// The most tenants that may have a weight, so that enough numbers are left for all others.
 pub const TENANTS_MAX: usize = 31;
-
-/// What an item weighs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cost {
-    /// All weigh the same.
-    #[default]
-    Items,
-    /// The bytes of its values; a batch takes as long as all of them together.
-    Bytes,
-    /// What the request says (tokens, pixels); a batch takes as long as all of them together.
-    Tokens,
-    /// The length that the request says; a batch takes as long as if all had the longest.
-    Length,
-}
-
-impl Cost {
-    /// The words users type.
-    pub const WORDS: [(&str, Self); 4] = [
-        ("items", Self::Items),
-        ("bytes", Self::Bytes),
-        ("tokens", Self::Tokens),
-        ("length", Self::Length),
-    ];
-
-    /// The word users type.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Items => "items",
-            Self::Bytes => "bytes",
-            Self::Tokens => "tokens",
-            Self::Length => "length",
-        }
-    }
-}
-
-impl std::str::FromStr for Cost {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text);
-        known
-            .map(|(_, cost)| cost)
-            .ok_or_else(|| format!("unknown cost {text:?}; known: items, bytes, tokens, length"))
-    }
-}
 
 /// Who goes first when not all fit, and how much fits.
 #[derive(Clone, Debug, Default, PartialEq)]

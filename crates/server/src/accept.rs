@@ -1,7 +1,7 @@
 //! The accept loop that every listener runs: takes connections, serves HTTP/1.1 or gRPC on them,
 //! ends well.
 //!
-//! Apart from `listen`, which binds, and from `door`, which answers. Told to end, it stops accepting,
+//! Apart from `listen`, which binds, and from `listener`, which answers. Told to end, it stops accepting,
 //! lets requests under way finish within the grace, and drops the rest.
 
 use std::future::Future;
@@ -20,12 +20,12 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 
-use crate::connection::{Peer, Stage, Watched};
-use crate::door::Door;
+use crate::connection::{ConnectionStage, Peer, WatchedStream};
 use crate::grpc;
 use crate::handles;
 use crate::handshake;
-use crate::listen::Socketed;
+use crate::listen::ListenSocket;
+use crate::listener::Listener;
 use crate::tls::Tls;
 
 /// Largest head of a request, and hyper's read buffer with it.
@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the loop tells its connections.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Beat {
+pub(crate) enum ListenerSignal {
     /// Time to look whether the client sends.
     Tick,
     /// Finish what is under way.
@@ -47,39 +47,39 @@ pub(crate) enum Beat {
 /// # Errors
 /// The socket does not fit the runtime.
 pub(crate) async fn serve(
-    socket: Socketed,
-    door: Arc<Door>,
+    socket: ListenSocket,
+    listener: Arc<Listener>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let (beats, _) = watch::channel(Beat::Tick);
-    let mut connections = JoinSet::new();
-    let floor = Floor { door: &door, beats: &beats, connections: &mut connections };
-    let accepting = accept(Acceptor::new(socket, &door)?, floor);
+    let (signals, _) = watch::channel(ListenerSignal::Tick);
+    let mut tasks = JoinSet::new();
+    let connections = Connections { listener: &listener, signals: &signals, tasks: &mut tasks };
+    let accepting = accept(Acceptor::new(socket, &listener)?, connections);
     tokio::select! {
         () = accepting => {}
         () = shutdown => {}
     }
-    beats.send_replace(Beat::End);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(door.house.config.shutdown_grace, ended).await.is_err() {
-        tracing::warn!(connections = connections.len(), "connections cut off at shutdown");
+    signals.send_replace(ListenerSignal::End);
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(listener.state.config.shutdown_grace, ended).await.is_err() {
+        tracing::warn!(connections = tasks.len(), "connections cut off at shutdown");
     }
     Ok(())
 }
 
-async fn accept(acceptor: Acceptor, mut floor: Floor<'_>) {
+async fn accept(acceptor: Acceptor, mut connections: Connections<'_>) {
     // Two ticks pass at least before a client is found too slow, hence the half.
-    let mut ticks = tokio::time::interval(floor.door.house.config.head_timeout / 2);
+    let mut ticks = tokio::time::interval(connections.listener.state.config.head_timeout / 2);
     loop {
         tokio::select! {
-            accepted = acceptor.accept(&mut floor) => {
+            accepted = acceptor.accept(&mut connections) => {
                 if let Err(error) = accepted {
                     pause(&error).await;
                 }
             }
-            _ = ticks.tick() => { floor.beats.send_replace(Beat::Tick); }
+            _ = ticks.tick() => { connections.signals.send_replace(ListenerSignal::Tick); }
         }
-        while floor.connections.try_join_next().is_some() {}
+        while connections.tasks.try_join_next().is_some() {}
     }
 }
 
@@ -99,38 +99,38 @@ enum Acceptor {
 }
 
 impl Acceptor {
-    fn new(socket: Socketed, door: &Door) -> io::Result<Self> {
+    fn new(socket: ListenSocket, listener: &Listener) -> io::Result<Self> {
         let no_certificate = || io::Error::other("no certificate");
         Ok(match socket {
-            Socketed::Tls(listener) => {
-                let tls = door.house.config.tls.clone().ok_or_else(no_certificate)?;
-                let tls = if door.grpc.is_some() { tls.speaking(&[b"h2"]) } else { tls };
-                Self::Tls(TcpListener::from_std(listener)?, tls)
+            ListenSocket::Tls(socket) => {
+                let tls = listener.state.config.tls.clone().ok_or_else(no_certificate)?;
+                let tls = if listener.grpc.is_some() { tls.speaking(&[b"h2"]) } else { tls };
+                Self::Tls(TcpListener::from_std(socket)?, tls)
             }
-            Socketed::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
-            Socketed::Unix(listener) => Self::Unix(UnixListener::from_std(listener)?),
+            ListenSocket::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
+            ListenSocket::Unix(listener) => Self::Unix(UnixListener::from_std(listener)?),
         })
     }
 
     /// Takes one connection, once there is room for it. May be dropped while it waits.
-    async fn accept(&self, floor: &mut Floor<'_>) -> io::Result<()> {
-        let room = Arc::clone(&floor.door.connections);
+    async fn accept(&self, connections: &mut Connections<'_>) -> io::Result<()> {
+        let room = Arc::clone(&connections.listener.connections);
         let Ok(permit) = room.acquire_owned().await else { return Ok(()) };
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // Fails only on a connection that is gone already, which hyper will notice.
                 let _ = stream.set_nodelay(true);
-                floor.open(stream, format!("/{address}"), permit);
+                connections.open(stream, format!("/{address}"), permit);
             }
             Self::Tls(listener, tls) => {
                 let (stream, address) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                floor.open_tls(stream, tls, format!("/{address}"), permit);
+                connections.open_tls(stream, tls, format!("/{address}"), permit);
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                floor.open(stream, "/unix".to_owned(), permit);
+                connections.open(stream, "/unix".to_owned(), permit);
             }
         }
         Ok(())
@@ -138,20 +138,20 @@ impl Acceptor {
 }
 
 /// Where a listener's connections run.
-struct Floor<'a> {
-    door: &'a Arc<Door>,
-    beats: &'a watch::Sender<Beat>,
-    connections: &'a mut JoinSet<()>,
+struct Connections<'a> {
+    listener: &'a Arc<Listener>,
+    signals: &'a watch::Sender<ListenerSignal>,
+    tasks: &'a mut JoinSet<()>,
 }
 
-impl Floor<'_> {
+impl Connections<'_> {
     fn open<S>(&mut self, stream: S, address: String, permit: OwnedSemaphorePermit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (peer, door, beats) = self.welcome(address);
-        self.connections.spawn(async move {
-            attend(stream, peer, &door, beats).await;
+        let (peer, listener, signals) = self.new_peer(address);
+        self.tasks.spawn(async move {
+            serve_protocol(stream, peer, &listener, signals).await;
             drop(permit);
         });
     }
@@ -164,17 +164,17 @@ impl Floor<'_> {
         address: String,
         permit: OwnedSemaphorePermit,
     ) {
-        let (peer, door, beats) = self.welcome(address);
-        let (tls, mut ends) = (tls.clone(), beats.clone());
-        self.connections.spawn(async move {
-            let patience = door.house.config.head_timeout;
-            let shaken = tokio::select! {
-                shaken = handshake::shake(stream, &tls, patience) => shaken,
+        let (peer, listener, signals) = self.new_peer(address);
+        let (tls, mut ends) = (tls.clone(), signals.clone());
+        self.tasks.spawn(async move {
+            let patience = listener.state.config.head_timeout;
+            let stream = tokio::select! {
+                stream = handshake::shake(stream, &tls, patience) => stream,
                 // Whoever has not even been greeted does not hold up the end.
-                _ = ends.wait_for(|beat| matches!(beat, Beat::End)) => Ok(None),
+                _ = ends.wait_for(|signal| matches!(signal, ListenerSignal::End)) => Ok(None),
             };
-            match shaken {
-                Ok(Some(stream)) => attend(stream, peer, &door, beats).await,
+            match stream {
+                Ok(Some(stream)) => serve_protocol(stream, peer, &listener, signals).await,
                 Ok(None) => {}
                 Err(error) => tracing::debug!(peer = peer.address, %error, "no TLS"),
             }
@@ -182,35 +182,42 @@ impl Floor<'_> {
         });
     }
 
-    fn welcome(&self, address: String) -> (Arc<Peer>, Arc<Door>, watch::Receiver<Beat>) {
-        let number = self.door.house.peers.fetch_add(1, Relaxed);
+    fn new_peer(
+        &self,
+        address: String,
+    ) -> (Arc<Peer>, Arc<Listener>, watch::Receiver<ListenerSignal>) {
+        let number = self.listener.state.peers.fetch_add(1, Relaxed);
         let peer = Arc::new(Peer::new(number, address));
-        (peer, Arc::clone(self.door), self.beats.subscribe())
+        (peer, Arc::clone(self.listener), self.signals.subscribe())
     }
 }
 
-/// Speaks what the door speaks.
-async fn attend<S>(stream: S, peer: Arc<Peer>, door: &Door, beats: watch::Receiver<Beat>)
-where
+/// Speaks what the listener speaks.
+async fn serve_protocol<S>(
+    stream: S,
+    peer: Arc<Peer>,
+    listener: &Listener,
+    signals: watch::Receiver<ListenerSignal>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    match &door.grpc {
+    match &listener.grpc {
         Some(grpc) => {
-            let (desk, age) = (Arc::clone(&grpc.desk), grpc.age);
-            Box::pin(grpc::connection::serve(stream, peer, desk, age, beats)).await;
+            let (services, age) = (Arc::clone(&grpc.services), grpc.age);
+            Box::pin(grpc::connection::serve(stream, peer, services, age, signals)).await;
         }
-        None => serve_one(stream, &peer, door, beats).await,
+        None => serve_one(stream, &peer, listener, signals).await,
     }
 }
 
 async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     peer: &Arc<Peer>,
-    door: &Door,
-    mut beats: watch::Receiver<Beat>,
+    listener: &Listener,
+    mut signals: watch::Receiver<ListenerSignal>,
 ) {
-    let watched = Watched::new(TokioIo::new(stream), Arc::clone(peer));
-    let service = service_fn(|request: Request<Incoming>| answer(door, peer, request));
+    let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(peer));
+    let service = service_fn(|request: Request<Incoming>| answer(listener, peer, request));
     let connection = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(HEAD_BYTES_MAX)
@@ -223,12 +230,12 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             biased;
             ended = connection.as_mut() => {
                 note(peer, ended);
-                return handle(peer, door, beats).await;
+                return handle(peer, listener, signals).await;
             }
-            beat = beats.changed() => match (beat, *beats.borrow_and_update()) {
-                (Ok(()), Beat::Tick) if !peer.stalled(&mut seen) => {}
-                (Ok(()), Beat::Tick) => return tracing::debug!(peer = peer.address, "too slow"),
-                (Ok(()), Beat::End) | (Err(_), _) => break,
+            signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
+                (Ok(()), ListenerSignal::Tick) if !peer.stalled(&mut seen) => {}
+                (Ok(()), ListenerSignal::Tick) => return tracing::debug!(peer = peer.address, "too slow"),
+                (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
             }
         }
     }
@@ -237,23 +244,23 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// Goes on with frames where the last request asked for them.
-async fn handle(peer: &Arc<Peer>, door: &Door, beats: watch::Receiver<Beat>) {
+async fn handle(peer: &Arc<Peer>, listener: &Listener, signals: watch::Receiver<ListenerSignal>) {
     if let Some(coming) = peer.handed_over() {
-        Box::pin(handles::connection::serve(coming, peer, &door.house, beats)).await;
+        Box::pin(handles::connection::serve(coming, peer, &listener.state, signals)).await;
     }
 }
 
 /// The request's future lives inside hyper's connection: when the client goes away it is dropped,
 /// and the call to the model with it.
 async fn answer(
-    door: &Door,
+    listener: &Listener,
     peer: &Arc<Peer>,
     request: Request<Incoming>,
-) -> Result<crate::respond::Reply, std::convert::Infallible> {
-    peer.enter(Stage::Busy);
-    let mut reply = door.answer(peer, request).await;
+) -> Result<crate::respond::HttpResponse, std::convert::Infallible> {
+    peer.enter(ConnectionStage::Busy);
+    let mut reply = listener.answer(peer, request).await;
     if !reply.body_mut().keep_busy(peer) {
-        peer.enter(Stage::Idle);
+        peer.enter(ConnectionStage::Idle);
     }
     Ok(reply)
 }

@@ -15,7 +15,7 @@ const BUFFER_BYTES_MAX: usize = 4 << 20;
 
 /// What a line says.
 #[derive(Clone, Copy)]
-pub struct Line<'a> {
+pub struct AccessRecord<'a> {
     /// The client, as `/127.0.0.1:40000`.
     pub address: &'a str,
     /// The method.
@@ -33,7 +33,7 @@ pub struct Line<'a> {
 /// One line per request, such as
 /// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`.
 #[derive(Debug)]
-pub struct AccessLog(Spool<Buffer>);
+pub struct AccessLog(Spool<AccessBuffer>);
 
 impl AccessLog {
     /// A log that ends in `sink`. Dropping it writes what is left.
@@ -41,7 +41,7 @@ impl AccessLog {
     /// # Errors
     /// The system has no thread for it.
     pub fn new(mut sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
-        let write_out = move |buffer: &mut Buffer, dropped| {
+        let write_out = move |buffer: &mut AccessBuffer, dropped| {
             if dropped > 0 {
                 tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
             }
@@ -54,23 +54,23 @@ impl AccessLog {
     }
 
     /// Notes one request.
-    pub fn write(&self, line: &Line<'_>) {
+    pub fn write(&self, line: &AccessRecord<'_>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.0.fill(|buffer| buffer.push(now, line));
     }
 }
 
 #[derive(Debug, Default)]
-struct Buffer {
+struct AccessBuffer {
     lines: Vec<u8>,
     /// The second whose text `clock` holds.
     second: u64,
     clock: String,
 }
 
-impl Buffer {
+impl AccessBuffer {
     /// Adds a line, or says that it dropped one.
-    fn push(&mut self, now: Duration, line: &Line<'_>) -> u64 {
+    fn push(&mut self, now: Duration, line: &AccessRecord<'_>) -> u64 {
         if self.lines.len() >= BUFFER_BYTES_MAX {
             return 1;
         }
@@ -80,7 +80,7 @@ impl Buffer {
             self.clock = humantime::format_rfc3339_seconds(second).to_string();
             self.clock.truncate("2025-01-01T00:00:00".len());
         }
-        let Line { address, method, uri, version, status, took } = line;
+        let AccessRecord { address, method, uri, version, status, took } = line;
         let (clock, millis) = (&self.clock, now.subsec_millis());
         // Writing to memory does not fail.
         let _ = writeln!(
@@ -99,8 +99,8 @@ mod tests {
     use super::*;
     use crate::spool::sink::Sink;
 
-    fn line(uri: &Uri) -> Line<'_> {
-        Line {
+    fn line(uri: &Uri) -> AccessRecord<'_> {
+        AccessRecord {
             address: "/127.0.0.1:40000",
             method: &Method::POST,
             uri,
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_line_reads_as_torchserves() {
         let uri = "/predictions/noop?mark=1".parse().unwrap();
-        let mut buffer = Buffer::default();
+        let mut buffer = AccessBuffer::default();
         buffer.push(Duration::from_millis(1_735_689_600_123), &line(&uri));
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
             \"POST /predictions/noop?mark=1 HTTP/1.1\" 200 3\n";
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_grpc_call_reads_as_torchserves() {
-        let mut buffer = Buffer::default();
-        let line = Line {
+        let mut buffer = AccessBuffer::default();
+        let line = AccessRecord {
             address: "/127.0.0.1:40000",
             method: &Method::from_bytes(b"gRPC").unwrap(),
             uri: &"org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping",
@@ -151,7 +151,8 @@ mod tests {
     #[test]
     fn a_full_buffer_drops_lines_instead_of_growing() {
         let uri = "/ping".parse().unwrap();
-        let mut buffer = Buffer { lines: vec![0; BUFFER_BYTES_MAX], ..Buffer::default() };
+        let mut buffer =
+            AccessBuffer { lines: vec![0; BUFFER_BYTES_MAX], ..AccessBuffer::default() };
         let dropped = buffer.push(Duration::ZERO, &line(&uri));
         assert_eq!((buffer.lines.len(), dropped), (BUFFER_BYTES_MAX, 1));
     }

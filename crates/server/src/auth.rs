@@ -1,8 +1,8 @@
 //! Who may come in: TorchServe's three tokens, checked before a request's body is read.
 //!
 //! The inference key opens predictions and health, the management key opens models and workers, and
-//! the API key, which never expires, renews the other two. Apart from `door`, which only asks, so
-//! that every protocol's door asks the same question. Nothing here opens a file: where the keys are
+//! the API key, which never expires, renews the other two. Apart from `listener`, which only asks, so
+//! that every protocol's listener asks the same question. Nothing here opens a file: where the keys are
 //! written down is the cli's business, behind [`KeyStore`]; and no key is ever logged.
 
 mod gate;
@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 
 pub use self::gate::Gate;
-use self::key::{Key, Keys, bearer};
+use self::key::{AuthKey, AuthKeys, bearer};
 use crate::errors::Problem;
 
 /// Where the keys are written down for those who may read them.
@@ -45,7 +45,7 @@ pub enum Role {
 
 /// The keys in force. Readers never wait; renewals come one after the other.
 pub struct Tokens {
-    keys: ArcSwap<Keys>,
+    keys: ArcSwap<AuthKeys>,
     lifetime: Duration,
     clock: Clock,
     store: Mutex<Box<dyn KeyStore>>,
@@ -57,7 +57,7 @@ impl Tokens {
     /// # Errors
     /// The system gives no randomness.
     pub fn new(lifetime: Duration, store: Box<dyn KeyStore>, clock: Clock) -> io::Result<Self> {
-        let keys = ArcSwap::from_pointee(Keys::fresh(clock() + lifetime)?);
+        let keys = ArcSwap::from_pointee(AuthKeys::fresh(clock() + lifetime)?);
         Ok(Self { keys, lifetime, clock, store: Mutex::new(store) })
     }
 
@@ -66,7 +66,7 @@ impl Tokens {
     /// # Errors
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn issue(&self) -> io::Result<()> {
-        self.replace(|_, expires| Keys::fresh(expires))
+        self.replace(|_, expires| AuthKeys::fresh(expires))
     }
 
     /// Replaces one key and writes all of them down.
@@ -75,16 +75,19 @@ impl Tokens {
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn renew(&self, role: Role) -> io::Result<()> {
         self.replace(|keys, expires| {
-            let key = Key::fresh(Some(expires))?;
+            let key = AuthKey::fresh(Some(expires))?;
             Ok(match role {
-                Role::Inference => Keys { inference: key, ..keys.clone() },
-                Role::Management => Keys { management: key, ..keys.clone() },
+                Role::Inference => AuthKeys { inference: key, ..keys.clone() },
+                Role::Management => AuthKeys { management: key, ..keys.clone() },
             })
         })
     }
 
     /// What was not written down never comes into force.
-    fn replace(&self, next: impl Fn(&Keys, SystemTime) -> io::Result<Keys>) -> io::Result<()> {
+    fn replace(
+        &self,
+        next: impl Fn(&AuthKeys, SystemTime) -> io::Result<AuthKeys>,
+    ) -> io::Result<()> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = next(&self.keys.load(), (self.clock)() + self.lifetime)?;
         store.save(&keys.text())?;

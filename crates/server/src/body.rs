@@ -23,13 +23,13 @@ const DISCARD_TIME: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 256 << 20;
 
 /// A body that has not been read yet; dropping it throws the rest away.
-pub(crate) struct Upload {
+pub(crate) struct RequestBody {
     body: Option<Incoming>,
     /// The client waits for `100 Continue` and has sent nothing yet.
     expects: bool,
 }
 
-impl Upload {
+impl RequestBody {
     pub(crate) fn new(body: Incoming, expects: bool) -> Self {
         Self { body: Some(body), expects }
     }
@@ -82,7 +82,7 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Problem> {
     Ok(None)
 }
 
-impl Drop for Upload {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
         if let (false, Ok(runtime)) = (self.expects, Handle::try_current()) {

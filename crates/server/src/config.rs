@@ -1,4 +1,4 @@
-//! Everything that can be set about the doors, as plain values. Only the cli fills them in.
+//! Everything that can be set about the server, as plain values. Only the cli fills them in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::metrics::Meter;
 use crate::plugins::Plugins;
 use crate::tls::Tls;
 
-/// What the doors are made from.
+/// What the server are made from.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where predictions are asked for.

@@ -19,7 +19,7 @@ use crate::malformed;
 /// What a connection is at. Idle and busy ones may take as long as they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Stage {
+pub(crate) enum ConnectionStage {
     /// Between two requests.
     Idle,
     /// A head has begun to arrive.
@@ -50,7 +50,7 @@ impl Peer {
         Self {
             number,
             address,
-            stage: AtomicU8::new(Stage::Head as u8),
+            stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
             handover: OnceLock::new(),
         }
@@ -68,11 +68,11 @@ impl Peer {
     }
 
     /// Notes what the connection is at.
-    pub(crate) fn enter(&self, stage: Stage) {
+    pub(crate) fn enter(&self, stage: ConnectionStage) {
         self.stage.store(stage as u8, Relaxed);
     }
 
-    fn at(&self, stage: Stage) -> bool {
+    fn at(&self, stage: ConnectionStage) -> bool {
         self.stage.load(Relaxed) == stage as u8
     }
 
@@ -82,9 +82,9 @@ impl Peer {
     }
 
     fn bytes_came(&self) {
-        if self.at(Stage::Idle) {
-            self.enter(Stage::Head);
-        } else if !self.at(Stage::Body) {
+        if self.at(ConnectionStage::Idle) {
+            self.enter(ConnectionStage::Head);
+        } else if !self.at(ConnectionStage::Body) {
             return;
         }
         self.marks.store(self.marks.load(Relaxed).wrapping_add(1), Relaxed);
@@ -92,7 +92,7 @@ impl Peer {
 
     /// Whether the client should have sent something since `seen` was taken; takes it anew.
     pub(crate) fn stalled(&self, seen: &mut Option<u32>) -> bool {
-        let waiting = self.at(Stage::Head) || self.at(Stage::Body);
+        let waiting = self.at(ConnectionStage::Head) || self.at(ConnectionStage::Body);
         let now = waiting.then(|| self.marks.load(Relaxed));
         let stalled = now.is_some() && now == *seen;
         *seen = now;
@@ -102,20 +102,20 @@ impl Peer {
 
 /// A stream that tells its [`Peer`] when bytes arrive, and gives words to answers that hyper makes
 /// by itself.
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedStream<S> {
     stream: S,
     peer: Arc<Peer>,
     /// What is left to write instead of a bare answer.
     instead: Bytes,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedStream<S> {
     pub(crate) fn new(stream: S, peer: Arc<Peer>) -> Self {
         Self { stream, peer, instead: Bytes::new() }
     }
 }
 
-impl<S: Write + Unpin> Watched<S> {
+impl<S: Write + Unpin> WatchedStream<S> {
     /// Whether something else is written instead of these bytes: `Ready` when it is out.
     fn poll_instead(
         &mut self,
@@ -123,7 +123,8 @@ impl<S: Write + Unpin> Watched<S> {
         bytes: &[u8],
     ) -> Option<Poll<io::Result<usize>>> {
         if self.instead.is_empty() {
-            let answer = self.peer.at(Stage::Head).then(|| malformed::answer(bytes)).flatten()?;
+            let answer =
+                self.peer.at(ConnectionStage::Head).then(|| malformed::answer(bytes)).flatten()?;
             tracing::info!(peer = self.peer.address, "refused a request that cannot be parsed");
             self.instead = answer;
         }
@@ -141,7 +142,7 @@ impl<S: Write + Unpin> Watched<S> {
     }
 }
 
-impl<S: Read + Unpin> Read for Watched<S> {
+impl<S: Read + Unpin> Read for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -155,7 +156,7 @@ impl<S: Read + Unpin> Read for Watched<S> {
     }
 }
 
-impl<S: Write + Unpin> Write for Watched<S> {
+impl<S: Write + Unpin> Write for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -202,18 +203,18 @@ mod tests {
         let mut seen = None;
         assert!(!peer.stalled(&mut seen), "the first tick only looks");
         assert!(peer.stalled(&mut seen), "connected and said nothing");
-        peer.enter(Stage::Busy);
+        peer.enter(ConnectionStage::Busy);
         assert!(
             !peer.stalled(&mut seen) && !peer.stalled(&mut seen),
             "the model may take its time"
         );
-        peer.enter(Stage::Idle);
+        peer.enter(ConnectionStage::Idle);
         assert!(!peer.stalled(&mut seen) && !peer.stalled(&mut seen), "a client may pause");
         peer.bytes_came();
         assert!(!peer.stalled(&mut seen));
         peer.bytes_came();
         assert!(peer.stalled(&mut seen), "a head that comes byte by byte is not complete either");
-        peer.enter(Stage::Body);
+        peer.enter(ConnectionStage::Body);
         peer.bytes_came();
         assert!(!peer.stalled(&mut seen));
         peer.bytes_came();

@@ -1,4 +1,4 @@
-//! The one table of everything that can go wrong and how each door says it.
+//! The one table of everything that can go wrong and how each listener says it.
 //!
 //! `table` holds what every [`ErrorCode`] is in each protocol; here every error of the engine finds
 //! its code and its words, in matches without wildcards. Nothing else in this crate picks a status
@@ -10,13 +10,13 @@ use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, Un
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 
 mod grpc;
-mod refusal;
+mod rejection;
 mod store;
 mod table;
 mod workflow;
 
 pub(crate) use grpc::grpc_code_of;
-pub use table::{ErrorCode, Fault, Row};
+pub use table::{ErrorCode, ErrorRow, Fault};
 
 /// A failure, ready to be told to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Problem {
 
 /// What a call was for, to be named in its failure.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct FailedCall<'a> {
     /// The model.
     pub model: &'a str,
     /// The version, if the client named one.
@@ -101,22 +101,22 @@ pub struct Asked<'a> {
     pub queue_max: u32,
 }
 
-impl Asked<'_> {
+impl FailedCall<'_> {
     /// How this call's failure is told.
     pub fn problem(&self, error: &CallError) -> Problem {
         match error {
-            CallError::Refused { reason, retry_after } => self.refusal(*reason, *retry_after),
-            CallError::Crowded { what } => self.crowded(what),
-            CallError::Sequence(refusal) => self.sequence(*refusal),
+            CallError::Rejected { reason, retry_after } => self.rejection(*reason, *retry_after),
+            CallError::ServerFull { what } => self.crowded(what),
+            CallError::Sequence(rejection) => self.sequence(*rejection),
             CallError::BadInput(message) => Problem::bad_request(message),
             CallError::Model(failure) => model_failure(failure),
-            CallError::WorkerDied { killed: false } => {
+            CallError::WorkerExited { killed: false } => {
                 Problem::new(ErrorCode::WorkerDied, "Worker died.")
             }
-            CallError::WorkerDied { killed: true } => {
+            CallError::WorkerExited { killed: true } => {
                 Problem::new(ErrorCode::WorkerKilled, "Worker died.")
             }
-            CallError::Outpaced => {
+            CallError::SlowReader => {
                 let message = "The client read its stream too slowly.";
                 Problem::new(ErrorCode::Busy, message)
             }
@@ -166,7 +166,7 @@ impl From<RegisterError> for Problem {
     fn from(error: RegisterError) -> Self {
         let code = match &error {
             RegisterError::Store(error) => store::code(error),
-            RegisterError::NoName | RegisterError::Onnx(_) => ErrorCode::InvalidModel,
+            RegisterError::NoName | RegisterError::NotLoadable(_) => ErrorCode::InvalidModel,
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
             RegisterError::Conflict { .. } => ErrorCode::Conflict,

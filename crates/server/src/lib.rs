@@ -1,6 +1,6 @@
 //! The DOORS: HTTP and gRPC in, calls to the engine out, and back.
 //!
-//! A request's way through this crate: [`listen`] binds, `accept` takes connections, `door` finds the
+//! A request's way through this crate: [`listen`] binds, `accept` takes connections, `listener` finds the
 //! endpoint with `route`, `rest` or `grpc` answers, [`errors`] has the words for everything that goes wrong.
 //! The crate decides nothing about batches or workers and reads no file, flag or environment.
 
@@ -10,12 +10,12 @@ pub mod auth;
 mod body;
 mod config;
 mod connection;
-mod door;
 pub mod errors;
 mod grpc;
 mod handles;
 mod handshake;
 pub mod listen;
+mod listener;
 mod malformed;
 mod management;
 pub mod metrics;
@@ -36,9 +36,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jitney_engine::Engine;
 use tokio::sync::{Semaphore, watch};
 
-use crate::door::{Door, GrpcDoor, House};
-use crate::grpc::Desk;
-use crate::listen::Socketed;
+use crate::grpc::GrpcServices;
+use crate::listen::ListenSocket;
+use crate::listener::{GrpcListener, Listener, ServerState};
 use crate::route::Apis;
 
 pub use crate::access::AccessLog;
@@ -48,9 +48,9 @@ pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::tls::Tls;
 
-/// Where the doors are, with the ports that were free.
+/// Where the server are, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addresses {
+pub struct ServerAddresses {
     /// Predictions and health.
     pub inference: Bind,
     /// Models and workers.
@@ -67,19 +67,19 @@ pub struct Addresses {
 ///
 /// The data plane (whatever offers inference) runs on as many threads as it was bound for; the admin
 /// plane (everything else) on one, so that it answers while the data plane drowns.
-pub struct Doors {
-    addresses: Addresses,
-    data: Vec<Mutex<Vec<Bound>>>,
-    admin: Mutex<Vec<Bound>>,
+pub struct Server {
+    addresses: ServerAddresses,
+    data: Vec<Mutex<Vec<BoundListener>>>,
+    admin: Mutex<Vec<BoundListener>>,
 }
 
 /// A listener and what it offers.
-struct Bound {
-    socket: Socketed,
-    door: Arc<Door>,
+struct BoundListener {
+    socket: ListenSocket,
+    listener: Arc<Listener>,
 }
 
-impl Doors {
+impl Server {
     /// Binds every address, the inference one `data_threads` times (at least once).
     ///
     /// # Errors
@@ -94,19 +94,23 @@ impl Doors {
         let data_threads = data_threads.max(1);
         let inference = plans.iter().filter(|planned| planned.apis.inference).count();
         let planes = [room(&config, inference * data_threads), room(&config, plans.len())];
-        let mut addresses = Addresses::wanted(&config);
-        let house = Arc::new(House::new(config, engine));
-        let mut data: Vec<Vec<Bound>> = (0..data_threads).map(|_| Vec::new()).collect();
+        let mut addresses = ServerAddresses::wanted(&config);
+        let state = Arc::new(ServerState::new(config, engine));
+        let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
-        for Planned { bind, apis, grpc } in plans {
+        for ListenerPlan { bind, apis, grpc } in plans {
             let count = if apis.inference { data.len() } else { 1 };
             let (address, sockets) = listen::bind(&bind, count)?;
             addresses.settle(apis, grpc.is_some(), &address);
             let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
-            let grpc = grpc.map(|age| GrpcDoor { desk: Arc::new(Desk::new(&house, apis)), age });
-            let door = Arc::new(Door { house: Arc::clone(&house), apis, connections, grpc });
+            let grpc = grpc.map(|age| GrpcListener {
+                services: Arc::new(GrpcServices::new(&state, apis)),
+                age,
+            });
+            let listener =
+                Arc::new(Listener { state: Arc::clone(&state), apis, connections, grpc });
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
-                let bound = Bound { socket, door: Arc::clone(&door) };
+                let bound = BoundListener { socket, listener: Arc::clone(&listener) };
                 if apis.inference { thread.push(bound) } else { admin.push(bound) }
             }
         }
@@ -114,8 +118,8 @@ impl Doors {
         Ok(Self { addresses, data, admin: Mutex::new(admin) })
     }
 
-    /// Where the doors are.
-    pub fn addresses(&self) -> &Addresses {
+    /// Where the server are.
+    pub fn addresses(&self) -> &ServerAddresses {
         &self.addresses
     }
 
@@ -144,9 +148,9 @@ impl Doors {
     }
 }
 
-impl Drop for Doors {
+impl Drop for Server {
     fn drop(&mut self) {
-        let Addresses { inference, management, metrics, grpc_inference, grpc_management } =
+        let ServerAddresses { inference, management, metrics, grpc_inference, grpc_management } =
             &self.addresses;
         let perhaps = [metrics, grpc_inference, grpc_management].into_iter().flatten();
         for bind in [inference, management].into_iter().chain(perhaps) {
@@ -157,7 +161,7 @@ impl Drop for Doors {
     }
 }
 
-impl Addresses {
+impl ServerAddresses {
     fn wanted(config: &ServerConfig) -> Self {
         let bind = |grpc: &Option<GrpcBind>| grpc.as_ref().map(|grpc| grpc.bind.clone());
         Self {
@@ -199,7 +203,7 @@ fn room(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
 }
 
 /// A listener to be.
-struct Planned {
+struct ListenerPlan {
     bind: Bind,
     apis: Apis,
     /// Set where it speaks gRPC.
@@ -207,15 +211,18 @@ struct Planned {
 }
 
 /// Which listeners there are.
-fn plans(config: &ServerConfig) -> Vec<Planned> {
+fn plans(config: &ServerConfig) -> Vec<ListenerPlan> {
     let rest =
-        rest_plans(config).into_iter().map(|(bind, apis)| Planned { bind, apis, grpc: None });
+        rest_plans(config).into_iter().map(|(bind, apis)| ListenerPlan { bind, apis, grpc: None });
     rest.chain(grpc_plans(config)).collect()
 }
 
-fn grpc_plans(config: &ServerConfig) -> Vec<Planned> {
-    let planned =
-        |grpc: &GrpcBind, apis| Planned { bind: grpc.bind.clone(), apis, grpc: Some(grpc.age) };
+fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
+    let planned = |grpc: &GrpcBind, apis| ListenerPlan {
+        bind: grpc.bind.clone(),
+        apis,
+        grpc: Some(grpc.age),
+    };
     let inference = Apis { inference: true, oip: config.oip, ..Apis::default() };
     let management = Apis { management: true, ..Apis::default() };
     match (&config.grpc_inference, &config.grpc_management) {
@@ -254,7 +261,7 @@ fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
 }
 
 /// An HTTPS listener without a certificate would have nothing to say.
-fn can_greet(config: &ServerConfig, plans: &[Planned]) -> io::Result<()> {
+fn can_greet(config: &ServerConfig, plans: &[ListenerPlan]) -> io::Result<()> {
     match plans.iter().map(|plan| &plan.bind).find(|bind| matches!(bind, Bind::Tls(_))) {
         Some(bind) if config.tls.is_none() => {
             Err(io::Error::other(format!("{bind} needs a certificate and a key")))
@@ -263,16 +270,16 @@ fn can_greet(config: &ServerConfig, plans: &[Planned]) -> io::Result<()> {
     }
 }
 
-fn take(listeners: &Mutex<Vec<Bound>>) -> Vec<Bound> {
+fn take(listeners: &Mutex<Vec<BoundListener>>) -> Vec<BoundListener> {
     std::mem::take(&mut listeners.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-async fn run(listeners: Vec<Bound>, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+async fn run(listeners: Vec<BoundListener>, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let (end, ended) = watch::channel(false);
     let mut serving = tokio::task::JoinSet::new();
-    for Bound { socket, door } in listeners {
+    for BoundListener { socket, listener } in listeners {
         let mut ended = ended.clone();
-        serving.spawn(accept::serve(socket, door, async move {
+        serving.spawn(accept::serve(socket, listener, async move {
             // An error means that the sender is gone, which also is the end.
             let _ = ended.wait_for(|ended| *ended).await;
         }));

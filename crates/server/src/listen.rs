@@ -1,4 +1,4 @@
-//! Addresses and the sockets that listen on them.
+//! ServerAddresses and the sockets that listen on them.
 //!
 //! Apart from `accept`, which serves what arrives: binding happens once, before any runtime exists,
 //! so that a taken port is an error of the command line and not of a thread.
@@ -70,7 +70,7 @@ impl std::fmt::Display for Bind {
 
 /// A socket that listens and belongs to no runtime yet.
 #[derive(Debug)]
-pub enum Socketed {
+pub enum ListenSocket {
     /// TCP.
     Tcp(TcpListener),
     /// TCP that speaks TLS.
@@ -84,13 +84,13 @@ pub enum Socketed {
 ///
 /// # Errors
 /// Whatever the system says, with the address in the text.
-pub fn bind(bind: &Bind, count: usize) -> io::Result<(Bind, Vec<Socketed>)> {
+pub fn bind(bind: &Bind, count: usize) -> io::Result<(Bind, Vec<ListenSocket>)> {
     let bound = match bind {
         Bind::Tcp(address) => bind_tcp(*address, count).map(|(address, sockets)| {
-            (Bind::Tcp(address), sockets.into_iter().map(Socketed::Tcp).collect())
+            (Bind::Tcp(address), sockets.into_iter().map(ListenSocket::Tcp).collect())
         }),
         Bind::Tls(address) => bind_tcp(*address, count).map(|(address, sockets)| {
-            (Bind::Tls(address), sockets.into_iter().map(Socketed::Tls).collect())
+            (Bind::Tls(address), sockets.into_iter().map(ListenSocket::Tls).collect())
         }),
         Bind::Unix(path) => bind_unix(path, count),
     };
@@ -123,15 +123,15 @@ fn tcp(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 }
 
 /// Threads share a Unix socket by accepting from the same queue.
-fn bind_unix(path: &Path, count: usize) -> io::Result<(Bind, Vec<Socketed>)> {
+fn bind_unix(path: &Path, count: usize) -> io::Result<(Bind, Vec<ListenSocket>)> {
     remove_stale(path)?;
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
     let mut sockets = Vec::with_capacity(count);
     for _ in 1..count {
-        sockets.push(Socketed::Unix(listener.try_clone()?));
+        sockets.push(ListenSocket::Unix(listener.try_clone()?));
     }
-    sockets.push(Socketed::Unix(listener));
+    sockets.push(ListenSocket::Unix(listener));
     Ok((Bind::Unix(path.to_owned()), sockets))
 }
 

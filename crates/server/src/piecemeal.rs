@@ -10,17 +10,17 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use jitney_engine::Rest;
+use jitney_engine::AnswerStream;
 use jitney_engine::error::CallError;
 
-use crate::connection::{Peer, Stage};
+use crate::connection::{ConnectionStage, Peer};
 
 /// A body that is here, or is being made.
-pub(crate) enum Outgoing {
+pub(crate) enum ResponseBody {
     /// All of it; nothing once it was taken.
     Whole(Bytes),
     /// The first piece, and those to come.
-    Pieces(Bytes, Rest, Option<Busy>),
+    Pieces(Bytes, AnswerStream, Option<Busy>),
 }
 
 /// A connection on which a stream is under way; idle when this is dropped.
@@ -28,13 +28,13 @@ pub(crate) struct Busy(Arc<Peer>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.enter(Stage::Idle);
+        self.0.enter(ConnectionStage::Idle);
     }
 }
 
-impl Outgoing {
+impl ResponseBody {
     /// An answer's body.
-    pub(crate) fn new(body: Bytes, rest: Option<Rest>) -> Self {
+    pub(crate) fn new(body: Bytes, rest: Option<AnswerStream>) -> Self {
         match rest {
             None => Self::Whole(body),
             Some(rest) => Self::Pieces(body, rest, None),
@@ -59,7 +59,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = CallError;
 

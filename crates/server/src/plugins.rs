@@ -1,11 +1,11 @@
-//! The operator's plugins as the doors use them: which paths they answer, and who may pass.
+//! The operator's plugins as the server use them: which paths they answer, and who may pass.
 //!
 //! The engine runs their processes (`docs/adr/0010`); here they are asked, within a time, and their
 //! words become answers. Whatever goes wrong with authorization is a no: this file has one place
 //! that lets a request pass, and it needs a plain `allow: true`.
 
+mod call;
 mod offer;
-mod question;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use http::Method;
 use jitney_engine::Model;
 use jitney_engine::call::Answer;
 
-use self::offer::{Offer, Offered};
-pub(crate) use self::question::Asker;
-use self::question::{Question, ask};
+pub(crate) use self::call::PluginRequest;
+use self::call::{PluginCall, ask};
+use self::offer::{DeclaredEndpoint, PluginDescription};
 use crate::errors::{ErrorCode, Problem};
 use crate::route::{self, Apis, Route};
 
 /// Which of the two listeners something belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Listener {
+pub(crate) enum ApiKind {
     /// Where predictions are asked for.
     Inference,
     /// Where models are managed.
     Management,
 }
 
-impl Listener {
+impl ApiKind {
     fn is_of(self, apis: Apis) -> bool {
         match self {
             Self::Inference => apis.inference,
@@ -45,28 +45,28 @@ impl Listener {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginError {
     /// One did not say, or said badly, what it offers.
-    Mute {
+    NoDescription {
         /// The plugin.
         plugin: String,
         /// What went wrong.
         why: String,
     },
     /// A path is the server's own.
-    Taken {
+    PathTaken {
         /// The plugin.
         plugin: String,
         /// The path.
         path: String,
     },
-    /// A path is offered twice.
-    Twice {
+    /// A path is declared twice.
+    PathTwice {
         /// The plugin that came second.
         plugin: String,
         /// The path.
         path: String,
     },
     /// Two want to authorize.
-    TwoGuards {
+    TwoAuthorizers {
         /// The first.
         first: String,
         /// The second.
@@ -77,17 +77,17 @@ pub enum PluginError {
 impl fmt::Display for PluginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mute { plugin, why } => {
+            Self::NoDescription { plugin, why } => {
                 write!(f, "plugin {plugin} does not say what it offers: {why}")
             }
-            Self::Taken { plugin, path } => {
+            Self::PathTaken { plugin, path } => {
                 write!(f, "plugin {plugin}: {path} is a path of the server's own; choose another")
             }
-            Self::Twice { plugin, path } => write!(
+            Self::PathTwice { plugin, path } => write!(
                 f,
                 "plugin {plugin}: {path} is answered by a plugin already; a path can be declared once"
             ),
-            Self::TwoGuards { first, second } => write!(
+            Self::TwoAuthorizers { first, second } => write!(
                 f,
                 "plugins {first} and {second} both have @authorize; leave one of them out"
             ),
@@ -98,8 +98,8 @@ impl fmt::Display for PluginError {
 impl std::error::Error for PluginError {}
 
 /// A path that a plugin answers.
-pub(crate) struct Endpoint {
-    pub(crate) listener: Listener,
+pub(crate) struct PluginEndpoint {
+    pub(crate) listener: ApiKind,
     pub(crate) path: String,
     pub(crate) methods: Vec<Method>,
     /// What it is for, in the plugin's own words; often empty.
@@ -109,7 +109,7 @@ pub(crate) struct Endpoint {
 
 /// Everything the plugins offer.
 pub struct Plugins {
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<PluginEndpoint>,
     guard: Option<Arc<Model>>,
     timeout: Duration,
 }
@@ -130,28 +130,31 @@ impl Plugins {
     pub async fn gather(plugins: Vec<Arc<Model>>, timeout: Duration) -> Result<Self, PluginError> {
         let mut gathered = Self { endpoints: Vec::new(), guard: None, timeout };
         for plugin in plugins {
-            let offer = offer::of(&plugin, timeout)
-                .await
-                .map_err(|why| PluginError::Mute { plugin: plugin.name().to_owned(), why })?;
+            let offer = offer::of(&plugin, timeout).await.map_err(|why| {
+                PluginError::NoDescription { plugin: plugin.name().to_owned(), why }
+            })?;
             gathered.add(&plugin, offer)?;
         }
         Ok(gathered)
     }
 
-    fn add(&mut self, plugin: &Arc<Model>, offer: Offer) -> Result<(), PluginError> {
+    fn add(&mut self, plugin: &Arc<Model>, offer: PluginDescription) -> Result<(), PluginError> {
         let name = || plugin.name().to_owned();
-        for offered in offer.endpoints {
-            let path = offered.path.clone();
-            if is_our_own(&offered) {
-                return Err(PluginError::Taken { plugin: name(), path });
+        for declared in offer.endpoints {
+            let path = declared.path.clone();
+            if is_our_own(&declared) {
+                return Err(PluginError::PathTaken { plugin: name(), path });
             }
-            if self.endpoints.iter().any(|one| one.path == path && one.listener == offered.listener)
+            if self
+                .endpoints
+                .iter()
+                .any(|one| one.path == path && one.listener == declared.listener)
             {
-                return Err(PluginError::Twice { plugin: name(), path });
+                return Err(PluginError::PathTwice { plugin: name(), path });
             }
-            let Offered { path, methods, listener, description } = offered;
+            let DeclaredEndpoint { path, methods, listener, description } = declared;
             let plugin = Arc::clone(plugin);
-            self.endpoints.push(Endpoint { listener, path, methods, description, plugin });
+            self.endpoints.push(PluginEndpoint { listener, path, methods, description, plugin });
         }
         if !offer.authorize {
             return Ok(());
@@ -159,7 +162,7 @@ impl Plugins {
         match self.guard.replace(Arc::clone(plugin)) {
             None => Ok(()),
             Some(first) => {
-                Err(PluginError::TwoGuards { first: first.name().to_owned(), second: name() })
+                Err(PluginError::TwoAuthorizers { first: first.name().to_owned(), second: name() })
             }
         }
     }
@@ -172,11 +175,11 @@ impl Plugins {
     /// Lets a request pass, or says why not.
     pub(crate) async fn authorize(
         &self,
-        asker: Asker<'_>,
-        listener: Listener,
+        request: PluginRequest<'_>,
+        listener: ApiKind,
     ) -> Result<(), Problem> {
         let Some(guard) = &self.guard else { return Ok(()) };
-        let question = Question { ask: "authorize", endpoint: None, listener, body: Bytes::new() };
+        let call = PluginCall { ask: "authorize", endpoint: None, listener, body: Bytes::new() };
         let unclear = |why: &str| {
             let message = format!(
                 "The request cannot be authorized: plugin {} {why}. Try again later.",
@@ -184,8 +187,8 @@ impl Plugins {
             );
             Problem::new(ErrorCode::PluginAway, message)
         };
-        let asked = ask(guard, question, asker, self.timeout).await;
-        let answer = asked.map_err(|silence| unclear(silence.words()))?;
+        let asked = ask(guard, call, request, self.timeout).await;
+        let answer = asked.map_err(|failure| unclear(failure.words()))?;
         match offer::verdict(&answer.output.body) {
             Some(Ok(())) => Ok(()),
             Some(Err((status, message))) => {
@@ -196,12 +199,12 @@ impl Plugins {
     }
 
     /// Everything that plugins answer on a listener.
-    pub(crate) fn endpoints(&self, apis: Apis) -> impl Iterator<Item = &Endpoint> {
+    pub(crate) fn endpoints(&self, apis: Apis) -> impl Iterator<Item = &PluginEndpoint> {
         self.endpoints.iter().filter(move |one| one.listener.is_of(apis))
     }
 
     /// Who answers a path that the server itself does not know.
-    pub(crate) fn endpoint(&self, apis: Apis, path: &str) -> Option<&Endpoint> {
+    pub(crate) fn endpoint(&self, apis: Apis, path: &str) -> Option<&PluginEndpoint> {
         let path = path.trim_end_matches('/');
         self.endpoints.iter().find(|one| one.path == path && one.listener.is_of(apis))
     }
@@ -209,21 +212,20 @@ impl Plugins {
     /// Lets a plugin answer.
     pub(crate) async fn answer(
         &self,
-        endpoint: &Endpoint,
-        asker: Asker<'_>,
+        endpoint: &PluginEndpoint,
+        request: PluginRequest<'_>,
         body: Bytes,
     ) -> Result<Answer, Problem> {
-        let Endpoint { listener, path, plugin, .. } = endpoint;
-        let question =
-            Question { ask: "endpoint", endpoint: Some(path), listener: *listener, body };
-        ask(plugin, question, asker, self.timeout).await.map_err(|silence| {
-            let message = format!("Plugin {} {}.", plugin.name(), silence.words());
-            Problem::new(silence.code(), message)
+        let PluginEndpoint { listener, path, plugin, .. } = endpoint;
+        let call = PluginCall { ask: "endpoint", endpoint: Some(path), listener: *listener, body };
+        ask(plugin, call, request, self.timeout).await.map_err(|failure| {
+            let message = format!("Plugin {} {}.", plugin.name(), failure.words());
+            Problem::new(failure.code(), message)
         })
     }
 }
 
-impl Endpoint {
+impl PluginEndpoint {
     /// The plugin's name.
     pub(crate) fn plugin(&self) -> &str {
         self.plugin.name()
@@ -236,8 +238,8 @@ impl Endpoint {
 }
 
 /// Whether any method of the path leads somewhere already, on any listener: addresses may coincide.
-fn is_our_own(offered: &Offered) -> bool {
-    if ["/docs", "/openapi.json"].contains(&offered.path.as_str()) {
+fn is_our_own(declared: &DeclaredEndpoint) -> bool {
+    if ["/docs", "/openapi.json"].contains(&declared.path.as_str()) {
         return true;
     }
     // Not the bare names of models: those give way.
@@ -250,8 +252,8 @@ fn is_our_own(offered: &Offered) -> bool {
         sagemaker: true,
     };
     let usual = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let mut methods = usual.iter().chain(&offered.methods);
-    methods.any(|method| route::route(everything, method, &offered.path) != Route::NotFound)
+    let mut methods = usual.iter().chain(&declared.methods);
+    methods.any(|method| route::route(everything, method, &declared.path) != Route::NotFound)
 }
 
 #[cfg(test)]

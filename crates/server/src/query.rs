@@ -1,4 +1,4 @@
-//! Fields of a query, a form or a small JSON object, read by TorchServe's rules.
+//! RequestFields of a query, a form or a small JSON object, read by TorchServe's rules.
 //!
 //! The rules are Java's: the first of repeated keys counts, a number that cannot be read counts as
 //! absent, and only `true` is true. They are here once so that no endpoint has rules of its own.
@@ -12,11 +12,11 @@ use serde_json::{Number, Value};
 
 /// Named texts in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct RequestFields {
     fields: Vec<(String, String)>,
 }
 
-impl Fields {
+impl RequestFields {
     /// Reads `a=1&b=two+words`.
     pub fn from_query(query: Option<&str>) -> Self {
         let pairs = pairs(query.unwrap_or("").as_bytes());
@@ -109,8 +109,8 @@ fn decoded(part: &[u8]) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
-    fn fields(query: &str) -> Fields {
-        Fields::from_query(Some(query))
+    fn fields(query: &str) -> RequestFields {
+        RequestFields::from_query(Some(query))
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(fields.text("flag"), Some(""));
         assert_eq!(fields.text("d"), Some("a=b"));
         assert_eq!(fields.text("absent"), None);
-        assert_eq!(Fields::from_query(None), Fields::default());
+        assert_eq!(RequestFields::from_query(None), RequestFields::default());
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
             (" 1", None),
         ];
         for (text, expected) in cases {
-            let fields = Fields { fields: vec![("n".to_owned(), text.to_owned())] };
+            let fields = RequestFields { fields: vec![("n".to_owned(), text.to_owned())] };
             assert_eq!(fields.integer("n"), expected, "{text:?}");
         }
     }
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn a_json_object_reads_like_a_query() {
         let json = br#"{"url": "a.mar", "batch_size": 3, "synchronous": false, "handler": null}"#;
-        let fields = Fields::from_json(json).unwrap();
+        let fields = RequestFields::from_json(json).unwrap();
         assert_eq!(fields.text("url"), Some("a.mar"));
         assert_eq!(fields.integer("batch_size"), Some(3));
-        let floats = Fields::from_json(br#"{"batch_size": 4.0, "limit": 4.5}"#).unwrap();
+        let floats = RequestFields::from_json(br#"{"batch_size": 4.0, "limit": 4.5}"#).unwrap();
         assert_eq!((floats.integer("batch_size"), floats.integer("limit")), (Some(4), None));
         assert!(!fields.boolean("synchronous", true));
         assert_eq!(fields.text("handler"), None);
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn other_json_is_refused() {
         for json in ["", "{", "[1]", "\"x\"", r#"{"a": [1]}"#, r#"{"a": {}}"#] {
-            assert!(Fields::from_json(json.as_bytes()).is_err(), "{json}");
+            assert!(RequestFields::from_json(json.as_bytes()).is_err(), "{json}");
         }
     }
 }

@@ -6,9 +6,9 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The text of a fresh UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RequestId([u8; 36]);
+pub(crate) struct RequestUuid([u8; 36]);
 
-impl RequestId {
+impl RequestUuid {
     /// Ids are names, not secrets: a fast generator seeded by the system is enough.
     pub(crate) fn fresh() -> Self {
         let mut bytes = fastrand::u128(..).to_be_bytes();
@@ -47,7 +47,7 @@ mod tests {
         let shape = regex::Regex::new(
             "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
         );
-        let (shape, first, second) = (shape.unwrap(), RequestId::fresh(), RequestId::fresh());
+        let (shape, first, second) = (shape.unwrap(), RequestUuid::fresh(), RequestUuid::fresh());
         assert!(shape.is_match(first.text()), "{}", first.text());
         assert_eq!(first.header(), first.text());
         assert_ne!(first, second);

@@ -9,10 +9,10 @@ use hyper::ext::ReasonPhrase;
 use serde::Serialize;
 
 use crate::errors::{ErrorCode, Problem};
-use crate::piecemeal::Outgoing;
+use crate::piecemeal::ResponseBody;
 
 /// An answer; its body is known, unless the model is still making it.
-pub(crate) type Reply = Response<Outgoing>;
+pub(crate) type HttpResponse = Response<ResponseBody>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -22,14 +22,14 @@ const NO_STORE: HeaderValue =
 const LONG_AGO: HeaderValue = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 UTC");
 
 /// A body without a type of its own.
-pub(crate) fn plain(status: StatusCode, body: Bytes) -> Reply {
-    let mut reply = Response::new(Outgoing::Whole(body));
+pub(crate) fn plain(status: StatusCode, body: Bytes) -> HttpResponse {
+    let mut reply = Response::new(ResponseBody::Whole(body));
     *reply.status_mut() = status;
     reply
 }
 
 /// A value as two-space JSON with a final newline.
-pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpResponse {
     let mut text = pretty(value);
     text.push('\n');
     let mut reply = plain(status, Bytes::from(text));
@@ -46,7 +46,7 @@ pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
 }
 
 /// `{"status": text}`, as management answers.
-pub(crate) fn status(status: StatusCode, text: &str) -> Reply {
+pub(crate) fn status(status: StatusCode, text: &str) -> HttpResponse {
     json(status, &serde_json::json!({ "status": text }))
 }
 
@@ -58,7 +58,7 @@ struct ErrorBody<'a> {
 }
 
 /// A failure as `{code, type, message}`, with `Retry-After` where that makes sense.
-pub(crate) fn problem(problem: &Problem) -> Reply {
+pub(crate) fn problem(problem: &Problem) -> HttpResponse {
     let kind = problem.code.row().kind;
     let body = ErrorBody { code: problem.status, r#type: kind, message: &problem.message };
     let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, &body);
@@ -74,7 +74,7 @@ pub(crate) fn problem(problem: &Problem) -> Reply {
 }
 
 /// Sets status and reason phrase. A code without a usual phrase gets an empty one.
-pub(crate) fn set_status(reply: &mut Reply, code: u16, phrase: &str) {
+pub(crate) fn set_status(reply: &mut HttpResponse, code: u16, phrase: &str) {
     let Ok(status) = StatusCode::from_u16(code) else { return };
     *reply.status_mut() = status;
     if phrase.is_empty() && status.canonical_reason().is_some()
@@ -89,11 +89,11 @@ pub(crate) fn set_status(reply: &mut Reply, code: u16, phrase: &str) {
 
 /// The `Access-Control-Allow-*` headers that go with every answer, if any.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cors {
+pub(crate) struct CorsHeaders {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Cors {
+impl CorsHeaders {
     /// Values that are no header values are left out with a warning.
     pub(crate) fn new(config: &crate::config::Cors) -> Self {
         use http::header::{
@@ -118,7 +118,7 @@ impl Cors {
 
 /// Adds what every answer carries. These win over what a handler set, as they do in TorchServe;
 /// only the cross-origin headers give way.
-pub(crate) fn stamp(reply: &mut Reply, id: HeaderValue, cors: &Cors) {
+pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, cors: &CorsHeaders) {
     let headers = reply.headers_mut();
     headers.insert(X_REQUEST_ID, id);
     headers.insert(PRAGMA, NO_CACHE);

@@ -30,7 +30,7 @@ pub struct Apis {
 
 /// A model, and perhaps a version, that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct ModelRef<'a> {
     /// The model's name.
     pub model: &'a str,
     /// The version; the default one when absent.
@@ -39,9 +39,9 @@ pub struct Target<'a> {
 
 /// How a path asks for a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ride<'a> {
+pub struct PredictRoute<'a> {
     /// Whom it is for.
-    pub target: Target<'a>,
+    pub target: ModelRef<'a>,
     /// The header `explain` that the handler sees, where the route has one.
     pub explain: Option<bool>,
     /// The header `url_path` that the handler sees, where the route has one.
@@ -60,7 +60,7 @@ pub enum Route<'a> {
     /// Health, as TorchServe tells it.
     Ping,
     /// A prediction.
-    Predict(Ride<'a>),
+    Predict(PredictRoute<'a>),
     /// A prediction whose model is named elsewhere than in the path.
     Invocations,
     /// A request for a workflow.
@@ -72,7 +72,7 @@ pub enum Route<'a> {
     /// SageMaker: how batch transforms should ask.
     ExecutionParameters,
     /// The OpenAPI document of a model's predictions.
-    PredictDescription(Target<'a>),
+    PredictDescription(ModelRef<'a>),
     /// Open Inference Protocol: the server lives.
     OipLive,
     /// Open Inference Protocol: the server is ready.
@@ -86,13 +86,13 @@ pub enum Route<'a> {
     /// A new model.
     Register,
     /// What a model is and how it does.
-    Describe(Target<'a>),
+    Describe(ModelRef<'a>),
     /// What a model's batcher has learned and decided.
-    Batching(Target<'a>),
+    Batching(ModelRef<'a>),
     /// Another number of workers, or other settings.
-    Scale(Target<'a>),
+    Scale(ModelRef<'a>),
     /// The end of a model or version.
-    Unregister(Target<'a>),
+    Unregister(ModelRef<'a>),
     /// Another default version.
     SetDefault {
         /// The model.
@@ -109,7 +109,7 @@ pub enum Route<'a> {
     /// The end of a workflow and its nodes.
     UnregisterWorkflow(&'a str),
     /// The OpenAPI document of a model's management.
-    ManageDescription(Target<'a>),
+    ManageDescription(ModelRef<'a>),
     /// KServe's question whether a model is ready.
     ModelReady(&'a str),
     /// A new key in place of an old one.
@@ -138,7 +138,7 @@ pub fn decode(path: &str) -> Cow<'_, str> {
 /// Finds the endpoint for a decoded path. The first API that knows the path has it.
 pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     let path = path.trim_end_matches('/');
-    let segments = Segments::split(path.strip_prefix('/').unwrap_or(path));
+    let segments = PathSegments::split(path.strip_prefix('/').unwrap_or(path));
     let segments = segments.as_slice();
     match segments {
         [""] if method == Method::OPTIONS => return Route::Description,
@@ -169,12 +169,12 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
 }
 
 /// Up to four segments on the stack; the fourth holds whatever follows the third.
-struct Segments<'a> {
+struct PathSegments<'a> {
     parts: [&'a str; 4],
     count: usize,
 }
 
-impl<'a> Segments<'a> {
+impl<'a> PathSegments<'a> {
     fn split(path: &'a str) -> Self {
         let mut segments = Self { parts: [""; 4], count: 0 };
         for part in path.splitn(4, '/') {

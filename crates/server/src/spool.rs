@@ -22,13 +22,13 @@ pub(crate) struct Spool<B> {
 
 #[derive(Debug, Default)]
 struct Shared<B> {
-    held: Mutex<Held<B>>,
+    state: Mutex<SpoolState<B>>,
     /// Woken only to end.
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Held<B> {
+struct SpoolState<B> {
     buffer: B,
     dropped: u64,
     ending: bool,
@@ -56,7 +56,7 @@ impl<B: Default + Send + 'static> Spool<B> {
 impl<B> Spool<B> {
     /// Lets `put` add to the buffer and say how much it had to drop; nothing after the end.
     pub(crate) fn fill(&self, put: impl FnOnce(&mut B) -> u64) {
-        let Held { buffer, dropped, ending } = &mut *self.shared.lock();
+        let SpoolState { buffer, dropped, ending } = &mut *self.shared.lock();
         if !*ending {
             *dropped += put(buffer);
         }
@@ -80,8 +80,8 @@ impl<B> Drop for Spool<B> {
 }
 
 impl<B> Shared<B> {
-    fn lock(&self) -> MutexGuard<'_, Held<B>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SpoolState<B>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,12 +92,12 @@ impl<B: Default> Shared<B> {
         let mut ending = false;
         while !ending {
             let waited =
-                self.wake.wait_timeout_while(self.lock(), EMPTY_EVERY, |held| !held.ending);
-            let (mut held, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            ending = held.ending;
-            std::mem::swap(&mut held.buffer, &mut spare);
-            let dropped = std::mem::take(&mut held.dropped);
-            drop(held);
+                self.wake.wait_timeout_while(self.lock(), EMPTY_EVERY, |state| !state.ending);
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            ending = state.ending;
+            std::mem::swap(&mut state.buffer, &mut spare);
+            let dropped = std::mem::take(&mut state.dropped);
+            drop(state);
             empty(&mut spare, dropped);
         }
     }

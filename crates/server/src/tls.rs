@@ -1,7 +1,7 @@
-//! TLS for the doors: a certificate and its key, ready to greet with.
+//! TLS for the server: a certificate and its key, ready to greet with.
 //!
 //! rustls with ring and nothing else: the provider is named here, so that a second one in the
-//! dependency graph could not change what the doors speak. Takes texts, not files; those are the
+//! dependency graph could not change what the server speak. Takes texts, not files; those are the
 //! cli's.
 
 use std::fmt;

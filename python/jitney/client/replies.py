@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jitney.errors import RemoteError
-from jitney.handle.frames import failure, read_body
+from jitney.calls import read_body
+from jitney.errors import RemoteError, remote_error
 
 
 class Reply(NamedTuple):
@@ -31,7 +31,7 @@ class Reply(NamedTuple):
             kind, message = str(said["type"]), str(said["message"])
         except (ValueError, KeyError, TypeError):
             pass
-        return failure(self.status, kind, message or f"status {self.status}", self.retry_after)
+        return remote_error(self.status, kind, message or f"status {self.status}", self.retry_after)
 
     @property
     def retry_after(self) -> float | None:

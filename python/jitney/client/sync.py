@@ -7,17 +7,18 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from jitney.address import Address, read_url
+from jitney.call_options import CallOptions
+from jitney.calls import read_body
 from jitney.client import requests
+from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
-from jitney.client.talk import Step, Talk, asking, doing, listing
-from jitney.handle.frames import read_body
-from jitney.handle.session import read_url
-from jitney.handle.wire import Address
-from jitney.terms import Terms
+
+T = TypeVar("T")
 
 PIECE_BYTES = 64 << 10
 
@@ -57,10 +58,10 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """A model's answer to one request. `timeout` is the deadline the server is told; it and the
-        other terms are those of `Handle.options`.
+        other options are those of `Handle.options`.
         """
-        terms = Terms(timeout, priority, tenant, cost)
-        return self._ask(requests.predict(model, data, version, endpoint, terms, headers))
+        options = CallOptions(timeout, priority, tenant, cost)
+        return self._request(requests.predict(model, data, version, endpoint, options, headers))
 
     def stream(
         self,
@@ -76,8 +77,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[Any]:
         """A model's answer as it is made: text or bytes, cut where the network cuts them."""
-        terms = Terms(timeout, priority, tenant, cost)
-        request = requests.predict(model, data, version, endpoint, terms, headers)
+        options = CallOptions(timeout, priority, tenant, cost)
+        request = requests.predict(model, data, version, endpoint, options, headers)
         response = self._try(request, self._connection(request))
         if response.status >= 400:
             raise _whole(response).error()
@@ -97,11 +98,12 @@ class Client:
 
     def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        return self._carry_out(listing(self._retry))  # type: ignore[no-any-return]
+        return self._run(list_models(self._retry))
 
     def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
-        return self._ask(requests.describe(model, version))  # type: ignore[no-any-return]
+        found: list[dict[str, Any]] = self._request(requests.describe(model, version))
+        return found
 
     def register(self, url: str, **options: Any) -> str:
         """Registers an archive; options as in TorchServe's API (`initial_workers`, `batch_size`, ...)."""
@@ -139,21 +141,22 @@ class Client:
         self.close()
 
     def _status(self, request: Request) -> str:
-        return self._carry_out(doing(request, self._retry))  # type: ignore[no-any-return]
+        return self._run(request_status(request, self._retry))
 
-    def _ask(self, request: Request) -> Any:
-        return self._carry_out(asking(request, self._retry))
+    def _request(self, request: Request) -> Any:
+        return self._run(request_value(request, self._retry))
 
-    def _carry_out(self, talk: Talk) -> Any:
+    def _run(self, conversation: Conversation[T]) -> T:
         outcome: Reply | OSError | None = None
         while True:
             try:
-                step = talk.send(outcome)
+                step = conversation.send(outcome)
             except StopIteration as end:
-                return end.value
-            outcome = self._take(step)
+                result: T = end.value
+                return result
+            outcome = self._step(step)
 
-    def _take(self, step: Step) -> Reply | OSError | None:
+    def _step(self, step: Step) -> Reply | OSError | None:
         """Asks, or pauses."""
         if isinstance(step, Request):
             try:

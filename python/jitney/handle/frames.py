@@ -1,19 +1,17 @@
 """The frames of a handle connection as the client writes and reads them: protocol/handles.md.
 
-Pure: bytes in, words out. What an answer's body means is decided by its content type.
+Pure functions over bytes. What an answer's body means is decided by its content type.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jitney.calls import STREAM_TYPE, VALUE_TYPE, decode_failure
-from jitney.errors import Disconnected, Expired, NotFound, Overloaded, RemoteError
-from jitney.terms import Terms
-from jitney.values import Raw, decode
+from jitney.call_options import CallOptions
+from jitney.calls import decode_failure, read_body
+from jitney.errors import RemoteError, remote_error
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")
@@ -24,12 +22,10 @@ ERROR_HEAD = struct.Struct("<HHI")
 FRAME_BYTES_MAX = 1 << 31
 
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
-NO_PIECES = object()
-"""What a stream that ends before its first piece gives."""
 
 
-class Receipt(NamedTuple):
-    """How a call rode: its waiting and computing time, and the batch that it was in."""
+class Timing(NamedTuple):
+    """How long a call waited and was computed, and the batch that it was in."""
 
     queue_s: float
     compute_s: float
@@ -40,14 +36,22 @@ class Receipt(NamedTuple):
     reason: str
 
 
-def call_head(model: str, version: str, endpoint: str, content_type: str, terms: Terms) -> bytes:
+class Timed:
+    """What calls and streams know of their timing."""
+
+    timing: Timing | None = None
+    """Known once the call is answered, or its first piece is there."""
+    receipt = property(lambda self: self.timing, doc="The older name of `timing`.")
+
+
+def call_head(model: str, version: str, endpoint: str, content_type: str, options: CallOptions) -> bytes:
     """The payload of a CALL up to its body."""
     names = [name.encode() for name in (model, version, endpoint, content_type)]
     if max(map(len, names)) > 0xFFFF:
         raise ValueError("a name is too long")
-    tenant = (terms.tenant or "").encode()
-    claim = CLAIM_HEAD.pack(terms.cost or 0, len(tenant)) + tenant if tenant or terms.cost else b""
-    millis, bulk = min(terms.timeout_ms or 0, 0xFFFFFFFF), terms.priority == "bulk"
+    tenant = (options.tenant or "").encode()
+    claim = CLAIM_HEAD.pack(options.cost or 0, len(tenant)) + tenant if tenant or options.cost else b""
+    millis, bulk = min(options.timeout_ms or 0, 0xFFFFFFFF), options.priority == "bulk"
     return CALL_HEAD.pack(millis, bulk, bool(claim), *map(len, names)) + b"".join(names) + claim
 
 
@@ -97,7 +101,7 @@ class Answer(NamedTuple):
     """An ANSWER or FIRST."""
 
     value: Any
-    receipt: Receipt
+    timing: Timing
     content_type: str
 
 
@@ -105,25 +109,12 @@ def read_answer(payload: memoryview) -> Answer:
     """The head of an answer and its body, or the first piece of it; raises what the model's status says."""
     queue, compute, items, most, position, attempt, reason, status, type_len = ANSWER_HEAD.unpack_from(payload)
     content_type = str(payload[24 : 24 + type_len], "utf-8")
-    word = REASONS[reason] if reason < len(REASONS) else ""
-    receipt = Receipt(queue / 1e6, compute / 1e6, items, most, position, attempt, word)
+    name = REASONS[reason] if reason < len(REASONS) else ""
+    timing = Timing(queue / 1e6, compute / 1e6, items, most, position, attempt, name)
     body = payload[24 + type_len :]
     if status >= 400:
         raise RemoteError(str(body, "utf-8", "replace"), status)
-    return Answer(read_body(body, content_type), receipt, content_type)
-
-
-def read_body(body: Raw, content_type: str) -> Any:
-    """What a body, or a piece of one, stands for."""
-    if content_type == VALUE_TYPE:
-        return decode(body)
-    if content_type == STREAM_TYPE:
-        return NO_PIECES
-    if content_type.startswith("application/json"):
-        return json.loads(bytes(body))
-    if content_type.startswith("text/"):
-        return str(body, "utf-8", "replace")
-    return bytes(body)
+    return Answer(read_body(body, content_type), timing, content_type)
 
 
 def read_error(payload: memoryview) -> BaseException:
@@ -131,17 +122,4 @@ def read_error(payload: memoryview) -> BaseException:
     status, kind_len, retry_ms = ERROR_HEAD.unpack_from(payload)
     kind = str(payload[8 : 8 + kind_len], "utf-8")
     message = str(payload[8 + kind_len :], "utf-8", "replace")
-    return decode_failure(message, status) or failure(status, kind, message, retry_ms / 1000 or None)
-
-
-def failure(status: int, kind: str, message: str, retry_after: float | None) -> RemoteError:
-    """The server's own refusal or failure as an exception."""
-    types: dict[int, type[RemoteError]] = {404: NotFound, 408: Expired, 429: Overloaded, 503: Overloaded}
-    error = types.get(status, RemoteError)(message, status, kind)
-    error.retry_after = retry_after
-    return error
-
-
-def disconnected(why: str) -> Disconnected:
-    """The end of a connection under way."""
-    return Disconnected(why, 503, "ConnectionError")
+    return decode_failure(message, status) or remote_error(status, kind, message, retry_ms / 1000 or None)

@@ -16,10 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from jitney.address import read_url
+from jitney.client import Client
 from jitney.definition import Definition, define
 from jitney.errors import DefinitionError, RemoteError
+from jitney.handle.connections import Manager
 from jitney.handle.handle import Handle
-from jitney.handle.session import Manager, Session, read_url
+from jitney.handle.session import Session
 from jitney.program import find_program
 
 FLAGS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
@@ -28,7 +31,7 @@ READY = "Try: "
 END_SECONDS = 30.0
 LOAD_SECONDS = 24 * 3600.0
 """The server's own time-out of start-up comes first."""
-INSIDE = ("jitney", "jitney.worker")
+WORKER_PACKAGES = ("jitney", "jitney.worker")
 
 
 def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = None) -> RunningModel:
@@ -38,7 +41,7 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
     it below `if __name__ == "__main__":` if that is the file which runs. `port` is the one for HTTP
     (a free one by default; `url` tells which); `program` is the `jitney` program to use.
     """
-    _refuse_inside()
+    _check_not_in_worker()
     definition = define(target)
     spec, directory = locate_source(definition)
     command = [find_program(program), "serve", spec, "--python", sys.executable, "--until-eof"]
@@ -82,7 +85,7 @@ class RunningModel(Handle):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._session.close()
+        self._connections.close()
 
     def __enter__(self) -> RunningModel:
         return self
@@ -112,17 +115,15 @@ def locate_source(definition: Definition) -> tuple[str, str]:
     return f"{module_name}:{path}", str(source.parents[depth])
 
 
-def _refuse_inside() -> None:
+def _check_not_in_worker() -> None:
     """A worker imports the file that runs; without the guard it would start a server of its own."""
     main = sys.modules.get("__main__")
-    if getattr(main, "__package__", None) in INSIDE:
+    if getattr(main, "__package__", None) in WORKER_PACKAGES:
         raise RuntimeError('put jitney.run below `if __name__ == "__main__":`, since workers import this file')
 
 
 def _await_workers(name: str, management_url: str) -> None:
     """A call that came earlier would spend its deadline waiting for them."""
-    from jitney.client import Client  # Whoever only connects does without it.
-
     with Client(management_url, timeout=LOAD_SECONDS) as client:
         model = client.describe(name)[0]
         try:

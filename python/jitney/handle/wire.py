@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
-from typing import Any, Callable, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from jitney.handle import frames
+from jitney.address import Address
+from jitney.errors import disconnected, remote_error
 from jitney.handle.frames import FrameBuffer
 
 WRITE_BUFFER_BYTES = 1 << 20
@@ -21,20 +22,7 @@ CONNECT_SECONDS = 10.0
 PATH = "/.jitney/handle"
 
 
-class Address(NamedTuple):
-    """Where a server is."""
-
-    host: str
-    port: int
-    unix_path: str | None = None
-    tls: ssl.SSLContext | None = None
-    token: str | None = None
-
-    def __str__(self) -> str:
-        return self.unix_path or f"{self.host}:{self.port}"
-
-
-Why = Callable[[], BaseException]
+MakeError = Callable[[], BaseException]
 """Makes the exception of one of the calls that a wire's end fails."""
 
 
@@ -44,10 +32,10 @@ class Listener(Protocol):
     def ready(self) -> None:
         """Frames may be written now."""
 
-    def heard(self, kind: int, number: int, payload: memoryview) -> None:
+    def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
         """A frame came."""
 
-    def lost(self, why: Why) -> None:
+    def lost(self, why: MakeError) -> None:
         """The wire is over, or never came to be. Told once."""
 
 
@@ -74,7 +62,7 @@ class Wire(asyncio.Protocol):
             await asyncio.wait_for(coming, CONNECT_SECONDS)
         except (OSError, asyncio.TimeoutError) as error:
             reason = str(error) or type(error).__name__
-            self._end(lambda: frames.disconnected(f"cannot connect to {self._address}: {reason}"))
+            self._end(lambda: disconnected(f"cannot connect to {self._address}: {reason}"))
 
     def write(self, data: bytes) -> None:
         """Sends frames."""
@@ -85,9 +73,9 @@ class Wire(asyncio.Protocol):
         """Ends it."""
         if self._transport is not None:
             self._transport.close()
-        self._end(lambda: frames.disconnected(why))
+        self._end(lambda: disconnected(why))
 
-    def _end(self, why: Why) -> None:
+    def _end(self, why: MakeError) -> None:
         listener, self._listener, self.may_write = self._listener, None, False
         if listener is not None:
             listener.lost(why)
@@ -109,9 +97,9 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Whatever the server said."""
         if self._head is not None:
-            self._greeted(data)
+            self._read_upgrade(data)
         else:
-            self._frames_came(data)
+            self._read_frames(data)
 
     def pause_writing(self) -> None:
         """The server takes its time; calls wait with us."""
@@ -125,11 +113,11 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The server is gone, or we are."""
-        self._end(lambda: frames.disconnected(f"the connection to the server was lost{f': {exc}' if exc else ''}"))
+        self._end(lambda: disconnected(f"the connection to the server was lost{f': {exc}' if exc else ''}"))
 
     # -- what the server says -------------------------------------------------------------------
 
-    def _greeted(self, data: bytes) -> None:
+    def _read_upgrade(self, data: bytes) -> None:
         so_far = (self._head or b"") + data
         self._head = so_far
         head, end, rest = so_far.partition(b"\r\n\r\n")
@@ -139,30 +127,30 @@ class Wire(asyncio.Protocol):
             return
         if head.split(b" ", 2)[1:2] != [b"101"]:
             if len(rest) >= _body_bytes(head):
-                self._refused(head, rest)
+                self._upgrade_failed(head, rest)
             return
         self._head, self.may_write = None, True
         if self._listener is not None:
             self._listener.ready()
         if rest:
-            self._frames_came(rest)
+            self._read_frames(rest)
 
-    def _refused(self, head: bytes, body: bytes) -> None:
+    def _upgrade_failed(self, head: bytes, body: bytes) -> None:
         """A token that is wrong, a path that is not there: the server's own words for every call."""
         try:
             said = json.loads(body)
             status, kind, message = int(said["code"]), str(said["type"]), str(said["message"])
-            self._end(lambda: frames.failure(status, kind, message, None))
+            self._end(lambda: remote_error(status, kind, message, None))
         except (ValueError, KeyError, TypeError):
             line = head.partition(b"\r\n")[0].decode("latin-1")
-            self._end(lambda: frames.disconnected(f"the server does not offer handles: {line}"))
+            self._end(lambda: disconnected(f"the server does not offer handles: {line}"))
         self.close()
 
-    def _frames_came(self, data: bytes) -> None:
+    def _read_frames(self, data: bytes) -> None:
         try:
             for kind, number, payload in self._frames.feed(data):
                 if self._listener is not None:
-                    self._listener.heard(kind, number, payload)
+                    self._listener.frame_received(kind, number, payload)
         except Exception as error:
             self.close(f"the server broke the protocol: {error!r}")
 

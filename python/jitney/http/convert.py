@@ -14,8 +14,8 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterable
-from typing import Any, Callable, Union
+from collections.abc import Callable, Iterable
+from typing import Any, Union
 
 from jitney.containers import container_for
 from jitney.errors import BadInput

@@ -134,7 +134,8 @@ def _class(hint: type) -> dict[str, Any]:
     if dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     if hasattr(hint, "model_json_schema"):
-        return hint.model_json_schema()  # type: ignore[no-any-return]
+        schema: dict[str, Any] = hint.model_json_schema()
+        return schema
     return {}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Callable, TypeVar
+from typing import Any, TypeVar
 
-from jitney.plugin.words import Request
+from jitney.plugin.messages import Request
 
 Function = TypeVar("Function", bound=Callable[[Request], Any])
 

@@ -7,28 +7,20 @@ metas (see `headers`), which are returned beside the rows.
 
 from __future__ import annotations
 
-import json
-import logging
 import struct
-from typing import Any, Callable, Union
+from typing import Any
 
+from jitney.torchserve.inputs import Raw, Reader, reader_for
 from jitney.worker.headers import read_text
 from jitney.worker.protocol import ITEM_META, PARAM, Malformed
 
-logger = logging.getLogger(__name__)
-
-Raw = Union[bytes, memoryview]
 Row = dict[str, Any]
-Reader = Callable[[Raw], Any]
 
 KNOWN_NAMES_LIMIT = 1024
 """Clients choose form field names, so the cache of names must not grow for ever."""
 
-JSON_SPACE = " \t\n\r"
-
 unpack_item_meta = ITEM_META.unpack_from
 unpack_param = PARAM.unpack_from
-_scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class BatchDecoder:
@@ -102,41 +94,3 @@ class BatchDecoder:
             self._known.clear()
         known = self._known[key] = read_text(names[:name_len]), reader_for(content_type)
         return known
-
-
-def reader_for(content_type: str) -> Reader:
-    """How a value of this content type reaches the handler."""
-    if content_type == "application/json":
-        return read_json
-    if content_type.startswith("text"):
-        return read_string
-    return bytearray
-
-
-def read_json(raw: Raw) -> Any:
-    """The parsed value, or the raw bytes when it is not JSON.
-
-    The scanner alone is twice as fast as `json.loads` on small bodies; whatever it does not
-    like (white space before the value, a byte order mark, UTF-16) goes the long way.
-    """
-    try:
-        text = str(raw, "utf-8")
-        value, end = _scan_json(text, 0)
-        if end == len(text) or not text[end:].strip(JSON_SPACE):
-            return value
-    except (ValueError, StopIteration, RecursionError):
-        pass
-    try:
-        return json.loads(bytes(raw))
-    except (ValueError, RecursionError) as error:
-        logger.warning("body is not JSON although its content type says so, passing raw bytes: %s", error)
-        return bytearray(raw)
-
-
-def read_string(raw: Raw) -> str | bytearray:
-    """The text, or the raw bytes when it is not UTF-8."""
-    try:
-        return str(raw, "utf-8")
-    except UnicodeDecodeError as error:
-        logger.warning("body is not UTF-8 although its content type is text, passing raw bytes: %s", error.reason)
-        return bytearray(raw)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from jitney.torchserve.context import RequestProcessor
 from jitney.worker.protocol import FIELD, REPLY_META, Bytes
-from ts.context import RequestProcessor
 
 ANSWERED = 0
 

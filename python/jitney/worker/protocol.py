@@ -11,7 +11,7 @@ import json
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 PROTOCOL_VERSION = 2
 
@@ -33,7 +33,7 @@ JOINED_BYTES_LIMIT = 128 << 10
 GATHER_PARTS_LIMIT = 1000
 """`sendmsg` takes at most IOV_MAX (1024 on Linux) parts."""
 
-Bytes = Union[bytes, bytearray, memoryview]
+Bytes = bytes | bytearray | memoryview
 
 
 class ProtocolError(Exception):

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
+from jitney.torchserve.context import RequestProcessor
+from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, PredictionException, status_of
+from jitney.torchserve.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
 from jitney.worker.context import WorkerContext
 from jitney.worker.items import assemble, encode_meta
-from jitney.worker.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
 from jitney.worker.protocol import REPLY_META, Bytes
-from ts.context import RequestProcessor
-from ts.utils.util import PredictionException
 
 logger = logging.getLogger(__name__)
 
@@ -25,56 +25,9 @@ ITEM_FAILED = 1
 CAUSE_RAISED, CAUSE_PREDICTION, CAUSE_UNSUPPORTED_OUTPUT = 1, 3, 6
 ITEM_FAILED_STATUS = 503
 
-PREDICTION_FAILED = "Prediction failed"
-OUT_OF_RESOURCES = "Out of resources"
-NOT_A_LIST = "Invalid model predict output"
-WRONG_LENGTH = "number of batch response mismatched"
-
-
-class BatchFailure(NamedTuple):
-    """Why a batch failed as a whole; `status` only where the handler chose one."""
-
-    cause: str
-    message: str
-    status: int | None = None
-
 
 class EncodedReply(list[Bytes]):
     """The payload of a REPLY that an entry point made itself."""
-
-
-def failure_of(error: Exception) -> BatchFailure:
-    """The cause TorchServe would report for an exception a handler raised."""
-    if isinstance(error, PredictionException):
-        return BatchFailure("prediction", str(error.message), status_of(error))
-    if isinstance(error, MemoryError) or mentions_cuda(error):
-        return BatchFailure("memory", OUT_OF_RESOURCES)
-    return BatchFailure("raised", PREDICTION_FAILED)
-
-
-def status_of(error: PredictionException) -> int:
-    """The status a handler chose, or 500 if what it gave is no status."""
-    try:
-        return int(error.error_code)
-    except (TypeError, ValueError):
-        return 500
-
-
-def mentions_cuda(error: BaseException) -> bool:
-    """Device errors have no common type; their text is what TorchServe goes by."""
-    try:
-        return "CUDA" in str(error)
-    except Exception:
-        return False
-
-
-def check_outputs(outputs: Any, count: int) -> BatchFailure | None:
-    """What is wrong with a handler's return value as a whole, if anything."""
-    if not isinstance(outputs, list):
-        return BatchFailure("not-a-list", NOT_A_LIST)
-    if len(outputs) != count:
-        return BatchFailure("wrong-length", WRONG_LENGTH)
-    return None
 
 
 def encode_reply(outputs: list[Any], context: WorkerContext) -> list[Bytes]:

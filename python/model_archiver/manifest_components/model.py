@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Optional
 
 
 @dataclass
@@ -12,12 +11,12 @@ class Model:
     """What a manifest says about its model."""
 
     model_name: str
-    serialized_file: Optional[str]
+    serialized_file: str | None
     handler: str
-    model_file: Optional[str] = None
-    model_version: Optional[str] = None
-    requirements_file: Optional[str] = None
-    config_file: Optional[str] = None
+    model_file: str | None = None
+    model_version: str | None = None
+    requirements_file: str | None = None
+    config_file: str | None = None
 
     def to_dict(self) -> dict[str, str]:
         """The entries as they are written; what is not there is left out."""

@@ -14,7 +14,7 @@ from ts.torch_handler.needs import need
 streamers: Any = need("transformers.generation.streamers", "ts.handler_utils.hf_batch_streamer")
 
 
-class TextIteratorStreamerBatch(streamers.BaseStreamer):  # type: ignore[misc]
+class TextIteratorStreamerBatch(streamers.BaseStreamer):  # type: ignore[misc]  # A base that is known only when it is imported.
     """Give it to `generate(streamer=...)` in a thread, and iterate over it in another."""
 
     def __init__(

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from ts.torch_handler.profiling import profiler_wanted
+from ts.torch_handler.profiling import profiler_enabled
 from ts.torch_handler.stages import asks
 
 HANDLER_METHODS = ["preprocess", "inference", "postprocess"]
@@ -22,9 +22,9 @@ POLL_SECONDS = 0.5
 
 
 class _Piece(NamedTuple):
-    """A micro-batch on the belt: its place, and its data or what went wrong."""
+    """A micro-batch on its way: its position, and its data or what went wrong."""
 
-    index: int
+    position: int
     data: Any
     error: Exception | None = None
 
@@ -32,7 +32,9 @@ class _Piece(NamedTuple):
 class WorkerThread(threading.Thread):
     """Takes pieces from one queue, runs a stage, and puts them into the next."""
 
-    def __init__(self, owner: MicroBatching, stage: str, source: queue.Queue[_Piece], sink: queue.Queue[_Piece]) -> None:
+    def __init__(
+        self, owner: MicroBatching, stage: str, source: queue.Queue[_Piece], sink: queue.Queue[_Piece]
+    ) -> None:
         super().__init__(name=f"micro-batching-{stage}", daemon=True)
         self.owner, self.stage, self.source, self.sink = owner, stage, source, sink
         self.stopping = threading.Event()
@@ -49,11 +51,11 @@ class WorkerThread(threading.Thread):
     def _worked(self, piece: _Piece) -> _Piece:
         if piece.error is not None:
             return piece
-        self.owner.current.index = piece.index
+        self.owner.current.index = piece.position
         try:
-            return _Piece(piece.index, getattr(self.owner.handler, self.stage)(piece.data))
+            return _Piece(piece.position, getattr(self.owner.handler, self.stage)(piece.data))
         except Exception as error:
-            return _Piece(piece.index, None, error)
+            return _Piece(piece.position, None, error)
 
     def stop(self) -> None:
         """Asks the thread to end."""
@@ -63,7 +65,9 @@ class WorkerThread(threading.Thread):
 class MicroBatching:
     """A callable that stands in for a handler's `handle`."""
 
-    def __init__(self, parent_handler: Any, micro_batch_size: int = 1, parallelism: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, parent_handler: Any, micro_batch_size: int = 1, parallelism: dict[str, int] | None = None
+    ) -> None:
         self.handler = parent_handler
         self.micro_batch_size = micro_batch_size
         self.current = threading.local()
@@ -106,16 +110,16 @@ class MicroBatching:
         self.thread_groups = {stage: [] for stage in HANDLER_METHODS}
 
     def get_micro_batch_idx(self) -> int | None:
-        """The place of the micro-batch the calling thread works on, if it works on one."""
+        """The position of the micro-batch the calling thread works on, if it works on one."""
         return getattr(self.current, "index", None)
 
     def handle(self, data: list[Any]) -> list[Any]:
-        """Runs a batch over the belt."""
+        """Runs a batch through the stages."""
         size = max(1, self.micro_batch_size)
         pieces = [_Piece(place, data[first : first + size]) for place, first in enumerate(range(0, len(data), size))]
         for piece in pieces:
             self.queues[0].put(piece)
-        done = sorted((self.queues[-1].get() for _ in pieces), key=lambda piece: piece.index)
+        done = sorted((self.queues[-1].get() for _ in pieces), key=lambda piece: piece.position)
         for piece in done:
             if piece.error is not None:
                 raise piece.error
@@ -136,6 +140,6 @@ class MicroBatching:
             return [self.handler.describe_handle()]
         if asks(context, "explain"):
             return self.handler.explain_handle(self.handler.preprocess(data), data)
-        if profiler_wanted() and hasattr(self.handler, "_profiled"):
+        if profiler_enabled() and hasattr(self.handler, "_profiled"):
             return self.handler._profiled(lambda: self.handle(data))
         return self.handle(data)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from ts.torch_handler.words import basic_english, with_ngrams
+from ts.torch_handler.text_steps import basic_english, with_ngrams
 
 __all__ = ["get_tokenizer", "ngrams_iterator"]
 
@@ -22,7 +22,8 @@ def get_tokenizer(tokenizer: Any, language: str = "en") -> Tokenizer:
     if tokenizer is None:
         return str.split
     if callable(tokenizer):
-        return tokenizer  # type: ignore[no-any-return]
+        own: Tokenizer = tokenizer
+        return own
     if tokenizer != "basic_english":
         raise ValueError(f"the tokenizer {tokenizer!r} is not one of None, 'basic_english' or a function of your own")
     if language != "en":

@@ -10,27 +10,29 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any, Callable, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
 from ts.metrics.metric_type_enum import MetricTypes
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PREFIX = "ts_handler_"
 
 
-def timed(function: F) -> F:
+def timed(function: Callable[P, R]) -> Callable[P, R]:
     """Measures a method of a handler."""
 
     @functools.wraps(function)
-    def measured(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not wants_profile(self):
-            return function(self, *args, **kwargs)
-        with stage(self, function.__name__):
-            return function(self, *args, **kwargs)
+    def measured(*args: P.args, **kwargs: P.kwargs) -> R:
+        handler = args[0]
+        if not wants_profile(handler):
+            return function(*args, **kwargs)
+        with stage(handler, function.__name__):
+            return function(*args, **kwargs)
 
-    return measured  # type: ignore[return-value]
+    return measured
 
 
 def wants_profile(handler: Any) -> bool:

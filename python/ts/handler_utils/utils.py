@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ts.protocol.otf_writing import create_predict_response
+
 
 def send_intermediate_predict_response(
     ret: Sequence[Any], request_ids: dict[int, str], message: str, code: int, context: Any
@@ -23,8 +25,6 @@ def send_intermediate_predict_response(
         return
     if os.environ.get("LOCAL_RANK", "0") != "0":
         return  # One rank speaks for all.
-    from ts.protocol.otf_message_handler import create_predict_response  # It imports this module.
-
     context.cl_socket.sendall(create_predict_response(ret, request_ids, message, code, context, True))
 
 
@@ -36,6 +36,7 @@ def import_class(class_name: str, module_prefix: str | None = None) -> type:
     if not module_name or not name:
         raise ImportError(f"{class_name!r} names no class of a module; write it as package.module.Class")
     try:
-        return getattr(importlib.import_module(module_name), name)  # type: ignore[no-any-return]
+        found: type = getattr(importlib.import_module(module_name), name)
     except AttributeError as error:
         raise ImportError(f"module {module_name} has no class {name}") from error
+    return found

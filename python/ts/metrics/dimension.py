@@ -1,20 +1,5 @@
-"""A dimension: the name and value that tell series of one metric apart."""
+"""A dimension of a metric."""
 
-from __future__ import annotations
+from jitney.torchserve.metrics import Dimension
 
-from typing import Any
-
-
-class Dimension:
-    """A name and a value."""
-
-    def __init__(self, name: str, value: Any) -> None:
-        self.name = name
-        self.value = value
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.value}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The dimension as a dictionary."""
-        return {"Name": self.name, "Value": self.value}
+__all__ = ["Dimension"]

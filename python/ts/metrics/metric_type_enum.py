@@ -1,13 +1,5 @@
-"""The kinds of metric a handler can report."""
+"""The kinds of metric."""
 
-from __future__ import annotations
+from jitney.torchserve.metrics import MetricTypes
 
-import enum
-
-
-class MetricTypes(enum.Enum):
-    """Counter, gauge or histogram."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
+__all__ = ["MetricTypes"]

@@ -1,28 +1,5 @@
-"""Units: the short names handlers use and the full ones the metric lines carry."""
+"""Units by their short names."""
 
-from __future__ import annotations
+from jitney.torchserve.metrics import SIZE_UNITS, TIME_UNITS, Units, full_unit
 
-
-class Units:
-    """Known units by short name."""
-
-    units: dict[str, str] = {  # noqa: RUF012 - TorchServe's attribute, read by user code
-        "ms": "Milliseconds",
-        "s": "Seconds",
-        "percent": "Percent",
-        "count": "Count",
-        "MB": "Megabytes",
-        "GB": "Gigabytes",
-        "kB": "Kilobytes",
-        "B": "Bytes",
-        "": "unit",
-    }
-
-
-TIME_UNITS = frozenset(("ms", "s"))
-SIZE_UNITS = frozenset(("MB", "kB", "GB", "B"))
-
-
-def full_unit(unit: str | None) -> str:
-    """The full name of a unit; unknown ones are kept as they are."""
-    return Units.units.get(unit or "", unit or "")
+__all__ = ["SIZE_UNITS", "TIME_UNITS", "Units", "full_unit"]

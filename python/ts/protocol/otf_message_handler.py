@@ -1,20 +1,13 @@
-"""TorchServe's wire format between its frontend and a worker: what a worker reads and answers.
-
-Jitney's own workers speak another protocol (`jitney.worker.protocol`); this module exists for
-code and tests that import it, and for `ts.model_service_worker`. The bytes of an answer are
-made by the same rules as in Jitney's workers (`jitney.worker.outputs`).
-"""
+"""TorchServe's wire format between its frontend and a worker: what a worker reads and answers."""
 
 from __future__ import annotations
 
-import logging
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from jitney.worker.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
 from ts.handler_utils import utils
 from ts.protocol.otf_reading import END_OF_LIST, LOAD_MSG, PREDICT_MSG, bool_size, int_size, retrieve_msg
+from ts.protocol.otf_writing import create_load_model_response, create_predict_response, encode_response_headers
 from ts.utils.util import deprecated
 
 __all__ = [
@@ -30,49 +23,6 @@ __all__ = [
     "send_intermediate_predict_response",
 ]
 
-logger = logging.getLogger(__name__)
-
-STREAM_NEXT = "ts_stream_next"
-BATCH_FAILED = b"error"
-UNSUPPORTED_STATUS = 503
-
-
-def create_load_model_response(code: int, message: str) -> bytes:
-    """The answer to a load message."""
-    return b"".join((_int(code), _sized(message), _int(END_OF_LIST)))
-
-
-def create_predict_response(
-    ret: Sequence[Any] | None,
-    req_id_map: Mapping[int, str],
-    message: str,
-    code: int,
-    context: Any = None,
-    ts_stream_next: bool = False,
-) -> bytes:
-    """The answer to a batch; `ret` is None if all of it failed, and then `code` is everybody's status.
-
-    With `ts_stream_next` more parts will follow.
-    """
-    parts = [_int(code), _sized(message)]
-    for idx, request_id in req_id_map.items():
-        try:
-            body = BATCH_FAILED if ret is None else encode_output(ret[idx])
-        except UnsupportedOutput as error:
-            logger.warning("output %d of the batch has no byte form: %r", idx, error.__cause__)
-            return create_predict_response(None, req_id_map, UNSUPPORTED_OUTPUT, UNSUPPORTED_STATUS)
-        if context is not None and ret is not None:
-            _mark_stream(context, idx, ret[idx], ts_stream_next)
-        parts += _sized(request_id), _head(idx, code, context), _sized(body)
-    parts.append(_int(END_OF_LIST))
-    return b"".join(parts)
-
-
-def encode_response_headers(resp_hdr_map: Mapping[str, str]) -> bytes:
-    """The number of headers, then their names and values."""
-    fields = b"".join(_sized(str(name)) + _sized(str(value)) for name, value in resp_hdr_map.items())
-    return _int(len(resp_hdr_map)) + fields
-
 
 @deprecated("0.9.0", "ts.handler_utils.utils.send_intermediate_predict_response")
 def send_intermediate_predict_response(
@@ -80,38 +30,3 @@ def send_intermediate_predict_response(
 ) -> None:
     """See `ts.handler_utils.utils.send_intermediate_predict_response`."""
     utils.send_intermediate_predict_response(ret, request_ids, message, code, context)
-
-
-def _head(idx: int, code: int, context: Any) -> bytes:
-    """Content type, status, phrase and headers of one answer."""
-    if context is None:
-        return _sized("") + _int(code) + _sized("") + encode_response_headers({})
-    status, phrase = context.get_response_status(idx)
-    content_type = context.get_response_content_type(idx) or ""
-    headers = encode_response_headers(context.get_response_headers(idx))
-    return _sized(content_type) + _int(int(status)) + _sized(phrase or "") + headers
-
-
-def _mark_stream(context: Any, idx: int, output: Any, more: bool) -> None:
-    """Tells the client whether more of its answer follows: the caller knows, or the model's own criteria.
-
-    What was marked as a stream before ends with the first answer that is not.
-    """
-    criteria = getattr(context, "stopping_criteria", None)
-    if criteria:
-        stopped = criteria[idx](output)
-        if stopped is not None:
-            context.set_response_header(idx, STREAM_NEXT, "false" if stopped else "true")
-    elif more:
-        context.set_response_header(idx, STREAM_NEXT, "true")
-    elif context.get_response_headers(idx).get(STREAM_NEXT) == "true":
-        context.set_response_header(idx, STREAM_NEXT, "false")
-
-
-def _int(number: int) -> bytes:
-    return struct.pack("!i", number)
-
-
-def _sized(content: str | bytes | bytearray | memoryview) -> bytes:
-    data = content.encode() if isinstance(content, str) else bytes(content)
-    return _int(len(data)) + data

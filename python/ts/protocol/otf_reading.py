@@ -12,7 +12,7 @@ import struct
 import sys
 from typing import Any
 
-from jitney.worker.batch import reader_for
+from jitney.torchserve.inputs import reader_for
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,4 @@
-"""TorchServe's stock handlers, their bases and request envelopes, written anew; the handlers need torch in the worker's Python."""
+"""TorchServe's stock handlers, their bases and request envelopes, written anew.
+
+The handlers need torch in the worker's Python.
+"""

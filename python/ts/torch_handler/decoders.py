@@ -23,7 +23,7 @@ from ts.torch_handler import decoder
 from ts.torch_handler.decoder import REPLY, REQUEST, receive
 
 PATIENCE_SECONDS = 30.0
-LEAVE_SECONDS = 1.0
+EXIT_SECONDS = 1.0
 REPLACEMENTS_MAX = 16
 
 
@@ -47,9 +47,7 @@ class Helper:
         with theirs:
             command = [sys.executable, "-m", decoder.__name__, str(theirs.fileno())]
             home = Path(ts.__file__).parent.parent  # `-m` looks for modules in the working directory first.
-            self.process = subprocess.Popen(
-                command, cwd=home, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
+            self.process = subprocess.Popen(command, cwd=home, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         self.sock.settimeout(PATIENCE_SECONDS)
 
     def ask(self, plan: bytes, content: Any) -> Pixels | None:
@@ -63,7 +61,7 @@ class Helper:
         """Hangs up, waits a moment, kills; leaves no zombie."""
         self.sock.close()
         try:
-            self.process.wait(LEAVE_SECONDS)
+            self.process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -89,14 +87,14 @@ class Decoders:
 
     def decode(self, plan: bytes | None, content: Any) -> Pixels | None:
         """The pixels of an image, or None if the caller has to read it itself."""
-        try:
-            helper = self._idle.get_nowait() if plan is not None else None
-        except queue.Empty:
-            helper = None
-        if helper is None:
+        if plan is None:
             return None
         try:
-            pixels = helper.ask(plan, content)  # type: ignore[arg-type]
+            helper = self._idle.get_nowait()
+        except queue.Empty:
+            return None
+        try:
+            pixels = helper.ask(plan, content)
         except (OSError, EOFError):
             self._replace(helper)
             return None

@@ -7,9 +7,9 @@ than the batches its caller brings, and a pool of one thread is the caller itsel
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable
+from typing import Any
 
 from ts.torch_handler.needs import need
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from ts.torch_handler.needs import need
 
@@ -15,7 +16,7 @@ SWITCH = "ENABLE_TORCH_PROFILER"
 FOLDER = "pytorch_profiler"
 
 
-def profiler_wanted() -> bool:
+def profiler_enabled() -> bool:
     """Whether the operator switched the profiler on."""
     return os.environ.get(SWITCH, "").lower() not in ("", "0", "false")
 

@@ -26,8 +26,7 @@ def merge(outputs: Any, failures: dict[int, PredictionException]) -> Any:
     if not failures or not isinstance(outputs, list):
         return outputs
     good = iter(outputs)
-    merged = [failures[place] if place in failures else next(good, None) for place in range(len(outputs) + len(failures))]
-    return merged
+    return [failures[place] if place in failures else next(good, None) for place in range(len(outputs) + len(failures))]
 
 
 def asks(context: Any, what: str) -> bool:

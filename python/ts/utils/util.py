@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import enum
 import functools
-import inspect
 import itertools
 import json
 import logging
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from types import ModuleType
-from typing import Any, Callable, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from jitney.torchserve.failures import PredictionException
+from jitney.torchserve.loading import list_classes_from_module
+from jitney.torchserve.yaml_file import get_yaml_config
+
+__all__ = [
+    "CLEANUP_REGEX",
+    "PT2Backend",
+    "PredictionException",
+    "check_valid_pt2_backend",
+    "deprecated",
+    "get_yaml_config",
+    "list_classes_from_module",
+    "load_label_mapping",
+    "map_class_to_label",
+]
 
 logger = logging.getLogger(__name__)
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLEANUP_REGEX = re.compile("<.*?>")
 """HTML tags, which text handlers remove."""
@@ -45,30 +60,9 @@ class PT2Backend(str, enum.Enum):
     HPU_BACKEND = "hpu_backend"
 
 
-class PredictionException(Exception):
-    """Raised by a handler to choose the status and message its request fails with."""
-
-    def __init__(self, message: str, error_code: int = 500) -> None:
-        super().__init__(message)
-        self.message = message
-        self.error_code = error_code
-
-    def __str__(self) -> str:
-        return f"{self.message} : {self.error_code}"
-
-
 def check_valid_pt2_backend(backend: object) -> bool:
     """Whether `backend` names a known compile backend."""
     return isinstance(backend, str) and backend in {known.value for known in PT2Backend}
-
-
-def list_classes_from_module(module: ModuleType, parent_class: type | None = None) -> list[type]:
-    """The classes defined in `module` itself, optionally only those derived from `parent_class`."""
-    return [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if cls.__module__ == module.__name__ and (parent_class is None or issubclass(cls, parent_class))
-    ]
 
 
 def load_label_mapping(mapping_file_path: str) -> dict[str, str] | None:
@@ -112,28 +106,18 @@ def map_class_to_label(
     ]
 
 
-def get_yaml_config(yaml_file_path: str) -> dict[str, Any]:
-    """Reads a yaml file; PyYAML must be installed."""
-    try:
-        import yaml  # type: ignore[import-untyped,unused-ignore]
-    except ImportError as error:
-        raise ImportError(f"reading {yaml_file_path} needs PyYAML: pip install pyyaml") from error
-    with open(yaml_file_path, encoding="utf-8") as file:
-        return yaml.safe_load(file) or {}
-
-
-def deprecated(version: str, replacement: str = "") -> Callable[[F], F]:
+def deprecated(version: str, replacement: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Marks a function as deprecated since `version`; calling it warns."""
 
-    def decorate(function: F) -> F:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         hint = f", use {replacement} instead" if replacement else ""
 
         @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             message = f"{function.__qualname__} is deprecated since version {version}{hint}"
             warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
             return function(*args, **kwargs)
 
-        return wrapper  # type: ignore[return-value]
+        return wrapper
 
     return decorate

@@ -2,7 +2,7 @@
 //! Each gives every row exactly one result; a [`Failure`] means that no further row can be answered,
 //! and ends the job.
 
-mod local;
+mod in_process;
 mod ray;
 mod server;
 
@@ -18,7 +18,7 @@ use crate::run::OfflineEngine;
 use crate::serve::options::{Batching, Options, PerModel};
 use crate::serve::{self, model};
 use crate::{console, machine};
-use local::LocalModel;
+use in_process::InProcessModel;
 use ray::RayJob;
 use server::ServerModel;
 
@@ -35,7 +35,7 @@ const IN_FLIGHT_SERVER: usize = 64;
 #[derive(Clone)]
 pub enum Backend {
     /// A model in this process.
-    Local(LocalModel),
+    InProcess(InProcessModel),
     /// A model of a running server.
     Server(ServerModel),
     /// A Ray job.
@@ -46,7 +46,7 @@ impl Backend {
     /// The result of one row.
     pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
         match self {
-            Self::Local(model) => model.infer(row).await,
+            Self::InProcess(model) => model.infer(row).await,
             Self::Server(model) => model.infer(row).await,
             Self::Ray(job) => job.infer(row).await,
         }
@@ -104,7 +104,7 @@ pub async fn start(
         );
     }
     let in_flight = in_flight(2 * batch as usize * engine.workers as usize);
-    let backend = Backend::Local(LocalModel::new(engine.model.clone(), endpoint));
+    let backend = Backend::InProcess(InProcessModel::new(engine.model.clone(), endpoint));
     Ok(StartedBackend { backend, in_flight, engine: Some((engine, logs)) })
 }
 

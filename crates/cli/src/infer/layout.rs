@@ -78,9 +78,9 @@ pub fn failed(out: &mut Vec<u8>, row: &InputRow, error: &RowError) {
     failed_line(out, row, input, error);
 }
 
-type Field<'a> = (&'static str, Cow<'a, str>);
+type JsonField<'a> = (&'static str, Cow<'a, str>);
 
-fn input_field(content: &RowContent, with_input: bool) -> Option<Field<'_>> {
+fn input_field(content: &RowContent, with_input: bool) -> Option<JsonField<'_>> {
     match content {
         RowContent::File { name, .. } => Some(("file", Cow::Owned(quoted(name)))),
         RowContent::Json(json) if with_input => Some(("input", String::from_utf8_lossy(json))),
@@ -88,13 +88,13 @@ fn input_field(content: &RowContent, with_input: bool) -> Option<Field<'_>> {
     }
 }
 
-fn failed_line(out: &mut Vec<u8>, row: &InputRow, input: Option<Field<'_>>, error: &RowError) {
+fn failed_line(out: &mut Vec<u8>, row: &InputRow, input: Option<JsonField<'_>>, error: &RowError) {
     let fields = [("error", quoted(&error.message)), ("status", error.status.to_string())];
     json_line(out, row.number, input, &fields.each_ref().map(|(key, json)| (*key, json.as_str())));
 }
 
 /// Appends `{"row": …}` with its fields, whose values are JSON already.
-fn json_line(out: &mut Vec<u8>, row: u64, input: Option<Field<'_>>, fields: &[(&str, &str)]) {
+fn json_line(out: &mut Vec<u8>, row: u64, input: Option<JsonField<'_>>, fields: &[(&str, &str)]) {
     out.extend_from_slice(format!("{{\"row\":{row}").as_bytes());
     let input = input.as_ref().map(|(key, json)| (*key, &**json));
     for (key, json) in input.iter().chain(fields) {

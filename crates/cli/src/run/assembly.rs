@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use jitney_engine::admission::Limits;
+use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
@@ -39,7 +39,7 @@ pub fn engine_config(
     };
     EngineConfig {
         defaults: plan.defaults.clone(),
-        limits: Limits::default(),
+        limits: AdmissionLimits::default(),
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: PythonConfig {
@@ -52,6 +52,7 @@ pub fn engine_config(
             response_bytes_max: plan.response_bytes_max,
             gpus: plan.gpus,
         },
+        local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }
 }

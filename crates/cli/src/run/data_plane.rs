@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use jitney_server::Doors;
+use jitney_server::Server;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ pub fn reduce_timer_slack() {
 #[derive(Clone)]
 enum ServerStage {
     Starting,
-    Open(Arc<Doors>),
+    Open(Arc<Server>),
     Closing,
     Ended,
 }
@@ -72,8 +72,8 @@ impl DataPlane {
     }
 
     /// Makes every thread serve its listener.
-    pub fn open(&self, doors: &Arc<Doors>) {
-        self.stage.send_replace(ServerStage::Open(Arc::clone(doors)));
+    pub fn open(&self, server: &Arc<Server>) {
+        self.stage.send_replace(ServerStage::Open(Arc::clone(server)));
     }
 
     /// Ends the listeners; requests in progress go on.
@@ -101,16 +101,16 @@ impl DataPlane {
 
 async fn serve(index: usize, mut stage: watch::Receiver<ServerStage>) {
     let open = stage.wait_for(|stage| !matches!(stage, ServerStage::Starting)).await;
-    let doors = match open.as_deref() {
-        Ok(ServerStage::Open(doors)) => Some(Arc::clone(doors)),
+    let server = match open.as_deref() {
+        Ok(ServerStage::Open(server)) => Some(Arc::clone(server)),
         _ => None,
     };
     drop(open);
-    if let Some(doors) = doors {
+    if let Some(server) = server {
         let closing = reached(stage.clone(), |stage| {
             matches!(stage, ServerStage::Closing | ServerStage::Ended)
         });
-        if let Err(error) = doors.run_data(index, closing).await {
+        if let Err(error) = server.run_data(index, closing).await {
             tracing::error!(%error, "a listener ended");
         }
     }

@@ -2,7 +2,7 @@
 //! prints TorchServe's banner and the line that scripts wait for.
 
 use jitney_engine::Engine;
-use jitney_server::{Addresses, Bind, Doors};
+use jitney_server::{Bind, Server, ServerAddresses};
 
 use crate::logs::{LogTarget, Logs};
 use crate::plan::{Face, Plan};
@@ -22,8 +22,8 @@ pub fn banner(plan: &Plan) {
 }
 
 /// Printed after the ports have opened.
-pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
-    let addresses = doors.addresses();
+pub fn ready(plan: &Plan, server: &Server, engine: &Engine, logs: &Logs) {
+    let addresses = server.addresses();
     let token = if plan.tokens.is_some() { TOKEN } else { "" };
     let example = example(&plan.face, token, addresses, engine);
     match plan.face {
@@ -43,7 +43,7 @@ pub fn ready(plan: &Plan, doors: &Doors, engine: &Engine, logs: &Logs) {
     }
 }
 
-fn named(addresses: &Addresses) -> Vec<(&'static str, String)> {
+fn named(addresses: &ServerAddresses) -> Vec<(&'static str, String)> {
     let mut named = vec![
         ("Inference", addresses.inference.to_string()),
         ("Management", addresses.management.to_string()),
@@ -63,7 +63,7 @@ fn dial(bind: &Bind) -> String {
 }
 
 /// An example request that works when it is pasted into a shell.
-fn example(face: &Face, token: &str, addresses: &Addresses, engine: &Engine) -> String {
+fn example(face: &Face, token: &str, addresses: &ServerAddresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
     let socket = format!("{token}{socket}");
     match (face, engine.models().first()) {

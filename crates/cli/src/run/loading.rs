@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use jitney_engine::settings::Wishes;
-use jitney_engine::{Engine, Registered, onnx};
+use jitney_engine::{Engine, Registered};
 
 use crate::definition::{Packed, Packer};
 use crate::failure::Failure;
@@ -73,12 +73,12 @@ async fn register(
 }
 
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
-    let model = onnx::embedded::magika()
+    let model = jitney_onnx::embedded::magika()
         .map_err(|error| Failure::failed(format!("the embedded model is damaged: {error}")))?;
     let options =
         Wishes { url: "embedded:magika".to_owned(), at_startup: true, ..Wishes::default() };
     engine
-        .register_onnx(model, options)
+        .register_local(model, options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }
@@ -92,7 +92,7 @@ fn apply_startup(engine: &Engine, startup: &Startup, mut registered: Registered)
         tracing::warn!(model = model.name(), %error, "the default version was not set");
     }
     if let Some((min, max)) = startup.workers {
-        model.want(min, max);
+        model.set_worker_target(min, max);
         (registered.workers_min, registered.workers_max) = (min, max);
     }
     start_workers(registered);

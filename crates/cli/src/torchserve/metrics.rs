@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_server::metrics::{Declaration, Declared, Kind, Mode};
+use jitney_server::metrics::{MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode};
 use serde::Deserialize;
 
 use super::values::Values;
@@ -29,23 +29,23 @@ pub fn plan(values: &Values, remarks: &mut Vec<String>) -> Result<MetricsPlan, F
 }
 
 /// Anything that is no mode means the log, as upstream.
-fn mode(values: &Values) -> Mode {
+fn mode(values: &Values) -> MetricsMode {
     match values.text("metrics_mode").map(str::to_ascii_lowercase).as_deref() {
-        Some("prometheus") => Mode::Prometheus,
-        Some("legacy") => Mode::Legacy,
-        _ => Mode::Log,
+        Some("prometheus") => MetricsMode::Prometheus,
+        Some("legacy") => MetricsMode::Legacy,
+        _ => MetricsMode::Log,
     }
 }
 
-fn declared(values: &Values, remarks: &mut Vec<String>) -> Declared {
-    let Some(path) = values.text("metrics_config") else { return Declared::default() };
+fn declared(values: &Values, remarks: &mut Vec<String>) -> MetricDeclarations {
+    let Some(path) = values.text("metrics_config") else { return MetricDeclarations::default() };
     read(Path::new(path)).unwrap_or_else(|why| {
         remarks.push(format!("metrics_config={path}: {why}; there are no metrics of its kind"));
-        Declared::nothing()
+        MetricDeclarations::nothing()
     })
 }
 
-fn read(path: &Path) -> Result<Declared, String> {
+fn read(path: &Path) -> Result<MetricDeclarations, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     parse(&text)
 }
@@ -73,15 +73,22 @@ struct Entry {
     dimensions: Option<Vec<String>>,
 }
 
-fn parse(text: &str) -> Result<Declared, String> {
+fn parse(text: &str) -> Result<MetricDeclarations, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    Ok(Declared { server: section(file.ts_metrics)?, model: section(file.model_metrics)? })
+    Ok(MetricDeclarations {
+        server: section(file.ts_metrics)?,
+        model: section(file.model_metrics)?,
+    })
 }
 
-fn section(section: Option<Section>) -> Result<Vec<Declaration>, String> {
+fn section(section: Option<Section>) -> Result<Vec<MetricDeclaration>, String> {
     let Section { counter, gauge, histogram } = section.unwrap_or_default();
-    let kinds = [(Kind::Counter, counter), (Kind::Gauge, gauge), (Kind::Histogram, histogram)];
-    let mut all: Vec<Declaration> = Vec::new();
+    let kinds = [
+        (MetricKind::Counter, counter),
+        (MetricKind::Gauge, gauge),
+        (MetricKind::Histogram, histogram),
+    ];
+    let mut all: Vec<MetricDeclaration> = Vec::new();
     for (kind, entries) in kinds {
         for entry in entries.unwrap_or_default() {
             let metric = declaration(kind, entry)?;
@@ -94,7 +101,7 @@ fn section(section: Option<Section>) -> Result<Vec<Declaration>, String> {
     Ok(all)
 }
 
-fn declaration(kind: Kind, entry: Entry) -> Result<Declaration, String> {
+fn declaration(kind: MetricKind, entry: Entry) -> Result<MetricDeclaration, String> {
     let Entry { name, unit, dimensions } = entry;
     let (Some(name), Some(unit)) = (name, unit) else {
         return Err(format!("a {} lacks its name or its unit", kind.as_str()));
@@ -103,7 +110,7 @@ fn declaration(kind: Kind, entry: Entry) -> Result<Declaration, String> {
     if let Some(odd) = dimensions.iter().chain([&name]).find(|word| !is_name(word)) {
         return Err(format!("{odd:?} of metric {name:?} is no name"));
     }
-    Ok(Declaration { name, unit, kind, dimensions })
+    Ok(MetricDeclaration { name, unit, kind, dimensions })
 }
 
 /// What Prometheus allows as a name.
@@ -137,15 +144,15 @@ model_metrics:
     #[test]
     fn a_file_with_anchors_declares_its_metrics() {
         let declared = parse(FILE).expect("reads");
-        let expected = Declared {
-            server: vec![Declaration::new(
-                Kind::Counter,
+        let expected = MetricDeclarations {
+            server: vec![MetricDeclaration::new(
+                MetricKind::Counter,
                 "Requests2XX",
                 "Count",
                 &["Level", "Hostname"],
             )],
-            model: vec![Declaration::new(
-                Kind::Histogram,
+            model: vec![MetricDeclaration::new(
+                MetricKind::Histogram,
                 "PredictionTime",
                 "ms",
                 &["ModelName", "Level"],
@@ -168,6 +175,6 @@ model_metrics:
             let error = parse(text).expect_err(text);
             assert!(error.contains(why), "{text}: {error}");
         }
-        assert_eq!(parse("{}"), Ok(Declared::nothing()));
+        assert_eq!(parse("{}"), Ok(MetricDeclarations::nothing()));
     }
 }

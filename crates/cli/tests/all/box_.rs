@@ -85,7 +85,7 @@ pub fn request(port: u16, text: &str) -> Option<String> {
 /// Asks until the answer is there or the patience is over.
 #[expect(clippy::disallowed_methods, reason = "another process has no clock that we could stop")]
 pub fn eventually<T>(mut probe: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while std::time::Instant::now() < end {
         if let Some(found) = probe() {
             return Some(found);

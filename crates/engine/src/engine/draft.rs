@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::changes::Changes;
-use crate::model::{Board, Identity, Intake, Model, Sample, State, Sweep, Task, Wanted};
+use crate::model::{Identity, Intake, Model, ModelState, Sample, State, Sweep, Task, WorkerTarget};
 use crate::observer::{ModelTag, Observer};
-use crate::pool::{Launcher, Pool, SeatPlan};
+use crate::pool::{Launcher, Pool, WorkerPlan};
 use crate::settings::Settings;
 use crate::store::{Fetched, ModelDir};
 
@@ -43,11 +43,11 @@ impl Draft {
         let (inbox, arrivals) = mpsc::channel(INBOX);
         let (control, orders) = mpsc::channel(64);
         let (events, workers) = mpsc::channel(1024);
-        let board = Arc::new(Board::default());
+        let board = Arc::new(ModelState::default());
         let Identity { name, version, .. } = &self.identity;
-        let python = !matches!(self.intake, Intake::Onnx(_));
+        let python = !matches!(self.intake, Intake::Local(_));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
-        let plan = SeatPlan {
+        let plan = WorkerPlan {
             startup_timeout: self.settings.startup_timeout,
             response_timeout: self.settings.response_timeout,
             retry_window: self.settings.retry_window,
@@ -71,7 +71,7 @@ impl Draft {
         };
         let model = Arc::new(Model {
             identity: self.identity,
-            wanted: Wanted::of(&self.settings),
+            worker_target: WorkerTarget::of(&self.settings),
             settings: ArcSwap::from_pointee(self.settings),
             intake: self.intake,
             admission: Arc::clone(admission),

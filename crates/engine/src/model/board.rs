@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::{CurvePoint, Departure, Padding};
+use jitney_batcher::{CurvePoint, DispatchReason, Padding};
 
 use super::measures::Meters;
 use crate::pool::WorkerView;
 
 /// The reasons for which batches leave, in the order of [`Counters::departures`].
-pub const DEPARTURES: [Departure; 7] = [
-    Departure::Full,
-    Departure::Idle,
-    Departure::Window,
-    Departure::Deadline,
-    Departure::Everyone,
-    Departure::Drain,
-    Departure::Retry,
+pub const DISPATCH_REASONS: [DispatchReason; 7] = [
+    DispatchReason::Full,
+    DispatchReason::Idle,
+    DispatchReason::Window,
+    DispatchReason::Deadline,
+    DispatchReason::Everyone,
+    DispatchReason::Drain,
+    DispatchReason::Retry,
 ];
 
 /// Running totals of one model version.
@@ -31,7 +31,7 @@ pub struct Counters {
     /// Requests that the model answered.
     pub answered: u64,
     /// Requests refused before the model saw them.
-    pub refused: u64,
+    pub rejected: u64,
     /// Requests on which the model or its worker failed.
     pub failed: u64,
     /// Requests whose client went away.
@@ -49,7 +49,7 @@ pub struct Counters {
     /// Microseconds from admission to answer.
     pub latency_us: u64,
     /// Departed batches by reason.
-    pub departures: [(&'static str, u64); 7],
+    pub dispatches: [(&'static str, u64); 7],
     /// What departed batches cost as they came and as they were run, where the model pads.
     pub padding: Padding,
 }
@@ -72,22 +72,22 @@ pub struct Status {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct ModelState {
     pub(crate) workers: ArcSwap<Vec<WorkerView>>,
     /// Somebody serves or still tries to; without that nothing is admitted.
-    pub(crate) hopeful: AtomicBool,
+    pub(crate) has_workers: AtomicBool,
     pub(crate) unhealthy: AtomicBool,
     pub(crate) waiting: AtomicU32,
     pub(crate) requests: AtomicU64,
     pub(crate) answered: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    pub(crate) rejected: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) abandoned: AtomicU64,
     pub(crate) retried: AtomicU64,
     pub(crate) batches: AtomicU64,
     pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
-    pub(crate) departures: [AtomicU64; 7],
+    pub(crate) dispatches: [AtomicU64; 7],
     cost_real: AtomicU64,
     cost_padded: AtomicU64,
     /// The learned service times, as of the last time the task had a moment.
@@ -99,10 +99,10 @@ pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
 
-impl Board {
-    pub(crate) fn departed(&self, reason: Departure) {
-        if let Some(index) = DEPARTURES.iter().position(|known| *known == reason) {
-            add(&self.departures[index], 1);
+impl ModelState {
+    pub(crate) fn departed(&self, reason: DispatchReason) {
+        if let Some(index) = DISPATCH_REASONS.iter().position(|known| *known == reason) {
+            add(&self.dispatches[index], 1);
         }
     }
 
@@ -134,7 +134,7 @@ impl Board {
         Counters {
             requests: read(&self.requests),
             answered: read(&self.answered),
-            refused: read(&self.refused),
+            rejected: read(&self.rejected),
             failed: read(&self.failed),
             abandoned: read(&self.abandoned),
             retried: read(&self.retried),
@@ -143,8 +143,8 @@ impl Board {
             queue_us: self.meters.queue_us.sum(),
             compute_us: self.meters.compute_us.sum(),
             latency_us: self.meters.latency_us.sum(),
-            departures: std::array::from_fn(|index| {
-                (DEPARTURES[index].as_str(), read(&self.departures[index]))
+            dispatches: std::array::from_fn(|index| {
+                (DISPATCH_REASONS[index].as_str(), read(&self.dispatches[index]))
             }),
             padding: Padding { real: read(&self.cost_real), padded: read(&self.cost_padded) },
         }

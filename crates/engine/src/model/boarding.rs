@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -16,8 +16,8 @@ use super::board::add;
 use super::intake::Accepted;
 use super::messages::{Message, Ticket};
 use super::objectives::Objective;
+use super::parts::{self, SplitReply};
 use super::passenger::Passenger;
-use super::portions::{self, Joint};
 use crate::call::{Answer, Call, Payload};
 use crate::error::CallError;
 use crate::reply::{AnswerReceiver, Reply};
@@ -26,7 +26,7 @@ use crate::settings::Settings;
 /// A request on its way, as its caller holds it.
 enum Admitted<'a> {
     Whole(AnswerReceiver, DepartedClient<'a>),
-    InPortions(Joint<'a>),
+    InParts(SplitReply<'a>),
 }
 
 impl Model {
@@ -34,7 +34,7 @@ impl Model {
     pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
         if self.refusing.load(Ordering::Relaxed) {
             add(&self.board.requests, 1);
-            return Err(self.refused(refusal(Refusal::Draining)));
+            return Err(self.refused(refusal(Rejection::Draining)));
         }
         self.carry_on(call).await
     }
@@ -44,7 +44,7 @@ impl Model {
         add(&self.board.requests, 1);
         let (answer, departed_client) = match self.admit(call) {
             Ok(Admitted::Whole(answer, departed_client)) => (answer, departed_client),
-            Ok(Admitted::InPortions(joint)) => return joint.answer().await,
+            Ok(Admitted::InParts(split)) => return split.answer().await,
             Err(refusal) => return Err(self.refused(refusal)),
         };
         let answer = answer.await.unwrap_or(Err(CallError::Gone));
@@ -53,14 +53,14 @@ impl Model {
     }
 
     fn refused(&self, refusal: CallError) -> CallError {
-        add(&self.board.refused, 1);
+        add(&self.board.rejected, 1);
         self.board.meters.refused(&refusal);
         refusal
     }
 
     fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
-        if !self.board.hopeful.load(Ordering::Relaxed) {
-            return Err(refusal(Refusal::NoWorker));
+        if !self.board.has_workers.load(Ordering::Relaxed) {
+            return Err(refusal(Rejection::NoWorker));
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
@@ -73,11 +73,11 @@ impl Model {
         let weight = settings.shares.weigh(&call.claim, length, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
-            Payload::Tensors(tensors) if splits && items > portions::size(settings.items_max()) => {
-                let joint = self.admit_in_portions(tensors, &passenger, &settings, permit)?;
-                return Ok(Admitted::InPortions(joint));
+            Payload::Decoded(input) if splits && items > parts::size(settings.items_max()) => {
+                let split = self.admit_in_parts(&*input, &passenger, &settings, permit)?;
+                return Ok(Admitted::InParts(split));
             }
-            whole @ (Payload::Raw(_) | Payload::Tensors(_)) => whole,
+            whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
         };
         let (reply, answer) = Reply::new();
         let arrival = passenger.arrival(payload, reply, Some(permit));
@@ -91,14 +91,14 @@ impl Model {
     pub(super) fn send(&self, message: Message) -> Result<(), CallError> {
         use mpsc::error::TrySendError;
         self.inbox.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => refusal(Refusal::QueueFull),
+            TrySendError::Full(_) => refusal(Rejection::QueueFull),
             TrySendError::Closed(_) => CallError::Gone,
         })
     }
 }
 
-fn refusal(reason: Refusal) -> CallError {
-    CallError::Refused { reason, retry_after: None }
+fn refusal(reason: Rejection) -> CallError {
+    CallError::Rejected { reason, retry_after: None }
 }
 
 /// The deadline of a request that need not hurry, where the batcher would give one without any the

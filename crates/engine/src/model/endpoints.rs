@@ -32,7 +32,7 @@ pub(crate) struct Endpoints {
 
 /// How one endpoint is served at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuned {
+pub struct EndpointView {
     /// The largest batch; none if it takes one item at a time.
     pub batch_size: Option<u32>,
     /// Whether that is the definition's own word.
@@ -43,7 +43,7 @@ pub struct Tuned {
 
 /// What a change comes to, for the endpoints and for their model.
 #[derive(Default)]
-pub(crate) struct Tuning {
+pub(crate) struct EndpointChange {
     /// The endpoints whose size changes, by place, and the new one.
     sizes: Option<(Vec<usize>, u32)>,
     /// The objectives of all endpoints, if they change one by one.
@@ -95,11 +95,11 @@ impl Endpoints {
     }
 
     /// How every endpoint is served at the moment.
-    pub(crate) fn tuned(&self) -> BTreeMap<String, Tuned> {
+    pub(crate) fn tuned(&self) -> BTreeMap<String, EndpointView> {
         let places = self.api.endpoints.iter().enumerate();
         let tuned = places.map(|(place, name)| {
             let batched = self.api.batch_sizes.contains_key(name);
-            let tuned = Tuned {
+            let tuned = EndpointView {
                 batch_size: batched.then(|| self.size(place)),
                 as_defined: self.told[place].load(Ordering::Relaxed) == 0,
                 objective: self.objectives.get(Some(place)),
@@ -132,10 +132,14 @@ impl Endpoints {
     }
 
     /// What a change means, of one endpoint or of all; nothing yet changes.
-    pub(crate) fn tune(&self, change: &Reconfigure, now: &Settings) -> Result<Tuning, String> {
+    pub(crate) fn tune(
+        &self,
+        change: &Reconfigure,
+        now: &Settings,
+    ) -> Result<EndpointChange, String> {
         let Some(name) = &change.endpoint else {
             let sizes = change.batch_size.map(|size| self.all(size)).unwrap_or_default();
-            return Ok(Tuning { together: change.max_latency_ms.is_some(), ..sizes });
+            return Ok(EndpointChange { together: change.max_latency_ms.is_some(), ..sizes });
         };
         refuse_shared(change)?;
         let sizes = change.batch_size.map(|size| self.resize(name, size)).transpose()?;
@@ -147,10 +151,10 @@ impl Endpoints {
             .ok_or_else(|| unknown(&format!("endpoint \"{name}\"; there are"), known()))?;
         let objectives = self.objectives.with(place, latency, now.latency_max);
         let latency_max = Some(strictest(&objectives));
-        Ok(Tuning { objectives: Some(objectives), latency_max, ..sizes })
+        Ok(EndpointChange { objectives: Some(objectives), latency_max, ..sizes })
     }
 
-    fn resize(&self, name: &str, size: u32) -> Result<Tuning, String> {
+    fn resize(&self, name: &str, size: u32) -> Result<EndpointChange, String> {
         let place = find(self.batched(), name).ok_or_else(|| {
             let what = format!("endpoint \"{name}\" that takes batches; those that do");
             unknown(&what, self.batched())
@@ -158,11 +162,11 @@ impl Endpoints {
         let others = self.batched().filter(|(other, _)| *other != place);
         let model = others.map(|(other, _)| self.size(other)).fold(size, u32::max);
         let sizes = Some((vec![place], size));
-        Ok(Tuning { sizes, batch_size: Some(model), ..Tuning::default() })
+        Ok(EndpointChange { sizes, batch_size: Some(model), ..EndpointChange::default() })
     }
 
     /// Makes a change.
-    pub(crate) fn apply(&self, tuning: &Tuning) {
+    pub(crate) fn apply(&self, tuning: &EndpointChange) {
         let (places, size) = tuning.sizes.as_ref().map_or((&[][..], 0), |(at, size)| (at, *size));
         places.iter().for_each(|place| self.told[*place].store(size, Ordering::Relaxed));
         if let Some(objectives) = &tuning.objectives {
@@ -173,9 +177,13 @@ impl Endpoints {
         }
     }
 
-    fn all(&self, size: u32) -> Tuning {
+    fn all(&self, size: u32) -> EndpointChange {
         let places = self.batched().map(|(place, _)| place).collect();
-        Tuning { sizes: Some((places, size)), batch_size: Some(size), ..Tuning::default() }
+        EndpointChange {
+            sizes: Some((places, size)),
+            batch_size: Some(size),
+            ..EndpointChange::default()
+        }
     }
 
     fn batched(&self) -> impl Iterator<Item = (usize, &str)> {

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Batcher, Config, CurvePoint, Decision, Verdict};
+use jitney_batcher::{Batcher, Config, CurvePoint, Decision, DecisionKind};
 
 /// A look into a model's batcher.
 #[derive(Clone, Debug)]
-pub struct Insight {
+pub struct BatcherReport {
     /// The knobs in force.
     pub config: Config,
     /// Requests that wait.
@@ -17,12 +17,12 @@ pub struct Insight {
     /// The learned service times, one curve per bucket, ascending in size.
     pub curve: Vec<CurvePoint>,
     /// The last decisions of the adaptive policy, oldest first.
-    pub decisions: Vec<Decided>,
+    pub decisions: Vec<PastDecision>,
 }
 
 /// A decision, and how long ago it was.
 #[derive(Clone, Copy, Debug)]
-pub struct Decided {
+pub struct PastDecision {
     /// How long ago.
     pub ago: Duration,
     /// For a wait: until when it could have lasted, from the decision on.
@@ -31,16 +31,16 @@ pub struct Decided {
     pub decision: Decision,
 }
 
-impl Insight {
+impl BatcherReport {
     /// Looks at a batcher; `now` is the time on its clock.
     pub(super) fn of(batcher: &Batcher, now: u64) -> Self {
-        let decided = |decision: &Decision| Decided {
+        let decided = |decision: &Decision| PastDecision {
             ago: Duration::from_nanos(now.saturating_sub(decision.at)),
-            wait: match decision.verdict {
-                Verdict::Wait(until) => {
+            wait: match decision.kind {
+                DecisionKind::Wait(until) => {
                     Some(Duration::from_nanos(until.saturating_sub(decision.at)))
                 }
-                Verdict::Depart(_) | Verdict::Refuse(_) => None,
+                DecisionKind::Dispatch(_) | DecisionKind::Reject(_) => None,
             },
             decision: *decision,
         };
@@ -54,15 +54,15 @@ impl Insight {
 
     /// The curve of the bucket that most batches were seen of.
     pub fn main_curve(&self) -> impl Iterator<Item = &CurvePoint> {
-        let main = main_bucket(&self.curve);
-        self.curve.iter().filter(move |point| Some(point.bucket) == main)
+        let main = main_group(&self.curve);
+        self.curve.iter().filter(move |point| Some(point.group) == main)
     }
 }
 
 /// The bucket that most batches were seen of.
-pub fn main_bucket(curve: &[CurvePoint]) -> Option<u16> {
+pub fn main_group(curve: &[CurvePoint]) -> Option<u16> {
     let seen = |bucket: u16| -> u64 {
-        curve.iter().filter(|it| it.bucket == bucket).map(|it| u64::from(it.samples)).sum()
+        curve.iter().filter(|it| it.group == bucket).map(|it| u64::from(it.samples)).sum()
     };
-    curve.iter().map(|point| point.bucket).max_by_key(|bucket| (seen(*bucket), u16::MAX - bucket))
+    curve.iter().map(|point| point.group).max_by_key(|bucket| (seen(*bucket), u16::MAX - bucket))
 }

@@ -6,14 +6,14 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 
 use super::board::add;
 use crate::error::CallError;
 use crate::histogram::{Distribution, FILL_PERMILLE, Histogram, ITEMS, RATIO_PERMILLE, TIME_US};
 
 /// Why requests are refused, in the words of the error messages and the metrics.
-pub const REFUSALS: [&str; 10] = [
+pub const REJECTIONS: [&str; 10] = [
     "queue_full",
     "too_large",
     "expired",
@@ -41,8 +41,8 @@ pub struct Measures {
     pub fill_permille: Distribution,
     /// Thousandths of the predicted time that batches took.
     pub prediction_permille: Distribution,
-    /// Refused requests, in the order of [`REFUSALS`].
-    pub refusals: [(&'static str, u64); REFUSALS.len()],
+    /// Refused requests, in the order of [`REJECTIONS`].
+    pub rejections: [(&'static str, u64); REJECTIONS.len()],
     /// Microseconds that the last answered batch ran, if there was one.
     pub compute_last_us: Option<u64>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Meters {
     batch_items: Histogram,
     fill_permille: Histogram,
     prediction_permille: Histogram,
-    refusals: [AtomicU64; REFUSALS.len()],
+    rejections: [AtomicU64; REJECTIONS.len()],
     /// One more than the microseconds, so that 0 means never.
     compute_last_us: AtomicU64,
 }
@@ -93,7 +93,7 @@ impl Default for Meters {
             batch_items: Histogram::new(ITEMS),
             fill_permille: Histogram::new(FILL_PERMILLE),
             prediction_permille: Histogram::new(RATIO_PERMILLE),
-            refusals: Default::default(),
+            rejections: Default::default(),
             compute_last_us: AtomicU64::new(0),
         }
     }
@@ -128,12 +128,12 @@ impl Meters {
     /// A request ended so; counted if that is a refusal.
     pub(super) fn refused(&self, error: &CallError) {
         if let Some(index) = refusal(error) {
-            add(&self.refusals[index], 1);
+            add(&self.rejections[index], 1);
         }
     }
 
     pub(super) fn read(&self) -> Measures {
-        let count = |index: usize| (REFUSALS[index], self.refusals[index].load(Relaxed));
+        let count = |index: usize| (REJECTIONS[index], self.rejections[index].load(Relaxed));
         Measures {
             queue_us: self.queue_us.read(),
             compute_us: self.compute_us.read(),
@@ -141,33 +141,33 @@ impl Meters {
             batch_items: self.batch_items.read(),
             fill_permille: self.fill_permille.read(),
             prediction_permille: self.prediction_permille.read(),
-            refusals: std::array::from_fn(count),
+            rejections: std::array::from_fn(count),
             compute_last_us: self.compute_last_us.load(Relaxed).checked_sub(1),
         }
     }
 }
 
-/// The place in [`REFUSALS`].
+/// The place in [`REJECTIONS`].
 fn refusal(error: &CallError) -> Option<usize> {
     match error {
-        CallError::Refused { reason, .. } => match reason {
-            Refusal::QueueFull => Some(0),
-            Refusal::TooLarge => Some(1),
-            Refusal::Expired => Some(2),
-            Refusal::Draining => Some(3),
-            Refusal::Hopeless => Some(4),
-            Refusal::Overload => Some(5),
-            Refusal::Quota => Some(6),
-            Refusal::NoWorker => Some(7),
+        CallError::Rejected { reason, .. } => match reason {
+            Rejection::QueueFull => Some(0),
+            Rejection::TooLarge => Some(1),
+            Rejection::Expired => Some(2),
+            Rejection::Draining => Some(3),
+            Rejection::Hopeless => Some(4),
+            Rejection::Overload => Some(5),
+            Rejection::Quota => Some(6),
+            Rejection::NoWorker => Some(7),
             // Its client went away: abandoned, not refused.
-            Refusal::Cancelled => None,
+            Rejection::Cancelled => None,
         },
         CallError::Sequence(_) => Some(0),
-        CallError::Crowded { .. } => Some(8),
+        CallError::ServerFull { .. } => Some(8),
         CallError::BadInput(_) => Some(9),
         CallError::Model(_)
-        | CallError::WorkerDied { .. }
-        | CallError::Outpaced
+        | CallError::WorkerExited { .. }
+        | CallError::SlowReader
         | CallError::Gone => None,
     }
 }

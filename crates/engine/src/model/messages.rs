@@ -11,8 +11,8 @@ use jitney_batcher::RequestId;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Insight;
-use crate::call::{Origin, Priority, Rider};
+use super::BatcherReport;
+use crate::call::{Origin, PendingRequest, Priority};
 use crate::error::ScaleError;
 use crate::settings::Settings;
 use crate::shares::Weight;
@@ -21,12 +21,12 @@ use crate::shares::Weight;
 #[derive(Debug)]
 pub(crate) enum Message {
     Arrive(Arrival),
-    /// The portions of one request, in order.
-    ArriveInPortions(Vec<Arrival>),
+    /// The parts of one request, in order.
+    ArriveInParts(Vec<Arrival>),
     /// The client of this request went away.
     Cancel(RequestId),
-    /// Nobody waits for what is left of a request in portions.
-    CancelPortions(Vec<Ticket>),
+    /// Nobody waits for what is left of a request in parts.
+    CancelParts(Vec<Ticket>),
     /// The head of a request from there has arrived.
     Announce(Origin),
     /// The rest of it will not.
@@ -36,7 +36,7 @@ pub(crate) enum Message {
 /// A request on its way from the door to the model's task.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub(crate) rider: Rider,
+    pub(crate) request: PendingRequest,
     pub(crate) deadline: Option<Instant>,
     pub(crate) bucket: u16,
     pub(crate) weight: Weight,
@@ -77,7 +77,7 @@ pub(crate) enum Control {
     },
     /// What was learned and decided?
     Explain {
-        reply: oneshot::Sender<Insight>,
+        reply: oneshot::Sender<BatcherReport>,
     },
     /// Answer what was admitted, then end; by force when `grace` is over.
     Close {

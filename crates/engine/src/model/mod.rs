@@ -14,15 +14,15 @@ mod intake;
 mod measures;
 mod messages;
 mod objectives;
+mod parts;
 mod passenger;
-mod portions;
 mod reconfigure;
-mod roster;
 mod sample;
 mod scatter;
 mod sequence;
+mod table;
 mod task;
-mod wanted;
+mod worker_target;
 
 #[cfg(test)]
 mod tests;
@@ -36,27 +36,27 @@ use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::announced::Announced;
-pub(crate) use self::board::Board;
+pub(crate) use self::board::ModelState;
 pub use self::board::{Counters, Status};
-pub use self::endpoints::Tuned;
-pub(crate) use self::endpoints::{Endpoints, Tuning};
+pub use self::endpoints::EndpointView;
+pub(crate) use self::endpoints::{EndpointChange, Endpoints};
 pub(crate) use self::identity::Identity;
-pub use self::insight::{Decided, Insight, main_bucket};
+pub use self::insight::{BatcherReport, PastDecision, main_group};
 pub(crate) use self::intake::Intake;
-pub use self::measures::{Measures, REFUSALS, Traffic};
+pub use self::measures::{Measures, REJECTIONS, Traffic};
 pub(crate) use self::messages::{Arrival, Control, Message, Ticket};
 pub use self::objectives::Objective;
 pub use self::reconfigure::Reconfigure;
 pub(crate) use self::sample::Sample;
 pub use self::sequence::{SequenceHeaders, SequenceLimits};
 pub(crate) use self::task::{State, Sweep, Task};
-pub(crate) use self::wanted::Wanted;
+pub(crate) use self::worker_target::WorkerTarget;
 
 use crate::admission::Admission;
 use crate::changes::Changes;
 use crate::error::ScaleError;
+use crate::local::Signature;
 use crate::observer::ModelTag;
-use crate::onnx::Signature;
 use crate::settings::Settings;
 use crate::store::{Api, Fetched, ModelDir, Sha256};
 
@@ -70,11 +70,11 @@ pub struct Model {
     pub(crate) refusing: Arc<AtomicBool>,
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) control: mpsc::Sender<Control>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) board: Arc<ModelState>,
     pub(crate) tag: Arc<ModelTag>,
     /// Calls that named no version, and calls that named this one.
     pub(crate) traffic: [Traffic; 2],
-    pub(crate) wanted: Wanted,
+    pub(crate) worker_target: WorkerTarget,
     pub(crate) changes: Changes,
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
@@ -121,7 +121,7 @@ impl Model {
     /// What it takes and gives, where that is known: of models that run in this process.
     pub fn signature(&self) -> Option<&Signature> {
         match &self.intake {
-            Intake::Onnx(model) => Some(model.signature()),
+            Intake::Local(model) => Some(model.signature()),
             Intake::Python | Intake::Defined(_) => None,
         }
     }
@@ -138,7 +138,7 @@ impl Model {
 
     /// A look at its workers, queue and counters.
     pub fn status(&self) -> Status {
-        self.board.status(self.settings.load().queue_max, self.wanted())
+        self.board.status(self.settings.load().queue_max, self.worker_target())
     }
 
     /// What was measured about its rides.
@@ -164,7 +164,7 @@ impl Model {
     /// Changes the number of workers; resolves when `min` are ready or one failed to start. The
     /// change itself goes on when the future is dropped.
     pub async fn scale(&self, min: u32, max: u32) -> Result<(), ScaleError> {
-        self.want(min, max);
+        self.set_worker_target(min, max);
         let scaled = self.ask(|reply| Control::Scale { min, max, reply }).await;
         scaled.unwrap_or(Err(ScaleError::Gone))?;
         self.changes.note();
@@ -172,22 +172,22 @@ impl Model {
     }
 
     /// The fewest and the most workers that were asked for last, whether or not they run yet.
-    pub fn wanted(&self) -> (u32, u32) {
-        self.wanted.get()
+    pub fn worker_target(&self) -> (u32, u32) {
+        self.worker_target.get()
     }
 
     /// Says how many workers [`Model::scale`] is about to be asked for.
-    pub fn want(&self, min: u32, max: u32) {
-        self.wanted.set(min, max);
+    pub fn set_worker_target(&self, min: u32, max: u32) {
+        self.worker_target.set(min, max);
     }
 
     /// The endpoints of a definition, as they are served now.
-    pub fn endpoints(&self) -> BTreeMap<String, Tuned> {
+    pub fn endpoints(&self) -> BTreeMap<String, EndpointView> {
         self.intake.endpoints().map(Endpoints::tuned).unwrap_or_default()
     }
 
     /// What its batcher has learned and decided; none if it has just gone.
-    pub async fn insight(&self) -> Option<Insight> {
+    pub async fn batcher_report(&self) -> Option<BatcherReport> {
         self.ask(|reply| Control::Explain { reply }).await
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::board::{Board, add};
-use crate::call::{Answer, Rider};
+use super::board::{ModelState, add};
+use crate::call::{Answer, PendingRequest};
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use crate::pool::Batch;
@@ -29,48 +29,53 @@ pub(super) fn checked(
     }
 }
 
-/// Answers every rider of a finished batch.
-pub(super) fn answer(mut batch: Batch, items: Vec<ItemOutcome>, compute: Duration, board: &Board) {
+/// Answers every request of a finished batch.
+pub(super) fn answer(
+    mut batch: Batch,
+    items: Vec<ItemOutcome>,
+    compute: Duration,
+    board: &ModelState,
+) {
     let now = Instant::now();
     board.meters.computed(compute);
-    let riders = std::mem::take(&mut batch.riders);
-    for (position, (rider, item)) in riders.into_iter().zip(items).enumerate() {
-        let receipt = batch.receipt(&rider, position, compute);
-        if !rider.reply.is_portion() {
-            board.meters.answered(receipt.queue, now.duration_since(rider.admitted));
+    let requests = std::mem::take(&mut batch.requests);
+    for (position, (request, item)) in requests.into_iter().zip(items).enumerate() {
+        let timing = batch.timing(&request, position, compute);
+        if !request.reply.is_part() {
+            board.meters.answered(timing.queue, now.duration_since(request.admitted));
         }
         match item {
-            Ok(output) => end(rider, Ok(Answer { output, receipt, rest: None }), board),
-            Err(failure) => end(rider, Err(CallError::Model(failure)), board),
+            Ok(output) => end(request, Ok(Answer { output, timing, stream: None }), board),
+            Err(failure) => end(request, Err(CallError::Model(failure)), board),
         }
     }
 }
 
 /// Ends one request: its caller is told and its permit returned. What becomes of the whole is
-/// counted by the caller of a portion.
-pub(super) fn end(rider: Rider, answer: Result<Answer, CallError>, board: &Board) {
-    if !rider.reply.is_portion() {
-        count(&answer, rider.reply.is_closed(), board);
+/// counted by the caller of a part.
+pub(super) fn end(request: PendingRequest, answer: Result<Answer, CallError>, board: &ModelState) {
+    if !request.reply.is_part() {
+        count(&answer, request.reply.is_closed(), board);
     }
-    drop(rider.permit);
-    rider.reply.finish(answer);
+    drop(request.permit);
+    request.reply.finish(answer);
 }
 
 /// Writes down how one request ended.
-pub(super) fn count(answer: &Result<Answer, CallError>, abandoned: bool, board: &Board) {
+pub(super) fn count(answer: &Result<Answer, CallError>, abandoned: bool, board: &ModelState) {
     let counter = match answer {
         _ if abandoned => &board.abandoned,
         Ok(_) => &board.answered,
         Err(
-            CallError::Refused { .. }
-            | CallError::Crowded { .. }
+            CallError::Rejected { .. }
+            | CallError::ServerFull { .. }
             | CallError::Sequence(_)
             | CallError::BadInput(_),
-        ) => &board.refused,
+        ) => &board.rejected,
         Err(
             CallError::Model(_)
-            | CallError::WorkerDied { .. }
-            | CallError::Outpaced
+            | CallError::WorkerExited { .. }
+            | CallError::SlowReader
             | CallError::Gone,
         ) => &board.failed,
     };

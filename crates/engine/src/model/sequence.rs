@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 pub use self::headers::SequenceHeaders;
 use self::one::{Entry, Sequence};
-use crate::error::SequenceRefusal;
+use crate::error::SequenceRejection;
 
 /// How many sequences, how long they live, how much of each may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +129,11 @@ impl<T> Sequences<T> {
         &mut self,
         now: Instant,
         name: &Name,
-    ) -> Result<usize, SequenceRefusal> {
+    ) -> Result<usize, SequenceRejection> {
         let key = match self.by_id.get(&*name.id).copied() {
             Some(key) => key,
             None if !self.has_room(now) => {
-                return Err(SequenceRefusal::TooMany { most: self.limits.sequences });
+                return Err(SequenceRejection::TooMany { most: self.limits.sequences });
             }
             None => self.begin(now, name),
         };
@@ -141,7 +141,7 @@ impl<T> Sequences<T> {
         // The one whose turn it is now stands here only until it is taken.
         let next = u64::from(sequence.riding < self.limits.abreast);
         if sequence.waiting.len() as u64 >= self.limits.queue + next {
-            return Err(SequenceRefusal::Backlog { most: self.limits.queue });
+            return Err(SequenceRejection::Backlog { most: self.limits.queue });
         }
         sequence.passing &= !name.chosen;
         Ok(key)

@@ -8,8 +8,8 @@ mod actions;
 mod alarm;
 mod burial;
 mod operator;
+mod parts;
 mod places;
-mod portions;
 mod sweep;
 mod turns;
 mod workers;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::{Actions, Batcher, Event, Refusal, Request, RequestId};
+use jitney_batcher::{Actions, Batcher, Event, Rejection, Request, RequestId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -26,10 +26,10 @@ use self::alarm::Alarm;
 use self::operator::Closing;
 use self::places::place;
 pub(crate) use self::sweep::Sweep;
-use super::board::{Board, add};
+use super::board::{ModelState, add};
 use super::intake::ALONE_BUCKET;
-use super::roster::{Passage, Roster};
 use super::sequence::{SequenceHeaders, Sequences};
+use super::table::{Passage, RequestTable};
 use super::{Arrival, Control, Message, scatter};
 use crate::error::CallError;
 use crate::observer::{ModelTag, Observer};
@@ -48,7 +48,7 @@ pub(crate) struct Task {
     pub(crate) inbox: mpsc::Receiver<Message>,
     pub(crate) control: mpsc::Receiver<Control>,
     pub(crate) workers: mpsc::Receiver<WorkerEvent>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) board: Arc<ModelState>,
     pub(crate) tag: Arc<ModelTag>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) state: State,
@@ -58,7 +58,7 @@ pub(crate) struct Task {
 pub(crate) struct State {
     batcher: Batcher,
     actions: Actions,
-    roster: Roster,
+    table: RequestTable,
     pool: Pool,
     origin: Instant,
     timer: Option<Instant>,
@@ -81,7 +81,7 @@ impl State {
         Self {
             batcher: Batcher::new(settings.batcher()),
             actions: Actions::new(),
-            roster: Roster::default(),
+            table: RequestTable::default(),
             pool,
             origin: Instant::now(),
             timer: None,
@@ -152,16 +152,16 @@ impl Task {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Arrive(arrival) => self.on_arrival(arrival),
-            Message::ArriveInPortions(portions) => self.on_portions(portions),
+            Message::ArriveInParts(parts) => self.on_parts(parts),
             Message::Cancel(id) => self.step(Event::Cancel { id }),
-            Message::CancelPortions(tickets) => self.cancel_portions(&tickets),
+            Message::CancelParts(tickets) => self.cancel_parts(&tickets),
             Message::Announce(origin) => self.step(Event::Announce { origin }),
             Message::Retract(origin) => self.step(Event::Retract { origin }),
         }
     }
 
     fn on_arrival(&mut self, arrival: Arrival) {
-        if arrival.rider.reply.is_closed() {
+        if arrival.request.reply.is_closed() {
             add(&self.board.abandoned, 1);
             return;
         }
@@ -172,20 +172,20 @@ impl Task {
         self.take_turns();
     }
 
-    /// Gives a request to the batcher; one of a sequence with what the sequence must know, a portion
+    /// Gives a request to the batcher; one of a sequence with what the sequence must know, a part
     /// with the word whether `more` of its request follow.
     fn admit(&mut self, arrival: Arrival, passage: Option<Box<Passage>>, more: bool) -> RequestId {
         let deadline = arrival.deadline.map_or(u64::MAX, |deadline| self.nanos(deadline));
-        let items = arrival.rider.items;
+        let items = arrival.request.items;
         let worker = passage.as_ref().map(|passage| place(passage.worker, 0));
-        let id = self.state.roster.board(arrival.rider, passage);
+        let id = self.state.table.board(arrival.request, passage);
         arrival.ticket.stamp(id);
         self.feed(Event::Arrive(Request {
             deadline,
             items,
             cost: arrival.weight.cost,
             tenant: arrival.weight.tenant,
-            bucket: arrival.bucket,
+            group: arrival.bucket,
             priority: arrival.priority,
             origin: arrival.origin,
             worker,
@@ -205,24 +205,24 @@ impl Task {
 
     /// Without anybody to serve them, waiting requests are told so instead of left hanging.
     fn pool_changed(&mut self) {
-        if !self.state.pool.hopeful() {
+        if !self.state.pool.has_workers() {
             let reason =
-                if self.state.closing.is_some() { Refusal::Draining } else { Refusal::NoWorker };
+                if self.state.closing.is_some() { Rejection::Draining } else { Rejection::NoWorker };
             self.refuse_waiting(reason);
         }
-        self.board.hopeful.store(self.state.pool.hopeful(), Ordering::Relaxed);
+        self.board.has_workers.store(self.state.pool.has_workers(), Ordering::Relaxed);
         self.board.unhealthy.store(!self.state.pool.healthy(), Ordering::Relaxed);
         self.board.publish_workers(self.state.pool.views());
         // Whoever waited for the workers finds them published.
         self.state.pool.tell_waiters();
     }
 
-    fn refuse_waiting(&mut self, reason: Refusal) {
+    fn refuse_waiting(&mut self, reason: Rejection) {
         self.refuse_turns(reason);
-        for id in self.state.roster.waiting() {
-            if let Some(rider) = self.state.roster.depart(id) {
-                let error = CallError::Refused { reason, retry_after: None };
-                scatter::end(rider, Err(error), &self.board);
+        for id in self.state.table.waiting() {
+            if let Some(request) = self.state.table.depart(id) {
+                let error = CallError::Rejected { reason, retry_after: None };
+                scatter::end(request, Err(error), &self.board);
             }
             self.step(Event::Cancel { id });
         }

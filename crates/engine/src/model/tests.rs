@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jitney_batcher::{Departure, Refusal};
+use jitney_batcher::{DispatchReason, Rejection};
 use tokio::time::{Instant, advance};
 
 use crate::call::{Origin, OriginKind};
@@ -19,7 +19,7 @@ mod announced;
 mod concurrent;
 mod continuous;
 mod measured;
-mod portions;
+mod parts;
 mod sequences;
 mod shares;
 mod storm;
@@ -34,8 +34,8 @@ fn echo_after(ms: u64) -> impl Fn(&Ride) -> Act + Send + Sync + 'static {
     move |_| Act::After(millis(ms), Box::new(Act::Echo))
 }
 
-fn is_refused(answer: &Result<String, CallError>, wanted: Refusal) -> bool {
-    matches!(answer, Err(CallError::Refused { reason, .. }) if *reason == wanted)
+fn is_refused(answer: &Result<String, CallError>, wanted: Rejection) -> bool {
+    matches!(answer, Err(CallError::Rejected { reason, .. }) if *reason == wanted)
 }
 
 /// Lets every task that can run do so without moving the clock.
@@ -60,10 +60,10 @@ async fn a_lone_request_leaves_when_its_window_is_over_and_its_receipt_says_so()
     let started = Instant::now();
     let answer = kit.call("a").await.unwrap();
     assert_eq!(text(&answer), "a");
-    let receipt = answer.receipt;
-    assert_eq!((receipt.reason, receipt.batch_items, receipt.attempt), (Departure::Window, 1, 1));
-    assert!(receipt.queue >= millis(10) && receipt.queue < millis(13), "{:?}", receipt.queue);
-    assert_eq!(receipt.compute.as_millis(), 5);
+    let timing = answer.timing;
+    assert_eq!((timing.reason, timing.batch_items, timing.attempt), (DispatchReason::Window, 1, 1));
+    assert!(timing.queue >= millis(10) && timing.queue < millis(13), "{:?}", timing.queue);
+    assert_eq!(timing.compute.as_millis(), 5);
     assert!(started.elapsed() < millis(18));
 }
 
@@ -131,7 +131,7 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
     };
     let kit = Kit::serving(2, settings(), die_of_poison).await;
     let answers = kit.call_all(&["a", "poison", "c", "d"]).await;
-    assert!(matches!(answers[1], Err(CallError::WorkerDied { .. })), "{answers:?}");
+    assert!(matches!(answers[1], Err(CallError::WorkerExited { .. })), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     assert_eq!(deaths.load(Ordering::Relaxed), 2);
 }
@@ -143,7 +143,7 @@ async fn a_silent_worker_is_replaced_and_its_lone_request_told() {
     let kit = Kit::serving(1, settings(), silent_on_x).await;
     let started = Instant::now();
     let answer = kit.call("x").await;
-    assert!(matches!(answer, Err(CallError::WorkerDied { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(CallError::WorkerExited { .. })), "{answer:?}");
     assert!(started.elapsed() < millis(5_100), "{:?}", started.elapsed());
     assert!(kit.call("after").await.is_ok());
 }
@@ -187,7 +187,7 @@ async fn a_request_is_told_the_moment_its_deadline_passes() {
     let mut late = call("late");
     late.deadline = Some(started + millis(200));
     let answer = kit.model.call(late).await.map(|answer| text(&answer));
-    assert!(is_refused(&answer, Refusal::Expired), "{answer:?}");
+    assert!(is_refused(&answer, Rejection::Expired), "{answer:?}");
     assert!(started.elapsed() < millis(210), "{:?}", started.elapsed());
     assert!(running.await.unwrap().is_ok());
 }
@@ -198,7 +198,7 @@ async fn the_clients_timeout_of_the_model_is_a_deadline_too() {
     let kit = Kit::serving(1, impatient, echo_after(1_000)).await;
     let answers = kit.call_all(&["running", "waiting"]).await;
     assert!(answers[0].is_ok());
-    assert!(is_refused(&answers[1], Refusal::Expired), "{answers:?}");
+    assert!(is_refused(&answers[1], Rejection::Expired), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
     let answers = kit.call_all(&["1", "2", "3", "4", "5"]).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     let hint = answers.iter().find_map(|answer| match answer {
-        Err(CallError::Refused { reason: Refusal::QueueFull, retry_after }) => *retry_after,
+        Err(CallError::Rejected { reason: Rejection::QueueFull, retry_after }) => *retry_after,
         _ => None,
     });
     assert!(hint.is_some_and(|hint| hint > Duration::ZERO), "{answers:?}");
@@ -222,7 +222,7 @@ async fn with_a_job_ticket_only_a_free_worker_admits() {
     let answers = kit.call_all(&["1", "2", "3"]).await;
     assert!(answers[0].is_ok());
     assert!(
-        is_refused(&answers[1], Refusal::QueueFull) && is_refused(&answers[2], Refusal::QueueFull)
+        is_refused(&answers[1], Rejection::QueueFull) && is_refused(&answers[2], Rejection::QueueFull)
     );
 }
 
@@ -244,7 +244,7 @@ async fn without_workers_requests_are_refused_at_the_door() {
     let kit = Kit::idle(settings(), |_| Act::Echo);
     settle().await;
     let answers = kit.call_all(&["a"]).await;
-    assert!(is_refused(&answers[0], Refusal::NoWorker));
+    assert!(is_refused(&answers[0], Rejection::NoWorker));
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +261,7 @@ async fn scaling_up_and_down_takes_effect_and_drops_no_request() {
     assert_eq!(kit.model.status().workers.len(), 1);
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
-    assert!(is_refused(&kit.call_all(&["late"]).await[0], Refusal::NoWorker));
+    assert!(is_refused(&kit.call_all(&["late"]).await[0], Rejection::NoWorker));
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +290,7 @@ async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told()
     let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
     drop(kit.model.scale(1, 1).await);
     let answers = kit.call_all(&["waits"]).await;
-    assert!(is_refused(&answers[0], Refusal::NoWorker), "{answers:?}");
+    assert!(is_refused(&answers[0], Rejection::NoWorker), "{answers:?}");
     assert!(!kit.model.healthy());
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
@@ -306,7 +306,7 @@ async fn closing_answers_everything_that_was_admitted() {
     for call in calls {
         assert!(call.await.unwrap().is_ok());
     }
-    assert!(matches!(kit.call("late").await, Err(CallError::Gone | CallError::Refused { .. })));
+    assert!(matches!(kit.call("late").await, Err(CallError::Gone | CallError::Rejected { .. })));
     assert_eq!(kit.admission.requests(), 0);
 }
 
@@ -332,7 +332,7 @@ async fn a_live_model_can_be_reconfigured() {
     assert!(!waiting.is_finished());
     let change = Reconfigure { policy: Some(PolicyName::Opportunistic), ..Reconfigure::default() };
     kit.model.reconfigure(change).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap().receipt.reason, Departure::Idle);
+    assert_eq!(waiting.await.unwrap().unwrap().timing.reason, DispatchReason::Idle);
     let refused = Reconfigure { batch_size: Some(0), ..Reconfigure::default() };
     assert!(kit.model.reconfigure(refused).await.is_err());
 }
@@ -341,12 +341,12 @@ async fn a_live_model_can_be_reconfigured() {
 async fn a_change_that_took_effect_is_told_and_what_was_asked_for_is_remembered() {
     let kit = Kit::idle(settings(), echo_after(5));
     let mut changes = kit.model.changes.watch();
-    assert_eq!(kit.model.wanted(), (1, 1), "what it was registered with");
-    kit.model.want(2, 3);
+    assert_eq!(kit.model.worker_target(), (1, 1), "what it was registered with");
+    kit.model.set_worker_target(2, 3);
     let status = kit.model.status();
     assert_eq!((status.workers_min, status.workers_max), (2, 3), "before the pool has heard of it");
     kit.model.scale(2, 3).await.unwrap();
-    assert_eq!(kit.model.wanted(), (2, 3));
+    assert_eq!(kit.model.worker_target(), (2, 3));
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
     let change = Reconfigure { batch_size: Some(2), ..Reconfigure::default() };

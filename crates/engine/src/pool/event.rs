@@ -9,13 +9,13 @@ use jitney_batcher::BatchId;
 use tokio::sync::mpsc;
 
 use super::riding::Batch;
-use crate::outcome::{BatchOutcome, Death, LaunchError};
+use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
 /// What a seat tells the model's task.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
     /// Loaded, and ready for batches through `batches` until it dies. The channel belongs to this
-    /// life of the worker: a batch sent too late is given back to the sender or comes with `Died`.
+    /// life of the worker: a batch sent too late is given back to the sender or comes with `Exited`.
     Up {
         worker: u32,
         pid: Option<u32>,
@@ -33,10 +33,10 @@ pub(crate) enum WorkerEvent {
         exec: Duration,
     },
     /// Dead, with every batch that was handed to it and not finished.
-    Died {
+    Exited {
         worker: u32,
         batches: Vec<Batch>,
-        death: Death,
+        death: WorkerExit,
         /// The batch to blame: the one that took too long, or the one that it was at. The others
         /// are innocent. None if nobody knows, or if it was at none.
         blamed: Option<BatchId>,
@@ -46,11 +46,11 @@ pub(crate) enum WorkerEvent {
         error: LaunchError,
     },
     /// Starting it again was given up.
-    Lost {
+    GivenUp {
         worker: u32,
     },
     /// It left as it was asked to.
-    Ended {
+    Stopped {
         worker: u32,
     },
 }

@@ -1,14 +1,14 @@
 //! The workers of one model version: how many are wanted, who is up, who waits for them.
 //!
 //! The pool belongs to the model's task and is changed by nobody else. Every worker has a
-//! [`seat`](seat) of its own, a task that starts it, hands it batches, and starts it
-//! again when it dies; the pool hears of that through [`WorkerEvent`]s.
+//! [`supervisor`] of its own, a task that starts it, hands it batches, and starts it again when it
+//! exits; the pool learns of that through [`WorkerEvent`]s.
 
 mod backoff;
 mod event;
 mod recovery;
 mod riding;
-mod seat;
+mod supervisor;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -21,8 +21,9 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::event::WorkerEvent;
 pub(crate) use self::riding::Batch;
-pub(crate) use self::seat::SeatPlan;
-pub use self::worker::{BoxFuture, Launcher, Lost, Word, Worker};
+pub(crate) use self::supervisor::WorkerPlan;
+use self::supervisor::WorkerSupervisor;
+pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 use crate::error::ScaleError;
 use crate::outcome::LaunchError;
@@ -44,14 +45,14 @@ pub struct WorkerView {
     pub gpu: Option<u32>,
 }
 
-struct Seat {
+struct PoolWorker {
     /// Taken when the worker is asked to leave.
     retire: Option<oneshot::Sender<()>>,
     /// The way to the worker in its present life.
     batches: Option<mpsc::Sender<Batch>>,
     task: JoinHandle<()>,
     started: SystemTime,
-    state: State,
+    state: WorkerState,
     pid: Option<u32>,
     /// Batches the worker may run at a time in its present life.
     slots: u8,
@@ -60,27 +61,27 @@ struct Seat {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WorkerState {
     /// Starting, or between two starts.
-    Coming,
+    Starting,
     Ready,
     /// Starting again was given up.
-    Lost,
+    GivenUp,
     /// Asked to leave once its batch is done.
-    Leaving,
+    Stopping,
 }
 
 struct Waiter {
     reply: oneshot::Sender<Result<(), ScaleError>>,
 }
 
-/// All seats of one model version.
+/// All workers of one model version.
 pub(crate) struct Pool {
     launcher: Arc<dyn Launcher>,
-    pub(crate) plan: SeatPlan,
+    pub(crate) plan: WorkerPlan,
     ids: Arc<AtomicU32>,
     events: mpsc::Sender<WorkerEvent>,
-    seats: BTreeMap<u32, Seat>,
+    workers: BTreeMap<u32, PoolWorker>,
     min: u32,
     waiters: Vec<Waiter>,
 }
@@ -88,12 +89,12 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(
         launcher: Arc<dyn Launcher>,
-        plan: SeatPlan,
+        plan: WorkerPlan,
         ids: Arc<AtomicU32>,
         events: mpsc::Sender<WorkerEvent>,
     ) -> Self {
-        let (seats, waiters) = (BTreeMap::new(), Vec::new());
-        Self { launcher, plan, ids, events, seats, min: 0, waiters }
+        let (workers, waiters) = (BTreeMap::new(), Vec::new());
+        Self { launcher, plan, ids, events, workers, min: 0, waiters }
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
@@ -108,7 +109,7 @@ impl Pool {
         self.launcher.crowd(max);
         self.dismiss_lost();
         while self.staying() < min as usize {
-            self.add_seat();
+            self.add_worker();
         }
         let surplus = self.staying().saturating_sub(max as usize);
         let leaving: Vec<u32> = self.staying_ids().rev().take(surplus).collect();
@@ -132,19 +133,20 @@ impl Pool {
         everyone
     }
 
-    /// Ends everybody at once; batches under way are dropped with their riders.
+    /// Ends everybody at once; batches under way are dropped with their requests.
     pub(crate) fn abort_all(&mut self) {
-        for seat in self.seats.values() {
-            seat.task.abort();
+        for worker in self.workers.values() {
+            worker.task.abort();
         }
-        self.seats.clear();
+        self.workers.clear();
     }
 
-    /// Hands a batch to a worker, or gives it back when the worker has just died; the seat's
+    /// Hands a batch to a worker, or gives it back when the worker has just died; the worker's
     /// `Died` is on its way then.
     #[expect(clippy::result_large_err, reason = "a batch comes back whole, and only from the dead")]
     pub(crate) fn hand(&self, worker: u32, batch: Batch) -> Result<(), Batch> {
-        let Some(batches) = self.seats.get(&worker).and_then(|seat| seat.batches.as_ref()) else {
+        let Some(batches) = self.workers.get(&worker).and_then(|worker| worker.batches.as_ref())
+        else {
             return Err(batch);
         };
         batches.try_send(batch).map_err(|refused| refused.into_inner())
@@ -157,22 +159,22 @@ impl Pool {
         (slots, ahead): (u8, bool),
         batches: mpsc::Sender<Batch>,
     ) {
-        if let Some(seat) = self.seats.get_mut(&worker) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
             // A worker that was asked to leave while it loaded stays on its way out.
-            if seat.state != State::Leaving {
-                seat.state = State::Ready;
+            if worker.state != WorkerState::Stopping {
+                worker.state = WorkerState::Ready;
             }
-            seat.pid = pid;
-            (seat.slots, seat.ahead) = (slots, ahead);
-            seat.batches = Some(batches);
+            worker.pid = pid;
+            (worker.slots, worker.ahead) = (slots, ahead);
+            worker.batches = Some(batches);
         }
     }
 
-    pub(crate) fn died(&mut self, worker: u32) {
-        if let Some(seat) = self.seats.get_mut(&worker)
-            && seat.state == State::Ready
+    pub(crate) fn exited(&mut self, worker: u32) {
+        if let Some(worker) = self.workers.get_mut(&worker)
+            && worker.state == WorkerState::Ready
         {
-            seat.state = State::Coming;
+            worker.state = WorkerState::Starting;
         }
     }
 
@@ -183,91 +185,100 @@ impl Pool {
         }
     }
 
-    pub(crate) fn lost(&mut self, worker: u32) {
-        if let Some(seat) = self.seats.get_mut(&worker) {
-            seat.state = State::Lost;
+    pub(crate) fn given_up(&mut self, worker: u32) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.state = WorkerState::GivenUp;
         }
     }
 
-    pub(crate) fn ended(&mut self, worker: u32) {
-        self.seats.remove(&worker);
+    pub(crate) fn stopped(&mut self, worker: u32) {
+        self.workers.remove(&worker);
         self.launcher.forget(worker);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.seats.is_empty()
+        self.workers.is_empty()
     }
 
     /// Those who have loaded the model and stay.
     pub(crate) fn ready(&self) -> Vec<u32> {
-        let ready = |(id, seat): (&u32, &Seat)| (seat.state == State::Ready).then_some(*id);
-        self.seats.iter().filter_map(ready).collect()
+        let ready =
+            |(id, worker): (&u32, &PoolWorker)| (worker.state == WorkerState::Ready).then_some(*id);
+        self.workers.iter().filter_map(ready).collect()
     }
 
     /// Whether a worker runs its batches one after another and may be handed the next one early.
     pub(crate) fn ahead(&self, worker: u32) -> bool {
-        self.seats.get(&worker).is_some_and(|seat| seat.ahead)
+        self.workers.get(&worker).is_some_and(|worker| worker.ahead)
     }
 
     /// How many batches a worker may run at a time.
     pub(crate) fn slots(&self, worker: u32) -> u8 {
-        self.seats.get(&worker).map_or(self.plan.slots, |seat| seat.slots)
+        self.workers.get(&worker).map_or(self.plan.slots, |worker| worker.slots)
     }
 
     /// Whether somebody serves or still tries to.
-    pub(crate) fn hopeful(&self) -> bool {
-        self.seats.values().any(|seat| matches!(seat.state, State::Coming | State::Ready))
+    pub(crate) fn has_workers(&self) -> bool {
+        self.workers
+            .values()
+            .any(|worker| matches!(worker.state, WorkerState::Starting | WorkerState::Ready))
     }
 
     /// TorchServe's health: no fewer workers than wanted, counting those that are being restarted.
     pub(crate) fn healthy(&self) -> bool {
-        let alive = self.seats.values().filter(|seat| seat.state != State::Lost).count();
+        let alive =
+            self.workers.values().filter(|worker| worker.state != WorkerState::GivenUp).count();
         alive >= self.min as usize
     }
 
     pub(crate) fn views(&self) -> Vec<WorkerView> {
-        let view = |(id, seat): (&u32, &Seat)| WorkerView {
+        let view = |(id, worker): (&u32, &PoolWorker)| WorkerView {
             id: *id,
-            started: seat.started,
-            ready: seat.state == State::Ready,
-            pid: seat.pid,
+            started: worker.started,
+            ready: worker.state == WorkerState::Ready,
+            pid: worker.pid,
             memory: 0,
             gpu: self.launcher.gpu(*id),
         };
-        self.seats.iter().filter(|(_, seat)| seat.state != State::Leaving).map(view).collect()
+        self.workers
+            .iter()
+            .filter(|(_, worker)| worker.state != WorkerState::Stopping)
+            .map(view)
+            .collect()
     }
 
-    fn add_seat(&mut self) {
-        let worker = self.ids.fetch_add(1, Ordering::Relaxed);
+    fn add_worker(&mut self) {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (retire, retired) = oneshot::channel();
-        let seat = seat::Seat::new(worker, &self.launcher, &self.plan, retired, &self.events);
-        let seat = Seat {
+        let supervisor =
+            WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, &self.events);
+        let entry = PoolWorker {
             retire: Some(retire),
             batches: None,
-            task: tokio::spawn(seat.run()),
+            task: tokio::spawn(supervisor.run()),
             started: SystemTime::now(),
-            state: State::Coming,
+            state: WorkerState::Starting,
             pid: None,
             slots: self.plan.slots,
             ahead: false,
         };
-        self.seats.insert(worker, seat);
+        self.workers.insert(id, entry);
     }
 
     fn retire(&mut self, worker: u32) {
-        if let Some(seat) = self.seats.get_mut(&worker) {
-            seat.state = State::Leaving;
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.state = WorkerState::Stopping;
             // Dropping the sender is the signal.
-            seat.retire.take();
+            worker.retire.take();
         }
     }
 
-    /// A seat that gave up is replaced by a new one when somebody scales.
+    /// A worker that gave up is replaced by a new one when somebody scales.
     fn dismiss_lost(&mut self) {
         let lost: Vec<u32> = self
-            .seats
+            .workers
             .iter()
-            .filter(|(_, seat)| seat.state == State::Lost)
+            .filter(|(_, worker)| worker.state == WorkerState::GivenUp)
             .map(|(id, _)| *id)
             .collect();
         for worker in lost {
@@ -276,7 +287,10 @@ impl Pool {
     }
 
     fn staying_ids(&self) -> impl DoubleEndedIterator<Item = u32> {
-        self.seats.iter().filter(|(_, seat)| seat.state != State::Leaving).map(|(id, _)| *id)
+        self.workers
+            .iter()
+            .filter(|(_, worker)| worker.state != WorkerState::Stopping)
+            .map(|(id, _)| *id)
     }
 
     fn staying(&self) -> usize {
@@ -285,7 +299,8 @@ impl Pool {
 
     /// Tells those who wait for the workers, if all that are wanted are ready.
     pub(crate) fn tell_waiters(&mut self) {
-        let ready = self.seats.values().filter(|seat| seat.state == State::Ready).count();
+        let ready =
+            self.workers.values().filter(|worker| worker.state == WorkerState::Ready).count();
         if ready >= self.min as usize {
             for waiter in self.waiters.drain(..) {
                 drop(waiter.reply.send(Ok(())));

@@ -5,22 +5,22 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, Padding, RequestId};
+use jitney_batcher::{BatchId, DispatchReason, Padding, RequestId};
 use tokio::time::Instant;
 
-use crate::call::{Answer, Output, Receipt, Rider};
+use crate::call::{Answer, Output, PendingRequest, Timing};
 
 /// A departed batch with everybody in it.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) id: BatchId,
     pub(crate) ids: Vec<RequestId>,
-    pub(crate) riders: Vec<Rider>,
+    pub(crate) requests: Vec<PendingRequest>,
     pub(crate) items: u32,
     /// The most items a batch of this model may hold.
     pub(crate) items_max: u32,
     pub(crate) attempt: u8,
-    pub(crate) reason: Departure,
+    pub(crate) reason: DispatchReason,
     pub(crate) departed: Instant,
     /// How long it was expected to run, if anybody could tell.
     pub(crate) predicted: Option<Duration>,
@@ -32,10 +32,15 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// What one rider can be told about the ride.
-    pub(crate) fn receipt(&self, rider: &Rider, position: usize, compute: Duration) -> Receipt {
-        Receipt {
-            queue: self.departed.duration_since(rider.admitted),
+    /// What one request can be told about the ride.
+    pub(crate) fn timing(
+        &self,
+        request: &PendingRequest,
+        position: usize,
+        compute: Duration,
+    ) -> Timing {
+        Timing {
+            queue: self.departed.duration_since(request.admitted),
             compute,
             batch_items: self.items,
             batch_items_max: self.items_max,
@@ -50,14 +55,14 @@ impl Batch {
 
     /// Whether any caller has a part of its answer, so that the batch cannot be tried again.
     pub(crate) fn streamed(&self) -> bool {
-        self.riders.iter().any(|rider| rider.reply.streams())
+        self.requests.iter().any(|request| request.reply.streams())
     }
 
-    /// Sends a piece to one rider's caller; false if there is no such rider.
+    /// Sends a piece to one request's caller; false if there is no such request.
     fn piece(&mut self, position: usize, output: Output, compute: Duration) -> bool {
-        let Some(rider) = self.riders.get(position) else { return false };
-        let receipt = self.receipt(rider, position, compute);
-        self.riders[position].reply.piece(Answer { output, receipt, rest: None });
+        let Some(request) = self.requests.get(position) else { return false };
+        let timing = self.timing(request, position, compute);
+        self.requests[position].reply.piece(Answer { output, timing, stream: None });
         true
     }
 }
@@ -124,7 +129,7 @@ impl Riding {
         let Some(ride) = self.rides.iter_mut().find(|ride| ride.batch.id.0 == id) else {
             return false;
         };
-        let left = ride.batch.riders.iter().all(|rider| rider.reply.is_closed());
+        let left = ride.batch.requests.iter().all(|request| request.reply.is_closed());
         left && !std::mem::replace(&mut ride.cancelled, true)
     }
 
@@ -167,11 +172,11 @@ mod tests {
         Batch {
             id: BatchId(id),
             ids: Vec::new(),
-            riders: Vec::new(),
+            requests: Vec::new(),
             items: 1,
             items_max: 1,
             attempt: 1,
-            reason: Departure::Idle,
+            reason: DispatchReason::Idle,
             departed: Instant::now(),
             predicted: None,
             handoff: None,

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::call::{Output, Rider};
-use crate::outcome::{BatchOutcome, Death, LaunchError};
+use crate::call::{Output, PendingRequest};
+use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
 /// A boxed future that may cross threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -31,7 +31,7 @@ pub trait Launcher: Send + Sync + 'static {
 
 /// What a worker says about a batch it was given.
 #[derive(Debug)]
-pub enum Word {
+pub enum WorkerMessage {
     /// Pieces of answers that are still being made, each with its request's place in the batch.
     Pieces {
         /// The batch.
@@ -40,7 +40,7 @@ pub enum Word {
         pieces: Vec<(usize, Output)>,
     },
     /// The batch is over.
-    Over {
+    Finished {
         /// The batch.
         batch: u64,
         /// How it ended.
@@ -50,7 +50,7 @@ pub enum Word {
 
 /// The worker is gone; [`Worker::death`] says how.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost;
+pub struct WorkerGone;
 
 /// A loaded worker. It is given no more batches at a time than it has slots.
 pub trait Worker: Send + 'static {
@@ -65,25 +65,32 @@ pub trait Worker: Send + 'static {
     /// Whether it takes this batch while it works on another, keeps it for afterwards, and holds up
     /// nobody meanwhile. With nobody in it: whether it ever does. Such a worker runs its batches one
     /// after another, in the order in which it was given them.
-    fn queues(&self, _riders: &[Rider]) -> bool {
+    fn queues(&self, _riders: &[PendingRequest]) -> bool {
         false
     }
 
     /// Hands a batch over. Dropping the future before it resolves leaves the worker unusable, so
     /// the pool ends it then.
-    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>>;
+    fn send_batch<'a>(
+        &'a mut self,
+        batch: u64,
+        requests: &'a [PendingRequest],
+    ) -> BoxFuture<'a, Result<(), WorkerGone>>;
 
     /// Tells the worker that nobody waits for this batch any more. It still says when the batch is
     /// over, sooner if it can; most cannot.
-    fn cancel(&mut self, _batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+    fn cancel(&mut self, _batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// The worker's next word; an idle worker says none until it is lost.
-    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>>;
+    fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<WorkerMessage, WorkerGone>>;
 
-    /// How the worker ended, once `give` or `poll_hear` found it lost.
-    fn death(&mut self) -> BoxFuture<'_, Death>;
+    /// How the worker ended, once `give` or `poll_message` found it lost.
+    fn exit(&mut self) -> BoxFuture<'_, WorkerExit>;
 
     /// Ends the worker: politely when it is idle, by force otherwise.
     fn end(self: Box<Self>, force: bool) -> BoxFuture<'static, ()>;

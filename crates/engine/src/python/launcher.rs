@@ -21,7 +21,7 @@ use super::{LinkError, PythonConfig};
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
-use crate::settings::Rides;
+use crate::settings::WorkerMode;
 
 /// More batches than this a worker of overlapping stages is never given.
 const OVERLAP_MAX: u8 = 8;
@@ -60,8 +60,8 @@ impl Launcher for PythonLauncher {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
             let (link, slots) = load(stream, &message, &mut child).await?;
-            let rides = rides(&message);
-            let worker = PythonWorker::new(child, link, slots, rides, response_bytes_max);
+            let mode = mode_of(&message);
+            let worker = PythonWorker::new(child, link, slots, mode, response_bytes_max);
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
@@ -142,9 +142,12 @@ async fn dialed_in(
 }
 
 /// How the worker was told to take its batches.
-fn rides(message: &serde_json::Value) -> Rides {
-    let told = |rides: &Rides| message["mode"] == rides.as_str();
-    [Rides::Single, Rides::Continuous].into_iter().find(told).unwrap_or(Rides::Concurrent)
+fn mode_of(message: &serde_json::Value) -> WorkerMode {
+    let told = |mode: &WorkerMode| message["mode"] == mode.as_str();
+    [WorkerMode::Single, WorkerMode::Continuous]
+        .into_iter()
+        .find(told)
+        .unwrap_or(WorkerMode::Concurrent)
 }
 
 #[derive(serde::Deserialize)]

@@ -46,7 +46,7 @@ impl LoadOrder {
             "model_yaml_config": package.yaml_json,
             "server_version": "0.12.0",
             "workers": settings.workers_max.max(1),
-            "mode": settings.rides().as_str(),
+            "mode": settings.worker_mode().as_str(),
             "model_metrics": model_metrics,
         });
         let dir = package.dir.path().to_owned();

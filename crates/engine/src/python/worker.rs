@@ -15,10 +15,10 @@ use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };
 use super::link::Link;
-use crate::call::{Input, Payload, Rider};
-use crate::outcome::{BatchOutcome, Cause, Death, ItemOutcome, ModelFailure};
-use crate::pool::{BoxFuture, Lost, Word, Worker};
-use crate::settings::Rides;
+use crate::call::{Input, Payload, PendingRequest};
+use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
+use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
+use crate::settings::WorkerMode;
 
 const SIGKILL: i32 = 9;
 
@@ -49,29 +49,29 @@ impl PythonWorker {
         child: Child,
         link: Link,
         slots: u8,
-        rides: Rides,
+        mode: WorkerMode,
         response_bytes_max: Option<u64>,
     ) -> Self {
-        let queues = rides == Rides::Single && slots == 1;
-        let cancels = rides == Rides::Continuous;
+        let queues = mode == WorkerMode::Single && slots == 1;
+        let cancels = mode == WorkerMode::Continuous;
         Self { child, link, slots, queues, cancels, response_bytes_max, broken: None }
     }
 
-    fn lose(&mut self, error: LinkError) -> Lost {
+    fn lose(&mut self, error: LinkError) -> WorkerGone {
         self.broken = Some(error);
-        Lost
+        WorkerGone
     }
 
-    async fn send(&mut self, batch: u64, riders: &[Rider]) -> Result<(), LinkError> {
-        let inputs: Vec<&Input> = riders.iter().filter_map(raw).collect();
-        assert_eq!(inputs.len(), riders.len(), "a Python model is given raw inputs only");
+    async fn send(&mut self, batch: u64, requests: &[PendingRequest]) -> Result<(), LinkError> {
+        let inputs: Vec<&Input> = requests.iter().filter_map(raw).collect();
+        assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
         self.link.send_batch(BatchFrame::new(batch, inputs)).await
     }
 
-    async fn hear(&mut self) -> Result<Word, LinkError> {
+    async fn hear(&mut self) -> Result<WorkerMessage, LinkError> {
         let (header, payload) = self.receive().await?;
         let (batch, count) = (header.id, header.count);
-        let over = |outcome| Word::Over { batch, outcome };
+        let over = |outcome| WorkerMessage::Finished { batch, outcome };
         if header.kind == Kind::Reply {
             let mut items = decode_reply(count, payload)?;
             if let Some(max) = self.response_bytes_max {
@@ -81,7 +81,7 @@ impl PythonWorker {
         } else if header.kind == Kind::Failed {
             Ok(over(BatchOutcome::Failed(decode_failed(&payload)?)))
         } else if header.kind == Kind::Chunk {
-            Ok(Word::Pieces { batch, pieces: decode_chunk(count, payload)? })
+            Ok(WorkerMessage::Pieces { batch, pieces: decode_chunk(count, payload)? })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
         }
@@ -98,16 +98,16 @@ impl PythonWorker {
     }
 
     /// Turns a broken link into a death, once the process has been reaped or killed.
-    async fn autopsy(&mut self, error: LinkError) -> Death {
+    async fn autopsy(&mut self, error: LinkError) -> WorkerExit {
         match error {
             LinkError::Protocol(error) => {
                 tracing::error!(%error, "worker broke the protocol");
-                Death::Garbled
+                WorkerExit::Garbled
             }
             LinkError::Closed | LinkError::Io(_) => {
                 let exit = timeout(LEAVE_TIMEOUT, self.child.wait()).await;
                 let signal = exit.ok().and_then(Result::ok).and_then(|status| status.signal());
-                Death::Crashed { killed: signal == Some(SIGKILL) }
+                WorkerExit::Crashed { killed: signal == Some(SIGKILL) }
             }
         }
     }
@@ -123,10 +123,10 @@ fn refuse_large(item: &mut ItemOutcome, max: u64) {
     }
 }
 
-fn raw(rider: &Rider) -> Option<&Input> {
-    match &rider.payload {
+fn raw(request: &PendingRequest) -> Option<&Input> {
+    match &request.payload {
         Payload::Raw(input) => Some(input),
-        Payload::Tensors(_) => None,
+        Payload::Decoded(_) => None,
     }
 }
 
@@ -139,22 +139,26 @@ impl Worker for PythonWorker {
         self.slots
     }
 
-    fn queues(&self, riders: &[Rider]) -> bool {
+    fn queues(&self, requests: &[PendingRequest]) -> bool {
         let small = || {
-            let inputs = riders.iter().filter_map(raw).collect();
+            let inputs = requests.iter().filter_map(raw).collect();
             BatchFrame::new(0, inputs).payload_len() <= AHEAD_MAX
         };
         self.queues && small()
     }
 
-    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
+    fn send_batch<'a>(
+        &'a mut self,
+        batch: u64,
+        requests: &'a [PendingRequest],
+    ) -> BoxFuture<'a, Result<(), WorkerGone>> {
         Box::pin(async move {
-            let sent = self.send(batch, riders).await;
+            let sent = self.send(batch, requests).await;
             sent.map_err(|error| self.lose(error))
         })
     }
 
-    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
         Box::pin(async move {
             if !self.cancels {
                 return Ok(());
@@ -166,12 +170,15 @@ impl Worker for PythonWorker {
 
     /// A future made anew for every poll: all that `hear` remembers lies in the link and the child,
     /// whose wakers stay registered, and so a word costs no allocation.
-    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+    fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<WorkerMessage, WorkerGone>> {
         let heard = ready!(pin!(self.hear()).poll(context));
         Poll::Ready(heard.map_err(|error| self.lose(error)))
     }
 
-    fn death(&mut self) -> BoxFuture<'_, Death> {
+    fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
         let error = self.broken.take().unwrap_or(LinkError::Closed);
         Box::pin(self.autopsy(error))
     }

@@ -1,31 +1,31 @@
-//! A caller's way back: whole answers, streams, slow clients, lost riders.
+//! A caller's way back: whole answers, streams, slow clients, lost requests.
 
 use std::time::Duration;
 
 use super::*;
-use crate::call::{Output, Receipt};
+use crate::call::{Output, Timing};
 
 fn answer(body: &'static str) -> Answer {
     big(Bytes::from_static(body.as_bytes()))
 }
 
 fn big(body: Bytes) -> Answer {
-    let receipt = Receipt {
+    let timing = Timing {
         queue: Duration::ZERO,
         compute: Duration::ZERO,
         batch_items: 1,
         batch_items_max: 1,
         position: 0,
-        reason: jitney_batcher::Departure::Idle,
+        reason: jitney_batcher::DispatchReason::Idle,
         attempt: 1,
         batch: 1,
         batches: Vec::new(),
         padding: None,
     };
-    Answer { output: Output { body, ..Output::default() }, receipt, rest: None }
+    Answer { output: Output { body, ..Output::default() }, timing, stream: None }
 }
 
-async fn drain(rest: &mut Rest) -> (Vec<Bytes>, Option<CallError>) {
+async fn drain(rest: &mut AnswerStream) -> (Vec<Bytes>, Option<CallError>) {
     let mut pieces = Vec::new();
     while let Some(next) = rest.next().await {
         match next {
@@ -44,7 +44,7 @@ async fn a_whole_answer_has_no_rest() {
     let (reply, caller) = Reply::new();
     assert!(!reply.streams());
     reply.finish(Ok(answer("all")));
-    assert!(caller.await.unwrap().unwrap().rest.is_none());
+    assert!(caller.await.unwrap().unwrap().stream.is_none());
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn pieces_follow_the_first_one_and_empty_ones_are_left_out() {
     reply.piece(answer("b"));
     reply.piece(answer(""));
     reply.finish(Ok(answer("c")));
-    let (pieces, error) = drain(first.rest.as_mut().unwrap()).await;
+    let (pieces, error) = drain(first.stream.as_mut().unwrap()).await;
     assert_eq!(pieces, ["b", "c"]);
     assert!(error.is_none());
 }
@@ -75,9 +75,9 @@ async fn a_client_that_does_not_read_loses_its_stream_and_keeps_what_was_buffere
         assert!(reply.is_closed(), "there is nobody left to work for");
         reply.finish(Ok(answer("end")));
         let mut first = caller.await.unwrap().unwrap();
-        let (pieces, error) = drain(first.rest.as_mut().unwrap()).await;
+        let (pieces, error) = drain(first.stream.as_mut().unwrap()).await;
         assert_eq!(pieces.len(), kept);
-        assert!(matches!(error, Some(CallError::Outpaced)), "{error:?}");
+        assert!(matches!(error, Some(CallError::SlowReader)), "{error:?}");
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_client_that_does_not_read_loses_its_stream_and_keeps_what_was_buffere
 async fn a_client_that_reads_gets_more_than_the_buffer_holds() {
     let (mut reply, caller) = Reply::new();
     reply.piece(answer("head"));
-    let mut rest = caller.await.unwrap().unwrap().rest.unwrap();
+    let mut rest = caller.await.unwrap().unwrap().stream.unwrap();
     for _ in 0..3 * PIECES_MAX {
         reply.piece(answer("x"));
         assert_eq!(rest.next().await.unwrap().unwrap(), "x");
@@ -99,7 +99,7 @@ async fn one_piece_larger_than_the_buffer_still_passes() {
     reply.piece(answer("head"));
     reply.finish(Ok(big(vec![0; BYTES_MAX + 1].into())));
     let mut first = caller.await.unwrap().unwrap();
-    let (pieces, error) = drain(first.rest.as_mut().unwrap()).await;
+    let (pieces, error) = drain(first.stream.as_mut().unwrap()).await;
     assert!(pieces.len() == 1 && error.is_none());
 }
 
@@ -108,15 +108,15 @@ async fn failure_and_loss_end_a_stream_with_an_error() {
     let (mut reply, caller) = Reply::new();
     reply.piece(answer("a"));
     let mut first = caller.await.unwrap().unwrap();
-    reply.finish(Err(CallError::WorkerDied { killed: false }));
-    let (_, error) = drain(first.rest.as_mut().unwrap()).await;
-    assert!(matches!(error, Some(CallError::WorkerDied { killed: false })));
+    reply.finish(Err(CallError::WorkerExited { killed: false }));
+    let (_, error) = drain(first.stream.as_mut().unwrap()).await;
+    assert!(matches!(error, Some(CallError::WorkerExited { killed: false })));
 
     let (mut reply, caller) = Reply::new();
     reply.piece(answer("a"));
     let mut first = caller.await.unwrap().unwrap();
     drop(reply);
-    let (_, error) = drain(first.rest.as_mut().unwrap()).await;
+    let (_, error) = drain(first.stream.as_mut().unwrap()).await;
     assert!(matches!(error, Some(CallError::Gone)));
 }
 

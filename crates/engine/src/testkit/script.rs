@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::call::Output;
-use crate::outcome::{BatchOutcome, Cause, Death, LaunchError, ModelFailure};
-use crate::pool::Word;
+use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pool::WorkerMessage;
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub type LaunchScript = Arc<dyn Fn(u32) -> (Duration, Result<(), LaunchError>) +
 pub(super) struct Stage {
     pub(super) batch: u64,
     pub(super) bodies: Vec<String>,
-    pub(super) says: mpsc::Sender<Result<Word, Death>>,
+    pub(super) says: mpsc::Sender<Result<WorkerMessage, WorkerExit>>,
 }
 
 impl Stage {
@@ -73,17 +73,19 @@ impl Stage {
         let batch = self.batch;
         let played = play(act, self.bodies).await;
         // Nobody listens any more when the worker was ended.
-        drop(self.says.send(played.map(|outcome| Word::Over { batch, outcome })).await);
+        drop(
+            self.says.send(played.map(|outcome| WorkerMessage::Finished { batch, outcome })).await,
+        );
     }
 
     async fn stream(&self, number: usize) {
         let piece = |position| (position, echo(format!("{number} ")));
         let pieces = (0..self.bodies.len()).map(piece).collect();
-        drop(self.says.send(Ok(Word::Pieces { batch: self.batch, pieces })).await);
+        drop(self.says.send(Ok(WorkerMessage::Pieces { batch: self.batch, pieces })).await);
     }
 }
 
-async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, Death> {
+async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, WorkerExit> {
     match act {
         Act::Echo => {
             Ok(BatchOutcome::Items(bodies.into_iter().map(|body| Ok(echo(body))).collect()))
@@ -97,7 +99,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, Death> {
             let item = |body| if body == bad { Err(failure()) } else { Ok(echo(body)) };
             Ok(BatchOutcome::Items(bodies.into_iter().map(item).collect()))
         }
-        Act::Die => Err(Death::Crashed { killed: false }),
+        Act::Die => Err(WorkerExit::Crashed { killed: false }),
         Act::Silence | Act::Stream(..) => std::future::pending().await,
         Act::After(pause, then) => {
             tokio::time::sleep(pause).await;

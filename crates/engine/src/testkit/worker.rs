@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::script::{LaunchScript, Ride, Script, Stage};
-use crate::call::{Output, Payload, Rider};
-use crate::outcome::{BatchOutcome, Death, LaunchError};
-use crate::pool::{BoxFuture, Launcher, Lost, Word, Worker};
+use crate::call::{Output, Payload, PendingRequest};
+use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
+use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 #[derive(Clone)]
 pub(super) struct ScriptedLauncher {
@@ -75,10 +75,10 @@ struct ScriptedWorker {
     stages: JoinSet<()>,
     /// How the play of a batch is ended when nobody waits for it.
     plays: Vec<(u64, tokio::task::AbortHandle)>,
-    says: mpsc::Sender<Result<Word, Death>>,
-    words: mpsc::Receiver<Result<Word, Death>>,
+    says: mpsc::Sender<Result<WorkerMessage, WorkerExit>>,
+    words: mpsc::Receiver<Result<WorkerMessage, WorkerExit>>,
     /// How it died.
-    death: Option<Death>,
+    death: Option<WorkerExit>,
 }
 
 impl Worker for ScriptedWorker {
@@ -90,12 +90,16 @@ impl Worker for ScriptedWorker {
         if let Kind::Overlapping(slots) = self.kind { slots } else { 1 }
     }
 
-    fn queues(&self, riders: &[Rider]) -> bool {
-        self.kind == Kind::Queueing && riders.iter().all(|rider| body(rider) != "large")
+    fn queues(&self, requests: &[PendingRequest]) -> bool {
+        self.kind == Kind::Queueing && requests.iter().all(|request| body(request) != "large")
     }
 
-    fn give<'a>(&'a mut self, batch: u64, riders: &'a [Rider]) -> BoxFuture<'a, Result<(), Lost>> {
-        let bodies: Vec<String> = riders.iter().map(body).collect();
+    fn send_batch<'a>(
+        &'a mut self,
+        batch: u64,
+        requests: &'a [PendingRequest],
+    ) -> BoxFuture<'a, Result<(), WorkerGone>> {
+        let bodies: Vec<String> = requests.iter().map(body).collect();
         let ride = Ride { worker: self.worker, life: self.life, bodies, at: Instant::now() };
         let act = (self.script)(&ride);
         self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
@@ -114,28 +118,31 @@ impl Worker for ScriptedWorker {
     }
 
     /// Drops the play and says an empty answer, as continuous workers do.
-    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), Lost>> {
+    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
         let play = self.plays.iter().find(|(id, _)| *id == batch);
         play.inspect(|(_, play)| play.abort());
         let says = self.says.clone();
         let outcome = BatchOutcome::Items(vec![Ok(Output::default())]);
         self.stages.spawn(async move {
-            drop(says.send(Ok(Word::Over { batch, outcome })).await);
+            drop(says.send(Ok(WorkerMessage::Finished { batch, outcome })).await);
         });
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Word, Lost>> {
+    fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<WorkerMessage, WorkerGone>> {
         // The worker holds a sender itself, so the channel stays open.
-        let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(Death::Garbled));
+        let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(WorkerExit::Garbled));
         Poll::Ready(word.map_err(|death| {
             self.death = Some(death);
-            Lost
+            WorkerGone
         }))
     }
 
-    fn death(&mut self) -> BoxFuture<'_, Death> {
-        Box::pin(std::future::ready(self.death.unwrap_or(Death::Garbled)))
+    fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
+        Box::pin(std::future::ready(self.death.unwrap_or(WorkerExit::Garbled)))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {
@@ -143,9 +150,9 @@ impl Worker for ScriptedWorker {
     }
 }
 
-fn body(rider: &Rider) -> String {
-    match &rider.payload {
+fn body(request: &PendingRequest) -> String {
+    match &request.payload {
         Payload::Raw(input) => String::from_utf8_lossy(&input.parameters[0].value).into_owned(),
-        Payload::Tensors(tensors) => format!("{:?}", tensors.rows()),
+        Payload::Decoded(input) => format!("{input:?}"),
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::course::{Course, Node};
 use super::error::RunError;
-use crate::Refusal;
+use crate::Rejection;
 use crate::call::{Answer, Call, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority};
 use crate::error::CallError;
 
@@ -176,23 +176,23 @@ fn trouble(error: CallError, traveller: &Traveller) -> Trouble {
             Trouble::Final(CallError::Model(failure))
         }
         CallError::Model(failure) => Trouble::Failed(failure.message),
-        CallError::WorkerDied { .. } => Trouble::Failed("Worker died.".to_owned()),
-        CallError::Refused { reason: Refusal::Expired, .. } if in_time => Trouble::Late,
-        other @ (CallError::Refused { .. }
-        | CallError::Crowded { .. }
+        CallError::WorkerExited { .. } => Trouble::Failed("Worker died.".to_owned()),
+        CallError::Rejected { reason: Rejection::Expired, .. } if in_time => Trouble::Late,
+        other @ (CallError::Rejected { .. }
+        | CallError::ServerFull { .. }
         | CallError::BadInput(_)
         | CallError::Sequence(_)
-        | CallError::Outpaced
+        | CallError::SlowReader
         | CallError::Gone) => Trouble::Final(other),
     }
 }
 
 /// The whole of an answer that may come in pieces.
 async fn whole(answer: Answer, traveller: &Traveller) -> Result<Output, Trouble> {
-    let Answer { mut output, rest, .. } = answer;
-    let Some(mut rest) = rest else { return Ok(output) };
+    let Answer { mut output, stream, .. } = answer;
+    let Some(mut stream) = stream else { return Ok(output) };
     let mut body = BytesMut::from(&output.body[..]);
-    while let Some(piece) = rest.next().await {
+    while let Some(piece) = stream.next().await {
         let piece = piece.map_err(|error| trouble(error, traveller))?;
         if body.len() + piece.len() > COLLECTED_BYTES_MAX {
             let why = format!("it streamed more than {COLLECTED_BYTES_MAX} bytes");

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::run::run;
 use super::{Course, Dag, Node, RunError};
-use crate::Refusal;
+use crate::Rejection;
 use crate::call::Output;
 use crate::error::CallError;
 use crate::testkit::{Act, Kit, Ride, call, settings};
@@ -158,10 +158,10 @@ async fn the_deadline_of_a_request_holds_for_every_node() {
     let mut call = call("x");
     call.deadline = Some(Instant::now() + 3 * SECOND);
     let error = run(&stage.course, call).await.unwrap_err();
-    let RunError::Refused { error: CallError::Refused { reason, .. }, .. } = error else {
+    let RunError::Refused { error: CallError::Rejected { reason, .. }, .. } = error else {
         panic!("{error}");
     };
-    assert_eq!((reason, stage.rides("b")), (Refusal::Expired, 0));
+    assert_eq!((reason, stage.rides("b")), (Rejection::Expired, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,5 +169,8 @@ async fn a_refusal_is_passed_on_without_another_try() {
     let stage = Stage::set("ab", |_, _| Act::Echo).await;
     stage.kits[1].model.scale(0, 0).await.unwrap();
     let error = stage.ask("x").await.unwrap_err();
-    assert!(matches!(error, RunError::Refused { error: CallError::Refused { .. }, .. }), "{error}");
+    assert!(
+        matches!(error, RunError::Refused { error: CallError::Rejected { .. }, .. }),
+        "{error}"
+    );
 }

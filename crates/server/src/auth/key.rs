@@ -11,12 +11,12 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 /// A secret. It has no `Debug`, so that it cannot slip into a log.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct AuthKey {
     text: [u8; 8],
     expires: Option<SystemTime>,
 }
 
-impl Key {
+impl AuthKey {
     /// Six bytes of the system's own randomness (`getrandom`), as upstream's keys.
     pub(super) fn fresh(expires: Option<SystemTime>) -> io::Result<Self> {
         let mut bytes = [0; 6];
@@ -41,16 +41,17 @@ impl Key {
 
 /// The three keys.
 #[derive(Clone)]
-pub(super) struct Keys {
-    pub(super) management: Key,
-    pub(super) inference: Key,
-    pub(super) api: Key,
+pub(super) struct AuthKeys {
+    pub(super) management: AuthKey,
+    pub(super) inference: AuthKey,
+    pub(super) api: AuthKey,
 }
 
-impl Keys {
+impl AuthKeys {
     pub(super) fn fresh(expires: SystemTime) -> io::Result<Self> {
-        let (management, inference) = (Key::fresh(Some(expires))?, Key::fresh(Some(expires))?);
-        Ok(Self { management, inference, api: Key::fresh(None)? })
+        let (management, inference) =
+            (AuthKey::fresh(Some(expires))?, AuthKey::fresh(Some(expires))?);
+        Ok(Self { management, inference, api: AuthKey::fresh(None)? })
     }
 
     /// As TorchServe writes `key_file.json`.

@@ -29,7 +29,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Keys that live a minute, issued at second 1000.
+    /// AuthKeys that live a minute, issued at second 1000.
     fn new() -> Self {
         let (memory, seconds) = (Memory::default(), Arc::new(AtomicU64::new(1000)));
         let time = Arc::clone(&seconds);

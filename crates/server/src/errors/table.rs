@@ -1,5 +1,5 @@
 //! The table itself: every kind of failure with HTTP status, gRPC code, TorchServe's type name,
-//! retryability and fault side by side, so that no two doors can tell the same failure differently.
+//! retryability and fault side by side, so that no two server can tell the same failure differently.
 
 /// Who has to change something for the error to go away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +83,9 @@ pub enum ErrorCode {
     Internal,
 }
 
-/// What the doors say about an [`ErrorCode`].
+/// What the server say about an [`ErrorCode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ErrorRow {
     /// HTTP status.
     pub status: u16,
     /// gRPC code.
@@ -101,7 +101,7 @@ pub struct Row {
 impl ErrorCode {
     /// The table.
     #[rustfmt::skip]
-    pub const fn row(self) -> Row {
+    pub const fn row(self) -> ErrorRow {
         use Fault::{Client, Model, Server};
         match self {
             //                          HTTP gRPC  type                              retry  fault
@@ -142,6 +142,6 @@ impl ErrorCode {
     }
 }
 
-const fn row(status: u16, grpc: u8, kind: &'static str, retryable: bool, fault: Fault) -> Row {
-    Row { status, grpc, kind, retryable, fault }
+const fn row(status: u16, grpc: u8, kind: &'static str, retryable: bool, fault: Fault) -> ErrorRow {
+    ErrorRow { status, grpc, kind, retryable, fault }
 }

@@ -2,12 +2,13 @@
 
 use http::header::RETRY_AFTER;
 use http_body_util::BodyExt;
-use jitney_engine::Refusal;
+use jitney_engine::Rejection;
 use jitney_engine::store::StoreError;
 
 use super::*;
 
-const ASKED: Asked<'_> = Asked { model: "m", version: None, purpose: "inference", queue_max: 100 };
+const ASKED: FailedCall<'_> =
+    FailedCall { model: "m", version: None, purpose: "inference", queue_max: 100 };
 
 fn told(problem: &Problem) -> (u16, &'static str, &str) {
     (problem.status, problem.code.row().kind, &problem.message)
@@ -17,16 +18,16 @@ fn check_call(error: CallError, expected: (u16, &str, &str)) {
     assert_eq!(told(&ASKED.problem(&error)), expected);
 }
 
-fn refused(reason: Refusal) -> CallError {
-    CallError::Refused { reason, retry_after: Some(Duration::from_millis(2500)) }
+fn refused(reason: Rejection) -> CallError {
+    CallError::Rejected { reason, retry_after: Some(Duration::from_millis(2500)) }
 }
 
 #[test]
 fn where_nobody_may_wait_nobody_is_told_of_a_queue() {
-    let asked = Asked { queue_max: 0, ..ASKED };
+    let asked = FailedCall { queue_max: 0, ..ASKED };
     let message = "Model \"m\" takes a request only when a worker is free for it. Try again later. \
         [reason: queue_full]";
-    let problem = asked.problem(&refused(Refusal::QueueFull));
+    let problem = asked.problem(&refused(Rejection::QueueFull));
     assert_eq!(told(&problem), (503, "ServiceUnavailableException", message));
 }
 
@@ -35,13 +36,13 @@ fn refusals_say_why() {
     let unavailable = "ServiceUnavailableException";
     for (reason, status, kind, message) in [
         (
-            Refusal::QueueFull,
+            Rejection::QueueFull,
             503,
             unavailable,
             "Model \"m\" has a full queue (100 waiting). Try again later. [reason: queue_full]",
         ),
         (
-            Refusal::NoWorker,
+            Rejection::NoWorker,
             503,
             unavailable,
             "Model \"m\" has no worker to serve inference request. Please use scale workers API \
@@ -49,38 +50,38 @@ fn refusals_say_why() {
              expired; or exceeds maxSequenceJobQueueSize",
         ),
         (
-            Refusal::Hopeless,
+            Rejection::Hopeless,
             503,
             unavailable,
             "Model \"m\" cannot answer before the deadline. [reason: hopeless]",
         ),
         (
-            Refusal::Overload,
+            Rejection::Overload,
             503,
             unavailable,
             "Model \"m\" has more work than it can do in time. [reason: overload]",
         ),
-        (Refusal::Draining, 503, unavailable, "Model \"m\" is shutting down. [reason: draining]"),
+        (Rejection::Draining, 503, unavailable, "Model \"m\" is shutting down. [reason: draining]"),
         (
-            Refusal::Quota,
+            Rejection::Quota,
             429,
             "TooManyRequestsException",
             "Model \"m\" has used up this client's share. [reason: quota]",
         ),
         (
-            Refusal::Expired,
+            Rejection::Expired,
             408,
             "RequestTimeoutException",
             "Model \"m\" did not answer before the request's deadline. [reason: expired]",
         ),
         (
-            Refusal::TooLarge,
+            Rejection::TooLarge,
             413,
             "RequestEntityTooLargeException",
             "Model \"m\" has no batch large enough for this request. [reason: too_large]",
         ),
         (
-            Refusal::Cancelled,
+            Rejection::Cancelled,
             499,
             "RequestCancelledException",
             "Model \"m\" was left by its client. [reason: cancelled]",
@@ -92,14 +93,14 @@ fn refusals_say_why() {
 
 #[test]
 fn torchserves_stray_quote_is_kept() {
-    let asked = Asked { version: Some("2"), ..ASKED };
-    let problem = asked.problem(&refused(Refusal::NoWorker));
+    let asked = FailedCall { version: Some("2"), ..ASKED };
+    let problem = asked.problem(&refused(Rejection::NoWorker));
     assert!(
         problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
     );
-    let asked = Asked { purpose: "describe", ..ASKED };
+    let asked = FailedCall { purpose: "describe", ..ASKED };
     assert_eq!(
-        asked.problem(&refused(Refusal::NoWorker)).message,
+        asked.problem(&refused(Rejection::NoWorker)).message,
         "Model \"m\" has no worker to serve describe request. Please use scale workers API to add workers."
     );
 }
@@ -120,8 +121,8 @@ fn failures_of_the_model_keep_its_words() {
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
         (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
-        (CallError::WorkerDied { killed: false }, 500, "Worker died."),
-        (CallError::WorkerDied { killed: true }, 507, "Worker died."),
+        (CallError::WorkerExited { killed: false }, 500, "Worker died."),
+        (CallError::WorkerExited { killed: true }, 507, "Worker died."),
     ] {
         check_call(error, (status, kind, message));
     }
@@ -134,7 +135,7 @@ fn other_failures_of_a_call() {
         (400, "BadRequestException", "wants 4 numbers"),
     );
     check_call(
-        CallError::Crowded { what: "bytes" },
+        CallError::ServerFull { what: "bytes" },
         (
             503,
             "ServiceUnavailableException",
@@ -235,14 +236,14 @@ fn workers_that_do_not_start() {
 fn only_what_may_succeed_later_says_when() {
     let wait = |reason, after: Option<u64>| {
         let retry_after = after.map(Duration::from_millis);
-        let problem = ASKED.problem(&CallError::Refused { reason, retry_after });
+        let problem = ASKED.problem(&CallError::Rejected { reason, retry_after });
         let reply = crate::respond::problem(&problem);
         reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
     };
-    assert_eq!(wait(Refusal::QueueFull, Some(2500)).as_deref(), Some("3"));
-    assert_eq!(wait(Refusal::QueueFull, Some(3)).as_deref(), Some("1"));
-    assert_eq!(wait(Refusal::NoWorker, None).as_deref(), Some("1"));
-    assert_eq!(wait(Refusal::TooLarge, Some(2500)), None);
+    assert_eq!(wait(Rejection::QueueFull, Some(2500)).as_deref(), Some("3"));
+    assert_eq!(wait(Rejection::QueueFull, Some(3)).as_deref(), Some("1"));
+    assert_eq!(wait(Rejection::NoWorker, None).as_deref(), Some("1"));
+    assert_eq!(wait(Rejection::TooLarge, Some(2500)), None);
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! What workflows can say, in the table's terms.
 //!
 //! Apart from the table because a workflow fails in ways of its own; what its nodes refuse is told like
-//! any other model's refusal, with the node's model named.
+//! any other model's rejection, with the node's model named.
 
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 
-use super::{Asked, ErrorCode, Problem, store};
+use super::{ErrorCode, FailedCall, Problem, store};
 
 impl From<UnknownWorkflow> for Problem {
     fn from(error: UnknownWorkflow) -> Self {
@@ -45,7 +45,7 @@ impl From<RunError> for Problem {
             RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
             RunError::Refused { model, queue_max, error } => {
                 let queue_max = *queue_max;
-                Asked { model, version: None, purpose: "inference", queue_max }.problem(error)
+                FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
             }
         }
     }
@@ -53,7 +53,7 @@ impl From<RunError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use jitney_engine::Refusal;
+    use jitney_engine::Rejection;
     use jitney_engine::error::CallError;
     use jitney_engine::store::StoreError;
     use jitney_engine::workflow::DagError;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_node_that_refuses_is_told_like_any_other_model() {
-        let error = CallError::Refused { reason: Refusal::Expired, retry_after: None };
+        let error = CallError::Rejected { reason: Rejection::Expired, retry_after: None };
         let refused = RunError::Refused { model: "w__n".into(), queue_max: 9, error };
         let words =
             "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";

@@ -7,13 +7,13 @@ use jitney_engine::call::{HeaderBlock, Origin, OriginKind};
 use tokio::time::Instant;
 
 use crate::errors::{ErrorCode, Problem};
-use crate::request_id::RequestId;
+use crate::request_id::RequestUuid;
 use crate::rest::inference;
 
 /// One call's own facts; travels with the request as an extension.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    pub(super) id: RequestId,
+    pub(super) id: RequestUuid,
     /// When its head had arrived.
     pub(super) started: Instant,
     peer: u64,
@@ -21,15 +21,15 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn new(peer: u64) -> Self {
-        Self { id: RequestId::fresh(), started: Instant::now(), peer }
+        Self { id: RequestUuid::fresh(), started: Instant::now(), peer }
     }
 
     /// The same caller with another request.
     pub(super) fn again(&self) -> Self {
-        Self { id: RequestId::fresh(), ..*self }
+        Self { id: RequestUuid::fresh(), ..*self }
     }
 
-    /// The caller of this request; the desk puts it there.
+    /// The caller of this request; the services puts it there.
     pub(super) fn of(extensions: &Extensions) -> Result<Self, Problem> {
         let found = extensions.get::<Self>().copied();
         found.ok_or_else(|| Problem::new(ErrorCode::Internal, "The call has no caller."))

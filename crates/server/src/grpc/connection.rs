@@ -14,10 +14,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::Desk;
-use crate::accept::{Beat, note};
+use super::GrpcServices;
+use crate::accept::{ListenerSignal, note};
 use crate::config::ConnectionAge;
-use crate::connection::{Peer, Stage, Watched};
+use crate::connection::{ConnectionStage, Peer, WatchedStream};
 
 /// Calls of one connection at a time; clients hold further ones back.
 const CALLS_MAX: u32 = 1024;
@@ -29,22 +29,22 @@ const PING_WAIT: Duration = Duration::from_secs(20);
 pub(crate) async fn serve<S>(
     stream: S,
     peer: Arc<Peer>,
-    desk: Arc<Desk>,
+    services: Arc<GrpcServices>,
     age: ConnectionAge,
-    mut beats: watch::Receiver<Beat>,
+    mut signals: watch::Receiver<ListenerSignal>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // Whatever arrives from now on leaves a mark.
-    peer.enter(Stage::Body);
+    peer.enter(ConnectionStage::Body);
     let service = service_fn({
         let peer = Arc::clone(&peer);
         move |request: Request<Incoming>| {
-            let (desk, peer) = (Arc::clone(&desk), Arc::clone(&peer));
-            async move { desk.answer(&peer, request).await }
+            let (services, peer) = (Arc::clone(&services), Arc::clone(&peer));
+            async move { services.answer(&peer, request).await }
         }
     });
-    let watched = Watched::new(TokioIo::new(stream), Arc::clone(&peer));
+    let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(&peer));
     let mut connection = std::pin::pin!(builder().serve_connection(watched, service));
     let mut old = std::pin::pin!(until(age.max));
     let mut seen = None;
@@ -53,11 +53,11 @@ pub(crate) async fn serve<S>(
             biased;
             ended = connection.as_mut() => return note(&peer, ended),
             () = old.as_mut() => break age.grace,
-            beat = beats.changed() => match (beat, *beats.borrow_and_update()) {
-                (Ok(()), Beat::Tick) if peer.spoke() || !peer.stalled(&mut seen) => {}
-                (Ok(()), Beat::Tick) => return tracing::debug!(peer = peer.address, "silent"),
+            signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
+                (Ok(()), ListenerSignal::Tick) if peer.spoke() || !peer.stalled(&mut seen) => {}
+                (Ok(()), ListenerSignal::Tick) => return tracing::debug!(peer = peer.address, "silent"),
                 // The listener has a grace of its own.
-                (Ok(()), Beat::End) | (Err(_), _) => break None,
+                (Ok(()), ListenerSignal::End) | (Err(_), _) => break None,
             }
         }
     };

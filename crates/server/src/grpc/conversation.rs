@@ -1,7 +1,7 @@
 //! `StreamPredictions2`: a stream of messages, each answered while the stream is open and after.
 //!
 //! One message of a sequence is under way at a time, so a client may send as fast as it likes; messages
-//! of different sequences go side by side. What goes wrong with a message is said in its answer and the
+//! of different sequences go side by side. What goes wrong with a message is next_message in its answer and the
 //! stream lives on. A client that stops sending still gets every answer, one that leaves takes its
 //! requests with it.
 
@@ -18,24 +18,24 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
 use super::inference::answer;
-use super::pieces::Pieces;
-use super::predict::{Envelope, Sequence};
-use crate::door::House;
+use super::pieces::AnswerPieces;
+use super::predict::{GrpcRequest, SequenceRef};
 use crate::errors::Problem;
-use crate::request_id::RequestId;
+use crate::listener::ServerState;
+use crate::request_id::RequestUuid;
 
 /// Messages of one stream that are under way at a time.
 const CALLS_MAX: usize = 128;
 
-/// Answers that wait for a client before its calls do.
+/// AnswerStream that wait for a client before its calls do.
 const ANSWERS_MAX: usize = 16;
 
-type Answered = Result<PredictionResponse, Status>;
+type StreamItem = Result<PredictionResponse, Status>;
 
 /// One client's stream.
-pub(super) struct Conversation {
-    house: Arc<House>,
-    envelope: Envelope,
+pub(super) struct MessageStream {
+    state: Arc<ServerState>,
+    grpc_request: GrpcRequest,
     /// The sequence of the messages that name none.
     own: Option<Arc<str>>,
     calls: JoinSet<Arc<str>>,
@@ -44,45 +44,47 @@ pub(super) struct Conversation {
 }
 
 /// A message and the sequence it belongs to.
-struct Said {
+struct SequenceMessage {
     message: PredictionsRequest,
     id: Arc<str>,
     begins: bool,
 }
 
-impl Conversation {
-    pub(super) fn new(house: Arc<House>, envelope: Envelope) -> Self {
-        Self { house, envelope, own: None, calls: JoinSet::new(), busy: HashSet::new() }
+impl MessageStream {
+    pub(super) fn new(state: Arc<ServerState>, grpc_request: GrpcRequest) -> Self {
+        Self { state, grpc_request, own: None, calls: JoinSet::new(), busy: HashSet::new() }
     }
 
     /// The answers, for as long as somebody listens to them.
-    pub(super) fn answers(self, messages: Streaming<PredictionsRequest>) -> Answers {
+    pub(super) fn answers(self, messages: Streaming<PredictionsRequest>) -> AnswerStream {
         let (sender, receiver) = mpsc::channel(ANSWERS_MAX);
-        let mut talk = JoinSet::new();
-        talk.spawn(self.talk(messages, sender));
-        Answers { receiver, _talk: talk }
+        let mut run = JoinSet::new();
+        run.spawn(self.run(messages, sender));
+        AnswerStream { receiver, _task: run }
     }
 
-    async fn talk(
+    async fn run(
         mut self,
         mut messages: Streaming<PredictionsRequest>,
-        to: mpsc::Sender<Answered>,
+        to: mpsc::Sender<StreamItem>,
     ) {
         let (mut open, mut next) = (true, None);
         while open || next.is_some() || !self.calls.is_empty() {
-            if let Some(said) = next.take_if(|said: &mut Said| !self.busy.contains(&said.id)) {
-                self.call(said, to.clone());
+            if let Some(next_message) = next
+                .take_if(|next_message: &mut SequenceMessage| !self.busy.contains(&next_message.id))
+            {
+                self.call(next_message, to.clone());
             }
             let room = open && next.is_none() && self.calls.len() < CALLS_MAX;
             tokio::select! {
                 message = messages.message(), if room => match message {
-                    Ok(Some(message)) => next = Some(self.hear(message)),
+                    Ok(Some(message)) => next = Some(self.with_sequence(message)),
                     Ok(None) => open = false,
                     // The client broke off: nobody is there to be answered.
                     Err(_) => return,
                 },
                 Some(over) = self.calls.join_next() => {
-                    // A call that panicked cannot say of which sequence it was.
+                    // A call that panicked cannot send of which sequence it was.
                     let Ok(id) = over else { return };
                     self.busy.remove(&id);
                 }
@@ -91,29 +93,29 @@ impl Conversation {
     }
 
     /// Finds the sequence of a message: the one it names, or the stream's own.
-    fn hear(&mut self, message: PredictionsRequest) -> Said {
+    fn with_sequence(&mut self, message: PredictionsRequest) -> SequenceMessage {
         let named = message.sequence_id.as_deref().filter(|id| !id.is_empty());
         if let Some(id) = named.map(Arc::from) {
-            return Said { message, id, begins: false };
+            return SequenceMessage { message, id, begins: false };
         }
-        let start = &self.house.engine.sequence_headers().start;
+        let start = &self.state.engine.sequence_headers().start;
         let begins = self.own.is_none() || message.input.contains_key(start);
         if begins {
-            self.own = Some(format!("ts-seq-{}", RequestId::fresh().text()).into());
+            self.own = Some(format!("ts-seq-{}", RequestUuid::fresh().text()).into());
         }
         let id = self.own.clone().unwrap_or_default();
-        Said { message, id, begins }
+        SequenceMessage { message, id, begins }
     }
 
-    fn call(&mut self, said: Said, to: mpsc::Sender<Answered>) {
-        let (house, envelope) = (Arc::clone(&self.house), self.envelope.of_message());
-        self.busy.insert(Arc::clone(&said.id));
+    fn call(&mut self, next_message: SequenceMessage, to: mpsc::Sender<StreamItem>) {
+        let (state, grpc_request) = (Arc::clone(&self.state), self.grpc_request.of_message());
+        self.busy.insert(Arc::clone(&next_message.id));
         self.calls.spawn(async move {
-            let Said { message, id, begins } = said;
-            let sequence = Some(Sequence { id: &id, begins });
-            match answer(&house, &envelope, message, sequence).await {
+            let SequenceMessage { message, id, begins } = next_message;
+            let sequence = Some(SequenceRef { id: &id, begins });
+            match answer(&state, &grpc_request, message, sequence).await {
                 Ok(pieces) => pass_on(pieces.into_inner(), &id, &to).await,
-                Err(problem) => say(&to, failed(&problem, &id)).await,
+                Err(problem) => send(&to, failed(&problem, &id)).await,
             }
             id
         });
@@ -121,15 +123,15 @@ impl Conversation {
 }
 
 /// Each piece of an answer is a message.
-async fn pass_on(mut pieces: Pieces, id: &str, to: &mpsc::Sender<Answered>) {
+async fn pass_on(mut pieces: AnswerPieces, id: &str, to: &mpsc::Sender<StreamItem>) {
     while let Some(piece) = pieces.next().await {
         let message = piece.unwrap_or_else(|status| broken(&status, id));
-        say(to, PredictionResponse { sequence_id: Some(id.to_owned()), ..message }).await;
+        send(to, PredictionResponse { sequence_id: Some(id.to_owned()), ..message }).await;
     }
 }
 
-async fn say(to: &mpsc::Sender<Answered>, message: PredictionResponse) {
-    // Nobody listens any more: the talk ends with its answers.
+async fn send(to: &mpsc::Sender<StreamItem>, message: PredictionResponse) {
+    // Nobody listens any more: the run ends with its answers.
     drop(to.send(Ok(message)).await);
 }
 
@@ -164,14 +166,14 @@ fn error_info(reason: &str) -> Any {
     Any { type_url: "type.googleapis.com/google.rpc.ErrorInfo".to_owned(), value }
 }
 
-/// What the client reads. Dropping it ends the talk and every call of it.
-pub(super) struct Answers {
-    receiver: mpsc::Receiver<Answered>,
-    _talk: JoinSet<()>,
+/// What the client reads. Dropping it ends the run and every call of it.
+pub(super) struct AnswerStream {
+    receiver: mpsc::Receiver<StreamItem>,
+    _task: JoinSet<()>,
 }
 
-impl Stream for Answers {
-    type Item = Answered;
+impl Stream for AnswerStream {
+    type Item = StreamItem;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.receiver.poll_recv(context)

@@ -21,12 +21,12 @@ use crate::rest::health::is_ready;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The service.
-pub(super) struct Health {
+pub(super) struct HealthService {
     engine: Arc<Engine>,
     services: Vec<&'static str>,
 }
 
-impl Health {
+impl HealthService {
     pub(super) fn new(engine: Arc<Engine>, services: Vec<&'static str>) -> Self {
         Self { engine, services }
     }
@@ -41,7 +41,7 @@ fn serving(engine: &Engine) -> ServingStatus {
 }
 
 #[tonic::async_trait]
-impl health_server::Health for Health {
+impl health_server::Health for HealthService {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,

@@ -8,61 +8,62 @@ use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServe
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::conversation::Conversation;
-use super::pieces::Pieces;
-use super::predict::{self, Envelope, Sequence, Wish};
-use crate::door::House;
+use super::conversation::MessageStream;
+use super::pieces::AnswerPieces;
+use super::predict::{self, GrpcRequest, ModelRequest, SequenceRef};
 use crate::errors::{Problem, grpc_code_of};
+use crate::listener::ServerState;
 use crate::rest::health;
 
 /// The service.
-pub(super) struct Inference {
-    house: Arc<House>,
+pub(super) struct TorchServeInference {
+    state: Arc<ServerState>,
 }
 
-impl Inference {
-    pub(super) fn new(house: Arc<House>) -> Self {
-        Self { house }
+impl TorchServeInference {
+    pub(super) fn new(state: Arc<ServerState>) -> Self {
+        Self { state }
     }
 
     /// One request and its answer.
     async fn predict(
         &self,
         request: Request<PredictionsRequest>,
-    ) -> Result<Response<Pieces>, Problem> {
-        let (envelope, message) = Envelope::open(request)?;
+    ) -> Result<Response<AnswerPieces>, Problem> {
+        let (grpc_request, message) = GrpcRequest::open(request)?;
         let sequence = message.sequence_id.clone();
-        let sequence = sequence.as_deref().map(|id| Sequence { id, begins: false });
-        answer(&self.house, &envelope, message, sequence).await
+        let sequence = sequence.as_deref().map(|id| SequenceRef { id, begins: false });
+        answer(&self.state, &grpc_request, message, sequence).await
     }
 }
 
 /// Asks the model that a message names.
 pub(super) async fn answer(
-    house: &House,
-    envelope: &Envelope,
+    state: &ServerState,
+    grpc_request: &GrpcRequest,
     message: PredictionsRequest,
-    sequence: Option<Sequence<'_>>,
-) -> Result<Response<Pieces>, Problem> {
+    sequence: Option<SequenceRef<'_>>,
+) -> Result<Response<AnswerPieces>, Problem> {
     let target = predict::target(&message.model_name, &message.model_version);
-    let model = predict::model(house, target)?;
+    let model = predict::model(state, target)?;
     let parameters = message.input.into_iter().map(|(name, value)| Parameter {
         name: name.into(),
         content_type: "".into(),
         value,
     });
     let parameters = parameters.collect();
-    let wish = Wish { model: &model, target, parameters, open_inference: false, sequence };
-    let Answer { output, receipt, rest } =
-        predict::predict(envelope, &house.config.meter, wish).await?;
+    let request =
+        ModelRequest { model: &model, target, parameters, open_inference: false, sequence };
+    let Answer { output, timing, stream } =
+        predict::predict(grpc_request, &state.config.meter, request).await?;
     let Output { status, headers, body } = output;
     let first = PredictionResponse {
         prediction: body,
         sequence_id: sequence.map(|sequence| sequence.id.to_owned()),
         status: status.and_then(said),
     };
-    let pieces = Pieces { model, first: Some(first), rest };
-    Ok(predict::response(pieces, &receipt, &headers))
+    let pieces = AnswerPieces { model, first: Some(first), rest: stream };
+    Ok(predict::response(pieces, &timing, &headers))
 }
 
 /// A status that the handler set beside its answer. TorchServe drops it; here who looks finds it.
@@ -72,9 +73,9 @@ fn said((code, message): (u16, String)) -> Option<jitney_proto::status::Status> 
 }
 
 #[tonic::async_trait]
-impl InferenceApIsService for Inference {
+impl InferenceApIsService for TorchServeInference {
     async fn ping(&self, _: Request<()>) -> Result<Response<TorchServeHealthResponse>, Status> {
-        Ok(Response::new(TorchServeHealthResponse { health: health::text(&self.house.engine) }))
+        Ok(Response::new(TorchServeHealthResponse { health: health::text(&self.state.engine) }))
     }
 
     async fn predictions(
@@ -102,8 +103,8 @@ impl InferenceApIsService for Inference {
         &self,
         request: Request<Streaming<PredictionsRequest>>,
     ) -> Result<Response<Self::StreamPredictions2Stream>, Status> {
-        let (envelope, messages) = Envelope::open(request)?;
-        let answers = Conversation::new(Arc::clone(&self.house), envelope).answers(messages);
+        let (grpc_request, messages) = GrpcRequest::open(request)?;
+        let answers = MessageStream::new(Arc::clone(&self.state), grpc_request).answers(messages);
         Ok(Response::new(Box::pin(answers) as Self::StreamPredictions2Stream))
     }
 }

@@ -11,39 +11,40 @@ use jitney_proto::management::{
 };
 use tonic::{Request, Response, Status};
 
-use super::predict::{Envelope, target};
+use super::predict::{GrpcRequest, target};
 use super::status::model_api_disabled;
-use crate::door::House;
 use crate::errors::Problem;
-use crate::management::{self, Asker, Notice, Scaling};
+use crate::listener::ServerState;
+use crate::management::{self, DescribeCaller, Notice, Scaling};
 use crate::respond;
 
 type Told = Result<Response<ManagementResponse>, Status>;
 
 /// The service.
-pub(super) struct Management {
-    house: Arc<House>,
+pub(super) struct TorchServeManagement {
+    state: Arc<ServerState>,
 }
 
-impl Management {
-    pub(super) fn new(house: Arc<House>) -> Self {
-        Self { house }
+impl TorchServeManagement {
+    pub(super) fn new(state: Arc<ServerState>) -> Self {
+        Self { state }
     }
 
     fn need_model_api(&self) -> Result<(), Problem> {
-        if self.house.config.model_api { Ok(()) } else { Err(model_api_disabled()) }
+        if self.state.config.model_api { Ok(()) } else { Err(model_api_disabled()) }
     }
 }
 
 #[tonic::async_trait]
-impl ManagementApIsService for Management {
+impl ManagementApIsService for TorchServeManagement {
     async fn describe_model(&self, request: Request<DescribeModelRequest>) -> Told {
-        let (envelope, message) = Envelope::open(request)?;
+        let (grpc_request, message) = GrpcRequest::open(request)?;
         let target = target(named(&message.model_name)?, &message.model_version);
-        let asker = Asker { id: envelope.caller.id, origin: envelope.caller.origin() };
-        let asker = message.customized.then_some(asker);
+        let caller =
+            DescribeCaller { id: grpc_request.caller.id, origin: grpc_request.caller.origin() };
+        let caller = message.customized.then_some(caller);
         let described =
-            management::describe(&self.house.engine, &self.house.config.meter, target, asker)
+            management::describe(&self.state.engine, &self.state.config.meter, target, caller)
                 .await?;
         say(respond::pretty(&described))
     }
@@ -51,7 +52,7 @@ impl ManagementApIsService for Management {
     async fn list_models(&self, request: Request<ListModelsRequest>) -> Told {
         let ListModelsRequest { limit, next_page_token } = request.into_inner();
         let limit = Some(limit).filter(|limit| *limit > 0);
-        let page = management::list(&self.house.engine, limit, Some(next_page_token));
+        let page = management::list(&self.state.engine, limit, Some(next_page_token));
         say(respond::pretty(&page))
     }
 
@@ -60,7 +61,7 @@ impl ManagementApIsService for Management {
         let message = request.into_inner();
         let synchronous = message.synchronous;
         let wishes = wishes(message)?;
-        told(management::register(&self.house.engine, wishes, synchronous).await)
+        told(management::register(&self.state.engine, wishes, synchronous).await)
     }
 
     async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> Told {
@@ -72,20 +73,20 @@ impl ManagementApIsService for Management {
             workers: Some(range),
             synchronous: message.synchronous,
         };
-        told(management::scale(&self.house.engine, scaling).await)
+        told(management::scale(&self.state.engine, scaling).await)
     }
 
     async fn set_default(&self, request: Request<SetDefaultRequest>) -> Told {
         let SetDefaultRequest { model_name, model_version } = request.into_inner();
         let named = named(&model_name)?;
-        told(management::set_default(&self.house.engine, named, &model_version))
+        told(management::set_default(&self.state.engine, named, &model_version))
     }
 
     async fn unregister_model(&self, request: Request<UnregisterModelRequest>) -> Told {
         self.need_model_api()?;
         let message = request.into_inner();
         let target = target(named(&message.model_name)?, &message.model_version);
-        told(management::unregister(&self.house.engine, target).await)
+        told(management::unregister(&self.state.engine, target).await)
     }
 }
 

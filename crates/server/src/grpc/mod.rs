@@ -1,6 +1,6 @@
-//! The gRPC doors: the same calls to the engine as over REST, in other words.
+//! The gRPC server: the same calls to the engine as over REST, in other words.
 //!
-//! A [`Desk`] is what one listener offers. It finds the service by the request's path, hands the
+//! A [`GrpcServices`] is what one listener offers. It finds the service by the request's path, hands the
 //! request over and notes how it ended; each service has a file of its own and only translates.
 //! hyper speaks HTTP/2 here and tonic only the messages: its own server brings a router and a second
 //! accept loop, while ours already ends well and counts connections.
@@ -38,53 +38,54 @@ use tower_service::Service;
 
 use crate::auth::Gate;
 use crate::connection::Peer;
-use crate::door::House;
 use crate::errors::Problem;
-use crate::plugins::{Asker, Listener, Plugins};
+use crate::listener::ServerState;
+use crate::plugins::{ApiKind, PluginRequest, Plugins};
 use crate::route::Apis;
 use caller::Caller;
-use note::{Note, Noted};
+use note::{CallLog, LoggedBody};
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type Entry = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 
 /// The services of one listener, the busiest first.
-pub(crate) struct Desk {
-    house: Arc<House>,
+pub(crate) struct GrpcServices {
+    state: Arc<ServerState>,
     gate: Gate,
-    services: Vec<(&'static str, Entry)>,
+    services: Vec<(&'static str, ServiceFn)>,
 }
 
-impl Desk {
+impl GrpcServices {
     /// What these APIs are over gRPC; health and reflection stand beside any of them.
-    pub(crate) fn new(house: &Arc<House>, apis: Apis) -> Self {
+    pub(crate) fn new(state: &Arc<ServerState>, apis: Apis) -> Self {
         let gate = match (apis.inference, apis.management) {
             (true, true) => Gate::Either,
             (true, false) => Gate::Inference,
             (false, _) => Gate::Management,
         };
-        let mut desk = Self { house: Arc::clone(house), gate, services: Vec::new() };
-        let limit = usize::try_from(house.config.max_request_bytes).unwrap_or(usize::MAX);
+        let mut services = Self { state: Arc::clone(state), gate, services: Vec::new() };
+        let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         if apis.inference {
-            let service = inference::Inference::new(Arc::clone(house));
-            desk.add(InferenceApIsServiceServer::new(service).max_decoding_message_size(limit));
+            let service = inference::TorchServeInference::new(Arc::clone(state));
+            services.add(InferenceApIsServiceServer::new(service).max_decoding_message_size(limit));
         }
         if apis.inference && apis.oip {
-            let service = Arc::new(oip::OpenInference::new(Arc::clone(house)));
+            let service = Arc::new(oip::OpenInferenceService::new(Arc::clone(state)));
             let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
-            desk.add(ours.max_decoding_message_size(limit));
+            services.add(ours.max_decoding_message_size(limit));
             let original = kserve::GrpcInferenceServiceServer::from_arc(service);
-            desk.add(original.max_decoding_message_size(limit));
+            services.add(original.max_decoding_message_size(limit));
         }
         if apis.management {
-            let service = management::Management::new(Arc::clone(house));
-            desk.add(ManagementApIsServiceServer::new(service).max_decoding_message_size(limit));
+            let service = management::TorchServeManagement::new(Arc::clone(state));
+            services
+                .add(ManagementApIsServiceServer::new(service).max_decoding_message_size(limit));
         }
-        let names: Vec<_> = desk.services.iter().map(|(name, _)| *name).collect();
-        let health = health::Health::new(Arc::clone(&house.engine), names.clone());
-        desk.add(HealthServer::new(health));
-        reflection::add(&mut desk, &names);
-        desk
+        let names: Vec<_> = services.services.iter().map(|(name, _)| *name).collect();
+        let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
+        services.add(HealthServer::new(health));
+        reflection::add(&mut services, &names);
+        services
     }
 
     fn add<S>(&mut self, service: S)
@@ -93,8 +94,8 @@ impl Desk {
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
-        let entry = move |request| Box::pin(service.clone().call(request)) as Answering;
-        self.services.push((S::NAME, Box::new(entry)));
+        let service = move |request| Box::pin(service.clone().call(request)) as Answering;
+        self.services.push((S::NAME, Box::new(service)));
     }
 
     /// Answers a request, whatever becomes of it.
@@ -102,32 +103,32 @@ impl Desk {
         &self,
         peer: &Arc<Peer>,
         mut request: Request<Incoming>,
-    ) -> Result<Response<Noted>, Infallible> {
+    ) -> Result<Response<LoggedBody>, Infallible> {
         let caller = Caller::new(peer.number);
-        let note = Note::new(&self.house, peer, request.uri(), caller.started);
-        let entry = self.find(request.uri().path());
+        let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
+        let service = self.find(request.uri().path());
         request.extensions_mut().insert(caller);
-        let admitted = match &self.house.config.plugins {
-            Some(plugins) if entry.is_some() => {
+        let admitted = match &self.state.config.plugins {
+            Some(plugins) if service.is_some() => {
                 Box::pin(self.ask(plugins, peer, &request, &caller)).await
             }
             Some(_) | None => self.admit(request.headers()),
         };
-        let response = match (entry, admitted) {
+        let response = match (service, admitted) {
             (None, _) => status::unknown_service(request.uri().path()).into_http(),
             (Some(_), Err(closed)) => Status::from(closed).into_http(),
-            (Some(entry), Ok(())) => entry(request).await?,
+            (Some(service), Ok(())) => service(request).await?,
         };
-        Ok(note.attach(response, caller))
+        Ok(log.attach(response, caller))
     }
 
-    /// Lets callers in who bring this door's token, or anybody where none is asked for.
+    /// Lets callers in who bring this listener's token, or anybody where none is asked for.
     fn admit(&self, metadata: &HeaderMap) -> Result<(), Problem> {
-        let Some(tokens) = &self.house.config.tokens else { return Ok(()) };
+        let Some(tokens) = &self.state.config.tokens else { return Ok(()) };
         tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
     }
 
-    /// The token first, then the operator's plugin, if one guards the doors.
+    /// The token first, then the operator's plugin, if one guards the server.
     async fn ask(
         &self,
         plugins: &Plugins,
@@ -137,10 +138,10 @@ impl Desk {
     ) -> Result<(), Problem> {
         self.admit(request.headers())?;
         let listener = match self.gate {
-            Gate::Management | Gate::Renewal => Listener::Management,
-            Gate::Open | Gate::Inference | Gate::Either => Listener::Inference,
+            Gate::Management | Gate::Renewal => ApiKind::Management,
+            Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
         };
-        let asker = Asker {
+        let plugin_request = PluginRequest {
             id: caller.id.text(),
             method: request.method(),
             path: request.uri().path(),
@@ -149,11 +150,11 @@ impl Desk {
             client: &peer.address,
             origin: caller.origin(),
         };
-        plugins.authorize(asker, listener).await
+        plugins.authorize(plugin_request, listener).await
     }
 
-    fn find(&self, path: &str) -> Option<&Entry> {
+    fn find(&self, path: &str) -> Option<&ServiceFn> {
         let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
-        self.services.iter().find(|(name, _)| *name == service).map(|(_, entry)| entry)
+        self.services.iter().find(|(name, _)| *name == service).map(|(_, service)| service)
     }
 }

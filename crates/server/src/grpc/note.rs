@@ -1,4 +1,4 @@
-//! How a call ended: the last frame tells, so the note travels inside the answer's body.
+//! How a call ended: the last frame tells, so the log_entry travels inside the answer's body.
 //!
 //! It adds the receipt to the trailers on their way out and writes the access log's line when the
 //! body is done, or when it is dropped because the client went away.
@@ -15,24 +15,24 @@ use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
 use super::caller::Caller;
-use crate::access::Line;
+use crate::access::AccessRecord;
 use crate::connection::Peer;
-use crate::door::House;
+use crate::listener::ServerState;
 use crate::respond::X_REQUEST_ID;
 use crate::rest::inference::SERVER_TIMING;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// How tonic begins its refusal of a message beyond the limit, as it stands in the header.
+/// How tonic begins its rejection of a message beyond the limit, as it stands in the header.
 const TOO_LARGE: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
 
 /// A receipt on its way to the trailers; services leave it among the answer's extensions.
 #[derive(Clone)]
-pub(super) struct Trailing(pub(super) HeaderValue);
+pub(super) struct TimingTrailer(pub(super) HeaderValue);
 
 /// Writes one line when dropped.
-pub(super) struct Note {
-    house: Arc<House>,
+pub(super) struct CallLog {
+    state: Arc<ServerState>,
     peer: Arc<Peer>,
     path: Option<PathAndQuery>,
     started: Instant,
@@ -40,11 +40,16 @@ pub(super) struct Note {
     code: i32,
 }
 
-impl Note {
-    pub(super) fn new(house: &Arc<House>, peer: &Arc<Peer>, uri: &Uri, started: Instant) -> Self {
-        let (house, peer) = (Arc::clone(house), Arc::clone(peer));
+impl CallLog {
+    pub(super) fn new(
+        state: &Arc<ServerState>,
+        peer: &Arc<Peer>,
+        uri: &Uri,
+        started: Instant,
+    ) -> Self {
+        let (state, peer) = (Arc::clone(state), Arc::clone(peer));
         Self {
-            house,
+            state,
             peer,
             path: uri.path_and_query().cloned(),
             started,
@@ -52,8 +57,12 @@ impl Note {
         }
     }
 
-    /// Sends the note along with the answer.
-    pub(super) fn attach(mut self, response: Response<Body>, caller: Caller) -> Response<Noted> {
+    /// Sends the log_entry along with the answer.
+    pub(super) fn attach(
+        mut self,
+        response: Response<Body>,
+        caller: Caller,
+    ) -> Response<LoggedBody> {
         let (mut parts, body) = response.into_parts();
         parts.headers.insert(X_REQUEST_ID, caller.id.header());
         self.read(&parts.headers);
@@ -61,8 +70,9 @@ impl Note {
             self.code = Code::ResourceExhausted as i32;
             parts.headers.insert(GRPC_STATUS, HeaderValue::from(self.code));
         }
-        let trailing = parts.extensions.remove::<Trailing>().map(|Trailing(receipt)| receipt);
-        Response::from_parts(parts, Noted { body, note: self, trailing })
+        let timing =
+            parts.extensions.remove::<TimingTrailer>().map(|TimingTrailer(receipt)| receipt);
+        Response::from_parts(parts, LoggedBody { body, log_entry: self, timing })
     }
 
     /// Failures without a message have their code among the headers, all else among the trailers.
@@ -77,12 +87,12 @@ fn is_too_large(headers: &HeaderMap) -> bool {
     headers.get(GRPC_MESSAGE).is_some_and(|words| words.as_bytes().starts_with(TOO_LARGE))
 }
 
-impl Drop for Note {
+impl Drop for CallLog {
     fn drop(&mut self) {
-        let Some(log) = &self.house.config.access_log else { return };
+        let Some(log) = &self.state.config.access_log else { return };
         let Ok(method) = Method::from_bytes(b"gRPC") else { return };
         let path = self.path.as_ref().map_or("", PathAndQuery::path);
-        log.write(&Line {
+        log.write(&AccessRecord {
             address: &self.peer.address,
             method: &method,
             uri: &path.trim_start_matches('/'),
@@ -93,14 +103,14 @@ impl Drop for Note {
     }
 }
 
-/// An answer's body with its note.
-pub(crate) struct Noted {
+/// An answer's body with its log_entry.
+pub(crate) struct LoggedBody {
     body: Body,
-    note: Note,
-    trailing: Option<HeaderValue>,
+    log_entry: CallLog,
+    timing: Option<HeaderValue>,
 }
 
-impl HttpBody for Noted {
+impl HttpBody for LoggedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -112,8 +122,8 @@ impl HttpBody for Noted {
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
-            self.note.read(trailers);
-            if let Some(receipt) = self.trailing.take() {
+            self.log_entry.read(trailers);
+            if let Some(receipt) = self.timing.take() {
                 trailers.insert(SERVER_TIMING, receipt);
             }
         }

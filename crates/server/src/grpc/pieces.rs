@@ -8,22 +8,22 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use jitney_engine::Model;
-use jitney_engine::call::Rest;
+use jitney_engine::call::AnswerStream;
 use jitney_engine::error::CallError;
 use jitney_proto::inference::PredictionResponse;
 use tokio_stream::Stream;
 use tonic::Status;
 
-use crate::errors::{Asked, Problem};
+use crate::errors::{FailedCall, Problem};
 
 /// What is left of an answer.
-pub(super) struct Pieces {
+pub(super) struct AnswerPieces {
     pub(super) model: Arc<Model>,
     pub(super) first: Option<PredictionResponse>,
-    pub(super) rest: Option<Rest>,
+    pub(super) rest: Option<AnswerStream>,
 }
 
-impl Pieces {
+impl AnswerPieces {
     /// Everything in one message, for a client that asked for one.
     pub(super) async fn whole(mut self) -> Result<PredictionResponse, Problem> {
         let mut message = self.first.take().unwrap_or_default();
@@ -37,7 +37,7 @@ impl Pieces {
     }
 }
 
-impl Stream for Pieces {
+impl Stream for AnswerPieces {
     type Item = Result<PredictionResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -58,5 +58,6 @@ fn message(prediction: Bytes) -> PredictionResponse {
 
 fn problem(model: &Model, error: &CallError) -> Problem {
     let queue_max = model.settings().waiting_max();
-    Asked { model: model.name(), version: None, purpose: "inference", queue_max }.problem(error)
+    FailedCall { model: model.name(), version: None, purpose: "inference", queue_max }
+        .problem(error)
 }

@@ -2,25 +2,25 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Input, Parameter, Receipt};
-use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
+use jitney_engine::call::{Answer, Call, Input, Parameter, Timing};
+use jitney_engine::local::OPEN_INFERENCE_HEADER;
 use tonic::{Extensions, Request, Response};
 
 use super::caller::{self, Caller};
-use super::note::Trailing;
-use crate::door::House;
-use crate::errors::{Asked, Problem};
+use super::note::TimingTrailer;
+use crate::errors::{FailedCall, Problem};
+use crate::listener::ServerState;
 use crate::metrics::Meter;
 use crate::rest::{claim, inference, receipt};
-use crate::route::Target;
+use crate::route::ModelRef;
 
-/// The envelope of a request: everything but its message.
-pub(super) struct Envelope {
+/// The grpc_request of a request: everything but its message.
+pub(super) struct GrpcRequest {
     pub(super) caller: Caller,
     metadata: HeaderMap,
 }
 
-impl Envelope {
+impl GrpcRequest {
     /// Parts a request from its message.
     pub(super) fn open<T>(request: Request<T>) -> Result<(Self, T), Problem> {
         let (metadata, extensions, message) = request.into_parts();
@@ -29,32 +29,32 @@ impl Envelope {
     }
 }
 
-impl Envelope {
-    /// The envelope of one message of a stream: the stream's, under a name of its own.
+impl GrpcRequest {
+    /// The grpc_request of one message of a stream: the stream's, under a name of its own.
     pub(super) fn of_message(&self) -> Self {
         Self { caller: self.caller.again(), metadata: self.metadata.clone() }
     }
 }
 
 /// A version that the client named; gRPC has no other way to leave it out than the empty text.
-pub(super) fn target<'a>(model: &'a str, version: &'a str) -> Target<'a> {
-    Target { model, version: Some(version).filter(|version| !version.is_empty()) }
+pub(super) fn target<'a>(model: &'a str, version: &'a str) -> ModelRef<'a> {
+    ModelRef { model, version: Some(version).filter(|version| !version.is_empty()) }
 }
 
 /// What a service wants of a model.
-pub(super) struct Wish<'a> {
+pub(super) struct ModelRequest<'a> {
     pub(super) model: &'a Model,
-    pub(super) target: Target<'a>,
+    pub(super) target: ModelRef<'a>,
     pub(super) parameters: Vec<Parameter>,
     /// Whether the body is the Open Inference Protocol's JSON.
     pub(super) open_inference: bool,
     /// The sequence it belongs to.
-    pub(super) sequence: Option<Sequence<'a>>,
+    pub(super) sequence: Option<SequenceRef<'a>>,
 }
 
 /// How a message names its sequence.
 #[derive(Clone, Copy)]
-pub(super) struct Sequence<'a> {
+pub(super) struct SequenceRef<'a> {
     pub(super) id: &'a str,
     /// Whether it begins with this message.
     pub(super) begins: bool,
@@ -62,17 +62,17 @@ pub(super) struct Sequence<'a> {
 
 /// Calls the model. The future is dropped with the call, and the request leaves its queue.
 pub(super) async fn predict(
-    envelope: &Envelope,
+    grpc_request: &GrpcRequest,
     meter: &Meter,
-    wish: Wish<'_>,
+    request: ModelRequest<'_>,
 ) -> Result<Answer, Problem> {
-    let Envelope { caller, metadata } = envelope;
+    let GrpcRequest { caller, metadata } = grpc_request;
     let mut headers = caller::headers(metadata);
-    if wish.open_inference {
+    if request.open_inference {
         headers.push(OPEN_INFERENCE_HEADER, b"True");
     }
-    if let Some(Sequence { id, begins }) = wish.sequence {
-        let names = &wish.model.settings().sequence_headers;
+    if let Some(SequenceRef { id, begins }) = request.sequence {
+        let names = &request.model.settings().sequence_headers;
         headers.push(&names.id, id.as_bytes());
         if begins {
             headers.push(&names.start, b"true");
@@ -80,35 +80,38 @@ pub(super) async fn predict(
     }
     let id = caller.id.text().to_owned();
     let call = Call {
-        input: Input { id, headers, parameters: wish.parameters },
+        input: Input { id, headers, parameters: request.parameters },
         deadline: caller.deadline(metadata)?,
         origin: caller.origin(),
         priority: inference::priority(metadata)?,
         claim: claim::read(metadata)?,
         alone: false,
     };
-    meter.asked(wish.model, wish.target.version.is_some());
-    let answer = wish.model.call(call).await;
-    let answer = answer.inspect(|answer| meter.waited(answer.receipt.queue));
+    meter.asked(request.model, request.target.version.is_some());
+    let answer = request.model.call(call).await;
+    let answer = answer.inspect(|answer| meter.waited(answer.timing.queue));
     answer.map_err(|error| {
-        let Target { model, version } = wish.target;
-        let queue_max = wish.model.settings().waiting_max();
-        Asked { model, version, purpose: "inference", queue_max }.problem(&error)
+        let ModelRef { model, version } = request.target;
+        let queue_max = request.model.settings().waiting_max();
+        FailedCall { model, version, purpose: "inference", queue_max }.problem(&error)
     })
 }
 
 /// The model that a request names.
-pub(super) fn model(house: &House, target: Target<'_>) -> Result<std::sync::Arc<Model>, Problem> {
+pub(super) fn model(
+    state: &ServerState,
+    target: ModelRef<'_>,
+) -> Result<std::sync::Arc<Model>, Problem> {
     if target.model.is_empty() {
         return Err(Problem::bad_request("Parameter model_name is required."));
     }
-    Ok(house.engine.model(target.model, target.version)?)
+    Ok(state.engine.model(target.model, target.version)?)
 }
 
 /// An answer with its receipt for the trailers and the handler's headers as metadata.
-pub(super) fn response<T>(message: T, ride: &Receipt, headers: &[(String, String)]) -> Response<T> {
+pub(super) fn response<T>(message: T, route: &Timing, headers: &[(String, String)]) -> Response<T> {
     let mut extensions = Extensions::default();
-    extensions.insert(Trailing(receipt::header(ride)));
+    extensions.insert(TimingTrailer(receipt::header(route)));
     let mut response = Response::from_parts(Default::default(), message, extensions);
     let metadata: &mut HeaderMap = response.metadata_mut().as_mut();
     for (name, value) in headers {

@@ -1,5 +1,5 @@
 //! A failure as gRPC tells it. The code and the words come from the one table; here they only get
-//! their envelope.
+//! their grpc_request.
 
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};

@@ -1,26 +1,26 @@
-//! One call of a handle: find the model, ask it, say what it says, word by word.
+//! One call of a handle: find the model, ask it, say what it says, frame by frame.
 //!
 //! It runs as a task of its connection; when that ends, or the client cancels, the task is dropped
-//! and the request leaves its queue. It says its last word exactly once.
+//! and the request leaves its queue. It says its last frame exactly once.
 
 use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
-use jitney_engine::Refusal;
+use jitney_engine::Rejection;
 use jitney_engine::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Rest,
+    Answer, AnswerStream, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
 use jitney_engine::error::CallError;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::Instant;
 
-use super::frame::{Wanted, Word};
-use crate::access::Line;
+use super::frame::{HandleCall, ServerFrame};
+use crate::access::AccessRecord;
 use crate::connection::Peer;
-use crate::door::House;
-use crate::errors::Asked;
-use crate::request_id::RequestId;
+use crate::errors::FailedCall;
+use crate::listener::ServerState;
+use crate::request_id::RequestUuid;
 use crate::rest::claim;
 
 /// The parameter that holds the arguments of a definition; no Python parameter can have this name.
@@ -28,46 +28,48 @@ const CALL_PARAMETER: &str = "jitney-call";
 
 type Place<'a> = SemaphorePermit<'a>;
 
-/// A word about a call, on its way to the connection.
-pub(super) struct Said {
+/// A frame about a call, on its way to the connection.
+pub(super) struct CallFrame {
     pub(super) id: u64,
-    pub(super) word: Word,
+    pub(super) frame: ServerFrame,
 }
 
 /// A call that is about to be made.
-pub(super) struct Ask {
-    pub(super) house: Arc<House>,
+pub(super) struct PendingCall {
+    pub(super) state: Arc<ServerState>,
     pub(super) peer: Arc<Peer>,
     pub(super) model: Arc<Model>,
     /// The handles' room in the model's queue.
     pub(super) room: Arc<Semaphore>,
-    pub(super) wanted: Wanted,
+    pub(super) call: HandleCall,
     pub(super) started: Instant,
 }
 
-impl Ask {
-    /// Makes the call. Nobody hears a word where the connection has ended, and this with it.
-    pub(super) async fn run(mut self, mouth: mpsc::Sender<Said>) {
-        let id = self.wanted.id;
-        let call = call(&mut self.wanted, self.peer.number, self.started);
+impl PendingCall {
+    /// Makes the call. Nobody hears a frame where the connection has ended, and this with it.
+    pub(super) async fn run(mut self, sender: mpsc::Sender<CallFrame>) {
+        let id = self.call.id;
+        let call = call(&mut self.call, self.peer.number, self.started);
         let last = match self.ask(call).await {
-            Ok(Answer { output, receipt, rest: None }) => Word::Answer(output, receipt),
-            Ok(Answer { output, receipt, rest: Some(rest) }) => {
-                drop(mouth.send(Said { id, word: Word::First(output, receipt) }).await);
-                self.pieces(rest, &mouth).await
+            Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
+            Ok(Answer { output, timing, stream: Some(rest) }) => {
+                drop(
+                    sender.send(CallFrame { id, frame: ServerFrame::First(output, timing) }).await,
+                );
+                self.pieces(rest, &sender).await
             }
             Err(error) => self.failed(&error),
         };
         self.note(&last);
-        drop(mouth.send(Said { id, word: last }).await);
+        drop(sender.send(CallFrame { id, frame: last }).await);
     }
 
     async fn ask(&self, call: Call) -> Result<Answer, CallError> {
-        let (meter, version_named) = (&self.house.config.meter, self.wanted.version.is_some());
+        let (meter, version_named) = (&self.state.config.meter, self.call.version.is_some());
         meter.asked(&self.model, version_named);
         let _place = self.place(call.deadline).await?;
         let answer = self.model.call(call).await?;
-        let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+        let (queue, compute) = (answer.timing.queue, answer.timing.compute);
         meter.answered(&self.model, version_named, queue, queue + compute);
         Ok(answer)
     }
@@ -79,44 +81,53 @@ impl Ask {
             (Err(_), None) => Ok(self.room.acquire().await.ok()),
             (Err(_), Some(deadline)) => {
                 let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
-                let late = |_| CallError::Refused { reason: Refusal::Expired, retry_after: None };
+                let late = |_| CallError::Rejected { reason: Rejection::Expired, retry_after: None };
                 Ok(place.map_err(late)?.ok())
             }
         }
     }
 
-    /// Says the rest of a stream; gives its last word.
-    async fn pieces(&self, mut rest: Rest, mouth: &mpsc::Sender<Said>) -> Word {
-        let id = self.wanted.id;
+    /// Says the rest of a stream; gives its last frame.
+    async fn pieces(
+        &self,
+        mut rest: AnswerStream,
+        sender: &mpsc::Sender<CallFrame>,
+    ) -> ServerFrame {
+        let id = self.call.id;
         while let Some(piece) = rest.next().await {
             match piece {
-                Ok(piece) => drop(mouth.send(Said { id, word: Word::Chunk(piece) }).await),
+                Ok(piece) => {
+                    drop(sender.send(CallFrame { id, frame: ServerFrame::Chunk(piece) }).await)
+                }
                 Err(error) => return self.failed(&error),
             }
         }
-        Word::End
+        ServerFrame::End
     }
 
-    fn failed(&self, error: &CallError) -> Word {
-        let (model, version) = (self.wanted.model.as_str(), self.wanted.version.as_deref());
+    fn failed(&self, error: &CallError) -> ServerFrame {
+        let (model, version) = (self.call.model.as_str(), self.call.version.as_deref());
         let queue_max = self.model.settings().waiting_max();
-        let asked = Asked { model, version, purpose: "inference", queue_max };
-        Word::Failed(asked.problem(error))
+        let asked = FailedCall { model, version, purpose: "inference", queue_max };
+        ServerFrame::Failed(asked.problem(error))
     }
 
-    fn note(&self, last: &Word) {
+    fn note(&self, last: &ServerFrame) {
         let status = match last {
-            Word::Failed(problem) => problem.status,
-            Word::Answer(..) | Word::First(..) | Word::Chunk(_) | Word::End => 200,
+            ServerFrame::Failed(problem) => problem.status,
+            ServerFrame::Answer(..)
+            | ServerFrame::First(..)
+            | ServerFrame::Chunk(_)
+            | ServerFrame::End => 200,
         };
-        let config = &self.house.config;
+        let config = &self.state.config;
         config.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
         let Some(log) = &config.access_log else { return };
         let Ok(method) = Method::from_bytes(b"PYTHON") else { return };
-        log.write(&Line {
+        log.write(&AccessRecord {
             address: &self.peer.address,
             method: &method,
-            uri: &format_args!("/{}/{}", self.wanted.model, self.wanted.endpoint),
+            uri: &format_args!("/{}/{}", self.call.model, self.call.endpoint),
             version: Version::HTTP_11,
             status,
             took: self.started.elapsed(),
@@ -124,24 +135,24 @@ impl Ask {
     }
 }
 
-fn call(wanted: &mut Wanted, peer: u64, started: Instant) -> Call {
-    let claim = std::mem::take(&mut wanted.claim);
+fn call(call: &mut HandleCall, peer: u64, started: Instant) -> Call {
+    let claim = std::mem::take(&mut call.claim);
     let mut headers = HeaderBlock::default();
     declare(&claim, &mut headers);
-    headers.push("url_path", wanted.endpoint.as_bytes());
-    let value = std::mem::take(&mut wanted.body);
-    let parameter = if wanted.content_type.is_empty() {
+    headers.push("url_path", call.endpoint.as_bytes());
+    let value = std::mem::take(&mut call.body);
+    let parameter = if call.content_type.is_empty() {
         Parameter { name: CALL_PARAMETER.into(), content_type: "".into(), value }
     } else {
-        let content_type = std::mem::take(&mut wanted.content_type).into();
+        let content_type = std::mem::take(&mut call.content_type).into();
         Parameter { name: "body".into(), content_type, value }
     };
-    let id = RequestId::fresh().text().to_owned();
+    let id = RequestUuid::fresh().text().to_owned();
     Call {
         input: Input { id, headers, parameters: vec![parameter] },
-        deadline: wanted.timeout.and_then(|timeout| started.checked_add(timeout)),
+        deadline: call.timeout.and_then(|timeout| started.checked_add(timeout)),
         origin: Origin { kind: OriginKind::Python, peer },
-        priority: wanted.priority,
+        priority: call.priority,
         claim,
         alone: false,
     }

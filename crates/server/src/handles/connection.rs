@@ -17,23 +17,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::call::{Ask, Said};
-use super::frame::{self, FrameError, Heard, NAMES_MAX, Wanted, Word};
-use crate::accept::Beat;
-use crate::connection::{Peer, Stage};
-use crate::door::House;
+use super::call::{CallFrame, PendingCall};
+use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
+use crate::accept::ListenerSignal;
+use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
+use crate::listener::ServerState;
 
 /// Calls of one connection under way at a time.
 pub(super) const CALLS_MAX: usize = 8192;
 /// Bytes of such calls, beyond which no further one is read.
 const CALL_BYTES_MAX: usize = 64 << 20;
 /// Words that wait to be written; whoever has one more waits with it.
-const WORDS_MAX: usize = 1024;
+const FRAMES_MAX: usize = 1024;
 /// What is read, and written, at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 /// How long a client may take to notice the end, and how much it sends meanwhile is thrown away.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies from here on are written from where they lie.
 const COPY_BYTES_MAX: usize = 16 << 10;
 
@@ -41,52 +41,52 @@ const COPY_BYTES_MAX: usize = 16 << 10;
 pub(crate) async fn serve(
     coming: OnUpgrade,
     peer: &Arc<Peer>,
-    house: &Arc<House>,
-    mut beats: watch::Receiver<Beat>,
+    state: &Arc<ServerState>,
+    mut signals: watch::Receiver<ListenerSignal>,
 ) {
-    peer.enter(Stage::Busy);
+    peer.enter(ConnectionStage::Busy);
     let Ok(stream) = coming.await else { return };
-    let (mouth, mut ear) = mpsc::channel(WORDS_MAX);
-    let mut calls = Calls::new(house, peer, mouth);
-    let mut link = Link::new(stream);
-    let ended = converse(&mut link, &mut calls, &mut ear, &mut beats).await;
+    let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
+    let mut calls = Calls::new(state, peer, sender);
+    let mut stream = FrameStream::new(stream);
+    let ended = converse(&mut stream, &mut calls, &mut receiver, &mut signals).await;
     if let Err(error) = ended {
         tracing::debug!(peer = peer.address, %error, "handle ended");
     }
 }
 
 async fn converse(
-    link: &mut Link,
+    stream: &mut FrameStream,
     calls: &mut Calls<'_>,
-    ear: &mut mpsc::Receiver<Said>,
-    beats: &mut watch::Receiver<Beat>,
+    receiver: &mut mpsc::Receiver<CallFrame>,
+    signals: &mut watch::Receiver<ListenerSignal>,
 ) -> io::Result<()> {
-    let mut ending = matches!(*beats.borrow_and_update(), Beat::End);
+    let mut ending = matches!(*signals.borrow_and_update(), ListenerSignal::End);
     loop {
         if !ending {
-            calls.take_in(&mut link.input)?;
-        } else if calls.held.is_empty() {
-            return link.part().await;
+            calls.take_in(&mut stream.input)?;
+        } else if calls.running.is_empty() {
+            return stream.part().await;
         }
         let reading = !ending && calls.has_room();
         tokio::select! {
-            Some(said) = ear.recv() => link.say(said, calls, ear).await?,
-            read = link.read(), if reading => if read? == 0 { return Ok(()) },
-            beat = beats.changed() => {
-                ending |= beat.is_err() || matches!(*beats.borrow_and_update(), Beat::End);
+            Some(outgoing) = receiver.recv() => stream.say(outgoing, calls, receiver).await?,
+            read = stream.read(), if reading => if read? == 0 { return Ok(()) },
+            signal = signals.changed() => {
+                ending |= signal.is_err() || matches!(*signals.borrow_and_update(), ListenerSignal::End);
             }
         }
     }
 }
 
 /// The bytes of a connection.
-struct Link {
+struct FrameStream {
     stream: TokioIo<Upgraded>,
     input: BytesMut,
     output: BytesMut,
 }
 
-impl Link {
+impl FrameStream {
     fn new(stream: Upgraded) -> Self {
         Self { stream: TokioIo::new(stream), input: BytesMut::new(), output: BytesMut::new() }
     }
@@ -106,24 +106,24 @@ impl Link {
             }
         };
         // Who does not go is left.
-        drop(tokio::time::timeout(FAREWELL, gone).await);
+        drop(tokio::time::timeout(CLOSE_TIMEOUT, gone).await);
         Ok(())
     }
 
-    /// Writes a word and all that are ready behind it.
+    /// Writes a frame and all that are ready behind it.
     async fn say(
         &mut self,
-        said: Said,
+        outgoing: CallFrame,
         calls: &mut Calls<'_>,
-        ear: &mut mpsc::Receiver<Said>,
+        receiver: &mut mpsc::Receiver<CallFrame>,
     ) -> io::Result<()> {
-        let mut next = Some(said);
-        while let Some(Said { id, word }) = next {
-            if calls.is_awaited(id, &word) {
-                let body = word.write(id, &mut self.output);
+        let mut next = Some(outgoing);
+        while let Some(CallFrame { id, frame }) = next {
+            if calls.is_awaited(id, &frame) {
+                let body = frame.write(id, &mut self.output);
                 self.put(body).await?;
             }
-            next = ear.try_recv().ok();
+            next = receiver.try_recv().ok();
         }
         self.stream.write_all_buf(&mut self.output).await?;
         self.stream.flush().await
@@ -144,45 +144,49 @@ impl Link {
 }
 
 /// A call under way.
-struct Held {
+struct RunningCall {
     task: AbortHandle,
     bytes: usize,
 }
 
 /// The calls of a connection. Dropping it drops them.
 struct Calls<'a> {
-    house: &'a Arc<House>,
+    state: &'a Arc<ServerState>,
     peer: &'a Arc<Peer>,
-    mouth: mpsc::Sender<Said>,
+    sender: mpsc::Sender<CallFrame>,
     tasks: JoinSet<()>,
-    /// Those that owe a last word.
-    held: HashMap<u64, Held>,
+    /// Those that owe a last frame.
+    running: HashMap<u64, RunningCall>,
     /// The bytes of their bodies.
     bytes: usize,
 }
 
 impl<'a> Calls<'a> {
-    fn new(house: &'a Arc<House>, peer: &'a Arc<Peer>, mouth: mpsc::Sender<Said>) -> Self {
-        Self { house, peer, mouth, tasks: JoinSet::new(), held: HashMap::new(), bytes: 0 }
+    fn new(
+        state: &'a Arc<ServerState>,
+        peer: &'a Arc<Peer>,
+        sender: mpsc::Sender<CallFrame>,
+    ) -> Self {
+        Self { state, peer, sender, tasks: JoinSet::new(), running: HashMap::new(), bytes: 0 }
     }
 
     fn has_room(&self) -> bool {
-        self.held.len() < CALLS_MAX && self.bytes < CALL_BYTES_MAX
+        self.running.len() < CALLS_MAX && self.bytes < CALL_BYTES_MAX
     }
 
     /// Begins and cancels what has arrived, as far as there is room.
     fn take_in(&mut self, input: &mut BytesMut) -> io::Result<()> {
         while let Some(done) = self.tasks.try_join_next() {
-            // A call that panicked never says its last word; the end of the connection says it.
+            // A call that panicked never says its last frame; the end of the connection says it.
             done.or_else(|error| if error.is_cancelled() { Ok(()) } else { Err(error) })?;
         }
-        let limit = self.house.config.max_request_bytes + NAMES_MAX;
+        let limit = self.state.config.max_request_bytes + NAMES_MAX;
         while self.has_room() {
             match frame::take(input, limit).map_err(broken)? {
-                Some(Heard::Call(wanted)) => self.begin(wanted)?,
-                Some(Heard::Cancel { id }) => {
-                    if let Some(held) = self.release(id) {
-                        held.task.abort();
+                Some(ClientFrame::Call(call)) => self.begin(call)?,
+                Some(ClientFrame::Cancel { id }) => {
+                    if let Some(running) = self.release(id) {
+                        running.task.abort();
                     }
                 }
                 None => break,
@@ -191,48 +195,48 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    fn begin(&mut self, wanted: Wanted) -> io::Result<()> {
-        let (id, bytes, mouth) = (wanted.id, wanted.body.len(), self.mouth.clone());
-        if self.held.contains_key(&id) {
-            return Err(broken(FrameError::TakenId));
+    fn begin(&mut self, call: HandleCall) -> io::Result<()> {
+        let (id, bytes, sender) = (call.id, call.body.len(), self.sender.clone());
+        if self.running.contains_key(&id) {
+            return Err(broken(HandleFrameError::TakenId));
         }
-        let task = match self.ask(wanted) {
-            Ok(ask) => self.tasks.spawn(ask.run(mouth)),
+        let task = match self.ask(call) {
+            Ok(ask) => self.tasks.spawn(ask.run(sender)),
             Err(problem) => self.tasks.spawn(async move {
-                drop(mouth.send(Said { id, word: Word::Failed(problem) }).await);
+                drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem) }).await);
             }),
         };
-        self.held.insert(id, Held { task, bytes });
+        self.running.insert(id, RunningCall { task, bytes });
         self.bytes += bytes;
         Ok(())
     }
 
-    fn release(&mut self, id: u64) -> Option<Held> {
-        let held = self.held.remove(&id)?;
-        self.bytes -= held.bytes;
-        Some(held)
+    fn release(&mut self, id: u64) -> Option<RunningCall> {
+        let running = self.running.remove(&id)?;
+        self.bytes -= running.bytes;
+        Some(running)
     }
 
-    fn ask(&mut self, wanted: Wanted) -> Result<Ask, Problem> {
-        let model = self.house.engine.model(&wanted.model, wanted.version.as_deref())?;
-        if wanted.content_type.is_empty() && model.api().is_none() {
+    fn ask(&mut self, call: HandleCall) -> Result<PendingCall, Problem> {
+        let model = self.state.engine.model(&call.model, call.version.as_deref())?;
+        if call.content_type.is_empty() && model.api().is_none() {
             return Err(Problem::bad_request(format!(
                 "Model \"{}\" is no definition of the jitney package: make its handle with \
                  encoding=\"json\" or encoding=\"bytes\".",
-                wanted.model
+                call.model
             )));
         }
-        let room = self.house.rooms.of(&model);
-        let (house, peer) = (Arc::clone(self.house), Arc::clone(self.peer));
-        Ok(Ask { house, peer, model, room, wanted, started: Instant::now() })
+        let room = self.state.rooms.of(&model);
+        let (state, peer) = (Arc::clone(self.state), Arc::clone(self.peer));
+        Ok(PendingCall { state, peer, model, room, call, started: Instant::now() })
     }
 
-    /// Whether the client still waits for this word; the last one ends its call.
-    fn is_awaited(&mut self, id: u64, word: &Word) -> bool {
-        if word.is_last() { self.release(id).is_some() } else { self.held.contains_key(&id) }
+    /// Whether the client still waits for this frame; the last one ends its call.
+    fn is_awaited(&mut self, id: u64, frame: &ServerFrame) -> bool {
+        if frame.is_last() { self.release(id).is_some() } else { self.running.contains_key(&id) }
     }
 }
 
-fn broken(error: FrameError) -> io::Error {
+fn broken(error: HandleFrameError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.as_str())
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use jitney_engine::call::{Claim, Output, Priority, Receipt};
+use jitney_engine::call::{Claim, Output, Priority, Timing};
 
 use crate::errors::Problem;
 use crate::rest::claim;
@@ -23,7 +23,7 @@ pub(super) const NAMES_MAX: u64 = 4 * u16::MAX as u64;
 /// What the first byte after the length says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum HandleFrameKind {
     Call = 1,
     Cancel = 2,
     Answer = 3,
@@ -35,7 +35,7 @@ enum Kind {
 
 /// Why a client's bytes are no frames; the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FrameError {
+pub(super) enum HandleFrameError {
     /// Not a kind that clients send.
     UnknownKind,
     /// Flags that nobody has given a meaning.
@@ -48,7 +48,7 @@ pub(super) enum FrameError {
     TakenId,
 }
 
-impl FrameError {
+impl HandleFrameError {
     /// Its name in the vectors and the log.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -63,9 +63,9 @@ impl FrameError {
 
 /// What a client sends.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ClientFrame {
     /// A call to begin.
-    Call(Wanted),
+    Call(HandleCall),
     /// A call that nobody waits for any more.
     Cancel {
         /// The call's.
@@ -75,7 +75,7 @@ pub(super) enum Heard {
 
 /// A call as it was sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct HandleCall {
     pub(super) id: u64,
     pub(super) timeout: Option<Duration>,
     pub(super) priority: Priority,
@@ -89,49 +89,56 @@ pub(super) struct Wanted {
 }
 
 /// Takes one frame off the front, if a whole one is there.
-pub(super) fn take(bytes: &mut BytesMut, limit: u64) -> Result<Option<Heard>, FrameError> {
+pub(super) fn take(
+    bytes: &mut BytesMut,
+    limit: u64,
+) -> Result<Option<ClientFrame>, HandleFrameError> {
     let Some((mut header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
     let (length, kind, flags) = (header.get_u32_le(), header.get_u8(), header.get_u8());
     let (_, id) = (header.get_u16_le(), header.get_u64_le());
-    if kind != Kind::Call as u8 && kind != Kind::Cancel as u8 {
-        return Err(FrameError::UnknownKind);
+    if kind != HandleFrameKind::Call as u8 && kind != HandleFrameKind::Cancel as u8 {
+        return Err(HandleFrameError::UnknownKind);
     }
     if flags != 0 {
-        return Err(FrameError::UnknownFlags);
+        return Err(HandleFrameError::UnknownFlags);
     }
     if u64::from(length) > limit {
-        return Err(FrameError::TooLarge);
+        return Err(HandleFrameError::TooLarge);
     }
     if rest.len() < length as usize {
         return Ok(None);
     }
     bytes.advance(HEADER);
     let payload = bytes.split_to(length as usize).freeze();
-    if kind == Kind::Call as u8 {
-        return wanted(id, payload).map(|wanted| Some(Heard::Call(wanted)));
+    if kind == HandleFrameKind::Call as u8 {
+        return call(id, payload).map(|call| Some(ClientFrame::Call(call)));
     }
-    if payload.is_empty() { Ok(Some(Heard::Cancel { id })) } else { Err(FrameError::Malformed) }
+    if payload.is_empty() {
+        Ok(Some(ClientFrame::Cancel { id }))
+    } else {
+        Err(HandleFrameError::Malformed)
+    }
 }
 
-fn wanted(id: u64, mut payload: Bytes) -> Result<Wanted, FrameError> {
+fn call(id: u64, mut payload: Bytes) -> Result<HandleCall, HandleFrameError> {
     if payload.len() < CALL_HEAD {
-        return Err(FrameError::Malformed);
+        return Err(HandleFrameError::Malformed);
     }
     let millis = payload.get_u32_le();
     let priority = match payload.get_u8() {
         0 => Priority::Interactive,
         1 => Priority::Bulk,
-        _ => return Err(FrameError::Malformed),
+        _ => return Err(HandleFrameError::Malformed),
     };
     let claims = match payload.get_u8() {
         0 => false,
         1 => true,
-        _ => return Err(FrameError::Malformed),
+        _ => return Err(HandleFrameError::Malformed),
     };
     let lengths = [(); 4].map(|()| usize::from(payload.get_u16_le()));
     let mut name = |length: usize| text(&mut payload, length);
     let [model, version, endpoint, content_type] = lengths;
-    Ok(Wanted {
+    Ok(HandleCall {
         id,
         timeout: (millis > 0).then(|| Duration::from_millis(millis.into())),
         priority,
@@ -145,24 +152,24 @@ fn wanted(id: u64, mut payload: Bytes) -> Result<Wanted, FrameError> {
 }
 
 /// Who sends it and what it weighs; calls that say neither have no such part.
-fn claim(payload: &mut Bytes) -> Result<Claim, FrameError> {
+fn claim(payload: &mut Bytes) -> Result<Claim, HandleFrameError> {
     if payload.len() < CLAIM_HEAD {
-        return Err(FrameError::Malformed);
+        return Err(HandleFrameError::Malformed);
     }
     let (cost, length) = (payload.get_u64_le(), usize::from(payload.get_u8()));
     let tenant = text(payload, length)?;
     if !tenant.is_empty() && !claim::is_tenant(&tenant) {
-        return Err(FrameError::Malformed);
+        return Err(HandleFrameError::Malformed);
     }
     let tenant = Some(tenant).filter(|tenant| !tenant.is_empty()).map(Into::into);
     Ok(Claim { tenant, cost: Some(cost).filter(|cost| *cost > 0) })
 }
 
-fn text(payload: &mut Bytes, length: usize) -> Result<String, FrameError> {
+fn text(payload: &mut Bytes, length: usize) -> Result<String, HandleFrameError> {
     if payload.len() < length {
-        return Err(FrameError::Malformed);
+        return Err(HandleFrameError::Malformed);
     }
-    let text = std::str::from_utf8(&payload[..length]).map_err(|_| FrameError::Malformed)?;
+    let text = std::str::from_utf8(&payload[..length]).map_err(|_| HandleFrameError::Malformed)?;
     let text = text.to_owned();
     payload.advance(length);
     Ok(text)
@@ -170,11 +177,11 @@ fn text(payload: &mut Bytes, length: usize) -> Result<String, FrameError> {
 
 /// What the server says about a call.
 #[derive(Debug)]
-pub(super) enum Word {
+pub(super) enum ServerFrame {
     /// The whole answer.
-    Answer(Output, Receipt),
+    Answer(Output, Timing),
     /// The head and the first piece of a stream.
-    First(Output, Receipt),
+    First(Output, Timing),
     /// A further piece.
     Chunk(Bytes),
     /// The stream is complete.
@@ -183,7 +190,7 @@ pub(super) enum Word {
     Failed(Problem),
 }
 
-impl Word {
+impl ServerFrame {
     /// Whether nothing follows it.
     pub(super) fn is_last(&self) -> bool {
         match self {
@@ -195,14 +202,18 @@ impl Word {
     /// Writes the frame but for its body, which the caller sends next.
     pub(super) fn write(self, id: u64, out: &mut BytesMut) -> Bytes {
         match self {
-            Self::Answer(output, receipt) => answer(Kind::Answer, id, output, &receipt, out),
-            Self::First(output, receipt) => answer(Kind::First, id, output, &receipt, out),
+            Self::Answer(output, receipt) => {
+                answer(HandleFrameKind::Answer, id, output, &receipt, out)
+            }
+            Self::First(output, receipt) => {
+                answer(HandleFrameKind::First, id, output, &receipt, out)
+            }
             Self::Chunk(piece) => {
-                header(Kind::Chunk, id, piece.len(), out);
+                header(HandleFrameKind::Chunk, id, piece.len(), out);
                 piece
             }
             Self::End => {
-                header(Kind::End, id, 0, out);
+                header(HandleFrameKind::End, id, 0, out);
                 Bytes::new()
             }
             Self::Failed(problem) => failed(id, &problem, out),
@@ -210,7 +221,7 @@ impl Word {
     }
 }
 
-fn header(kind: Kind, id: u64, length: usize, out: &mut BytesMut) {
+fn header(kind: HandleFrameKind, id: u64, length: usize, out: &mut BytesMut) {
     // No answer is that long: a worker's frame, in which it came, has a lower limit.
     out.put_u32_le(u32::try_from(length).unwrap_or(u32::MAX));
     out.put_u8(kind as u8);
@@ -219,7 +230,13 @@ fn header(kind: Kind, id: u64, length: usize, out: &mut BytesMut) {
     out.put_u64_le(id);
 }
 
-fn answer(kind: Kind, id: u64, output: Output, receipt: &Receipt, out: &mut BytesMut) -> Bytes {
+fn answer(
+    kind: HandleFrameKind,
+    id: u64,
+    output: Output,
+    receipt: &Timing,
+    out: &mut BytesMut,
+) -> Bytes {
     let typed = output.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = typed.map_or("", |(_, value)| value.as_str());
     let content_type = if content_type.len() > usize::from(u16::MAX) { "" } else { content_type };
@@ -240,7 +257,7 @@ fn answer(kind: Kind, id: u64, output: Output, receipt: &Receipt, out: &mut Byte
 
 fn failed(id: u64, problem: &Problem, out: &mut BytesMut) -> Bytes {
     let kind = problem.code.row().kind;
-    header(Kind::Error, id, 8 + kind.len() + problem.message.len(), out);
+    header(HandleFrameKind::Error, id, 8 + kind.len() + problem.message.len(), out);
     out.put_u16_le(problem.status);
     out.put_u16_le(kind.len() as u16);
     let wait = problem.retry_after.map_or(0, |wait| wait.as_millis().max(1));

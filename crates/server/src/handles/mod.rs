@@ -17,9 +17,9 @@ use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderValue, StatusCode};
 use hyper::upgrade::OnUpgrade;
 
-use crate::door::Visit;
 use crate::errors::Problem;
-use crate::respond::{self, Reply};
+use crate::listener::RequestContext;
+use crate::respond::{self, HttpResponse};
 
 pub(crate) use self::rooms::Rooms;
 
@@ -27,16 +27,16 @@ pub(crate) use self::rooms::Rooms;
 const PROTOCOL: &str = "jitney-handle/1";
 
 /// Agrees to speak frames; the connection finds what it needs in its [`Peer`](crate::connection::Peer).
-pub(crate) fn upgrade(visit: &Visit<'_>) -> Result<Reply, Problem> {
-    let asked = visit.parts.headers.get(UPGRADE).map(HeaderValue::as_bytes);
-    let coming = visit.parts.extensions.get::<OnUpgrade>();
+pub(crate) fn upgrade(context: &RequestContext<'_>) -> Result<HttpResponse, Problem> {
+    let asked = context.parts.headers.get(UPGRADE).map(HeaderValue::as_bytes);
+    let coming = context.parts.extensions.get::<OnUpgrade>();
     let Some(coming) = coming.filter(|_| asked == Some(PROTOCOL.as_bytes())) else {
         return Err(Problem::bad_request(format!(
             "This path is for handles of the Python package: connect with jitney.connect, or send \
              Connection: upgrade and Upgrade: {PROTOCOL}."
         )));
     };
-    visit.peer.hand_over(coming.clone());
+    context.peer.hand_over(coming.clone());
     let mut reply = respond::plain(StatusCode::SWITCHING_PROTOCOLS, bytes::Bytes::new());
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     reply.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jitney_engine::Departure;
-use jitney_engine::call::{Output, Priority, Receipt};
+use jitney_engine::DispatchReason;
+use jitney_engine::call::{Output, Priority, Timing};
 use serde_json::Value;
 
-use super::frame::{self, Heard, Word};
+use super::frame::{self, ClientFrame, ServerFrame};
 use crate::errors::{ErrorCode, Problem};
 
 const LIMIT: u64 = 1 << 20;
-const REASONS: [Departure; 7] = [
-    Departure::Full,
-    Departure::Idle,
-    Departure::Window,
-    Departure::Deadline,
-    Departure::Everyone,
-    Departure::Drain,
-    Departure::Retry,
+const REASONS: [DispatchReason; 7] = [
+    DispatchReason::Full,
+    DispatchReason::Idle,
+    DispatchReason::Window,
+    DispatchReason::Deadline,
+    DispatchReason::Everyone,
+    DispatchReason::Drain,
+    DispatchReason::Retry,
 ];
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -41,21 +41,21 @@ fn number(value: &Value) -> u64 {
 fn calls_are_read_as_the_vectors_say() {
     for vector in vectors("calls") {
         let mut bytes = hex(&vector, "hex");
-        let Ok(Some(Heard::Call(wanted))) = frame::take(&mut bytes, LIMIT) else {
+        let Ok(Some(ClientFrame::Call(call))) = frame::take(&mut bytes, LIMIT) else {
             panic!("{vector}")
         };
         assert!(bytes.is_empty());
         let text = |field: &str| vector[field].as_str().unwrap().to_owned();
-        assert_eq!(wanted.id, number(&vector["id"]));
-        let names = (wanted.model, wanted.endpoint, wanted.content_type);
+        assert_eq!(call.id, number(&vector["id"]));
+        let names = (call.model, call.endpoint, call.content_type);
         assert_eq!(names, (text("model"), text("endpoint"), text("kind")));
-        assert_eq!(wanted.version.unwrap_or_default(), text("version"));
-        assert_eq!(wanted.body, hex(&vector, "body_hex"));
-        assert_eq!(wanted.claim.tenant.as_deref().unwrap_or_default(), text("tenant"));
-        assert_eq!(wanted.claim.cost.unwrap_or_default(), number(&vector["cost"]));
+        assert_eq!(call.version.unwrap_or_default(), text("version"));
+        assert_eq!(call.body, hex(&vector, "body_hex"));
+        assert_eq!(call.claim.tenant.as_deref().unwrap_or_default(), text("tenant"));
+        assert_eq!(call.claim.cost.unwrap_or_default(), number(&vector["cost"]));
         let bulk = if vector["bulk"] == 1 { Priority::Bulk } else { Priority::Interactive };
-        assert_eq!(wanted.priority, bulk);
-        let timeout = wanted.timeout.map_or(0, |timeout| timeout.as_millis() as u64);
+        assert_eq!(call.priority, bulk);
+        let timeout = call.timeout.map_or(0, |timeout| timeout.as_millis() as u64);
         assert_eq!(timeout, number(&vector["timeout_ms"]));
     }
 }
@@ -64,7 +64,7 @@ fn calls_are_read_as_the_vectors_say() {
 fn cancels_are_read_as_the_vectors_say() {
     for vector in vectors("cancels") {
         let heard = frame::take(&mut hex(&vector, "hex"), LIMIT);
-        assert_eq!(heard, Ok(Some(Heard::Cancel { id: number(&vector["id"]) })));
+        assert_eq!(heard, Ok(Some(ClientFrame::Cancel { id: number(&vector["id"]) })));
     }
 }
 
@@ -72,20 +72,20 @@ fn cancels_are_read_as_the_vectors_say() {
 fn words_are_written_as_the_vectors_say() {
     for vector in vectors("words") {
         let mut written = BytesMut::new();
-        let body = word(&vector).write(number(&vector["id"]), &mut written);
+        let body = frame(&vector).write(number(&vector["id"]), &mut written);
         written.extend_from_slice(&body);
         assert_eq!(written, hex(&vector, "hex"), "{vector}");
     }
 }
 
-fn word(vector: &Value) -> Word {
+fn frame(vector: &Value) -> ServerFrame {
     let body = hex(vector, "body_hex").freeze();
     match number(&vector["kind"]) {
-        3 => Word::Answer(output(vector, body), receipt(vector)),
-        4 => Word::First(output(vector, body), receipt(vector)),
-        5 => Word::Chunk(body),
-        6 => Word::End,
-        _ => Word::Failed(problem(vector)),
+        3 => ServerFrame::Answer(output(vector, body), receipt(vector)),
+        4 => ServerFrame::First(output(vector, body), receipt(vector)),
+        5 => ServerFrame::Chunk(body),
+        6 => ServerFrame::End,
+        _ => ServerFrame::Failed(problem(vector)),
     }
 }
 
@@ -100,9 +100,9 @@ fn output(vector: &Value, body: Bytes) -> Output {
     Output { status, headers, body }
 }
 
-fn receipt(vector: &Value) -> Receipt {
-    let field = |at: usize| number(&vector["receipt"][at]);
-    Receipt {
+fn receipt(vector: &Value) -> Timing {
+    let field = |at: usize| number(&vector["timing"][at]);
+    Timing {
         queue: Duration::from_micros(field(0)),
         compute: Duration::from_micros(field(1)),
         batch_items: field(2) as u32,

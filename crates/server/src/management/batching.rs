@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{CurvePoint, Decided, Engine, Insight, Objective, Policy, Verdict};
+use jitney_engine::{BatcherReport, CurvePoint, Engine, Objective, PastDecision, Policy, DecisionKind};
 use serde::Serialize;
 
 use self::words::Unit;
 use crate::errors::{ErrorCode, Problem};
-use crate::route::Target;
+use crate::route::ModelRef;
 
 /// The answer to `GET /models/{m}/batching`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Batching {
+pub(crate) struct BatchingReport {
     model_name: String,
     model_version: String,
     policy: &'static str,
@@ -48,19 +48,19 @@ pub(crate) struct Batching {
     max_cost: Option<u64>,
     /// Where items are padded: what all batches cost so far.
     #[serde(skip_serializing_if = "Option::is_none")]
-    padding: Option<Account>,
+    padding: Option<PaddingReport>,
     waiting: u32,
     /// Of the bucket that is asked for most.
-    curve: Vec<Point>,
+    curve: Vec<CurveSample>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    other_curves: Vec<Other>,
+    other_curves: Vec<GroupCurve>,
     /// Newest first.
-    decisions: Vec<Entry>,
+    decisions: Vec<DecisionEntry>,
 }
 
 /// What padding has cost.
 #[derive(Debug, Serialize)]
-struct Account {
+struct PaddingReport {
     real: u64,
     padded: u64,
     /// The share of it that was padding.
@@ -69,7 +69,7 @@ struct Account {
 
 /// One size of a curve.
 #[derive(Debug, Serialize)]
-struct Point {
+struct CurveSample {
     size: u64,
     ms: f64,
     /// What deadlines are planned with: a safe quantile.
@@ -79,15 +79,15 @@ struct Point {
 
 /// The curve of another bucket.
 #[derive(Debug, Serialize)]
-struct Other {
+struct GroupCurve {
     bucket: u16,
-    curve: Vec<Point>,
+    curve: Vec<CurveSample>,
 }
 
 /// One decision.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct DecisionEntry {
     ago_ms: f64,
     /// `depart`, `wait` or `refuse`.
     verdict: &'static str,
@@ -105,18 +105,21 @@ struct Entry {
 }
 
 /// Looks into the batcher of a version, the default one if none is named.
-pub(crate) async fn batching(engine: &Engine, target: Target<'_>) -> Result<Batching, Problem> {
+pub(crate) async fn batching(
+    engine: &Engine,
+    target: ModelRef<'_>,
+) -> Result<BatchingReport, Problem> {
     let model = engine.model(target.model, target.version)?;
     let gone = || Problem::new(ErrorCode::Ending, "The model was removed.");
-    let insight = model.insight().await.ok_or_else(gone)?;
+    let report = model.batcher_report().await.ok_or_else(gone)?;
     let settings = model.settings();
     let policy = settings.policy.as_str();
     let tuned = model.endpoints();
     let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
     let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own(it.objective)?)));
-    let batching = Batching::new(model.name(), model.version(), policy, &insight);
-    let padding = Account::of(model.status().counters.padding);
-    Ok(Batching {
+    let batching = BatchingReport::new(model.name(), model.version(), policy, &report);
+    let padding = PaddingReport::of(model.status().counters.padding);
+    Ok(BatchingReport {
         endpoints: sizes.collect(),
         endpoint_latencies_ms: latencies.collect(),
         padding,
@@ -133,7 +136,7 @@ fn own(objective: Objective) -> Option<Option<f64>> {
     }
 }
 
-impl Batching {
+impl BatchingReport {
     fn sharing(mut self, shares: &Shares) -> Self {
         self.tenants = shares.tenants.iter().cloned().collect();
         self.cost = (shares.cost != Cost::Items).then(|| shares.cost.as_str());
@@ -141,8 +144,8 @@ impl Batching {
         self
     }
 
-    fn new(name: &str, version: &str, policy: &'static str, insight: &Insight) -> Self {
-        let config = &insight.config;
+    fn new(name: &str, version: &str, policy: &'static str, report: &BatcherReport) -> Self {
+        let config = &report.config;
         let (objective, delay) = match config.policy {
             Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.max_wait),
             Policy::Window { delay } => (None, Some(delay)),
@@ -160,32 +163,38 @@ impl Batching {
             endpoint_latencies_ms: BTreeMap::new(),
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
-            max_waiting: config.queue_max,
+            max_waiting: config.max_queue,
             tenants: BTreeMap::new(),
             cost: None,
             max_cost: None,
             padding: None,
-            waiting: insight.waiting,
-            curve: insight.main_curve().map(Point::new).collect(),
-            other_curves: others(insight),
-            decisions: insight.decisions.iter().rev().map(|it| Entry::new(it, unit)).collect(),
+            waiting: report.waiting,
+            curve: report.main_curve().map(CurveSample::new).collect(),
+            other_curves: others(report),
+            decisions: report
+                .decisions
+                .iter()
+                .rev()
+                .map(|it| DecisionEntry::new(it, unit))
+                .collect(),
         }
     }
 }
 
-fn others(insight: &Insight) -> Vec<Other> {
-    let main = insight.main_curve().next().map(|point| point.bucket);
-    let mut others: Vec<Other> = Vec::new();
-    for point in insight.curve.iter().filter(|point| Some(point.bucket) != main) {
-        match others.last_mut().filter(|other| other.bucket == point.bucket) {
-            Some(other) => other.curve.push(Point::new(point)),
-            None => others.push(Other { bucket: point.bucket, curve: vec![Point::new(point)] }),
+fn others(report: &BatcherReport) -> Vec<GroupCurve> {
+    let main = report.main_curve().next().map(|point| point.group);
+    let mut others: Vec<GroupCurve> = Vec::new();
+    for point in report.curve.iter().filter(|point| Some(point.group) != main) {
+        match others.last_mut().filter(|other| other.bucket == point.group) {
+            Some(other) => other.curve.push(CurveSample::new(point)),
+            None => others
+                .push(GroupCurve { bucket: point.group, curve: vec![CurveSample::new(point)] }),
         }
     }
     others
 }
 
-impl Account {
+impl PaddingReport {
     /// None for a model that has padded nothing.
     fn of(padding: Padding) -> Option<Self> {
         let Padding { real, padded } = padding;
@@ -194,20 +203,20 @@ impl Account {
     }
 }
 
-impl Point {
+impl CurveSample {
     fn new(point: &CurvePoint) -> Self {
         let CurvePoint { size, mean, planned, samples, .. } = *point;
         Self { size, ms: millis(mean), planned_ms: millis(planned), samples }
     }
 }
 
-impl Entry {
-    fn new(decided: &Decided, unit: Unit) -> Self {
+impl DecisionEntry {
+    fn new(decided: &PastDecision, unit: Unit) -> Self {
         let decision = &decided.decision;
-        let (verdict, reason) = match decision.verdict {
-            Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
-            Verdict::Wait(_) => ("wait", None),
-            Verdict::Refuse(reason) => ("refuse", Some(words::refusal(reason))),
+        let (verdict, reason) = match decision.kind {
+            DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),
+            DecisionKind::Wait(_) => ("wait", None),
+            DecisionKind::Reject(reason) => ("refuse", Some(words::rejection(reason))),
         };
         Self {
             ago_ms: in_millis(decided.ago),

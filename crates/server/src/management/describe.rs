@@ -8,14 +8,14 @@ use jitney_engine::{Engine, Model, Status, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::errors::{Asked, Problem};
+use crate::errors::{FailedCall, Problem};
 use crate::metrics::Meter;
-use crate::request_id::RequestId;
-use crate::route::Target;
+use crate::request_id::RequestUuid;
+use crate::route::ModelRef;
 
 /// Who asks, for a question that goes to the handler.
-pub(crate) struct Asker {
-    pub(crate) id: RequestId,
+pub(crate) struct DescribeCaller {
+    pub(crate) id: RequestUuid,
     pub(crate) origin: Origin,
 }
 
@@ -24,8 +24,8 @@ pub(crate) struct Asker {
 pub(crate) async fn describe(
     engine: &Engine,
     meter: &Meter,
-    target: Target<'_>,
-    customized: Option<Asker>,
+    target: ModelRef<'_>,
+    customized: Option<DescribeCaller>,
 ) -> Result<Vec<Description>, Problem> {
     if target.version == Some("all") {
         let versions = engine.versions(target.model)?;
@@ -33,32 +33,32 @@ pub(crate) async fn describe(
     }
     let model = engine.model(target.model, target.version)?;
     let mut description = Description::new(&model, meter);
-    if let Some(asker) = customized {
-        description.customized_metadata = Some(ask(&asker, &model, target).await?);
+    if let Some(caller) = customized {
+        description.customized_metadata = Some(ask(&caller, &model, target).await?);
     }
     Ok(vec![description])
 }
 
 /// What the handler says about itself; something other than an object counts as nothing.
 async fn ask(
-    asker: &Asker,
+    caller: &DescribeCaller,
     model: &Model,
-    target: Target<'_>,
+    target: ModelRef<'_>,
 ) -> Result<Map<String, Value>, Problem> {
     let mut headers = HeaderBlock::new();
     headers.push("describe", b"True");
     let call = Call {
-        input: Input { id: asker.id.text().to_owned(), headers, parameters: Vec::new() },
+        input: Input { id: caller.id.text().to_owned(), headers, parameters: Vec::new() },
         deadline: None,
-        origin: asker.origin,
+        origin: caller.origin,
         priority: Priority::Interactive,
         claim: Claim::default(),
         alone: true,
     };
     let answer = model.call(call).await.map_err(|error| {
-        let Target { model: name, version } = target;
+        let ModelRef { model: name, version } = target;
         let queue_max = model.settings().waiting_max();
-        Asked { model: name, version, purpose: "describe", queue_max }.problem(&error)
+        FailedCall { model: name, version, purpose: "describe", queue_max }.problem(&error)
     })?;
     Ok(serde_json::from_slice(&answer.output.body).unwrap_or_default())
 }
@@ -127,7 +127,7 @@ struct QueueStatus {
 }
 
 /// Who is described, apart from settings and status, so that tests need no engine.
-struct Name<'a> {
+struct DescribedModel<'a> {
     model: &'a str,
     version: &'a str,
     url: &'a str,
@@ -136,7 +136,7 @@ struct Name<'a> {
 
 impl Description {
     fn new(model: &Model, meter: &Meter) -> Self {
-        let name = Name {
+        let name = DescribedModel {
             model: model.name(),
             version: model.version(),
             url: model.url(),
@@ -154,7 +154,7 @@ impl Description {
         description
     }
 
-    fn from_parts(name: &Name<'_>, settings: &Settings, status: &Status) -> Self {
+    fn from_parts(name: &DescribedModel<'_>, settings: &Settings, status: &Status) -> Self {
         let declared = &settings.declared;
         Self {
             model_name: name.model.to_owned(),

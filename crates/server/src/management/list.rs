@@ -7,33 +7,33 @@ const LIMIT: i32 = 100;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Page {
+pub(crate) struct ModelPage {
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page_token: Option<String>,
-    models: Vec<Entry>,
+    models: Vec<ModelEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct ModelEntry {
     model_name: String,
     model_url: String,
 }
 
 /// One page of models, sorted by name.
-pub(crate) fn list(engine: &Engine, limit: Option<i32>, start: Option<i32>) -> Page {
+pub(crate) fn list(engine: &Engine, limit: Option<i32>, start: Option<i32>) -> ModelPage {
     let models = engine.models();
     // A workflow's functions are no models that anybody registered.
-    let entries = models.iter().filter(|model| !model.is_function()).map(|model| Entry {
+    let entries = models.iter().filter(|model| !model.is_function()).map(|model| ModelEntry {
         model_name: model.name().to_owned(),
         model_url: model.url().to_owned(),
     });
     page(entries.collect(), limit, start)
 }
 
-fn page(all: Vec<Entry>, limit: Option<i32>, start: Option<i32>) -> Page {
+fn page(all: Vec<ModelEntry>, limit: Option<i32>, start: Option<i32>) -> ModelPage {
     let (next_page_token, models) = slice(all, limit, start);
-    Page { next_page_token, models }
+    ModelPage { next_page_token, models }
 }
 
 /// A page that ends exactly at the last model still has a token, as in TorchServe: clients that
@@ -53,11 +53,12 @@ pub(super) fn slice<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::Fields;
+    use crate::query::RequestFields;
 
     fn check(query: &str, names: &str, token: Option<&str>) {
-        let entry = |name: char| Entry { model_name: name.to_string(), model_url: String::new() };
-        let fields = Fields::from_query(Some(query));
+        let entry =
+            |name: char| ModelEntry { model_name: name.to_string(), model_url: String::new() };
+        let fields = RequestFields::from_query(Some(query));
         let (limit, start) = (fields.integer("limit"), fields.integer("next_page_token"));
         let page = page("abcde".chars().map(entry).collect(), limit, start);
         let found: String = page.models.into_iter().map(|entry| entry.model_name).collect();

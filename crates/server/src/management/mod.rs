@@ -15,10 +15,10 @@ use std::sync::Arc;
 use jitney_engine::Engine;
 
 use crate::errors::{ErrorCode, Problem};
-use crate::route::Target;
+use crate::route::ModelRef;
 
 pub(crate) use batching::batching;
-pub(crate) use describe::{Asker, describe};
+pub(crate) use describe::{DescribeCaller, describe};
 pub(crate) use list::list;
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, range, scale};
@@ -55,7 +55,7 @@ pub(crate) fn set_default(engine: &Engine, model: &str, version: &str) -> Result
 /// Removes a version, the default one if none is named.
 pub(crate) async fn unregister(
     engine: &Arc<Engine>,
-    target: Target<'_>,
+    target: ModelRef<'_>,
 ) -> Result<Notice, Problem> {
     let engine = Arc::clone(engine);
     let (model, version) = (target.model.to_owned(), target.version.map(str::to_owned));

@@ -6,11 +6,11 @@ use jitney_engine::{Engine, Model, Reconfigure};
 
 use super::Notice;
 use crate::errors::Problem;
-use crate::route::Target;
+use crate::route::ModelRef;
 
 /// What is to change.
 pub(crate) struct Scaling<'a> {
-    pub(crate) target: Target<'a>,
+    pub(crate) target: ModelRef<'a>,
     /// Other batching, if any.
     pub(crate) change: Option<Reconfigure>,
     /// Fewest and most workers, unless they stay as they are.
@@ -21,7 +21,7 @@ pub(crate) struct Scaling<'a> {
 
 /// Changes the batching that is asked for, then the workers.
 pub(crate) async fn scale(engine: &Engine, scaling: Scaling<'_>) -> Result<Notice, Problem> {
-    let Target { model: name, version } = scaling.target;
+    let ModelRef { model: name, version } = scaling.target;
     let model = engine.model(name, version)?;
     if let Some(change) = scaling.change {
         model.reconfigure(change).await.map_err(Problem::bad_request)?;

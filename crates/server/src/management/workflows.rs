@@ -15,12 +15,12 @@ use crate::errors::Problem;
 pub(crate) struct WorkflowPage {
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page_token: Option<String>,
-    workflows: Vec<Entry>,
+    workflows: Vec<WorkflowEntry>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct WorkflowEntry {
     workflow_name: String,
     workflow_url: String,
 }
@@ -74,7 +74,7 @@ pub(crate) fn list_workflows(
     limit: Option<i32>,
     start: Option<i32>,
 ) -> WorkflowPage {
-    let entry = |workflow: &Arc<Workflow>| Entry {
+    let entry = |workflow: &Arc<Workflow>| WorkflowEntry {
         workflow_name: workflow.name().to_owned(),
         workflow_url: workflow.url().to_owned(),
     };

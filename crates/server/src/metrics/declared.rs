@@ -5,7 +5,7 @@
 
 /// How values of a metric add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only ever grows.
     Counter,
     /// The last value stands.
@@ -14,7 +14,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// The word of the Prometheus text.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,20 +27,20 @@ impl Kind {
 
 /// One metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declaration {
+pub struct MetricDeclaration {
     /// Its name.
     pub name: String,
     /// Its unit, as it is shown.
     pub unit: String,
     /// How its values add up.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The names of its labels, in order.
     pub dimensions: Vec<String>,
 }
 
-impl Declaration {
+impl MetricDeclaration {
     /// A declaration from plain words.
-    pub fn new(kind: Kind, name: &str, unit: &str, dimensions: &[&str]) -> Self {
+    pub fn new(kind: MetricKind, name: &str, unit: &str, dimensions: &[&str]) -> Self {
         Self {
             name: name.to_owned(),
             unit: unit.to_owned(),
@@ -52,14 +52,14 @@ impl Declaration {
 
 /// All metrics of TorchServe's kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct MetricDeclarations {
     /// What the server measures (`ts_metrics`).
-    pub server: Vec<Declaration>,
+    pub server: Vec<MetricDeclaration>,
     /// What handlers report (`model_metrics`); the host's name is added to their labels.
-    pub model: Vec<Declaration>,
+    pub model: Vec<MetricDeclaration>,
 }
 
-impl Declared {
+impl MetricDeclarations {
     /// Nothing at all.
     pub fn nothing() -> Self {
         Self { server: Vec::new(), model: Vec::new() }
@@ -67,20 +67,20 @@ impl Declared {
 }
 
 /// TorchServe 0.12's `metrics.yaml`.
-impl Default for Declared {
+impl Default for MetricDeclarations {
     fn default() -> Self {
         let model = ["ModelName", "Level"];
         Self {
             server: server_defaults(),
             model: ["HandlerTime", "PredictionTime"]
-                .map(|name| Declaration::new(Kind::Gauge, name, "ms", &model))
+                .map(|name| MetricDeclaration::new(MetricKind::Gauge, name, "ms", &model))
                 .into(),
         }
     }
 }
 
-fn server_defaults() -> Vec<Declaration> {
-    use Kind::{Counter, Gauge};
+fn server_defaults() -> Vec<MetricDeclaration> {
+    use MetricKind::{Counter, Gauge};
     let host: &[&str] = &["Level", "Hostname"];
     let model: &[&str] = &["model_name", "model_version", "hostname"];
     let worker: &[&str] = &["WorkerName", "Level", "Hostname"];
@@ -106,6 +106,7 @@ fn server_defaults() -> Vec<Declaration> {
         (Gauge, "GPUMemoryUsed", "Megabytes", device),
         (Gauge, "GPUUtilization", "Percent", device),
     ];
-    let declare = |(kind, name, unit, dimensions)| Declaration::new(kind, name, unit, dimensions);
+    let declare =
+        |(kind, name, unit, dimensions)| MetricDeclaration::new(kind, name, unit, dimensions);
     table.into_iter().map(declare).collect()
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::declared::{Declaration, Kind};
+use super::declared::{MetricDeclaration, MetricKind};
 
 /// The library's default bounds of a histogram.
 pub(crate) const BOUNDS: [f64; 14] =
@@ -18,7 +18,7 @@ const SERIES_MAX: usize = 4096;
 
 /// One series: a total, a level or a histogram.
 #[derive(Debug, Default)]
-pub(crate) struct Cell {
+pub(crate) struct Series {
     /// The bits of the total, the level or the sum.
     value: AtomicU64,
     touched: AtomicBool,
@@ -26,12 +26,12 @@ pub(crate) struct Cell {
     buckets: [AtomicU64; BOUNDS.len() + 1],
 }
 
-impl Cell {
-    fn record(&self, kind: Kind, value: f64) {
+impl Series {
+    fn record(&self, kind: MetricKind, value: f64) {
         match kind {
-            Kind::Gauge => self.value.store(value.to_bits(), Relaxed),
-            Kind::Counter => self.add(value),
-            Kind::Histogram => {
+            MetricKind::Gauge => self.value.store(value.to_bits(), Relaxed),
+            MetricKind::Counter => self.add(value),
+            MetricKind::Histogram => {
                 let bucket = BOUNDS.partition_point(|bound| *bound < value);
                 self.buckets[bucket].fetch_add(1, Relaxed);
                 self.add(value);
@@ -59,16 +59,16 @@ impl Cell {
 
 /// A metric and its series.
 #[derive(Debug)]
-pub(crate) struct Family {
-    pub(crate) declaration: Declaration,
-    host: Cell,
+pub(crate) struct MetricFamily {
+    pub(crate) declaration: MetricDeclaration,
+    host: Series,
     /// By the values of the labels but the host's name.
-    series: Mutex<BTreeMap<Vec<String>, Cell>>,
+    series: Mutex<BTreeMap<Vec<String>, Series>>,
 }
 
-impl Family {
-    pub(crate) fn new(declaration: Declaration) -> Self {
-        Self { declaration, host: Cell::default(), series: Mutex::default() }
+impl MetricFamily {
+    pub(crate) fn new(declaration: MetricDeclaration) -> Self {
+        Self { declaration, host: Series::default(), series: Mutex::default() }
     }
 
     /// Records a value of the host's own series.
@@ -86,17 +86,17 @@ impl Family {
     }
 
     /// Shows every series that was recorded: the values of its labels and the series.
-    pub(crate) fn each(&self, mut show: impl FnMut(&[&str], &Cell)) {
+    pub(crate) fn each(&self, mut show: impl FnMut(&[&str], &Series)) {
         if self.host.touched.load(Relaxed) {
             show(&["Host"], &self.host);
         }
-        for (labels, cell) in self.lock().iter() {
+        for (labels, series) in self.lock().iter() {
             let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-            show(&labels, cell);
+            show(&labels, series);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Cell>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Series>> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,26 +105,27 @@ impl Family {
 mod tests {
     use super::*;
 
-    fn shown(kind: Kind, values: &[f64]) -> (f64, Vec<u64>) {
-        let family = Family::new(Declaration::new(kind, "X", "ms", &["Level"]));
+    fn shown(kind: MetricKind, values: &[f64]) -> (f64, Vec<u64>) {
+        let family = MetricFamily::new(MetricDeclaration::new(kind, "X", "ms", &["Level"]));
         values.iter().for_each(|value| family.record(&["a"], *value));
         let mut shown = (0.0, Vec::new());
-        family.each(|_, cell| shown = (cell.value(), cell.counts().to_vec()));
+        family.each(|_, series| shown = (series.value(), series.counts().to_vec()));
         shown
     }
 
     #[test]
     fn counters_add_gauges_forget_and_histograms_count() {
-        assert_eq!(shown(Kind::Counter, &[2.0, 3.5]).0, 5.5);
-        assert_eq!(shown(Kind::Gauge, &[2.0, 3.5]).0, 3.5);
-        let (sum, counts) = shown(Kind::Histogram, &[0.005, 0.006, 99.0]);
+        assert_eq!(shown(MetricKind::Counter, &[2.0, 3.5]).0, 5.5);
+        assert_eq!(shown(MetricKind::Gauge, &[2.0, 3.5]).0, 3.5);
+        let (sum, counts) = shown(MetricKind::Histogram, &[0.005, 0.006, 99.0]);
         assert!((sum - 99.011).abs() < 1e-9);
         assert_eq!((counts[0], counts[1], counts[14]), (1, 1, 1));
     }
 
     #[test]
     fn a_series_exists_once_it_is_recorded_and_their_number_is_bounded() {
-        let family = Family::new(Declaration::new(Kind::Counter, "X", "ms", &["Level"]));
+        let family =
+            MetricFamily::new(MetricDeclaration::new(MetricKind::Counter, "X", "ms", &["Level"]));
         let count = || {
             let mut count = 0;
             family.each(|_, _| count += 1);

@@ -5,11 +5,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::declared::Declaration;
-use super::family::Family;
-use super::journal::Entry;
-use super::line::Line;
-use super::{Meter, Mode, written};
+use super::declared::MetricDeclaration;
+use super::family::MetricFamily;
+use super::journal::MetricEntry;
+use super::line::PrintedMetric;
+use super::{Meter, MetricsMode, written};
 
 /// Metrics of handlers, declared and detected.
 const METRICS_MAX: usize = 256;
@@ -17,7 +17,7 @@ const METRICS_MAX: usize = 256;
 impl Meter {
     /// Records a line that a worker printed, if it is a metric that somebody wants.
     pub(super) fn printed(&self, line: &str) {
-        let Some(line) = Line::parse(line) else {
+        let Some(line) = PrintedMetric::parse(line) else {
             tracing::debug!(line, "not a metric");
             return;
         };
@@ -31,8 +31,8 @@ impl Meter {
     }
 
     /// The family that a handler's metric belongs to.
-    fn family(&self, line: &Line<'_>) -> Option<Arc<Family>> {
-        let find = |families: &[Arc<Family>]| {
+    fn family(&self, line: &PrintedMetric<'_>) -> Option<Arc<MetricFamily>> {
+        let find = |families: &[Arc<MetricFamily>]| {
             families.iter().find(|known| known.declaration.name == line.name).cloned()
         };
         let found = find(&self.model.read().unwrap_or_else(PoisonError::into_inner));
@@ -46,24 +46,24 @@ impl Meter {
             return found;
         }
         let names: Vec<&str> = line.dimensions.iter().map(|(name, _)| *name).collect();
-        let declaration = Declaration::new(line.kind, line.name, line.unit, &names);
-        families.push(Arc::new(Family::new(declaration)));
+        let declaration = MetricDeclaration::new(line.kind, line.name, line.unit, &names);
+        families.push(Arc::new(MetricFamily::new(declaration)));
         families.last().cloned()
     }
 
-    /// Names of the server's own, which a handler cannot take.
+    /// MetricNames of the server's own, which a handler cannot take.
     fn is_taken(&self, name: &str) -> bool {
         name.starts_with("jitney_")
             || self.server.iter().any(|known| known.declaration.name == name)
     }
 
-    fn report(&self, family: &Family, labels: &[&str], line: &Line<'_>) {
-        if self.mode == Mode::Prometheus {
+    fn report(&self, family: &MetricFamily, labels: &[&str], line: &PrintedMetric<'_>) {
+        if self.mode == MetricsMode::Prometheus {
             return family.record(labels, line.value);
         }
         let text = written::text(&family.declaration, labels, false, line.value);
         if let (Some(journal), Some(text)) = (&self.journal, text) {
-            journal.push(Entry::Model { text, requests: line.requests.to_owned() });
+            journal.push(MetricEntry::Model { text, requests: line.requests.to_owned() });
         }
     }
 }

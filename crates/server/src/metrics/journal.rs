@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jitney_engine::ModelTag;
 
-use super::declared::Declaration;
-use super::written::Lines;
+use super::declared::MetricDeclaration;
+use super::written::MetricLines;
 use crate::spool::Spool;
 
 const ENTRIES_MAX: usize = 1 << 16;
 
 /// Where the lines go.
-pub struct Sinks {
+pub struct MetricSinks {
     /// What the server measures.
     pub server: Box<dyn Write + Send>,
     /// What models report.
@@ -25,9 +25,9 @@ pub struct Sinks {
 
 /// Something to be written down.
 #[derive(Debug)]
-pub(crate) enum Entry {
+pub(crate) enum MetricEntry {
     /// A value of a metric of the server's, by its place among the declared ones.
-    Server { metric: usize, value: f64, whose: Whose },
+    Server { metric: usize, value: f64, subject: MetricSubject },
     /// A value of a model's metric: the line up to the host's name, and the requests' ids.
     Model { text: String, requests: String },
     /// An answered batch of a Python model, for the metrics that hold its time.
@@ -36,7 +36,7 @@ pub(crate) enum Entry {
 
 /// Whom a value is about; decides the labels.
 #[derive(Debug)]
-pub(crate) enum Whose {
+pub(crate) enum MetricSubject {
     Host,
     Gpu { index: u32 },
     Model { model: Arc<ModelTag>, version_named: bool },
@@ -44,24 +44,24 @@ pub(crate) enum Whose {
 }
 
 /// What the lines are made from.
-pub(crate) struct Names {
-    pub(crate) server: Vec<Declaration>,
+pub(crate) struct MetricNames {
+    pub(crate) server: Vec<MetricDeclaration>,
     /// The metrics that hold the time of a batch.
-    pub(crate) timed: Vec<Declaration>,
+    pub(crate) timed: Vec<MetricDeclaration>,
     pub(crate) host: String,
 }
 
 /// The log of metrics; dropping it writes what is left.
 #[derive(Debug)]
-pub(crate) struct Journal(Spool<List>);
+pub(crate) struct MetricLog(Spool<MetricQueue>);
 
 #[derive(Debug, Default)]
-struct List(Vec<(Duration, Entry)>);
+struct MetricQueue(Vec<(Duration, MetricEntry)>);
 
-impl Journal {
-    pub(crate) fn new(names: Names, mut sinks: Sinks) -> std::io::Result<Self> {
-        let mut lines = Lines::default();
-        let write_out = move |list: &mut List, dropped| {
+impl MetricLog {
+    pub(crate) fn new(names: MetricNames, mut sinks: MetricSinks) -> std::io::Result<Self> {
+        let mut lines = MetricLines::default();
+        let write_out = move |list: &mut MetricQueue, dropped| {
             if dropped > 0 {
                 tracing::warn!(dropped, "metrics were not logged, the disk is too slow");
             }
@@ -74,12 +74,12 @@ impl Journal {
     }
 
     /// Hands an entry over, or counts it as dropped.
-    pub(crate) fn push(&self, entry: Entry) {
+    pub(crate) fn push(&self, entry: MetricEntry) {
         self.push_all([entry]);
     }
 
     /// Hands entries over that belong together.
-    pub(crate) fn push_all(&self, entries: impl IntoIterator<Item = Entry>) {
+    pub(crate) fn push_all(&self, entries: impl IntoIterator<Item = MetricEntry>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.0.fill(|list| entries.into_iter().map(|entry| list.push(now, entry)).sum());
     }
@@ -90,9 +90,9 @@ impl Journal {
     }
 }
 
-impl List {
+impl MetricQueue {
     /// Adds an entry, or says that it dropped one.
-    fn push(&mut self, now: Duration, entry: Entry) -> u64 {
+    fn push(&mut self, now: Duration, entry: MetricEntry) -> u64 {
         if self.0.len() >= ENTRIES_MAX {
             return 1;
         }
@@ -103,21 +103,28 @@ impl List {
 
 #[cfg(test)]
 mod tests {
-    use super::super::declared::Declared;
+    use super::super::declared::MetricDeclarations;
     use super::*;
     use crate::spool::sink::Sink;
 
-    fn names() -> Names {
-        let Declared { server, model } = Declared::default();
-        Names { server, timed: model, host: "h".to_owned() }
+    fn names() -> MetricNames {
+        let MetricDeclarations { server, model } = MetricDeclarations::default();
+        MetricNames { server, timed: model, host: "h".to_owned() }
     }
 
     #[test]
     fn finishing_writes_what_is_left_and_nothing_after() {
         let sink = Sink::default();
-        let sinks = Sinks { server: Box::new(sink.clone()), model: Box::new(std::io::sink()) };
-        let journal = Journal::new(names(), sinks).unwrap();
-        let push = || journal.push(Entry::Server { metric: 0, value: 1.0, whose: Whose::Host });
+        let sinks =
+            MetricSinks { server: Box::new(sink.clone()), model: Box::new(std::io::sink()) };
+        let journal = MetricLog::new(names(), sinks).unwrap();
+        let push = || {
+            journal.push(MetricEntry::Server {
+                metric: 0,
+                value: 1.0,
+                subject: MetricSubject::Host,
+            })
+        };
         (0..3).for_each(|_| push());
         journal.finish();
         push();
@@ -127,8 +134,8 @@ mod tests {
 
     #[test]
     fn a_full_list_drops_entries_instead_of_growing() {
-        let entry = || Entry::Model { text: String::new(), requests: String::new() };
-        let mut list = List((0..ENTRIES_MAX).map(|_| (Duration::ZERO, entry())).collect());
+        let entry = || MetricEntry::Model { text: String::new(), requests: String::new() };
+        let mut list = MetricQueue((0..ENTRIES_MAX).map(|_| (Duration::ZERO, entry())).collect());
         let dropped = list.push(Duration::ZERO, entry());
         assert_eq!((list.0.len(), dropped), (ENTRIES_MAX, 1));
     }

@@ -1,9 +1,9 @@
 //! A metric as a worker prints it: `name.unit:value|#Dim:value,…|#type:KIND|#hostname:host,epoch[,ids]`.
 //!
-//! Handlers print what they like, so everything is checked: whoever gets a [`Line`] may put it on
+//! Handlers print what they like, so everything is checked: whoever gets a [`PrintedMetric`] may put it on
 //! the page as it is. Nothing here is ever an error for the handler, only `None`.
 
-use super::declared::Kind;
+use super::declared::MetricKind;
 
 /// Values of labels are cut here, so that a handler cannot fill the page with one.
 const VALUE_BYTES_MAX: usize = 256;
@@ -15,18 +15,18 @@ const RESERVED: [&str; 2] = ["Hostname", "le"];
 
 /// A metric that makes sense.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct PrintedMetric<'a> {
     pub(crate) name: &'a str,
     pub(crate) unit: &'a str,
     pub(crate) value: f64,
-    pub(crate) kind: Kind,
-    /// Names and values.
+    pub(crate) kind: MetricKind,
+    /// MetricNames and values.
     pub(crate) dimensions: Vec<(&'a str, &'a str)>,
     /// The requests it belongs to, with commas between them; may be empty.
     pub(crate) requests: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> PrintedMetric<'a> {
     /// Reads a line, without the `[METRICS]` at its beginning.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.trim().split("|#");
@@ -34,7 +34,7 @@ impl<'a> Line<'a> {
         let (name, unit) = metric.split_once('.')?;
         let dimensions = dimensions(parts.next()?)?;
         let mut rest = parts.next()?;
-        let mut kind = Kind::Counter;
+        let mut kind = MetricKind::Counter;
         if let Some(word) = rest.strip_prefix("type:") {
             kind = kind_of(word)?;
             rest = parts.next()?;
@@ -47,16 +47,16 @@ impl<'a> Line<'a> {
 }
 
 /// Only what can be added up: a counter never falls.
-fn number(text: &str, kind: Kind) -> Option<f64> {
+fn number(text: &str, kind: MetricKind) -> Option<f64> {
     let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
-    (kind != Kind::Counter || value >= 0.0).then_some(value)
+    (kind != MetricKind::Counter || value >= 0.0).then_some(value)
 }
 
-fn kind_of(word: &str) -> Option<Kind> {
+fn kind_of(word: &str) -> Option<MetricKind> {
     match word {
-        "COUNTER" => Some(Kind::Counter),
-        "GAUGE" => Some(Kind::Gauge),
-        "HISTOGRAM" => Some(Kind::Histogram),
+        "COUNTER" => Some(MetricKind::Counter),
+        "GAUGE" => Some(MetricKind::Gauge),
+        "HISTOGRAM" => Some(MetricKind::Histogram),
         _ => None,
     }
 }
@@ -94,18 +94,18 @@ mod tests {
 
     #[test]
     fn a_line_is_read_in_all_its_parts() {
-        let line = "T.Milliseconds:1.5|#Stage:a:b,ModelName:m|#type:GAUGE|#hostname:h,17,id-a,id-b";
-        let expected = Line {
+        let line = "T.Milliseconds:1.5|#ConnectionStage:a:b,ModelName:m|#type:GAUGE|#hostname:h,17,id-a,id-b";
+        let expected = PrintedMetric {
             name: "T",
             unit: "Milliseconds",
             value: 1.5,
-            kind: Kind::Gauge,
-            dimensions: vec![("Stage", "a:b"), ("ModelName", "m")],
+            kind: MetricKind::Gauge,
+            dimensions: vec![("ConnectionStage", "a:b"), ("ModelName", "m")],
             requests: "id-a,id-b",
         };
-        assert_eq!(Line::parse(line), Some(expected));
-        let plain = Line::parse("C.Count:2|#|#hostname:h,17\r\n").expect("reads");
-        assert_eq!((plain.kind, plain.value, plain.requests), (Kind::Counter, 2.0, ""));
+        assert_eq!(PrintedMetric::parse(line), Some(expected));
+        let plain = PrintedMetric::parse("C.Count:2|#|#hostname:h,17\r\n").expect("reads");
+        assert_eq!((plain.kind, plain.value, plain.requests), (MetricKind::Counter, 2.0, ""));
         assert!(plain.dimensions.is_empty());
     }
 
@@ -140,16 +140,16 @@ mod tests {
             "T.m\u{fc}:1|#|#type:GAUGE|#hostname:h,1",
             "T.ms:1|#|#type:GAUGE|#hostname:h,1|#more",
         ] {
-            assert_eq!(Line::parse(line), None, "{line}");
+            assert_eq!(PrintedMetric::parse(line), None, "{line}");
         }
         let many = format!("T.ms:1|#{}|#type:GAUGE|#hostname:h,1", "a:b,".repeat(17));
-        assert_eq!(Line::parse(&many), None);
+        assert_eq!(PrintedMetric::parse(&many), None);
     }
 
     #[test]
     fn long_values_are_cut_between_characters() {
         let line = format!("T.ms:1|#a:{}|#type:GAUGE|#hostname:h,1", "\u{fc}".repeat(1000));
-        let parsed = Line::parse(&line).expect("reads");
+        let parsed = PrintedMetric::parse(&line).expect("reads");
         assert_eq!(parsed.dimensions[0].1.len(), VALUE_BYTES_MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics: what is measured, for whom, and how it is told (a page for Prometheus, lines in a log).
 //!
-//! A [`Meter`] is a value that is passed in: the doors and the engine record into it, the metrics
+//! A [`Meter`] is a value that is passed in: the server and the engine record into it, the metrics
 //! endpoint reads it. Recording on a request's way is a few atomic operations and, where metrics are
 //! logged, one short entry; labels are never formatted there. It reads no file: the cli brings what
 //! the machine and the configuration say.
@@ -26,19 +26,19 @@ use std::time::Duration;
 use http::StatusCode;
 use jitney_engine::{Model, ModelTag};
 
-pub use self::declared::{Declaration, Declared, Kind};
-pub use self::journal::Sinks;
+pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
+pub use self::journal::MetricSinks;
 pub use self::system::{GpuSample, SystemSample};
 
-use self::family::Family;
-use self::journal::{Entry, Journal, Names, Whose};
+use self::family::MetricFamily;
+use self::journal::{MetricEntry, MetricLog, MetricNames, MetricSubject};
 
 /// The metrics that hold the time of a batch of a Python model.
 const TIMED: [&str; 2] = ["HandlerTime", "PredictionTime"];
 
 /// How TorchServe's metrics are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum MetricsMode {
     /// On the page; Jitney's own beside them.
     #[default]
     Prometheus,
@@ -48,7 +48,7 @@ pub enum Mode {
     Legacy,
 }
 
-impl Mode {
+impl MetricsMode {
     /// TorchServe's word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,22 +62,22 @@ impl Mode {
 /// What a meter is made from.
 pub struct MeterPlan {
     /// How TorchServe's metrics are told.
-    pub mode: Mode,
+    pub mode: MetricsMode,
     /// Which there are.
-    pub declared: Declared,
+    pub declared: MetricDeclarations,
     /// Whether metrics of handlers that are not declared are taken as they come.
     pub auto_detect: bool,
     /// The host's name in labels and lines.
     pub hostname: String,
     /// Where lines go, for the modes that have any.
-    pub sinks: Option<Sinks>,
+    pub sinks: Option<MetricSinks>,
 }
 
 impl Default for MeterPlan {
     fn default() -> Self {
         Self {
-            mode: Mode::default(),
-            declared: Declared::default(),
+            mode: MetricsMode::default(),
+            declared: MetricDeclarations::default(),
             auto_detect: false,
             hostname: "localhost".to_owned(),
             sinks: None,
@@ -88,18 +88,18 @@ impl Default for MeterPlan {
 /// All that is measured, apart from what stands on the models themselves.
 #[derive(Debug)]
 pub struct Meter {
-    mode: Mode,
+    mode: MetricsMode,
     hostname: String,
     auto_detect: bool,
-    /// Declared metrics of the server, in order; their places are how the journal names them.
-    server: Vec<Family>,
-    known: Known,
+    /// MetricDeclarations metrics of the server, in order; their places are how the journal names them.
+    server: Vec<MetricFamily>,
+    known: KnownMetrics,
     /// Metrics of handlers: the declared ones, then those that were detected.
-    model: RwLock<Vec<Arc<Family>>>,
+    model: RwLock<Vec<Arc<MetricFamily>>>,
     /// Those among them that hold the time of a batch.
-    timed: Vec<Arc<Family>>,
-    answers: Answers,
-    journal: Option<Journal>,
+    timed: Vec<Arc<MetricFamily>>,
+    answers: AnswerCounts,
+    journal: Option<MetricLog>,
     /// Bytes of memory by process, as measured last.
     memory: Mutex<HashMap<u32, u64>>,
     /// The GPUs as they were seen last.
@@ -108,7 +108,7 @@ pub struct Meter {
 
 /// Where the metrics recorded on a request's way stand, if they are declared.
 #[derive(Debug)]
-struct Known {
+struct KnownMetrics {
     answers: [Option<usize>; 3],
     requests: Option<usize>,
     latency: Option<usize>,
@@ -118,8 +118,8 @@ struct Known {
     worker_load_time: Option<usize>,
 }
 
-impl Known {
-    fn new(server: &[Family]) -> Self {
+impl KnownMetrics {
+    fn new(server: &[MetricFamily]) -> Self {
         let at = |name: &str| server.iter().position(|known| known.declaration.name == name);
         Self {
             answers: ["Requests2XX", "Requests4XX", "Requests5XX"].map(at),
@@ -133,9 +133,9 @@ impl Known {
     }
 }
 
-/// Answers by class of status: good, the client's fault, anything else.
+/// AnswerCounts by class of status: good, the client's fault, anything else.
 #[derive(Debug, Default)]
-struct Answers([AtomicU64; 3]);
+struct AnswerCounts([AtomicU64; 3]);
 
 impl Default for Meter {
     fn default() -> Self {
@@ -151,43 +151,44 @@ impl Meter {
     /// The system has no thread for the log.
     pub fn new(plan: MeterPlan) -> std::io::Result<Self> {
         let MeterPlan { mode, declared, auto_detect, hostname, sinks } = plan;
-        let names = Names {
+        let names = MetricNames {
             server: declared.server.clone(),
             timed: declared.model.iter().filter(|metric| is_timed(metric)).cloned().collect(),
             host: hostname.clone(),
         };
-        let sinks = sinks.filter(|_| mode != Mode::Prometheus);
-        let journal = sinks.map(|sinks| Journal::new(names, sinks)).transpose()?;
+        let sinks = sinks.filter(|_| mode != MetricsMode::Prometheus);
+        let journal = sinks.map(|sinks| MetricLog::new(names, sinks)).transpose()?;
         Ok(Self::build(mode, declared, auto_detect, hostname, journal))
     }
 
     fn build(
-        mode: Mode,
-        declared: Declared,
+        mode: MetricsMode,
+        declared: MetricDeclarations,
         auto_detect: bool,
         hostname: String,
-        journal: Option<Journal>,
+        journal: Option<MetricLog>,
     ) -> Self {
-        let server: Vec<Family> = declared.server.into_iter().map(Family::new).collect();
+        let server: Vec<MetricFamily> =
+            declared.server.into_iter().map(MetricFamily::new).collect();
         let model: Vec<_> =
-            declared.model.into_iter().map(|metric| Arc::new(Family::new(metric))).collect();
+            declared.model.into_iter().map(|metric| Arc::new(MetricFamily::new(metric))).collect();
         let timed = model.iter().filter(|family| is_timed(&family.declaration)).cloned().collect();
         Self {
             mode,
             hostname,
             auto_detect,
-            known: Known::new(&server),
+            known: KnownMetrics::new(&server),
             server,
             model: RwLock::new(model),
             timed,
-            answers: Answers::default(),
+            answers: AnswerCounts::default(),
             journal,
             memory: Mutex::default(),
             gpus: Mutex::default(),
         }
     }
 
-    // -- doors ------------------------------------------------------------------------------
+    // -- server ------------------------------------------------------------------------------
 
     /// An answer went out.
     pub(crate) fn responded(&self, status: StatusCode) {
@@ -197,14 +198,14 @@ impl Meter {
             _ => 2,
         };
         self.answers.0[class].fetch_add(1, Relaxed);
-        self.log(self.known.answers[class], 1.0, || Whose::Host);
+        self.log(self.known.answers[class], 1.0, || MetricSubject::Host);
     }
 
     /// A prediction was asked for.
     pub(crate) fn asked(&self, model: &Model, version_named: bool) {
         model.traffic(version_named).asked();
-        if self.mode == Mode::Log {
-            self.log(self.known.requests, 1.0, || whose(model, version_named));
+        if self.mode == MetricsMode::Log {
+            self.log(self.known.requests, 1.0, || subject(model, version_named));
         }
     }
 
@@ -220,15 +221,15 @@ impl Meter {
         let Some(journal) = &self.journal else {
             return self.host(self.known.queue_time, millis(queue));
         };
-        // One visit to the journal for all three.
+        // One context to the journal for all three.
         let of_model = |metric: Option<usize>, time| {
-            let metric = metric.filter(|_| self.mode == Mode::Log)?;
-            let whose = whose(model, version_named);
-            Some(Entry::Server { metric, value: micros(time), whose })
+            let metric = metric.filter(|_| self.mode == MetricsMode::Log)?;
+            let subject = subject(model, version_named);
+            Some(MetricEntry::Server { metric, value: micros(time), subject })
         };
         let of_host = self.known.queue_time.map(|metric| {
-            let (value, whose) = (millis(queue), Whose::Host);
-            Entry::Server { metric, value, whose }
+            let (value, subject) = (millis(queue), MetricSubject::Host);
+            MetricEntry::Server { metric, value, subject }
         });
         let known = &self.known;
         let entries = [of_model(known.latency, latency), of_model(known.queue, queue), of_host];
@@ -248,7 +249,7 @@ impl Meter {
 
     /// Writes what is still to be logged; nothing is logged any more.
     pub fn finish(&self) {
-        self.journal.iter().for_each(Journal::finish);
+        self.journal.iter().for_each(MetricLog::finish);
     }
 
     // -- recording --------------------------------------------------------------------------
@@ -256,20 +257,20 @@ impl Meter {
     /// Records a value of the host.
     fn host(&self, metric: Option<usize>, value: f64) {
         match (self.mode, metric) {
-            (Mode::Prometheus, Some(metric)) => self.server[metric].record_host(value),
-            _ => self.log(metric, value, || Whose::Host),
+            (MetricsMode::Prometheus, Some(metric)) => self.server[metric].record_host(value),
+            _ => self.log(metric, value, || MetricSubject::Host),
         }
     }
 
-    fn log(&self, metric: Option<usize>, value: f64, whose: impl FnOnce() -> Whose) {
+    fn log(&self, metric: Option<usize>, value: f64, subject: impl FnOnce() -> MetricSubject) {
         if let (Some(journal), Some(metric)) = (&self.journal, metric) {
-            journal.push(Entry::Server { metric, value, whose: whose() });
+            journal.push(MetricEntry::Server { metric, value, subject: subject() });
         }
     }
 }
 
-fn whose(model: &Model, version_named: bool) -> Whose {
-    Whose::Model { model: Arc::clone(model.tag()), version_named }
+fn subject(model: &Model, version_named: bool) -> MetricSubject {
+    MetricSubject::Model { model: Arc::clone(model.tag()), version_named }
 }
 
 /// TorchServe's name of a worker.
@@ -278,7 +279,7 @@ fn worker_name(model: &ModelTag, worker: u32) -> String {
 }
 
 /// Whether it holds the time of a batch; with other labels than usual, only handlers fill it.
-fn is_timed(metric: &Declaration) -> bool {
+fn is_timed(metric: &MetricDeclaration) -> bool {
     TIMED.contains(&metric.name.as_str()) && metric.dimensions == ["ModelName", "Level"]
 }
 

@@ -5,26 +5,26 @@
 
 use std::fmt::Write;
 
-use super::declared::Kind;
+use super::declared::MetricKind;
 use super::number::JavaDouble;
 
 /// A page while it is written.
-pub(crate) struct Page<'a> {
+pub(crate) struct MetricsPage<'a> {
     text: String,
-    /// Names to be shown; everything if there are none.
+    /// MetricNames to be shown; everything if there are none.
     wanted: Vec<&'a str>,
     /// The metric at hand.
     name: String,
 }
 
-impl<'a> Page<'a> {
+impl<'a> MetricsPage<'a> {
     /// An empty page for these metrics, or for all if none is named.
     pub(crate) fn new(wanted: Vec<&'a str>) -> Self {
         Self { text: String::with_capacity(16 * 1024), wanted, name: String::new() }
     }
 
     /// Begins a metric; false if nobody wants it.
-    pub(crate) fn begin(&mut self, name: &str, kind: Kind, help: &str) -> bool {
+    pub(crate) fn begin(&mut self, name: &str, kind: MetricKind, help: &str) -> bool {
         if !self.wanted.is_empty() && !self.wanted.contains(&name) {
             return false;
         }
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn the_dialect_is_the_librarys() {
-        let mut page = Page::new(Vec::new());
-        assert!(page.begin("Requests2XX", Kind::Counter, "help"));
+        let mut page = MetricsPage::new(Vec::new());
+        assert!(page.begin("Requests2XX", MetricKind::Counter, "help"));
         page.sample(&[("Level", "Host"), ("Hostname", "a\"b\\c\nd")], 1.0);
-        assert!(page.begin("H", Kind::Histogram, "help"));
+        assert!(page.begin("H", MetricKind::Histogram, "help"));
         page.histogram(&[("a", "b")], [0.005, 1.0].into_iter(), &[1, 2, 3], 12_345_678.0);
-        assert!(page.begin("Bare", Kind::Gauge, "help"));
+        assert!(page.begin("Bare", MetricKind::Gauge, "help"));
         page.sample(&[], 0.5);
         let expected = "\
 # HELP Requests2XX help
@@ -124,9 +124,9 @@ Bare 0.5
 
     #[test]
     fn only_what_is_wanted_is_shown() {
-        let mut page = Page::new(vec!["b"]);
-        assert!(!page.begin("a", Kind::Gauge, ""));
-        assert!(page.begin("b", Kind::Gauge, ""));
+        let mut page = MetricsPage::new(vec!["b"]);
+        assert!(!page.begin("a", MetricKind::Gauge, ""));
+        assert!(page.begin("b", MetricKind::Gauge, ""));
         assert!(page.finish().starts_with("# HELP b"));
     }
 }

@@ -7,33 +7,39 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use jitney_engine::{Engine, Traffic};
 
-use super::declared::{Declaration, Kind};
-use super::family::{BOUNDS, Cell, Family};
-use super::own::{self, Look};
-use super::page::Page;
-use super::{Meter, Mode, is_timed};
+use super::declared::{MetricDeclaration, MetricKind};
+use super::family::{BOUNDS, MetricFamily, Series};
+use super::own::{self, ModelSnapshot};
+use super::page::MetricsPage;
+use super::{Meter, MetricsMode, is_timed};
 
 impl Meter {
     /// The page, or only the metrics that are named.
     pub(crate) fn page(&self, engine: &Engine, wanted: Vec<&str>) -> String {
-        if self.mode == Mode::Log {
+        if self.mode == MetricsMode::Log {
             return String::new();
         }
-        let looks = looks(engine);
-        let mut page = Page::new(wanted);
+        let snapshots = snapshots(engine);
+        let mut page = MetricsPage::new(wanted);
         for (index, family) in self.server.iter().enumerate() {
-            self.server_metric(&mut page, index, family, &looks);
+            self.server_metric(&mut page, index, family, &snapshots);
         }
-        if self.mode == Mode::Prometheus {
+        if self.mode == MetricsMode::Prometheus {
             let families = self.model.read().unwrap_or_else(PoisonError::into_inner).clone();
-            families.iter().for_each(|family| self.model_metric(&mut page, family, &looks));
+            families.iter().for_each(|family| self.model_metric(&mut page, family, &snapshots));
         }
-        own::write(&mut page, &looks, &self.hostname);
+        own::write(&mut page, &snapshots, &self.hostname);
         page.finish()
     }
 
     /// Counters that stand elsewhere are read there; the others have a family of series.
-    fn server_metric(&self, page: &mut Page<'_>, index: usize, family: &Family, looks: &[Look]) {
+    fn server_metric(
+        &self,
+        page: &mut MetricsPage<'_>,
+        index: usize,
+        family: &MetricFamily,
+        snapshots: &[ModelSnapshot],
+    ) {
         let known = &self.known;
         let this = Some(index);
         let traffic: Option<fn(&Traffic) -> &AtomicU64> = if this == known.requests {
@@ -47,30 +53,30 @@ impl Meter {
         };
         let answers = known.answers.iter().position(|at| *at == this);
         if let Some(read) = traffic {
-            self.traffic(page, &family.declaration, looks, read);
-        } else if self.mode == Mode::Legacy {
+            self.traffic(page, &family.declaration, snapshots, read);
+        } else if self.mode == MetricsMode::Legacy {
             // Everything else is logged.
         } else if let Some(class) = answers {
             self.answers(page, &family.declaration, class);
         } else if begin(page, &family.declaration, family.declaration.kind) {
-            family.each(|labels, cell| self.cell(page, family, labels, true, cell));
+            family.each(|labels, series| self.series(page, family, labels, true, series));
         }
     }
 
     fn traffic(
         &self,
-        page: &mut Page<'_>,
-        declaration: &Declaration,
-        looks: &[Look],
+        page: &mut MetricsPage<'_>,
+        declaration: &MetricDeclaration,
+        snapshots: &[ModelSnapshot],
         read: fn(&Traffic) -> &AtomicU64,
     ) {
-        if !begin(page, declaration, Kind::Counter) {
+        if !begin(page, declaration, MetricKind::Counter) {
             return;
         }
-        for look in looks {
-            let (name, version) = (look.model.name(), look.model.version());
+        for snapshot in snapshots {
+            let (name, version) = (snapshot.model.name(), snapshot.model.version());
             for (named, label) in [(false, "default"), (true, version)] {
-                let traffic = look.model.traffic(named);
+                let traffic = snapshot.model.traffic(named);
                 if traffic.requests.load(Relaxed) > 0
                     && let Some(labels) = self.labels(declaration, &[name, label], true)
                 {
@@ -80,9 +86,9 @@ impl Meter {
         }
     }
 
-    fn answers(&self, page: &mut Page<'_>, declaration: &Declaration, class: usize) {
+    fn answers(&self, page: &mut MetricsPage<'_>, declaration: &MetricDeclaration, class: usize) {
         let count = self.answers.0[class].load(Relaxed);
-        if begin(page, declaration, Kind::Counter)
+        if begin(page, declaration, MetricKind::Counter)
             && count > 0
             && let Some(labels) = self.labels(declaration, &["Host"], true)
         {
@@ -90,19 +96,24 @@ impl Meter {
         }
     }
 
-    fn model_metric(&self, page: &mut Page<'_>, family: &Family, looks: &[Look]) {
+    fn model_metric(
+        &self,
+        page: &mut MetricsPage<'_>,
+        family: &MetricFamily,
+        snapshots: &[ModelSnapshot],
+    ) {
         let declaration = &family.declaration;
         if !begin(page, declaration, declaration.kind) {
             return;
         }
         let mut shown: HashSet<String> = HashSet::new();
-        family.each(|labels, cell| {
-            self.cell(page, family, labels, false, cell);
+        family.each(|labels, series| {
+            self.series(page, family, labels, false, series);
             shown.insert(labels.join(","));
         });
-        if is_timed(declaration) && declaration.kind == Kind::Gauge {
-            for look in looks.iter().filter(|look| look.model.tag().python) {
-                self.last_time(page, declaration, look, &mut shown);
+        if is_timed(declaration) && declaration.kind == MetricKind::Gauge {
+            for snapshot in snapshots.iter().filter(|snapshot| snapshot.model.tag().python) {
+                self.last_time(page, declaration, snapshot, &mut shown);
             }
         }
     }
@@ -111,13 +122,13 @@ impl Meter {
     /// tell versions apart, so the default one goes first and is the one that is shown.
     fn last_time(
         &self,
-        page: &mut Page<'_>,
-        declaration: &Declaration,
-        look: &Look,
+        page: &mut MetricsPage<'_>,
+        declaration: &MetricDeclaration,
+        snapshot: &ModelSnapshot,
         shown: &mut HashSet<String>,
     ) {
-        let values = [look.model.name(), "Model"];
-        if let Some(last_us) = look.measures.compute_last_us
+        let values = [snapshot.model.name(), "Model"];
+        if let Some(last_us) = snapshot.measures.compute_last_us
             && shown.insert(values.join(","))
             && let Some(labels) = self.labels(declaration, &values, false)
         {
@@ -125,28 +136,28 @@ impl Meter {
         }
     }
 
-    fn cell(
+    fn series(
         &self,
-        page: &mut Page<'_>,
-        family: &Family,
+        page: &mut MetricsPage<'_>,
+        family: &MetricFamily,
         labels: &[&str],
         host_declared: bool,
-        cell: &Cell,
+        series: &Series,
     ) {
         let Some(labels) = self.labels(&family.declaration, labels, host_declared) else { return };
         match family.declaration.kind {
-            Kind::Counter | Kind::Gauge => page.sample(&labels, cell.value()),
-            Kind::Histogram => {
-                page.histogram(&labels, BOUNDS.into_iter(), &cell.counts(), cell.value());
+            MetricKind::Counter | MetricKind::Gauge => page.sample(&labels, series.value()),
+            MetricKind::Histogram => {
+                page.histogram(&labels, BOUNDS.into_iter(), &series.counts(), series.value());
             }
         }
     }
 
-    /// Names and values, the host's last. Nothing if the declaration has other labels than there
+    /// MetricNames and values, the host's last. Nothing if the declaration has other labels than there
     /// are values.
     fn labels<'a>(
         &'a self,
-        declaration: &'a Declaration,
+        declaration: &'a MetricDeclaration,
         values: &[&'a str],
         host_declared: bool,
     ) -> Option<Vec<(&'a str, &'a str)>> {
@@ -157,21 +168,25 @@ impl Meter {
     }
 }
 
-fn begin(page: &mut Page<'_>, declaration: &Declaration, kind: Kind) -> bool {
+fn begin(page: &mut MetricsPage<'_>, declaration: &MetricDeclaration, kind: MetricKind) -> bool {
     let (word, unit) = (kind.as_str(), &declaration.unit);
     let help = format!("Torchserve prometheus {word} metric with unit: {unit}");
     page.begin(&declaration.name, kind, &help)
 }
 
 /// Every version of every model, the default one of each first.
-fn looks(engine: &Engine) -> Vec<Look> {
-    let mut looks = Vec::new();
+fn snapshots(engine: &Engine) -> Vec<ModelSnapshot> {
+    let mut snapshots = Vec::new();
     for default in engine.models() {
         let mut versions = engine.versions(default.name()).unwrap_or_default();
         versions.sort_by_key(|model| model.version() != default.version());
         for model in versions {
-            looks.push(Look { status: model.status(), measures: model.measures(), model });
+            snapshots.push(ModelSnapshot {
+                status: model.status(),
+                measures: model.measures(),
+                model,
+            });
         }
     }
-    looks
+    snapshots
 }

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
-use super::journal::Whose;
-use super::{Meter, Mode};
+use super::journal::MetricSubject;
+use super::{Meter, MetricsMode};
 
 const MEBI: f64 = (1u64 << 20) as f64;
 const GIBI: f64 = (1u64 << 30) as f64;
 
-/// One look at the machine. What could not be read is left out.
+/// One snapshot at the machine. What could not be read is left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SystemSample {
-    /// Percent of all processors' time since the last look.
+    /// Percent of all processors' time since the last snapshot.
     pub cpu_percent: Option<f64>,
     /// Bytes of memory: all, and what could still be had.
     pub memory: Option<(u64, u64)>,
@@ -62,7 +62,7 @@ impl GpuSample {
 }
 
 impl Meter {
-    /// Records a look at the machine.
+    /// Records a snapshot at the machine.
     pub fn system(&self, sample: SystemSample) {
         for (name, value) in values(&sample) {
             let metric = self.server.iter().position(|known| known.declaration.name == name);
@@ -82,10 +82,10 @@ impl Meter {
         for (name, value) in gpu.values() {
             let metric = self.server.iter().position(|known| known.declaration.name == name);
             match (self.mode, metric) {
-                (Mode::Prometheus, Some(metric)) => {
+                (MetricsMode::Prometheus, Some(metric)) => {
                     self.server[metric].record(&["Host", &device], value);
                 }
-                _ => self.log(metric, value, || Whose::Gpu { index: gpu.index }),
+                _ => self.log(metric, value, || MetricSubject::Gpu { index: gpu.index }),
             }
         }
     }

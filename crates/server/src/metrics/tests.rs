@@ -18,16 +18,17 @@ fn lines(sink: &Sink) -> Vec<String> {
     sink.text().lines().map(shorten).collect()
 }
 
-fn declared() -> Declared {
-    let mut declared = Declared::default();
-    let listed = Declaration::new(Kind::Counter, "Listed", "count", &["ModelName", "Level"]);
+fn declared() -> MetricDeclarations {
+    let mut declared = MetricDeclarations::default();
+    let listed =
+        MetricDeclaration::new(MetricKind::Counter, "Listed", "count", &["ModelName", "Level"]);
     declared.model.push(listed);
     declared
 }
 
-fn meter(mode: Mode, auto_detect: bool) -> (Meter, Sink, Sink) {
+fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, Sink, Sink) {
     let (server, model) = (Sink::default(), Sink::default());
-    let sinks = Sinks { server: Box::new(server.clone()), model: Box::new(model.clone()) };
+    let sinks = MetricSinks { server: Box::new(server.clone()), model: Box::new(model.clone()) };
     let hostname = "h".to_owned();
     let plan = MeterPlan { mode, declared: declared(), auto_detect, hostname, sinks: Some(sinks) };
     (Meter::new(plan).unwrap(), server, model)
@@ -43,9 +44,9 @@ fn print(meter: &Meter, name: &str, value: &str) {
 fn reported(meter: &Meter) -> Vec<String> {
     let mut reported = Vec::new();
     for family in meter.model.read().unwrap().iter() {
-        family.each(|labels, cell| {
+        family.each(|labels, series| {
             let (name, labels) = (&family.declaration.name, labels.join(","));
-            reported.push(format!("{name}({labels})={}", cell.value()));
+            reported.push(format!("{name}({labels})={}", series.value()));
         });
     }
     reported
@@ -53,7 +54,7 @@ fn reported(meter: &Meter) -> Vec<String> {
 
 #[test]
 fn a_handlers_declared_metric_adds_up_and_another_is_dropped() {
-    let (meter, ..) = meter(Mode::Prometheus, false);
+    let (meter, ..) = meter(MetricsMode::Prometheus, false);
     for (name, value) in [("Listed", "2"), ("Listed", "3"), ("Unlisted", "1"), ("Listed", "x")] {
         print(&meter, name, value);
     }
@@ -63,7 +64,7 @@ fn a_handlers_declared_metric_adds_up_and_another_is_dropped() {
 
 #[test]
 fn detection_takes_metrics_as_they_come_but_no_names_of_ours_and_not_without_end() {
-    let (meter, ..) = meter(Mode::Prometheus, true);
+    let (meter, ..) = meter(MetricsMode::Prometheus, true);
     for name in ["Fresh", "Requests2XX", "jitney_waiting", "Fresh"] {
         print(&meter, name, "1");
     }
@@ -74,7 +75,7 @@ fn detection_takes_metrics_as_they_come_but_no_names_of_ours_and_not_without_end
 
 #[test]
 fn in_log_mode_everything_becomes_lines() {
-    let (meter, server, model) = meter(Mode::Log, false);
+    let (meter, server, model) = meter(MetricsMode::Log, false);
     let tag = Arc::new(ModelTag { name: "m".into(), version: "1".into(), python: true });
     meter.responded(StatusCode::OK);
     meter.responded(StatusCode::NOT_FOUND);
@@ -98,7 +99,7 @@ fn in_log_mode_everything_becomes_lines() {
 
 #[test]
 fn in_prometheus_mode_nothing_is_logged() {
-    let (meter, server, model) = meter(Mode::Prometheus, false);
+    let (meter, server, model) = meter(MetricsMode::Prometheus, false);
     meter.responded(StatusCode::OK);
     print(&meter, "Listed", "2");
     meter.finish();
@@ -107,7 +108,7 @@ fn in_prometheus_mode_nothing_is_logged() {
 
 #[test]
 fn workers_are_told_the_declared_metrics_by_type() {
-    let (meter, ..) = meter(Mode::Log, false);
+    let (meter, ..) = meter(MetricsMode::Log, false);
     let told = meter.model_metrics();
     assert_eq!(told["gauge"][1]["name"], "PredictionTime");
     let listed = serde_json::json!([
@@ -118,7 +119,7 @@ fn workers_are_told_the_declared_metrics_by_type() {
 
 #[test]
 fn what_is_not_declared_is_not_recorded() {
-    let declared = Declared::nothing();
+    let declared = MetricDeclarations::nothing();
     let meter = Meter::new(MeterPlan { declared, ..MeterPlan::default() }).unwrap();
     meter.responded(StatusCode::OK);
     meter.system(SystemSample { cpu_percent: Some(5.0), ..SystemSample::default() });
@@ -128,9 +129,9 @@ fn what_is_not_declared_is_not_recorded() {
 
 #[test]
 fn the_memory_of_workers_is_that_of_the_last_look() {
-    let (meter, ..) = meter(Mode::Prometheus, false);
-    let look = |pid| SystemSample { workers: [(pid, 7)].into(), ..SystemSample::default() };
-    meter.system(look(1));
-    meter.system(look(2));
+    let (meter, ..) = meter(MetricsMode::Prometheus, false);
+    let snapshot = |pid| SystemSample { workers: [(pid, 7)].into(), ..SystemSample::default() };
+    meter.system(snapshot(1));
+    meter.system(snapshot(2));
     assert_eq!((meter.memory(1), meter.memory(2)), (None, Some(7)));
 }

@@ -1,35 +1,35 @@
-//! What a metric looks like in the log:
+//! What a metric snapshots like in the log:
 //! `2025-01-01T00:00:00,123 - Name.Unit:1.0|#Dim:value|#hostname:h,requestID:…,timestamp:1735689600`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::declared::Declaration;
-use super::journal::{Entry, Names, Sinks, Whose};
+use super::declared::MetricDeclaration;
+use super::journal::{MetricEntry, MetricNames, MetricSinks, MetricSubject};
 use super::number::JavaDouble;
 
-/// Lines that are ready to be written.
+/// MetricLines that are ready to be written.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct MetricLines {
     server: String,
     model: String,
 }
 
-impl Lines {
-    pub(super) fn add(&mut self, names: &Names, now: Duration, entry: &Entry) {
+impl MetricLines {
+    pub(super) fn add(&mut self, names: &MetricNames, now: Duration, entry: &MetricEntry) {
         match entry {
-            Entry::Server { metric, value, whose } => {
+            MetricEntry::Server { metric, value, subject } => {
                 let Some(declaration) = names.server.get(*metric) else { return };
-                let labels = whose.labels();
+                let labels = subject.labels();
                 if let Some(text) = text(declaration, &labels, true, *value) {
                     line(&mut self.server, &text, &names.host, "", now);
                 }
             }
-            Entry::Model { text, requests } => {
+            MetricEntry::Model { text, requests } => {
                 line(&mut self.model, text, &names.host, requests, now);
             }
-            Entry::Batch { model, millis, requests } => {
+            MetricEntry::Batch { model, millis, requests } => {
                 for declaration in &names.timed {
                     let labels = [model.name.clone(), "Model".to_owned()];
                     if let Some(text) = text(declaration, &labels, false, *millis) {
@@ -40,7 +40,7 @@ impl Lines {
         }
     }
 
-    pub(super) fn write_to(&mut self, sinks: &mut Sinks) {
+    pub(super) fn write_to(&mut self, sinks: &mut MetricSinks) {
         let places = [(&mut self.server, &mut sinks.server), (&mut self.model, &mut sinks.model)];
         for (text, sink) in places {
             if let Err(error) = sink.write_all(text.as_bytes()).and_then(|()| sink.flush()) {
@@ -51,7 +51,7 @@ impl Lines {
     }
 }
 
-impl Whose {
+impl MetricSubject {
     fn labels(&self) -> Vec<String> {
         match self {
             Self::Host => vec!["Host".to_owned()],
@@ -70,12 +70,12 @@ impl Whose {
 /// `Name.Unit:value|#Dim:value,…`: all labels but the host's name, which the server's own metrics
 /// have as their last one. Nothing if the labels are not those that were declared.
 pub(super) fn text(
-    declaration: &Declaration,
+    declaration: &MetricDeclaration,
     labels: &[impl AsRef<str>],
     host_declared: bool,
     value: f64,
 ) -> Option<String> {
-    let Declaration { name, unit, dimensions, .. } = declaration;
+    let MetricDeclaration { name, unit, dimensions, .. } = declaration;
     if dimensions.len() != labels.len() + usize::from(host_declared) {
         return None;
     }
@@ -104,36 +104,36 @@ mod tests {
 
     use jitney_engine::ModelTag;
 
-    use super::super::declared::{Declared, Kind};
+    use super::super::declared::{MetricDeclarations, MetricKind};
     use super::*;
 
-    fn names() -> Names {
-        let Declared { server, model } = Declared::default();
-        Names { server, timed: model, host: "h".to_owned() }
+    fn names() -> MetricNames {
+        let MetricDeclarations { server, model } = MetricDeclarations::default();
+        MetricNames { server, timed: model, host: "h".to_owned() }
     }
 
     fn tag() -> Arc<ModelTag> {
         Arc::new(ModelTag { name: "noop".into(), version: "1.11".into(), python: true })
     }
 
-    fn lines(entry: &Entry) -> (String, String) {
-        let mut lines = Lines::default();
+    fn lines(entry: &MetricEntry) -> (String, String) {
+        let mut lines = MetricLines::default();
         lines.add(&names(), Duration::from_millis(1_735_689_600_123), entry);
         (lines.server, lines.model)
     }
 
-    fn server(metric: &str, value: f64, whose: Whose) -> String {
+    fn server(metric: &str, value: f64, subject: MetricSubject) -> String {
         let metric = names().server.iter().position(|known| known.name == metric).unwrap();
-        lines(&Entry::Server { metric, value, whose }).0
+        lines(&MetricEntry::Server { metric, value, subject }).0
     }
 
     #[test]
     fn the_servers_lines_read_as_torchserves() {
         let start = "2025-01-01T00:00:00,123 - ";
         let end = "|#hostname:h,timestamp:1735689600\n";
-        let model = |version_named| Whose::Model { model: tag(), version_named };
+        let model = |version_named| MetricSubject::Model { model: tag(), version_named };
         for (line, text) in [
-            (server("Requests2XX", 1.0, Whose::Host), "Requests2XX.Count:1.0|#Level:Host"),
+            (server("Requests2XX", 1.0, MetricSubject::Host), "Requests2XX.Count:1.0|#Level:Host"),
             (
                 server("ts_inference_requests_total", 1.0, model(false)),
                 "ts_inference_requests_total.Count:1.0|#model_name:noop,model_version:default",
@@ -143,11 +143,15 @@ mod tests {
                 "ts_queue_latency_microseconds.Microseconds:12.0|#model_name:noop,model_version:1.11",
             ),
             (
-                server("GPUUtilization", 37.0, Whose::Gpu { index: 1 }),
+                server("GPUUtilization", 37.0, MetricSubject::Gpu { index: 1 }),
                 "GPUUtilization.Percent:37.0|#Level:Host,DeviceId:1",
             ),
             (
-                server("WorkerLoadTime", 99.5, Whose::Worker { model: tag(), worker: 9000 }),
+                server(
+                    "WorkerLoadTime",
+                    99.5,
+                    MetricSubject::Worker { model: tag(), worker: 9000 },
+                ),
                 "WorkerLoadTime.Milliseconds:99.5|#WorkerName:W-9000-noop_1.11,Level:Host",
             ),
         ] {
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_models_lines_name_their_requests() {
-        let entry = Entry::Batch { model: tag(), millis: 1.5, requests: "a,b".to_owned() };
+        let entry = MetricEntry::Batch { model: tag(), millis: 1.5, requests: "a,b".to_owned() };
         let start = "2025-01-01T00:00:00,123 - ";
         let end = "|#ModelName:noop,Level:Model|#hostname:h,requestID:a,b,timestamp:1735689600\n";
         let expected = format!("{start}HandlerTime.ms:1.5{end}{start}PredictionTime.ms:1.5{end}");
@@ -166,7 +170,7 @@ mod tests {
 
     #[test]
     fn labels_that_were_not_declared_so_are_not_written() {
-        let odd = Declaration::new(Kind::Gauge, "X", "ms", &["OnlyOne"]);
+        let odd = MetricDeclaration::new(MetricKind::Gauge, "X", "ms", &["OnlyOne"]);
         assert_eq!(text(&odd, &["a", "b"], false, 1.0), None);
         assert_eq!(text(&odd, &["a"], true, 1.0), None);
     }

@@ -9,43 +9,43 @@ use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind};
 use serde::Deserialize;
 
-use super::Listener;
-use super::question::{Asker, Question, ask};
-use crate::request_id::RequestId;
+use super::ApiKind;
+use super::call::{PluginCall, PluginRequest, ask};
+use crate::request_id::RequestUuid;
 
 /// What a plugin offers.
 #[derive(Debug)]
-pub(super) struct Offer {
-    pub(super) endpoints: Vec<Offered>,
+pub(super) struct PluginDescription {
+    pub(super) endpoints: Vec<DeclaredEndpoint>,
     pub(super) authorize: bool,
 }
 
 /// A path that it answers.
 #[derive(Debug)]
-pub(super) struct Offered {
+pub(super) struct DeclaredEndpoint {
     pub(super) path: String,
     pub(super) methods: Vec<Method>,
-    pub(super) listener: Listener,
+    pub(super) listener: ApiKind,
     pub(super) description: String,
 }
 
 #[derive(Deserialize)]
-struct Said {
-    endpoints: Vec<SaidEndpoint>,
+struct DescriptionJson {
+    endpoints: Vec<EndpointJson>,
     authorize: bool,
 }
 
 #[derive(Deserialize)]
-struct SaidEndpoint {
+struct EndpointJson {
     path: String,
     methods: Vec<String>,
-    listener: Listener,
+    listener: ApiKind,
     #[serde(default)]
     description: String,
 }
 
 #[derive(Deserialize)]
-struct Verdict {
+struct AuthorizationJson {
     allow: bool,
     #[serde(default)]
     status: u16,
@@ -54,15 +54,15 @@ struct Verdict {
 }
 
 /// Asks a plugin what it offers.
-pub(super) async fn of(plugin: &Model, timeout: Duration) -> Result<Offer, String> {
-    let question = Question {
+pub(super) async fn of(plugin: &Model, timeout: Duration) -> Result<PluginDescription, String> {
+    let call = PluginCall {
         ask: "describe",
         endpoint: None,
-        listener: Listener::Inference,
+        listener: ApiKind::Inference,
         body: Bytes::new(),
     };
-    let (id, method, headers) = (RequestId::fresh(), Method::GET, HeaderMap::new());
-    let asker = Asker {
+    let (id, method, headers) = (RequestUuid::fresh(), Method::GET, HeaderMap::new());
+    let request = PluginRequest {
         id: id.text(),
         method: &method,
         path: "",
@@ -71,25 +71,28 @@ pub(super) async fn of(plugin: &Model, timeout: Duration) -> Result<Offer, Strin
         client: "",
         origin: Origin { kind: OriginKind::Http, peer: 0 },
     };
-    let answer = ask(plugin, question, asker, timeout).await;
-    let answer = answer.map_err(|silence| silence.words().to_owned())?;
+    let answer = ask(plugin, call, request, timeout).await;
+    let answer = answer.map_err(|failure| failure.words().to_owned())?;
     read(&answer.output.body)
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Offer, String> {
-    let said: Said = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+pub(super) fn read(body: &[u8]) -> Result<PluginDescription, String> {
+    let said: DescriptionJson = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let endpoints = said.endpoints.into_iter().map(|said| {
-        let SaidEndpoint { path, methods, listener, description } = said;
+        let EndpointJson { path, methods, listener, description } = said;
         let methods = methods.iter().map(|name| name.parse().map_err(|_| format!("method {name}")));
         let methods = methods.collect::<Result<_, String>>()?;
-        Ok(Offered { path, methods, listener, description })
+        Ok(DeclaredEndpoint { path, methods, listener, description })
     });
-    Ok(Offer { endpoints: endpoints.collect::<Result<_, String>>()?, authorize: said.authorize })
+    Ok(PluginDescription {
+        endpoints: endpoints.collect::<Result<_, String>>()?,
+        authorize: said.authorize,
+    })
 }
 
 /// Yes, or no with status and words; nothing if it is neither.
 pub(super) fn verdict(body: &[u8]) -> Option<Result<(), (u16, String)>> {
-    let Verdict { allow, status, message } = serde_json::from_slice(body).ok()?;
+    let AuthorizationJson { allow, status, message } = serde_json::from_slice(body).ok()?;
     match (allow, status) {
         (true, _) => Some(Ok(())),
         (false, 400..=499) => Some(Err((status, message))),

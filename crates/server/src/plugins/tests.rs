@@ -3,11 +3,11 @@
 use super::offer::{read, verdict};
 use super::*;
 
-fn offered(path: &str) -> Offered {
-    Offered {
+fn declared(path: &str) -> DeclaredEndpoint {
+    DeclaredEndpoint {
         path: path.to_owned(),
         methods: vec![Method::GET],
-        listener: Listener::Inference,
+        listener: ApiKind::Inference,
         description: String::new(),
     }
 }
@@ -26,7 +26,7 @@ fn paths_of_the_servers_own_are_known_whatever_the_method() {
         ("/ping/deep", false),
         ("/v9/models", false),
     ] {
-        assert_eq!(is_our_own(&offered(path)), ours, "{path}");
+        assert_eq!(is_our_own(&declared(path)), ours, "{path}");
     }
 }
 
@@ -56,7 +56,7 @@ fn an_offer_is_read_strictly() {
     let offer = read(said).expect("reads");
     assert!(offer.authorize);
     assert_eq!(offer.endpoints[0].methods, [Method::GET, Method::PUT]);
-    assert_eq!(offer.endpoints[0].listener, Listener::Management);
+    assert_eq!(offer.endpoints[0].listener, ApiKind::Management);
     for bad in [
         r#"{"endpoints": []}"#,
         r#"{"endpoints": [{"path": "/a", "methods": ["A B"], "listener": "inference"}], "authorize": false}"#,
@@ -70,9 +70,9 @@ fn an_offer_is_read_strictly() {
 fn complaints_say_what_to_change() {
     let (plugin, path) = ("b".to_owned(), "/x".to_owned());
     for (error, words) in [
-        (PluginError::Taken { plugin: plugin.clone(), path: path.clone() }, "choose another"),
-        (PluginError::Twice { plugin: plugin.clone(), path }, "declared once"),
-        (PluginError::TwoGuards { first: "a".to_owned(), second: plugin }, "leave one"),
+        (PluginError::PathTaken { plugin: plugin.clone(), path: path.clone() }, "choose another"),
+        (PluginError::PathTwice { plugin: plugin.clone(), path }, "declared once"),
+        (PluginError::TwoAuthorizers { first: "a".to_owned(), second: plugin }, "leave one"),
     ] {
         assert!(error.to_string().contains(words), "{error}");
     }

@@ -2,9 +2,9 @@
 //! quotes, or in none, and `;` or `=` for `,` or `:`. Shell scripts are full of it. Only flat objects of
 //! plain values are read, and only after strict JSON was tried.
 
-/// Fields of an object in such words, without those that are null; nothing if it is none.
+/// RequestFields of an object in such words, without those that are null; nothing if it is none.
 pub(super) fn object(body: &[u8]) -> Option<Vec<(String, String)>> {
-    let mut rest = Rest(std::str::from_utf8(body).ok()?);
+    let mut rest = LenientReader(std::str::from_utf8(body).ok()?);
     let mut fields = Vec::new();
     rest.take(&['{'])?;
     while rest.take(&['}']).is_none() {
@@ -22,9 +22,9 @@ pub(super) fn object(body: &[u8]) -> Option<Vec<(String, String)>> {
 }
 
 /// What was not read yet.
-struct Rest<'a>(&'a str);
+struct LenientReader<'a>(&'a str);
 
-impl Rest<'_> {
+impl LenientReader<'_> {
     /// Takes one of these marks if it is next.
     fn take(&mut self, marks: &[char]) -> Option<()> {
         self.0 = self.0.trim_start().strip_prefix(marks)?;

@@ -30,11 +30,11 @@ pub(crate) fn read(headers: &HeaderMap) -> Result<Claim, Problem> {
 fn tenant(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
     let Some(value) = headers.get(TENANT) else { return Ok(None) };
     let name = value.to_str().ok().filter(|name| is_tenant(name));
-    let refusal = || {
+    let rejection = || {
         let message = format!("Header x-jitney-tenant must be 1 to {NAME_MAX} ASCII characters.");
         Problem::bad_request(message)
     };
-    name.map(|name| Some(name.into())).ok_or_else(refusal)
+    name.map(|name| Some(name.into())).ok_or_else(rejection)
 }
 
 fn cost(headers: &HeaderMap) -> Result<Option<u64>, Problem> {

@@ -6,8 +6,8 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::door::Visit;
-use crate::respond::{self, Reply};
+use crate::listener::RequestContext;
+use crate::respond::{self, HttpResponse};
 
 const PAGE: &[u8] = include_bytes!("docs.html");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -17,9 +17,9 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// The OpenAPI document of every model that has one.
-pub(crate) fn document(visit: &Visit<'_>) -> Reply {
+pub(crate) fn document(context: &RequestContext<'_>) -> HttpResponse {
     let mut paths = Map::new();
-    for model in visit.house.engine.models() {
+    for model in context.state.engine.models() {
         let own = model.api().map(|api| renamed(&api.paths, model.name())).unwrap_or_default();
         paths.extend(own);
     }
@@ -41,7 +41,7 @@ fn renamed(paths: &Map<String, Value>, name: &str) -> Map<String, Value> {
 }
 
 /// The page.
-pub(crate) fn page() -> Reply {
+pub(crate) fn page() -> HttpResponse {
     let mut reply = respond::plain(StatusCode::OK, Bytes::from_static(PAGE));
     reply.headers_mut().insert(CONTENT_TYPE, HTML);
     reply.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);

@@ -12,32 +12,38 @@ mod workflows;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::door::Visit;
 use crate::errors::Problem;
-use crate::respond::{self, Reply};
-use crate::route::{Apis, Target};
+use crate::listener::RequestContext;
+use crate::respond::{self, HttpResponse};
+use crate::route::{Apis, ModelRef};
 
 /// What a listener offers.
-pub(crate) fn listener(visit: &Visit<'_>) -> Reply {
-    let mut paths = listener_paths(visit.apis, visit.house.config.metrics.is_some());
-    if let Some(plugins) = &visit.house.config.plugins {
-        paths.extend(plugged::paths(plugins.endpoints(visit.apis)));
+pub(crate) fn listener(context: &RequestContext<'_>) -> HttpResponse {
+    let mut paths = listener_paths(context.apis, context.state.config.metrics.is_some());
+    if let Some(plugins) = &context.state.config.plugins {
+        paths.extend(plugged::paths(plugins.endpoints(context.apis)));
     }
-    let version = &visit.house.config.server_version;
+    let version = &context.state.config.server_version;
     respond::json(StatusCode::OK, &document("TorchServe APIs", version, paths))
 }
 
 /// How one model is asked for predictions.
-pub(crate) fn predictions(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let model = visit.house.engine.model(target.model, target.version)?;
+pub(crate) fn predictions(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let model = context.state.engine.model(target.model, target.version)?;
     let title = format!("RESTful API for: {}", model.name());
     let paths = paths::model_predictions(model.name());
     Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
 }
 
 /// How one model is managed.
-pub(crate) fn management(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let model = visit.house.engine.model(target.model, target.version)?;
+pub(crate) fn management(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let model = context.state.engine.model(target.model, target.version)?;
     let title = format!("RESTful Management API for: {}", model.name());
     let paths = paths::model_management(model.name());
     Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))

@@ -7,7 +7,7 @@ use http::StatusCode;
 use jitney_engine::Engine;
 use serde_json::json;
 
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpResponse};
 
 /// What the Open Inference Protocol says about this server.
 pub(crate) const SERVER_NAME: &str = "Torchserve";
@@ -20,7 +20,7 @@ pub(crate) fn is_ready(engine: &Engine) -> bool {
 }
 
 /// `/ping`.
-pub(crate) fn ping(engine: &Engine) -> Reply {
+pub(crate) fn ping(engine: &Engine) -> HttpResponse {
     if is_ready(engine) {
         respond::status(StatusCode::OK, "Healthy")
     } else {
@@ -35,19 +35,19 @@ pub(crate) fn text(engine: &Engine) -> String {
 }
 
 /// `/v2/health/live`: whoever reads this was answered.
-pub(crate) fn oip_live() -> Reply {
+pub(crate) fn oip_live() -> HttpResponse {
     respond::json(StatusCode::OK, &json!({ "live": true }))
 }
 
 /// `/v2/health/ready`: 503 when it is not, since probes look at the status only.
-pub(crate) fn oip_ready(engine: &Engine) -> Reply {
+pub(crate) fn oip_ready(engine: &Engine) -> HttpResponse {
     let ready = is_ready(engine);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     respond::json(status, &json!({ "ready": ready }))
 }
 
 /// `/v2`. The misspelt key is TorchServe's; the right one stands beside it.
-pub(crate) fn oip_server(version: &str) -> Reply {
+pub(crate) fn oip_server(version: &str) -> HttpResponse {
     let body = json!({
         "name": SERVER_NAME,
         "version": version,
@@ -58,7 +58,7 @@ pub(crate) fn oip_server(version: &str) -> Reply {
 }
 
 /// `/v2/models/{m}/versions/…`.
-pub(crate) fn oip_versions() -> Reply {
+pub(crate) fn oip_versions() -> HttpResponse {
     let body = json!({ "error": "Model versioning is not yet supported." });
     respond::json(StatusCode::NOT_IMPLEMENTED, &body)
 }

@@ -12,16 +12,16 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Origin, OriginKind, Output, Priority, Rest};
+use jitney_engine::call::{Answer, AnswerStream, Call, Origin, OriginKind, Output, Priority};
 use tokio::time::Instant;
 
 use super::{claim, input, receipt};
-use crate::body::Upload;
-use crate::door::Visit;
-use crate::errors::{Asked, ErrorCode, Problem};
-use crate::piecemeal::Outgoing;
-use crate::respond::{self, Reply};
-use crate::route::{Ride, Target};
+use crate::body::RequestBody;
+use crate::errors::{ErrorCode, FailedCall, Problem};
+use crate::listener::RequestContext;
+use crate::piecemeal::ResponseBody;
+use crate::respond::{self, HttpResponse};
+use crate::route::{ModelRef, PredictRoute};
 
 /// How long the client finds an answer useful, in milliseconds from the arrival of the request's head.
 const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
@@ -31,29 +31,33 @@ pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-tim
 
 /// A prediction by the model that the path names.
 pub(crate) async fn predict(
-    visit: &Visit<'_>,
-    body: Upload,
-    ride: Ride<'_>,
-) -> Result<Reply, Problem> {
+    context: &RequestContext<'_>,
+    body: RequestBody,
+    route: PredictRoute<'_>,
+) -> Result<HttpResponse, Problem> {
     if body.large() {
-        return Box::pin(predict_large(visit, body, ride)).await;
+        return Box::pin(predict_large(context, body, route)).await;
     }
-    let body = visit.read(body).await?;
-    let model = visit.house.engine.model(ride.target.model, ride.target.version)?;
-    run(visit, &model, ride, body).await
+    let body = context.read(body).await?;
+    let model = context.state.engine.model(route.target.model, route.target.version)?;
+    run(context, &model, route, body).await
 }
 
 /// The same with a body that takes a while to arrive: the model hears of it beforehand.
-async fn predict_large(visit: &Visit<'_>, body: Upload, ride: Ride<'_>) -> Result<Reply, Problem> {
-    let Target { model: name, version } = ride.target;
+async fn predict_large(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+    route: PredictRoute<'_>,
+) -> Result<HttpResponse, Problem> {
+    let ModelRef { model: name, version } = route.target;
     // A model that is not there is said to be so after the body, as with small ones.
-    let hearer = visit.house.engine.model(name, version).ok();
-    let origin = Origin { kind: OriginKind::Http, peer: visit.peer.number };
+    let hearer = context.state.engine.model(name, version).ok();
+    let origin = Origin { kind: OriginKind::Http, peer: context.peer.number };
     let announced = hearer.as_ref().and_then(|model| model.announce(origin));
-    let body = visit.read(body).await?;
+    let body = context.read(body).await?;
     // Another version may answer by now.
-    let model = visit.house.engine.model(name, version)?;
-    let reply = run(visit, &model, ride, body).await?;
+    let model = context.state.engine.model(name, version)?;
+    let reply = run(context, &model, route, body).await?;
     if let Some(announced) = announced {
         announced.came();
     }
@@ -61,54 +65,62 @@ async fn predict_large(visit: &Visit<'_>, body: Upload, ride: Ride<'_>) -> Resul
 }
 
 /// A prediction by the model that the query, the start-up or the body names, in this order.
-pub(crate) async fn invoke(visit: &Visit<'_>, body: Upload) -> Result<Reply, Problem> {
-    let body = visit.read(body).await?;
-    let query = visit.query();
-    let engine = &visit.house.engine;
+pub(crate) async fn invoke(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+) -> Result<HttpResponse, Problem> {
+    let body = context.read(body).await?;
+    let query = context.query();
+    let engine = &context.state.engine;
     let model = match (query.text("model_name"), engine.sole_startup_model()) {
         (Some(name), _) => engine.model(name, None)?,
         (None, Some(model)) => model,
         (None, None) => {
-            let name = input::named_model(&visit.parts.headers, &body).await?;
+            let name = input::named_model(&context.parts.headers, &body).await?;
             let name =
                 name.ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?;
             engine.model(&name, None)?
         }
     };
-    let target = Target { model: model.name(), version: None };
-    let ride =
-        Ride { target, explain: None, url_path: None, query_counts: true, open_inference: false };
-    run(visit, &model, ride, body).await
+    let target = ModelRef { model: model.name(), version: None };
+    let route = PredictRoute {
+        target,
+        explain: None,
+        url_path: None,
+        query_counts: true,
+        open_inference: false,
+    };
+    run(context, &model, route, body).await
 }
 
 async fn run(
-    visit: &Visit<'_>,
+    context: &RequestContext<'_>,
     model: &Model,
-    ride: Ride<'_>,
+    route: PredictRoute<'_>,
     body: Bytes,
-) -> Result<Reply, Problem> {
-    let headers = &visit.parts.headers;
+) -> Result<HttpResponse, Problem> {
+    let headers = &context.parts.headers;
     let call = Call {
-        deadline: deadline(headers, visit.started)?,
+        deadline: deadline(headers, context.started)?,
         priority: priority(headers)?,
         claim: claim::read(headers)?,
-        input: input::read(visit.parts, &visit.id, &ride, body).await?,
-        origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
+        input: input::read(context.parts, &context.id, &route, body).await?,
+        origin: Origin { kind: OriginKind::Http, peer: context.peer.number },
         // Handlers ask the first request of a batch whether to explain, so it must speak for itself.
-        alone: ride.explain == Some(true),
+        alone: route.explain == Some(true),
     };
-    let (meter, version_named) = (&visit.house.config.meter, ride.target.version.is_some());
+    let (meter, version_named) = (&context.state.config.meter, route.target.version.is_some());
     meter.asked(model, version_named);
     match model.call(call).await {
         Ok(answer) => {
-            let (queue, compute) = (answer.receipt.queue, answer.receipt.compute);
+            let (queue, compute) = (answer.timing.queue, answer.timing.compute);
             meter.answered(model, version_named, queue, queue + compute);
             reply(answer)
         }
         Err(error) => {
-            let Target { model: name, version } = ride.target;
+            let ModelRef { model: name, version } = route.target;
             let queue_max = model.settings().waiting_max();
-            let asked = Asked { model: name, version, purpose: "inference", queue_max };
+            let asked = FailedCall { model: name, version, purpose: "inference", queue_max };
             Err(asked.problem(&error))
         }
     }
@@ -133,17 +145,20 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
     }
 }
 
-pub(crate) fn reply(answer: Answer) -> Result<Reply, Problem> {
-    let Answer { output, receipt, rest } = answer;
-    let mut reply = reply_of(output, rest)?;
-    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&receipt));
+pub(crate) fn reply(answer: Answer) -> Result<HttpResponse, Problem> {
+    let Answer { output, timing, stream } = answer;
+    let mut reply = reply_of(output, stream)?;
+    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&timing));
     Ok(reply)
 }
 
 /// What a handler said, and what it still says.
-pub(super) fn reply_of(output: Output, rest: Option<Rest>) -> Result<Reply, Problem> {
+pub(super) fn reply_of(
+    output: Output,
+    rest: Option<AnswerStream>,
+) -> Result<HttpResponse, Problem> {
     let Output { status, headers, body } = output;
-    let mut reply = Reply::new(Outgoing::new(body, rest));
+    let mut reply = HttpResponse::new(ResponseBody::new(body, rest));
     match status {
         None => {}
         Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),

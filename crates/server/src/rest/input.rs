@@ -11,26 +11,26 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
 use jitney_engine::call::{HeaderBlock, Input, Parameter};
-use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
+use jitney_engine::local::OPEN_INFERENCE_HEADER;
 
 use crate::errors::Problem;
-use crate::query::{Fields, pairs};
-use crate::request_id::RequestId;
-use crate::route::Ride;
+use crate::query::{RequestFields, pairs};
+use crate::request_id::RequestUuid;
+use crate::route::PredictRoute;
 
 /// What the request brings for the model.
 pub(crate) async fn read(
     parts: &Parts,
-    id: &RequestId,
-    ride: &Ride<'_>,
+    id: &RequestUuid,
+    route: &PredictRoute<'_>,
     body: Bytes,
 ) -> Result<Input, Problem> {
     let mut parameters = Vec::new();
-    if ride.query_counts {
-        parameters.extend(query_parameters(&Fields::from_query(parts.uri.query())));
+    if route.query_counts {
+        parameters.extend(query_parameters(&RequestFields::from_query(parts.uri.query())));
     }
     body_parameters(&parts.headers, body, &mut parameters).await?;
-    let headers = headers(&parts.headers, ride);
+    let headers = headers(&parts.headers, route);
     Ok(Input { id: id.text().to_owned(), headers, parameters })
 }
 
@@ -47,18 +47,18 @@ pub(crate) async fn named_model(
 
 /// The client's headers and those the route adds. Names come in lower case, since hyper keeps no
 /// other; the worker looks them up without regard to case.
-fn headers(sent: &HeaderMap, ride: &Ride<'_>) -> HeaderBlock {
+fn headers(sent: &HeaderMap, route: &PredictRoute<'_>) -> HeaderBlock {
     let mut headers = HeaderBlock::new();
     for (name, value) in sent {
         headers.push(name.as_str(), value.as_bytes());
     }
-    if let Some(url_path) = ride.url_path {
+    if let Some(url_path) = route.url_path {
         headers.push("url_path", url_path.as_bytes());
     }
-    if let Some(explain) = ride.explain {
+    if let Some(explain) = route.explain {
         headers.push("explain", if explain { b"True" } else { b"False" });
     }
-    if ride.open_inference {
+    if route.open_inference {
         headers.push(OPEN_INFERENCE_HEADER, b"True");
     }
     headers
@@ -74,7 +74,7 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-fn query_parameters(query: &Fields) -> impl Iterator<Item = Parameter> {
+fn query_parameters(query: &RequestFields) -> impl Iterator<Item = Parameter> {
     query
         .iter()
         .map(|(name, value)| field(name.to_owned(), Bytes::copy_from_slice(value.as_bytes())))

@@ -1,4 +1,4 @@
-//! The REST API, one file per endpoint or noun. Endpoints take a visit and give a reply or a problem;
+//! The REST API, one file per endpoint or noun. Endpoints take a context and give a reply or a problem;
 //! none of them knows sockets, and none picks a status for a failure.
 
 pub(crate) mod claim;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use http::HeaderValue;
-use jitney_engine::call::{Padding, Receipt};
+use jitney_engine::call::{Padding, Timing};
 
 /// Batches of one request whose sizes are told.
 const BATCHES_TOLD: usize = 8;
@@ -14,13 +14,13 @@ const BATCHES_TOLD: usize = 8;
 /// that rode in several batches is told of the last one, and of how large all of them were:
 /// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`. Where items are padded, how much of the batch
 /// was padding: `batch;desc="8 of 32, idle, 12% padding"`.
-pub(crate) fn header(receipt: &Receipt) -> HeaderValue {
+pub(crate) fn header(receipt: &Timing) -> HeaderValue {
     let mut text = String::with_capacity(96);
     text.push_str("queue;dur=");
     push_millis(&mut text, receipt.queue);
     text.push_str(", compute;dur=");
     push_millis(&mut text, receipt.compute);
-    let Receipt { batch_items, batch_items_max, reason, attempt, .. } = receipt;
+    let Timing { batch_items, batch_items_max, reason, attempt, .. } = receipt;
     let _ = write!(text, ", batch;desc=\"{batch_items} of {batch_items_max}, {}", reason.as_str());
     if *attempt > 1 {
         let _ = write!(text, ", attempt {attempt}");
@@ -61,17 +61,17 @@ fn push_millis(text: &mut String, duration: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitney_engine::Departure;
+    use jitney_engine::DispatchReason;
 
     #[test]
     fn a_receipt_fits_into_one_header() {
-        let mut receipt = Receipt {
+        let mut receipt = Timing {
             queue: Duration::from_micros(1804),
             compute: Duration::from_micros(5_210),
             batch_items: 8,
             batch_items_max: 32,
             position: 3,
-            reason: Departure::Idle,
+            reason: DispatchReason::Idle,
             attempt: 1,
             batch: 7,
             batches: Vec::new(),
@@ -80,7 +80,7 @@ mod tests {
         let expected = "queue;dur=1.804, compute;dur=5.210, batch;desc=\"8 of 32, idle\"";
         assert_eq!(header(&receipt), expected);
         receipt.attempt = 2;
-        receipt.reason = Departure::Retry;
+        receipt.reason = DispatchReason::Retry;
         receipt.compute = Duration::from_nanos(999);
         let expected =
             "queue;dur=1.804, compute;dur=0.000, batch;desc=\"8 of 32, retry, attempt 2\"";

@@ -5,15 +5,15 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use crate::auth::{Gate, Role};
-use crate::door::Visit;
 use crate::errors::{ErrorCode, Problem};
-use crate::respond::{self, Reply};
+use crate::listener::RequestContext;
+use crate::respond::{self, HttpResponse};
 
-/// Renews the key that the query names; the door has checked the API key. Without tokens there is
+/// Renews the key that the query names; the listener has checked the API key. Without tokens there is
 /// nothing here.
-pub(crate) fn renew(visit: &Visit<'_>) -> Result<Reply, Problem> {
-    let tokens = visit.house.config.tokens.as_ref().ok_or_else(Problem::not_found)?;
-    let role = match visit.query().text("type") {
+pub(crate) fn renew(context: &RequestContext<'_>) -> Result<HttpResponse, Problem> {
+    let tokens = context.state.config.tokens.as_ref().ok_or_else(Problem::not_found)?;
+    let role = match context.query().text("type") {
         Some("inference") => Role::Inference,
         Some("management") => Role::Management,
         Some(_) | None => return Err(Gate::Renewal.closed()),

@@ -5,26 +5,35 @@ use http::header::CONTENT_TYPE;
 use jitney_engine::call::{Call, Origin, OriginKind};
 
 use super::{claim, inference, input};
-use crate::body::Upload;
-use crate::door::Visit;
+use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::respond::Reply;
-use crate::route::{Ride, Target};
+use crate::listener::RequestContext;
+use crate::respond::HttpResponse;
+use crate::route::{ModelRef, PredictRoute};
 
 /// Takes the request through the workflow. Dropped with the connection, and then no further node is asked.
-pub(crate) async fn run(visit: &Visit<'_>, body: Upload, name: &str) -> Result<Reply, Problem> {
-    let body = visit.read(body).await?;
-    let workflow = visit.house.engine.workflow(name)?;
-    let target = Target { model: name, version: None };
-    let ride =
-        Ride { target, explain: None, url_path: None, query_counts: false, open_inference: false };
-    let headers = &visit.parts.headers;
+pub(crate) async fn run(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+    name: &str,
+) -> Result<HttpResponse, Problem> {
+    let body = context.read(body).await?;
+    let workflow = context.state.engine.workflow(name)?;
+    let target = ModelRef { model: name, version: None };
+    let route = PredictRoute {
+        target,
+        explain: None,
+        url_path: None,
+        query_counts: false,
+        open_inference: false,
+    };
+    let headers = &context.parts.headers;
     let call = Call {
-        deadline: inference::deadline(headers, visit.started)?,
+        deadline: inference::deadline(headers, context.started)?,
         priority: inference::priority(headers)?,
         claim: claim::read(headers)?,
-        input: input::read(visit.parts, &visit.id, &ride, body).await?,
-        origin: Origin { kind: OriginKind::Http, peer: visit.peer.number },
+        input: input::read(context.parts, &context.id, &route, body).await?,
+        origin: Origin { kind: OriginKind::Http, peer: context.peer.number },
         alone: false,
     };
     let mut reply = inference::reply_of(workflow.run(call).await?, None)?;

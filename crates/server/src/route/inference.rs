@@ -6,20 +6,20 @@
 
 use http::Method;
 
-use super::{Ride, Route, Target};
+use super::{ModelRef, PredictRoute, Route};
 
 /// `OPTIONS` on any way to a model asks how it is used and runs nothing.
 pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    let found = asked(segments);
-    if let Route::Predict(ride) = found
+    let found = by_path(segments);
+    if let Route::Predict(route) = found
         && method == Method::OPTIONS
     {
-        return Route::PredictDescription(ride.target);
+        return Route::PredictDescription(route.target);
     }
     found
 }
 
-fn asked<'a>(segments: &[&'a str]) -> Route<'a> {
+fn by_path<'a>(segments: &[&'a str]) -> Route<'a> {
     match *segments {
         ["predictions", model] => prediction(model, None, ""),
         ["predictions", model, version] => prediction(model, Some(version), ""),
@@ -78,15 +78,15 @@ pub(super) fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
 }
 
 fn prediction<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
-    ride(Target { model, version }, Some(false), Some(rest), false)
+    predict(ModelRef { model, version }, Some(false), Some(rest), false)
 }
 
 fn explanation<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
-    ride(Target { model, version }, Some(true), Some(rest), false)
+    predict(ModelRef { model, version }, Some(true), Some(rest), false)
 }
 
 pub(super) fn kserve(model: &str, explain: bool) -> Route<'_> {
-    ride(Target { model, version: None }, Some(explain), None, false)
+    predict(ModelRef { model, version: None }, Some(explain), None, false)
 }
 
 fn kserve_v1(model_and_verb: &str) -> Route<'_> {
@@ -98,24 +98,24 @@ fn kserve_v1(model_and_verb: &str) -> Route<'_> {
 }
 
 pub(super) fn kserve_v2(model: &str) -> Route<'_> {
-    let target = Target { model, version: None };
+    let target = ModelRef { model, version: None };
     let (explain, url_path, query_counts) = (Some(false), None, false);
-    Route::Predict(Ride { target, explain, url_path, query_counts, open_inference: true })
+    Route::Predict(PredictRoute { target, explain, url_path, query_counts, open_inference: true })
 }
 
 pub(super) fn sagemaker<'a>(model: &'a str, version: Option<&'a str>) -> Route<'a> {
-    ride(Target { model, version }, None, None, true)
+    predict(ModelRef { model, version }, None, None, true)
 }
 
 fn named<'a>(model: &'a str, endpoint: &'a str) -> Route<'a> {
-    ride(Target { model, version: None }, None, Some(endpoint), true)
+    predict(ModelRef { model, version: None }, None, Some(endpoint), true)
 }
 
-pub(super) fn ride<'a>(
-    target: Target<'a>,
+pub(super) fn predict<'a>(
+    target: ModelRef<'a>,
     explain: Option<bool>,
     url_path: Option<&'a str>,
     query_counts: bool,
 ) -> Route<'a> {
-    Route::Predict(Ride { target, explain, url_path, query_counts, open_inference: false })
+    Route::Predict(PredictRoute { target, explain, url_path, query_counts, open_inference: false })
 }

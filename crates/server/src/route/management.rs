@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use super::{Route, Target};
+use super::{ModelRef, Route};
 
 pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     match *segments {
@@ -17,15 +17,15 @@ pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
             Method::GET => Route::RenewToken,
             _ => Route::MethodNotAllowed,
         },
-        ["models", model] => managed(method, Target { model, version: None }),
+        ["models", model] => managed(method, ModelRef { model, version: None }),
         ["models", model, "batching"] if method == Method::GET => {
-            Route::Batching(Target { model, version: None })
+            Route::Batching(ModelRef { model, version: None })
         }
         ["models", model, version, "batching"] => match *method {
-            Method::GET => Route::Batching(Target { model, version: Some(version) }),
+            Method::GET => Route::Batching(ModelRef { model, version: Some(version) }),
             _ => Route::MethodNotAllowed,
         },
-        ["models", model, version] => managed(method, Target { model, version: Some(version) }),
+        ["models", model, version] => managed(method, ModelRef { model, version: Some(version) }),
         ["models", model, version, "set-default"] => match *method {
             Method::PUT => Route::SetDefault { model, version },
             _ => Route::MethodNotAllowed,
@@ -49,7 +49,7 @@ pub(super) fn find<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     }
 }
 
-fn managed<'a>(method: &Method, target: Target<'a>) -> Route<'a> {
+fn managed<'a>(method: &Method, target: ModelRef<'a>) -> Route<'a> {
     match *method {
         Method::GET => Route::Describe(target),
         Method::PUT => Route::Scale(target),

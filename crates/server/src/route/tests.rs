@@ -1,6 +1,6 @@
 //! The dispatch rules as a table.
 
-use super::inference::{kserve, kserve_v2, ride, sagemaker};
+use super::inference::{kserve, kserve_v2, predict, sagemaker};
 use super::*;
 
 const NONE: Apis = Apis {
@@ -17,12 +17,12 @@ const M: Apis = Apis { management: true, ..NONE };
 const X: Apis = Apis { metrics: true, ..NONE };
 const ALL: Apis = Apis { inference: true, management: true, metrics: true, ..NONE };
 
-fn to<'a>(model: &'a str, version: Option<&'a str>) -> Target<'a> {
-    Target { model, version }
+fn to<'a>(model: &'a str, version: Option<&'a str>) -> ModelRef<'a> {
+    ModelRef { model, version }
 }
 
 fn plain<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
-    ride(to(model, version), Some(false), Some(rest), false)
+    predict(to(model, version), Some(false), Some(rest), false)
 }
 
 fn check(apis: Apis, cases: &[(&str, &str, Route<'_>)]) {
@@ -59,8 +59,12 @@ fn the_inference_listener() {
             ("OPTIONS", "/v2/models/m/infer", Route::PredictDescription(to("m", None))),
             ("OPTIONS", "/models/m/invoke", Route::PredictDescription(to("m", None))),
             ("OPTIONS", "/m/1.0/predict", Route::PredictDescription(to("m", Some("1.0")))),
-            ("POST", "/explanations/m", ride(to("m", None), Some(true), Some(""), false)),
-            ("POST", "/explanations/m/1/x", ride(to("m", Some("1")), Some(true), Some("x"), false)),
+            ("POST", "/explanations/m", predict(to("m", None), Some(true), Some(""), false)),
+            (
+                "POST",
+                "/explanations/m/1/x",
+                predict(to("m", Some("1")), Some(true), Some("x"), false),
+            ),
             ("POST", "/v1/models/m:predict", kserve("m", false)),
             ("POST", "/v1/models/m:explain", kserve("m", true)),
             ("POST", "/v1/models/m%3Apredict", kserve("m", false)),
@@ -212,10 +216,10 @@ fn one_address_for_everything() {
 fn models_answer_under_their_own_names_where_that_is_on() {
     let apis = Apis { natural: true, oip: true, ..ALL };
     let get = |path| route(apis, &Method::GET, path);
-    let Route::Predict(ride) = get("/adder") else { panic!("no prediction") };
-    assert_eq!((ride.target.model, ride.url_path, ride.query_counts), ("adder", Some(""), true));
-    let Route::Predict(ride) = get("/iris/classify/") else { panic!("no prediction") };
-    assert_eq!((ride.target.model, ride.url_path), ("iris", Some("classify")));
+    let Route::Predict(route) = get("/adder") else { panic!("no prediction") };
+    assert_eq!((route.target.model, route.url_path, route.query_counts), ("adder", Some(""), true));
+    let Route::Predict(route) = get("/iris/classify/") else { panic!("no prediction") };
+    assert_eq!((route.target.model, route.url_path), ("iris", Some("classify")));
     assert_eq!(get("/docs"), Route::Docs);
     assert_eq!(get("/openapi.json"), Route::OpenApi);
     assert_eq!(get("/ping"), Route::Ping);
@@ -223,5 +227,5 @@ fn models_answer_under_their_own_names_where_that_is_on() {
     assert_eq!(get("/models"), Route::List);
     assert_eq!(get("/predictions"), Route::NotFound);
     assert_eq!(get("/a/b/c"), Route::NotFound);
-    assert_eq!(route(ALL, &Method::GET, "/adder"), Route::NotFound);
+    assert_eq!(super::route(ALL, &Method::GET, "/adder"), Route::NotFound);
 }

@@ -6,11 +6,11 @@ use jitney_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::fixture::{Reply, Server, ask, config, raw, send};
+use crate::fixture::{HttpResponse, Server, ask, config, raw, send};
 
 const LIMIT: usize = 100_000;
 
-fn check_too_large(reply: &Reply) {
+fn check_too_large(reply: &HttpResponse) {
     let (status, kind, message) = reply.error();
     assert_eq!((status, kind.as_str()), (413, "RequestEntityTooLargeException"));
     assert_eq!(message, "The request body is larger than 100000 bytes.");
@@ -41,9 +41,9 @@ async fn a_chunked_body_is_counted_while_it_comes() {
     let chunk = [b"8000\r\n".as_slice(), &[7; 0x8000], b"\r\n"].concat();
     let head = b"POST /predictions/x HTTP/1.1\r\nHost: t\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
     let two = [head.as_slice(), &chunk, &chunk, b"0\r\n\r\n"].concat();
-    assert_eq!(Reply::parse(&raw(server.inference(), &two).await).status, 404);
+    assert_eq!(HttpResponse::parse(&raw(server.inference(), &two).await).status, 404);
     let four = [head.as_slice(), &chunk, &chunk, &chunk, &chunk, b"0\r\n\r\n"].concat();
-    check_too_large(&Reply::parse(&raw(server.inference(), &four).await));
+    check_too_large(&HttpResponse::parse(&raw(server.inference(), &four).await));
 }
 
 #[tokio::test]
@@ -58,9 +58,9 @@ async fn a_client_that_waits_for_leave_is_given_it_or_refused_at_once() {
     stream.write_all(b"abc").await.unwrap();
     let mut rest = String::new();
     stream.read_to_string(&mut rest).await.unwrap();
-    assert_eq!(Reply::parse(&rest).status, 404);
+    assert_eq!(HttpResponse::parse(&rest).status, 404);
     let head = b"PUT /predictions/x HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 999999\r\n\r\n";
-    check_too_large(&Reply::parse(&raw(server.inference(), head).await));
+    check_too_large(&HttpResponse::parse(&raw(server.inference(), head).await));
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_client_that_leaves_within_its_body_harms_nobody() {
 
 #[tokio::test]
 async fn a_head_or_a_body_that_does_not_come_ends_the_connection() {
-    let head_timeout = Duration::from_millis(100);
+    let head_timeout = Duration::from_secs(1);
     let server = Server::with(ServerConfig { head_timeout, ..config() }).await;
     for begun in [
         "",

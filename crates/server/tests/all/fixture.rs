@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use jitney_engine::settings::{Defaults, Wishes};
 use jitney_engine::store::StoreConfig;
-use jitney_engine::{Engine, EngineConfig, onnx, python};
-use jitney_server::{AccessLog, Addresses, Bind, Doors, ServerConfig};
+use jitney_engine::{Engine, EngineConfig, python};
+use jitney_server::{AccessLog, Bind, ServerAddresses, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 /// A running server.
 pub struct Server {
     pub engine: Arc<Engine>,
-    pub addresses: Addresses,
+    pub addresses: ServerAddresses,
     pub log: Sink,
     end: watch::Sender<bool>,
     planes: Vec<JoinHandle<std::io::Result<()>>>,
@@ -76,24 +76,24 @@ impl Server {
         let engine = engine(scratch.path().to_owned());
         let log = Sink::default();
         config.access_log = Some(Arc::new(AccessLog::new(Box::new(log.clone())).unwrap()));
-        let doors = Arc::new(Doors::bind(config, Arc::clone(&engine), 2).unwrap());
+        let server = Arc::new(jitney_server::Server::bind(config, Arc::clone(&engine), 2).unwrap());
         let (end, ended) = watch::channel(false);
         let mut planes = Vec::new();
         for index in 0..2 {
-            let (doors, ended) = (Arc::clone(&doors), over(ended.clone()));
-            planes.push(tokio::spawn(async move { doors.run_data(index, ended).await }));
+            let (server, ended) = (Arc::clone(&server), over(ended.clone()));
+            planes.push(tokio::spawn(async move { server.run_data(index, ended).await }));
         }
-        let (theirs, ended) = (Arc::clone(&doors), over(ended));
+        let (theirs, ended) = (Arc::clone(&server), over(ended));
         planes.push(tokio::spawn(async move { theirs.run_admin(ended).await }));
-        let addresses = doors.addresses().clone();
+        let addresses = server.addresses().clone();
         Self { engine, addresses, log, end, planes, scratch }
     }
 
     /// Registers the embedded model and waits for its worker.
     pub async fn with_magika(self) -> Self {
-        let model = onnx::embedded::magika().unwrap();
+        let model = jitney_onnx::embedded::magika().unwrap();
         let wishes = Wishes { url: "magika".to_owned(), at_startup: true, ..Wishes::default() };
-        let registered = self.engine.register_onnx(model, wishes).await.unwrap();
+        let registered = self.engine.register_local(model, wishes).await.unwrap();
         registered.model.scale(1, 1).await.unwrap();
         self
     }
@@ -164,6 +164,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         store,
         workflow_store: None,
         python,
+        local: Some(jitney_onnx::RUNTIME),
         first_worker_id: 9000,
     };
     Engine::start(config, vec![tokio::runtime::Handle::current()]).unwrap()
@@ -178,13 +179,13 @@ fn tcp(bind: &Bind) -> SocketAddr {
 
 /// An answer, read to the end of its connection.
 #[derive(Debug)]
-pub struct Reply {
+pub struct HttpResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
-impl Reply {
+impl HttpResponse {
     pub fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
@@ -225,7 +226,7 @@ pub async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8])
 }
 
 /// One request on a connection of its own.
-pub async fn ask(address: SocketAddr, method: &str, path: &str) -> Reply {
+pub async fn ask(address: SocketAddr, method: &str, path: &str) -> HttpResponse {
     send(address, method, path, &[], b"").await
 }
 
@@ -236,12 +237,12 @@ pub async fn send(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Reply {
+) -> HttpResponse {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
     for (name, value) in headers {
         bytes += &format!("{name}: {value}\r\n");
     }
     bytes += &format!("Content-Length: {}\r\n\r\n", body.len());
     let bytes = [bytes.as_bytes(), body].concat();
-    Reply::parse(&raw(address, &bytes).await)
+    HttpResponse::parse(&raw(address, &bytes).await)
 }

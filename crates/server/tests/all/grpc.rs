@@ -1,4 +1,4 @@
-//! The gRPC doors over real connections: predictions, deadlines, cancellation, both faces of the Open
+//! The gRPC server over real connections: predictions, deadlines, cancellation, both faces of the Open
 //! Inference Protocol, health, reflection, management, the end.
 
 use std::time::Duration;
@@ -393,7 +393,7 @@ async fn a_call_under_way_is_answered_when_the_listener_ends() {
 
 #[tokio::test]
 async fn an_old_connection_is_asked_to_come_anew() {
-    let age = ConnectionAge { max: Some(Duration::from_millis(30)), grace: None };
+    let age = ConnectionAge { max: Some(Duration::from_secs(2)), grace: None };
     let grpc_inference = Some(GrpcBind { bind: any_port(), age });
     let server = Server::with(ServerConfig { grpc_inference, ..config() }).await;
     let (channel, connection) = connect(server.grpc_inference()).await;

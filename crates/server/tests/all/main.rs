@@ -1,4 +1,4 @@
-//! The doors over real sockets, against the real engine.
+//! The server over real sockets, against the real engine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

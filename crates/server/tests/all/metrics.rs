@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jitney_server::metrics::{MeterPlan, Mode};
+use jitney_server::metrics::{MeterPlan, MetricsMode};
 use jitney_server::{Meter, ServerConfig};
 
 use crate::fixture::{Server, ask, config, send};
@@ -86,9 +86,9 @@ async fn rides_and_refusals_are_measured() {
         format!("jitney_compute_seconds_bucket{{{labels}{host}le=\"+Inf\",}} 1.0"),
         format!("jitney_batch_items_bucket{{{labels}{host}le=\"1.0\",}} 1.0"),
         format!("jitney_batch_items_sum{{{labels}{host}}} 1.0"),
-        format!("jitney_refusals_total{{{labels}reason=\"no_worker\",{host}}} 1.0"),
-        format!("jitney_refusals_total{{{labels}reason=\"queue_full\",{host}}} 0.0"),
-        format!("jitney_workers_wanted{{{labels}{host}}} 0.0"),
+        format!("jitney_rejections_total{{{labels}reason=\"no_worker\",{host}}} 1.0"),
+        format!("jitney_rejections_total{{{labels}reason=\"queue_full\",{host}}} 0.0"),
+        format!("jitney_workers_min{{{labels}{host}}} 0.0"),
     ] {
         assert!(page.lines().any(|known| known == line), "{line} is not in\n{page}");
     }
@@ -104,7 +104,9 @@ async fn untouched_metrics_are_announced_and_have_no_samples() {
 
 #[tokio::test]
 async fn the_mode_decides_what_stands_on_the_page() {
-    for (mode, theirs, ours) in [(Mode::Log, false, false), (Mode::Legacy, false, true)] {
+    for (mode, theirs, ours) in
+        [(MetricsMode::Log, false, false), (MetricsMode::Legacy, false, true)]
+    {
         let meter = Meter::new(MeterPlan { mode, ..MeterPlan::default() }).unwrap();
         let config = ServerConfig { meter: Arc::new(meter), ..config() };
         let server = Server::with(config).await.with_magika().await;

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::fixture::{Reply, Server, ask, send};
+use crate::fixture::{HttpResponse, Server, ask, send};
 
 const TEXT: &[u8] = b"# Title\n\nSome words in *Markdown*, and `code`.\n\n- one\n- two\n";
 
@@ -131,15 +131,15 @@ async fn one_connection_serves_many_requests() {
 }
 
 /// Reads one answer of known length and leaves the connection open.
-async fn read_one(stream: &mut TcpStream) -> Reply {
+async fn read_one(stream: &mut TcpStream) -> HttpResponse {
     let mut seen = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&seen).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length: usize =
-                Reply::parse(head).header("content-length").unwrap().parse().unwrap();
+                HttpResponse::parse(head).header("content-length").unwrap().parse().unwrap();
             if body.len() == length {
-                return Reply::parse(&text);
+                return HttpResponse::parse(&text);
             }
         }
         assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "cut off: {text}");

@@ -3,7 +3,7 @@
 use jitney_server::{Bind, Cors, ServerConfig};
 use tokio::net::UnixStream;
 
-use crate::fixture::{Reply, Server, ask, config, talk};
+use crate::fixture::{HttpResponse, Server, ask, config, talk};
 
 #[tokio::test]
 async fn ping_answers_any_method_and_spelling() {
@@ -84,7 +84,7 @@ async fn one_address_serves_everything() {
     for target in ["/ping", "/models", "/metrics"] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
         let stream = UnixStream::connect(&path).await.unwrap();
-        let reply = Reply::parse(&talk(stream, request.as_bytes()).await);
+        let reply = HttpResponse::parse(&talk(stream, request.as_bytes()).await);
         assert_eq!(reply.status, 200, "{target}");
     }
     assert_eq!(ask(server.metrics(), "GET", "/metrics").await.status, 200);

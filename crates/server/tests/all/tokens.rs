@@ -8,7 +8,7 @@ use jitney_server::auth::{KeyStore, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
 
-use crate::fixture::{Reply, Server, ask, config, send, talk};
+use crate::fixture::{HttpResponse, Server, ask, config, send, talk};
 
 /// What was written down last.
 #[derive(Clone, Default)]
@@ -36,7 +36,7 @@ async fn locked(config: ServerConfig) -> (Server, Notes) {
     (Server::with(config).await.with_magika().await, notes)
 }
 
-async fn get(address: std::net::SocketAddr, path: &str, bearer: &str) -> Reply {
+async fn get(address: std::net::SocketAddr, path: &str, bearer: &str) -> HttpResponse {
     send(address, "GET", path, &[("Authorization", bearer)], b"").await
 }
 
@@ -96,7 +96,7 @@ async fn on_one_address_each_token_opens_its_own_routes() {
                  Authorization: {}\r\n\r\n",
                 notes.bearer(name)
             );
-            let reply = Reply::parse(&talk(stream, request.as_bytes()).await);
+            let reply = HttpResponse::parse(&talk(stream, request.as_bytes()).await);
             assert_eq!(reply.status, status, "{name} at {asked}");
         }
     }

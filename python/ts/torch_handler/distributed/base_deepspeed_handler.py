@@ -12,7 +12,8 @@ from ts.torch_handler.distributed.ranks import join_group, rank_device
 class BaseDeepSpeedHandler(BaseHandler, abc.ABC):
     """Subclasses load their model and give it to `ts.handler_utils.distributed.deepspeed.get_ds_engine`."""
 
-    def initialize(self, ctx: Any, **kwargs: Any) -> None:
+    # TorchServe's own name of the parameter, which handlers use as a keyword.
+    def initialize(self, ctx: Any, **kwargs: Any) -> None:  # type: ignore[override]
         """Joins the group; loads no model."""
         self.context = ctx
         self.manifest = ctx.manifest

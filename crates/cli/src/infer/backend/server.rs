@@ -33,7 +33,7 @@ pub struct ServerModel {
 
 /// An error body of Jitney and TorchServe.
 #[derive(Deserialize)]
-struct ErrorBody {
+struct ErrorResponse {
     #[serde(default, rename = "type")]
     kind: String,
     message: String,
@@ -114,7 +114,7 @@ async fn read(response: Response) -> Attempt {
     if status.is_success() {
         return Attempt::Done(RowResult::of(200, &content_type, &body));
     }
-    let error = serde_json::from_slice::<ErrorBody>(&body).unwrap_or_else(|_| ErrorBody {
+    let error = serde_json::from_slice::<ErrorResponse>(&body).unwrap_or_else(|_| ErrorResponse {
         kind: String::new(),
         message: String::from_utf8_lossy(&body).into_owned(),
     });
@@ -122,8 +122,8 @@ async fn read(response: Response) -> Attempt {
 }
 
 /// A 503 of a handler fails the row; a 503 of the server means that the row is sent again.
-fn classify(status: StatusCode, wait: Option<Duration>, error: ErrorBody) -> Attempt {
-    let ErrorBody { kind, message } = error;
+fn classify(status: StatusCode, wait: Option<Duration>, error: ErrorResponse) -> Attempt {
+    let ErrorResponse { kind, message } = error;
     let busy = wait.is_some() || kind == "ServiceUnavailableException";
     match status {
         StatusCode::TOO_MANY_REQUESTS => Attempt::Retry { wait, reason: message },
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn rows_are_sent_again_to_busy_servers_and_not_to_failed_handlers() {
         let classified = |status: u16, wait: Option<u64>, kind: &str| {
-            let error = ErrorBody { kind: kind.to_owned(), message: String::new() };
+            let error = ErrorResponse { kind: kind.to_owned(), message: String::new() };
             let status = StatusCode::from_u16(status).expect("a status");
             match classify(status, wait.map(Duration::from_secs), error) {
                 Attempt::Done(_) => "done",

@@ -214,12 +214,12 @@ fn the_variable_names_the_file_before_the_flag_does() {
 
 #[test]
 fn metrics_are_logged_unless_a_known_mode_says_otherwise() {
-    use jitney_server::metrics::Mode;
+    use jitney_server::metrics::MetricsMode;
     for (text, mode) in [
-        ("", Mode::Log),
-        ("metrics_mode=prometheus\n", Mode::Prometheus),
-        ("metrics_mode=LEGACY\n", Mode::Legacy),
-        ("metrics_mode=statsd\n", Mode::Log),
+        ("", MetricsMode::Log),
+        ("metrics_mode=prometheus\n", MetricsMode::Prometheus),
+        ("metrics_mode=LEGACY\n", MetricsMode::Legacy),
+        ("metrics_mode=statsd\n", MetricsMode::Log),
     ] {
         assert_eq!(plan_of(text).metrics.mode, mode, "{text}");
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_engine::{Engine, Model, Objective, Tuned};
+use jitney_engine::{EndpointView, Engine, Model, Objective};
 use serde::{Deserialize, Serialize};
 
 /// Models by name, versions by name.
@@ -86,7 +86,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// What is to be said about it; nothing about nearly all. Where the sizes are not as they were
     /// defined, each is said: a restart cannot tell those that follow the model's from the others.
-    fn of(tuned: &Tuned, resized: bool) -> Option<Self> {
+    fn of(tuned: &EndpointView, resized: bool) -> Option<Self> {
         let max_latency_ms = match tuned.objective {
             Objective::Models => None,
             Objective::Own(latency) => Some(whole(latency)),
@@ -132,7 +132,7 @@ pub fn models(engine: &Engine, store: &Path) -> Models {
 impl Version {
     fn of(model: &Model, default_version: bool, store: &Path) -> Self {
         let settings = model.settings();
-        let (min_workers, max_workers) = model.wanted();
+        let (min_workers, max_workers) = model.worker_target();
         Self {
             default_version,
             mar_name: mar_name(model.url(), store),

@@ -24,7 +24,7 @@ impl Play {
         self.start + seconds * SECOND
     }
 
-    fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRefusal> {
+    fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRejection> {
         let now = self.at(at);
         let name = Name { id: id.to_owned(), chosen: !id.starts_with("ts-seq-") };
         match self.sequences.find_room(now, &name) {
@@ -85,13 +85,13 @@ fn too_many_sequences_and_too_long_a_queue_are_refused() {
     for what in ["1", "2", "3"] {
         assert_eq!(play.arrive(0, "a", what), None);
     }
-    assert_eq!(play.arrive(0, "a", "4"), Some(SequenceRefusal::Backlog { most: 2 }));
+    assert_eq!(play.arrive(0, "a", "4"), Some(SequenceRejection::Backlog { most: 2 }));
     play.expect(&["1@0"]);
-    assert_eq!(play.arrive(0, "a", "4"), Some(SequenceRefusal::Backlog { most: 2 }));
+    assert_eq!(play.arrive(0, "a", "4"), Some(SequenceRejection::Backlog { most: 2 }));
     for id in ["b", "c", "d"] {
         assert_eq!(play.arrive(0, id, "1"), None);
     }
-    assert_eq!(play.arrive(0, "e", "1"), Some(SequenceRefusal::TooMany { most: 4 }));
+    assert_eq!(play.arrive(0, "e", "1"), Some(SequenceRejection::TooMany { most: 4 }));
 }
 
 #[test]

@@ -5,16 +5,16 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Action, Actions, Event, Failure, Members, Refusal, RequestId};
+use jitney_batcher::{Action, Actions, Dispatch, Event, BatchFailure, MemberRange, Rejection, RequestId};
 use tokio::time::Instant;
 
 use super::Task;
 use super::places::worker_of;
-use crate::call::Rider;
+use crate::call::PendingRequest;
 use crate::error::CallError;
 use crate::model::board::add;
-use crate::model::roster::Ended;
 use crate::model::scatter;
+use crate::model::table::Ended;
 use crate::pool::Batch;
 
 impl Task {
@@ -32,17 +32,17 @@ impl Task {
 
     fn act(&mut self, action: &Action, actions: &Actions) {
         match action {
-            Action::Dispatch { .. } => self.dispatch(action, actions),
-            Action::Reject { id, reason: Refusal::Cancelled, .. } => {
-                let left = self.end(*id).rider;
-                if left.is_some_and(|rider| !rider.reply.is_portion()) {
+            Action::Dispatch(dispatch) => self.dispatch(dispatch, actions),
+            Action::Reject { id, reason: Rejection::Cancelled, .. } => {
+                let left = self.end(*id).request;
+                if left.is_some_and(|request| !request.reply.is_part()) {
                     add(&self.board.abandoned, 1);
                 }
             }
-            Action::Reject { id, reason: Refusal::NoWorker, .. } => self.turn_back(*id),
+            Action::Reject { id, reason: Rejection::NoWorker, .. } => self.turn_back(*id),
             Action::Reject { id, reason, retry_after } => {
                 let retry_after = retry_after.map(Duration::from_nanos);
-                self.refuse(*id, CallError::Refused { reason: *reason, retry_after });
+                self.refuse(*id, CallError::Rejected { reason: *reason, retry_after });
             }
             Action::Fail { id, kind } => self.fail(*id, *kind),
             Action::SetTimer(at) => {
@@ -52,35 +52,23 @@ impl Task {
         }
     }
 
-    fn dispatch(&mut self, action: &Action, actions: &Actions) {
-        let Action::Dispatch {
-            worker,
-            batch,
-            members,
-            items,
-            attempt,
-            reason,
-            predicted,
-            padding,
-            ..
-        } = action
-        else {
-            return;
-        };
-        let (ids, riders) = self.gather(members, actions);
+    fn dispatch(&mut self, dispatch: &Dispatch, actions: &Actions) {
+        let Dispatch { worker, batch, members, items, attempt, reason, predicted, padding, .. } =
+            dispatch;
+        let (ids, requests) = self.gather(members, actions);
         self.board.departed(*reason);
         self.board.padded(*padding);
         self.board.meters.departed(*items, self.state.batcher.config().max_items);
         add(&self.board.batches, 1);
         add(&self.board.items, u64::from(*items));
         if *attempt > 1 {
-            add(&self.board.retried, riders.iter().map(|rider| rider.reply.counts()).sum());
+            add(&self.board.retried, requests.iter().map(|request| request.reply.counts()).sum());
         }
         let departed = Instant::now();
         let batch = Batch {
             id: *batch,
             ids,
-            riders,
+            requests,
             items: *items,
             items_max: self.state.batcher.config().max_items,
             attempt: *attempt,
@@ -92,40 +80,44 @@ impl Task {
         };
         if let Err(batch) = self.state.pool.hand(worker_of(*worker), batch) {
             // The worker has just died and its seat's word is on the way; the batcher will hear of
-            // it then and finds the riders in their places.
-            self.come_back(batch, Some(CallError::WorkerDied { killed: false }));
+            // it then and finds the requests in their places.
+            self.come_back(batch, Some(CallError::WorkerExited { killed: false }));
         }
     }
 
-    fn gather(&mut self, members: &Members, actions: &Actions) -> (Vec<RequestId>, Vec<Rider>) {
+    fn gather(
+        &mut self,
+        members: &MemberRange,
+        actions: &Actions,
+    ) -> (Vec<RequestId>, Vec<PendingRequest>) {
         let ids = actions.members(members).to_vec();
-        let riders: Vec<_> = ids.iter().filter_map(|id| self.state.roster.depart(*id)).collect();
-        assert_eq!(ids.len(), riders.len(), "a departing request is in its place");
-        (ids, riders)
+        let requests: Vec<_> = ids.iter().filter_map(|id| self.state.table.depart(*id)).collect();
+        assert_eq!(ids.len(), requests.len(), "a departing request is in its place");
+        (ids, requests)
     }
 
-    /// Puts the riders of a batch back into their places.
+    /// Puts the requests of a batch back into their places.
     pub(super) fn come_back(&mut self, batch: Batch, failure: Option<CallError>) {
-        for (id, rider) in batch.ids.into_iter().zip(batch.riders) {
-            self.state.roster.come_back(id, rider, failure.clone());
+        for (id, request) in batch.ids.into_iter().zip(batch.requests) {
+            self.state.table.come_back(id, request, failure.clone());
         }
     }
 
     pub(super) fn refuse(&mut self, id: RequestId, error: CallError) {
-        if let Some(rider) = self.end(id).rider {
-            scatter::end(rider, Err(error), &self.board);
+        if let Some(request) = self.end(id).request {
+            scatter::end(request, Err(error), &self.board);
         }
     }
 
-    fn fail(&mut self, id: RequestId, kind: Failure) {
-        let Ended { rider, failure, .. } = self.end(id);
+    fn fail(&mut self, id: RequestId, kind: BatchFailure) {
+        let Ended { request, failure, .. } = self.end(id);
         let error = failure.unwrap_or(match kind {
-            Failure::Handler | Failure::Crashed | Failure::TimedOut => {
-                CallError::WorkerDied { killed: false }
+            BatchFailure::Handler | BatchFailure::Crashed | BatchFailure::TimedOut => {
+                CallError::WorkerExited { killed: false }
             }
         });
-        if let Some(rider) = rider {
-            scatter::end(rider, Err(error), &self.board);
+        if let Some(request) = request {
+            scatter::end(request, Err(error), &self.board);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What becomes of a dead worker's batches, and of batches that broke off in the middle of a
 //! stream. Nothing is lost here and nobody innocent is blamed: a request is told, or tried again.
 
-use jitney_batcher::{BatchId, Down, Event, Failure};
+use jitney_batcher::{BatchId, DownReason, Event, BatchFailure};
 
 use super::Task;
 use crate::error::CallError;
 use crate::model::scatter;
-use crate::outcome::Death;
+use crate::outcome::WorkerExit;
 use crate::pool::Batch;
 
 impl Task {
@@ -14,12 +14,13 @@ impl Task {
         &mut self,
         worker: u32,
         batches: Vec<Batch>,
-        death: Death,
+        death: WorkerExit,
         blamed: Option<BatchId>,
     ) {
-        let riding: usize = batches.iter().map(|batch| batch.riders.len()).sum();
+        let riding: usize = batches.iter().map(|batch| batch.requests.len()).sum();
         tracing::warn!(model = self.label, worker, ?death, riding, "worker died");
-        let error = CallError::WorkerDied { killed: death == Death::Crashed { killed: true } };
+        let error =
+            CallError::WorkerExited { killed: death == WorkerExit::Crashed { killed: true } };
         let (ahead, crowded) = (self.state.pool.ahead(worker), batches.len() > 1);
         if self.forget_sweep(worker) {
             tracing::warn!(
@@ -36,7 +37,7 @@ impl Task {
                 false => self.give_up(batch, error.clone()),
             }
         }
-        self.state.pool.died(worker);
+        self.state.pool.exited(worker);
         if crowded && !ahead {
             self.set_probation(true);
         }
@@ -47,23 +48,23 @@ impl Task {
     fn blame(
         &mut self,
         worker: u32,
-        death: Death,
+        death: WorkerExit,
         blamed: Option<BatchId>,
         ahead: bool,
         crowded: bool,
     ) {
         let (kind, down) = match death {
-            Death::TimedOut => (Failure::TimedOut, Down::TimedOut),
-            Death::Crashed { .. } | Death::Garbled => (Failure::Crashed, Down::Crashed),
+            WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
+            WorkerExit::Crashed { .. } | WorkerExit::Garbled => (BatchFailure::Crashed, DownReason::Crashed),
         };
         let why = match blamed {
             // Of several batches only one is to blame; the others wait again as if nothing was.
             Some(batch) if ahead || crowded => {
                 self.step(Event::Failed { batch, kind });
-                Down::Removed
+                DownReason::Removed
             }
             // It was at none of the batches that were on their way to it.
-            None if ahead => Down::Removed,
+            None if ahead => DownReason::Removed,
             Some(_) | None => down,
         };
         self.tell_down(worker, why);
@@ -75,8 +76,8 @@ impl Task {
         if !batch.streamed() {
             return self.come_back(batch, Some(error));
         }
-        for (id, rider) in batch.ids.into_iter().zip(batch.riders) {
-            scatter::end(rider, Err(error.clone()), &self.board);
+        for (id, request) in batch.ids.into_iter().zip(batch.requests) {
+            scatter::end(request, Err(error.clone()), &self.board);
             self.step(Event::Cancel { id });
         }
     }

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Config, Event, Refusal};
+use jitney_batcher::{Config, Event, Rejection};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::model::{Control, Insight};
+use crate::model::{BatcherReport, Control};
 
 pub(super) struct Closing {
     pub(super) deadline: Instant,
@@ -36,7 +36,7 @@ impl Task {
             Control::Explain { reply } => {
                 let now = self.nanos(Instant::now());
                 // Nobody listening is fine: the caller did not want to wait.
-                let _told = reply.send(Insight::of(&self.state.batcher, now));
+                let _told = reply.send(BatcherReport::of(&self.state.batcher, now));
             }
             Control::Close { grace, reply } => self.close(grace, Some(reply)),
         }
@@ -113,7 +113,7 @@ impl Task {
     /// Ends what is left by force, then tells those who asked for the end.
     pub(super) fn say_goodbye(&mut self) {
         self.state.pool.abort_all();
-        self.refuse_waiting(Refusal::Draining);
+        self.refuse_waiting(Rejection::Draining);
         for reply in self.state.closing.take().into_iter().flat_map(|closing| closing.replies) {
             let _told = reply.send(());
         }

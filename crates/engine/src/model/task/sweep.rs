@@ -9,12 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Config, Departure, Event};
+use jitney_batcher::{BatchId, Config, DispatchReason, Event};
 use tokio::time::Instant;
 
 use super::Task;
 use crate::admission::Admission;
-use crate::call::Rider;
+use crate::call::PendingRequest;
 use crate::model::{Sample, scatter};
 use crate::outcome::BatchOutcome;
 use crate::pool::Batch;
@@ -65,20 +65,20 @@ impl Sweep {
 
     fn batch(&self, worker: u32, size: u32) -> Option<Batch> {
         let now = Instant::now();
-        let rider = |_| {
+        let request = |_| {
             let permit = self.admission.admit(1, 0).ok()?;
             let (reply, _nobody) = Reply::new();
             let payload = self.sample.payload();
-            Some(Rider { payload, items: 1, admitted: now, reply, permit: Some(permit) })
+            Some(PendingRequest { payload, items: 1, admitted: now, reply, permit: Some(permit) })
         };
         Some(Batch {
             id: BatchId(SWEEP | u64::from(worker)),
             ids: Vec::new(),
-            riders: (0..size).map(rider).collect::<Option<_>>()?,
+            requests: (0..size).map(request).collect::<Option<_>>()?,
             items: size,
             items_max: size,
             attempt: 1,
-            reason: Departure::Idle,
+            reason: DispatchReason::Idle,
             departed: now,
             predicted: None,
             handoff: None,
@@ -115,7 +115,7 @@ impl Task {
     /// A batch of a sweep is over: the next one runs, or the worker begins to serve.
     pub(super) fn on_swept(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
         let worker = (batch.id.0 & u64::from(u32::MAX)) as u32;
-        if let Err(failure) = scatter::checked(outcome, batch.riders.len()) {
+        if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
             tracing::warn!(model = self.label, cause = ?failure.cause, "the model fails on its sample, which is not used any more");
             self.state.sweep = None;
             return self.serve(worker);
@@ -152,7 +152,7 @@ impl Task {
         let next = (size < most && !enough).then_some(course.size);
         if let Some(cost) = cost {
             let (cost, exec) = (cost.saturating_mul(size.into()), exec.as_nanos() as u64);
-            self.step(Event::Measured { bucket, items: size, cost, exec });
+            self.step(Event::Measured { group: bucket, items: size, cost, exec });
         }
         next
     }

@@ -1,19 +1,19 @@
 //! Sequences at work: who has their turn goes to the batcher, pinned to the sequence's worker.
 //!
-//! Apart from `sequence`, which decides; here riders move. Nothing of this runs for models without
+//! Apart from `sequence`, which decides; here requests move. Nothing of this runs for models without
 //! sequences. A request that waits for its turn is owned by its sequence, one that is on its way by
-//! the roster, so that each ends exactly once whatever becomes of its worker.
+//! the table, so that each ends exactly once whatever becomes of its worker.
 
-use jitney_batcher::{Refusal, RequestId};
+use jitney_batcher::{Rejection, RequestId};
 use tokio::time::Instant;
 
 use super::Task;
 use crate::call::{Input, Payload};
 use crate::error::CallError;
 use crate::model::board::add;
-use crate::model::roster::Ended;
-use crate::model::roster::Passage;
 use crate::model::sequence::{Name, SequenceHeaders, Sequences, Turn};
+use crate::model::table::Ended;
+use crate::model::table::Passage;
 use crate::model::{Arrival, scatter};
 use crate::outcome::ItemOutcome;
 
@@ -30,18 +30,18 @@ impl Task {
                 self.take_turns();
             }
             (Ok(_), None) => {}
-            (Err(error), _) => scatter::end(arrival.rider, Err(error), &self.board),
+            (Err(error), _) => scatter::end(arrival.request, Err(error), &self.board),
         }
     }
 
     fn find_room(&mut self, arrival: &mut Arrival) -> Result<usize, CallError> {
         if self.state.closing.is_some() {
-            return Err(CallError::Refused { reason: Refusal::Draining, retry_after: None });
+            return Err(CallError::Rejected { reason: Rejection::Draining, retry_after: None });
         }
         // The alarm may not have had its turn yet.
         self.expire_sequences();
         let headers = &self.state.sequence_headers;
-        let name = sequence_of(&mut arrival.rider.payload, headers)?;
+        let name = sequence_of(&mut arrival.request.payload, headers)?;
         let sequences = self.state.sequences.as_mut().ok_or(CallError::Gone)?;
         sequences.find_room(Instant::now(), &name).map_err(CallError::Sequence)
     }
@@ -55,11 +55,11 @@ impl Task {
 
     fn take_turn(&mut self, turn: Turn<Arrival>) {
         let Turn { sequence, number, worker, anew, deadline, what: mut arrival } = turn;
-        if arrival.rider.reply.is_closed() {
+        if arrival.request.reply.is_closed() {
             add(&self.board.abandoned, 1);
             return self.answered(sequence);
         }
-        if let (true, Some(input)) = (anew, raw(&mut arrival.rider.payload)) {
+        if let (true, Some(input)) = (anew, raw(&mut arrival.request.payload)) {
             input.headers.push(&self.state.sequence_headers.start, b"true");
         }
         let Arrival { weight, priority, origin, ref ticket, .. } = arrival;
@@ -71,7 +71,7 @@ impl Task {
 
     /// Frees the place of a request that has ended; its sequence goes on.
     pub(super) fn end(&mut self, id: RequestId) -> Ended {
-        let ended = self.state.roster.end(id);
+        let ended = self.state.table.end(id);
         if let Some(passage) = &ended.passage {
             self.answered(passage.sequence);
         }
@@ -86,11 +86,11 @@ impl Task {
 
     /// Its worker has gone before it could leave: it waits again, for another one.
     pub(super) fn turn_back(&mut self, id: RequestId) {
-        let Ended { rider, passage, .. } = self.state.roster.end(id);
-        let (Some(rider), Some(passage)) = (rider, passage) else { return };
+        let Ended { request, passage, .. } = self.state.table.end(id);
+        let (Some(request), Some(passage)) = (request, passage) else { return };
         let Passage { sequence, number, worker, deadline, weight, priority, origin, ticket } =
             *passage;
-        let arrival = Arrival { rider, deadline, bucket: 0, weight, priority, origin, ticket };
+        let arrival = Arrival { request, deadline, bucket: 0, weight, priority, origin, ticket };
         let turn = Turn { sequence, number, worker, anew: false, deadline, what: arrival };
         if let Some(sequences) = &mut self.state.sequences {
             sequences.put_back(Instant::now(), turn);
@@ -131,20 +131,20 @@ impl Task {
         let Some(sequences) = &mut self.state.sequences else { return };
         if sequences.alarm().is_some_and(|alarm| alarm <= now) {
             let late = sequences.expire(now);
-            self.refuse_all(late, Refusal::Expired);
+            self.refuse_all(late, Rejection::Expired);
         }
     }
 
     /// Refuses everybody who waits for a turn.
-    pub(super) fn refuse_turns(&mut self, reason: Refusal) {
+    pub(super) fn refuse_turns(&mut self, reason: Rejection) {
         let waiting = self.state.sequences.as_mut().map(Sequences::take_all);
         self.refuse_all(waiting.unwrap_or_default(), reason);
     }
 
-    fn refuse_all(&self, arrivals: Vec<Arrival>, reason: Refusal) {
+    fn refuse_all(&self, arrivals: Vec<Arrival>, reason: Rejection) {
         for arrival in arrivals {
-            let error = CallError::Refused { reason, retry_after: None };
-            scatter::end(arrival.rider, Err(error), &self.board);
+            let error = CallError::Rejected { reason, retry_after: None };
+            scatter::end(arrival.request, Err(error), &self.board);
         }
     }
 
@@ -158,7 +158,7 @@ impl Task {
 fn raw(payload: &mut Payload) -> Option<&mut Input> {
     match payload {
         Payload::Raw(input) => Some(input),
-        Payload::Tensors(_) => None,
+        Payload::Decoded(_) => None,
     }
 }
 

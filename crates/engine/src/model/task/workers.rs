@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Down, Event, Failure};
+use jitney_batcher::{DownReason, Event, BatchFailure};
 use tokio::time::Instant;
 
 use super::Task;
@@ -29,24 +29,24 @@ impl Task {
             WorkerEvent::Finished { batch, outcome, exec } => {
                 self.on_finished(batch, outcome, exec);
             }
-            WorkerEvent::Died { worker, batches, death, blamed } => {
+            WorkerEvent::Exited { worker, batches, death, blamed } => {
                 self.on_death(worker, batches, death, blamed);
             }
             WorkerEvent::LaunchFailed { worker, error } => self.on_launch_failed(worker, &error),
-            WorkerEvent::Lost { worker } => {
+            WorkerEvent::GivenUp { worker } => {
                 tracing::error!(
                     model = self.label,
                     worker,
                     "worker is given up: it did not come back within the retry window"
                 );
-                self.state.pool.lost(worker);
+                self.state.pool.given_up(worker);
                 self.pool_changed();
             }
-            WorkerEvent::Ended { worker } => {
+            WorkerEvent::Stopped { worker } => {
                 self.forget_worker(worker);
                 self.forget_sweep(worker);
-                self.tell_down(worker, Down::Removed);
-                self.state.pool.ended(worker);
+                self.tell_down(worker, DownReason::Removed);
+                self.state.pool.stopped(worker);
                 self.pool_changed();
             }
         }
@@ -65,10 +65,10 @@ impl Task {
         if self.state.probation && batch.attempt == 1 {
             self.set_probation(false);
         }
-        match scatter::checked(outcome, batch.riders.len()) {
+        match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => {
-                for rider in &batch.ids {
-                    self.end(*rider);
+                for request in &batch.ids {
+                    self.end(*request);
                 }
                 self.end_sequences(&items);
                 // The worker gets its next batch before the answers are given out: everything that
@@ -82,7 +82,7 @@ impl Task {
                     model: &self.tag,
                     compute: exec,
                     handling: batch.departed.elapsed().saturating_sub(exec),
-                    riders: &batch.riders,
+                    requests: &batch.requests,
                 });
                 let handoff = batch.handoff;
                 scatter::answer(batch, items, exec, &self.board);
@@ -91,7 +91,7 @@ impl Task {
             Err(failure) => {
                 self.log_failure(&batch, &failure);
                 self.give_up(batch, CallError::Model(failure));
-                self.step(Event::Failed { batch: id, kind: Failure::Handler });
+                self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
         }
     }
@@ -117,11 +117,11 @@ impl Task {
     }
 
     fn log_failure(&self, batch: &Batch, failure: &ModelFailure) {
-        let (riders, attempt) = (batch.riders.len(), batch.attempt);
+        let (requests, attempt) = (batch.requests.len(), batch.attempt);
         match failure.cause {
             Cause::Prediction | Cause::Stated => tracing::debug!(
                 model = self.label,
-                riders,
+                requests,
                 attempt,
                 message = failure.message,
                 "prediction error"
@@ -131,7 +131,7 @@ impl Task {
             | Cause::NotAList
             | Cause::WrongLength
             | Cause::UnsupportedOutput => tracing::warn!(
-                model = self.label, riders, attempt, cause = ?failure.cause, "batch failed"
+                model = self.label, requests, attempt, cause = ?failure.cause, "batch failed"
             ),
         }
     }

@@ -55,7 +55,7 @@ async fn two_batches(kit: &Kit, first: &str, second: &str) -> [Vec<Told>; 2] {
     for (told, calls) in told.iter_mut().zip([first, second]) {
         for call in calls {
             let answer = call.await.expect("nobody leaves");
-            told.push(answer.map(|it| (text(&it), it.receipt.attempt, it.receipt.compute)));
+            told.push(answer.map(|it| (text(&it), it.timing.attempt, it.timing.compute)));
         }
     }
     told
@@ -124,7 +124,7 @@ async fn a_batch_that_waited_behind_a_deadly_one_is_innocent_and_travels_again_a
     let kit = practised(adaptive(), script).await;
     let since = Instant::now();
     let [deadly, innocent] = two_batches(&kit, "deadly", "b").await;
-    assert!(deadly.iter().all(|told| matches!(told, Err(CallError::WorkerDied { .. }))));
+    assert!(deadly.iter().all(|told| matches!(told, Err(CallError::WorkerExited { .. }))));
     let attempts: Vec<_> = innocent.iter().flatten().map(|told| told.1).collect();
     assert_eq!(attempts, [1; 4], "{innocent:?}");
     let together =

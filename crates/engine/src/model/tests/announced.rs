@@ -30,7 +30,7 @@ async fn a_request_whose_head_was_seen_is_waited_for() {
     let second = kit.start(crate::call::Call { origin: from(1000), ..call("second") });
     let answers = [first.await, second.await].map(|answer| answer.expect("ends").expect("answer"));
     announced.came();
-    assert_eq!(answers.map(|answer| answer.receipt.batch_items), [2, 2]);
+    assert_eq!(answers.map(|answer| answer.timing.batch_items), [2, 2]);
 }
 
 #[tokio::test(start_paused = true)]

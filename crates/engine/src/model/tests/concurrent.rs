@@ -55,9 +55,9 @@ async fn only_the_batch_that_took_too_long_pays_for_it() {
     let hangs = kit.start(call("hangs"));
     tokio::time::sleep(4 * SECOND).await;
     let innocent = kit.start(call("innocent"));
-    assert!(matches!(hangs.await.unwrap(), Err(CallError::WorkerDied { .. })));
+    assert!(matches!(hangs.await.unwrap(), Err(CallError::WorkerExited { .. })));
     let answer = innocent.await.unwrap().unwrap();
-    assert_eq!((text(&answer).as_str(), answer.receipt.attempt), ("innocent", 1));
+    assert_eq!((text(&answer).as_str(), answer.timing.attempt), ("innocent", 1));
     assert_eq!(kit.rides().len(), 3);
 }
 

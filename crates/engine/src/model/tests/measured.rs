@@ -23,9 +23,9 @@ async fn a_refusal_is_counted_by_its_reason_wherever_it_is_said() {
     let late = crate::call::Call { deadline: Some(Instant::now() + millis(1)), ..call("b") };
     assert!(kit.model.call(late).await.is_err());
     let refusals: Vec<_> =
-        kit.model.measures().refusals.into_iter().filter(|(_, count)| *count > 0).collect();
+        kit.model.measures().rejections.into_iter().filter(|(_, count)| *count > 0).collect();
     assert_eq!(refusals, [("expired", 1), ("no_worker", 1)]);
-    assert_eq!(kit.model.status().counters.refused, 2);
+    assert_eq!(kit.model.status().counters.rejected, 2);
 }
 
 #[tokio::test(start_paused = true)]

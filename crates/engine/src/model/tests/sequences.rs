@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 use tokio::time::{Instant, advance};
 
 use super::settle;
 use crate::call::Call;
-use crate::error::{CallError, SequenceRefusal};
+use crate::error::{CallError, SequenceRejection};
 use crate::model::SequenceHeaders;
 use crate::settings::{Declared, Settings};
 use crate::testkit::{Act, Kit, call, settings, text};
@@ -102,14 +102,14 @@ async fn bounds_are_refusals_that_say_which() {
     let calls: Vec<_> = (0..4).map(|_| kit.start(of("a", "a"))).collect();
     settle().await;
     let refused = kit.model.call(of("a", "a")).await;
-    let backlog = SequenceRefusal::Backlog { most: 3 };
+    let backlog = SequenceRejection::Backlog { most: 3 };
     assert!(matches!(refused, Err(CallError::Sequence(why)) if why == backlog));
     for id in ["b", "c", "d"] {
         kit.start(of(id, id));
     }
     settle().await;
     let refused = kit.model.call(of("e", "e")).await;
-    let many = SequenceRefusal::TooMany { most: 4 };
+    let many = SequenceRejection::TooMany { most: 4 };
     assert!(matches!(refused, Err(CallError::Sequence(why)) if why == many));
     for call in calls {
         assert_eq!(told(call).await, "a");
@@ -131,7 +131,7 @@ async fn a_dead_worker_costs_the_request_under_way_and_the_sequence_goes_on_else
     let dies = kit.start(of("a", "dies"));
     settle().await;
     let behind = kit.start(of("a", "behind"));
-    assert!(matches!(dies.await.unwrap(), Err(CallError::WorkerDied { .. })));
+    assert!(matches!(dies.await.unwrap(), Err(CallError::WorkerExited { .. })));
     assert_eq!(told(behind).await, "behind");
     let workers: Vec<u32> = kit.rides().iter().map(|ride| ride.worker).collect();
     assert_eq!(workers[0], workers[1]);
@@ -149,7 +149,7 @@ async fn the_only_worker_may_die_and_its_sequences_wait_for_it_to_come_back() {
     let dies = kit.start(of("a", "dies"));
     depart().await;
     let behind = [kit.start(of("a", "1")), kit.start(of("b", "2"))];
-    assert!(matches!(dies.await.unwrap(), Err(CallError::WorkerDied { .. })));
+    assert!(matches!(dies.await.unwrap(), Err(CallError::WorkerExited { .. })));
     for (call, body) in behind.into_iter().zip(["1", "2"]) {
         assert_eq!(told(call).await, body);
     }
@@ -182,7 +182,7 @@ async fn a_deadline_passes_and_a_client_leaves_while_they_wait_for_their_turn() 
     settle().await;
     leaves.abort();
     let late = late.await.unwrap();
-    assert!(matches!(late, Err(CallError::Refused { reason: Refusal::Expired, .. })));
+    assert!(matches!(late, Err(CallError::Rejected { reason: Rejection::Expired, .. })));
     assert_eq!((told(first).await.as_str(), told(last).await.as_str()), ("first", "last"));
     assert_eq!(kit.rides().len(), 2);
     assert_eq!((kit.model.status().counters.abandoned, kit.admission.requests()), (1, 0));
@@ -216,7 +216,7 @@ async fn without_hope_for_a_worker_those_who_wait_are_told() {
     let [first, second] = calls;
     assert_eq!(told(first).await, "1");
     let second = second.await.unwrap();
-    assert!(matches!(second, Err(CallError::Refused { reason: Refusal::NoWorker, .. })));
+    assert!(matches!(second, Err(CallError::Rejected { reason: Rejection::NoWorker, .. })));
 }
 
 #[tokio::test(start_paused = true)]

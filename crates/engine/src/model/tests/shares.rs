@@ -62,7 +62,7 @@ async fn a_batch_takes_no_more_cost_than_it_may() {
     drop(first);
     assert_eq!(later(&kit), [vec!["6", "4"], vec!["5", "5"], vec!["1"]]);
     let never = kit.model.call(costing(11)).await;
-    assert!(matches!(never, Err(CallError::Refused { reason: Refusal::TooLarge, .. })));
+    assert!(matches!(never, Err(CallError::Rejected { reason: Rejection::TooLarge, .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +76,7 @@ async fn weights_of_tenants_change_on_the_live_model() {
     };
     kit.model.reconfigure(weigh(&[("gold", 3)])).await.unwrap();
     assert_eq!(kit.model.settings().shares.tenants, [("gold".to_owned(), 3)]);
-    assert_eq!(kit.model.insight().await.unwrap().config.tenant_weights, [(1, 3)]);
+    assert_eq!(kit.model.batcher_report().await.unwrap().config.tenant_weights, [(1, 3)]);
     assert_eq!(kit.model.settings().policy, policy, "the rest stays");
     assert!(kit.model.reconfigure(weigh(&[("gold", 0)])).await.is_err());
     let golden = gold_among_many(&kit).await;
@@ -97,13 +97,13 @@ async fn lengths_are_kept_apart_and_what_is_padding_is_told() {
     let first = kit.start(long(1));
     settle().await;
     let calls = [100, 40, 80].map(|length| kit.start(long(length)));
-    let mut receipts = Vec::new();
+    let mut timings = Vec::new();
     for call in calls {
-        receipts.push(call.await.unwrap().unwrap().receipt);
+        timings.push(call.await.unwrap().unwrap().timing);
     }
     drop(first);
     assert_eq!(later(&kit), [vec!["100", "80"], vec!["40"]]);
-    let told = |at: usize| receipts[at].padding.map(|it| (it.real, it.padded));
+    let told = |at: usize| timings[at].padding.map(|it| (it.real, it.padded));
     assert_eq!([told(0), told(1), told(2)], [Some((180, 200)), Some((40, 40)), Some((180, 200))]);
     let account = kit.model.status().counters.padding;
     assert_eq!((account.real, account.padded), (1 + 180 + 40, 1 + 200 + 40));

@@ -102,7 +102,7 @@ async fn play(seed: u64) -> String {
                     format!("request {number}"),
                     "seed {seed}: another's row"
                 );
-                format!("answered after {} tries", answer.receipt.attempt)
+                format!("answered after {} tries", answer.timing.attempt)
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "left".to_owned(),
@@ -116,7 +116,7 @@ async fn play(seed: u64) -> String {
 async fn assert_settled(kit: &Kit, seed: u64) {
     kit.model.close(millis(60_000)).await;
     let counters = kit.model.status().counters;
-    let ended = counters.answered + counters.refused + counters.failed + counters.abandoned;
+    let ended = counters.answered + counters.rejected + counters.failed + counters.abandoned;
     assert_eq!(ended, counters.requests, "seed {seed}: every request ends exactly once");
     assert_eq!(kit.admission.requests(), 0, "seed {seed}: every permit is returned");
     assert_eq!(kit.model.status().waiting, 0, "seed {seed}");

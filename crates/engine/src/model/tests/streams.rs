@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::call::{Answer, Rest};
+use crate::call::{Answer, AnswerStream};
 use crate::error::CallError;
 use crate::settings::Settings;
 use crate::testkit::{Act, Kit, call, settings, text};
@@ -19,7 +19,7 @@ fn stream(count: usize, then: Act) -> Act {
     Act::Stream(count, SECOND, Box::new(then))
 }
 
-async fn next(rest: &mut Rest) -> Option<Result<String, CallError>> {
+async fn next(rest: &mut AnswerStream) -> Option<Result<String, CallError>> {
     let piece = rest.next().await?;
     Some(piece.map(|piece| String::from_utf8_lossy(&piece).into_owned()))
 }
@@ -27,7 +27,7 @@ async fn next(rest: &mut Rest) -> Option<Result<String, CallError>> {
 /// Everything a caller got, and the error that ended it.
 async fn whole(mut answer: Answer) -> (String, Option<CallError>) {
     let mut all = text(&answer);
-    let rest = answer.rest.as_mut().expect("a stream");
+    let rest = answer.stream.as_mut().expect("a stream");
     while let Some(piece) = next(rest).await {
         match piece {
             Ok(piece) => all.push_str(&piece),
@@ -43,7 +43,7 @@ async fn pieces_arrive_as_they_are_made() {
     let start = Instant::now();
     let mut answer = kit.call("end").await.unwrap();
     assert_eq!((text(&answer).as_str(), start.elapsed()), ("0 ", Duration::ZERO));
-    let rest = answer.rest.as_mut().unwrap();
+    let rest = answer.stream.as_mut().unwrap();
     assert_eq!(next(rest).await.unwrap().unwrap(), "1 ");
     assert_eq!(start.elapsed(), SECOND);
     assert_eq!(next(rest).await.unwrap().unwrap(), "end");
@@ -58,7 +58,7 @@ async fn everybody_in_a_batch_has_a_stream_of_its_own() {
     let calls = ["a", "b", "c"].map(|body| kit.start(call(body)));
     for (call, body) in calls.into_iter().zip(["a", "b", "c"]) {
         let answer = call.await.unwrap().unwrap();
-        assert_eq!(answer.receipt.batch_items, 3);
+        assert_eq!(answer.timing.batch_items, 3);
         let (all, error) = whole(answer).await;
         assert_eq!(all, format!("0 1 {body}"));
         assert!(error.is_none());
@@ -76,7 +76,7 @@ async fn the_response_timeout_starts_anew_with_every_piece() {
     let start = Instant::now();
     let (all, error) = whole(kit.call("end").await.unwrap()).await;
     assert_eq!((all.as_str(), start.elapsed()), ("0 1 ", Duration::from_millis(2500)));
-    assert!(matches!(error, Some(CallError::WorkerDied { .. })));
+    assert!(matches!(error, Some(CallError::WorkerExited { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn a_batch_that_has_streamed_is_not_tried_again_when_it_fails() {
         for call in calls {
             let (all, error) = whole(call.await.unwrap().unwrap()).await;
             assert_eq!(all, "0 ");
-            assert_eq!(matches!(error, Some(CallError::WorkerDied { .. })), died, "{error:?}");
+            assert_eq!(matches!(error, Some(CallError::WorkerExited { .. })), died, "{error:?}");
             assert!(error.is_some());
         }
         assert_eq!(text(&kit.call("next").await.unwrap()), "next");
@@ -111,7 +111,7 @@ async fn a_client_that_leaves_mid_stream_disturbs_nobody() {
     assert!(error.is_none());
     let counters = kit.model.status().counters;
     assert_eq!((counters.answered, counters.abandoned), (1, 1));
-    assert_eq!(kit.call("next").await.unwrap().receipt.attempt, 1);
+    assert_eq!(kit.call("next").await.unwrap().timing.attempt, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 /// One element.
 #[derive(Debug)]
-pub(super) enum Atom<'a> {
+pub(super) enum JsonElement<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -20,14 +20,14 @@ pub(super) enum Atom<'a> {
 /// Reads a JSON list and hands each element to `take`.
 pub(super) fn each(
     json: &str,
-    mut take: impl FnMut(Atom<'_>) -> Result<(), String>,
+    mut take: impl FnMut(JsonElement<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let read = Level(&mut take).deserialize(&mut deserializer);
+    let read = TensorVisitor(&mut take).deserialize(&mut deserializer);
     read.and_then(|()| deserializer.end()).map_err(|error| error.to_string())
 }
 
-impl Atom<'_> {
+impl JsonElement<'_> {
     /// A truth value, also where a model says 0 or 1.
     pub(super) fn boolean(&self) -> Result<bool, String> {
         match self {
@@ -82,15 +82,17 @@ impl Atom<'_> {
     }
 }
 
-struct Level<'a, F>(&'a mut F);
+struct TensorVisitor<'a, F>(&'a mut F);
 
-impl<F: FnMut(Atom<'_>) -> Result<(), String>> Level<'_, F> {
-    fn take<E: Error>(self, atom: Atom<'_>) -> Result<(), E> {
-        (self.0)(atom).map_err(E::custom)
+impl<F: FnMut(JsonElement<'_>) -> Result<(), String>> TensorVisitor<'_, F> {
+    fn take<E: Error>(self, element: JsonElement<'_>) -> Result<(), E> {
+        (self.0)(element).map_err(E::custom)
     }
 }
 
-impl<'de, F: FnMut(Atom<'_>) -> Result<(), String>> DeserializeSeed<'de> for Level<'_, F> {
+impl<'de, F: FnMut(JsonElement<'_>) -> Result<(), String>> DeserializeSeed<'de>
+    for TensorVisitor<'_, F>
+{
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -98,7 +100,7 @@ impl<'de, F: FnMut(Atom<'_>) -> Result<(), String>> DeserializeSeed<'de> for Lev
     }
 }
 
-impl<'de, F: FnMut(Atom<'_>) -> Result<(), String>> Visitor<'de> for Level<'_, F> {
+impl<'de, F: FnMut(JsonElement<'_>) -> Result<(), String>> Visitor<'de> for TensorVisitor<'_, F> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,31 +108,31 @@ impl<'de, F: FnMut(Atom<'_>) -> Result<(), String>> Visitor<'de> for Level<'_, F
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.take(Atom::Null)
+        self.take(JsonElement::Null)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.take(Atom::Bool(value))
+        self.take(JsonElement::Bool(value))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.take(Atom::Int(value))
+        self.take(JsonElement::Int(value))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.take(Atom::Uint(value))
+        self.take(JsonElement::Uint(value))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.take(Atom::Float(value))
+        self.take(JsonElement::Float(value))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
-        self.take(Atom::Text(value))
+        self.take(JsonElement::Text(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Level(&mut *self.0))?.is_some() {}
+        while list.next_element_seed(TensorVisitor(&mut *self.0))?.is_some() {}
         Ok(())
     }
 }

@@ -12,37 +12,37 @@ use std::sync::Arc;
 
 use jitney_engine::Model;
 use jitney_engine::call::Parameter;
-use jitney_engine::onnx::Port;
+use jitney_engine::local::TensorSpec;
 use jitney_proto::kserve::grpc_inference_service_server::GrpcInferenceService as Original;
 use jitney_proto::openinference as pb;
 use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceService;
 use jitney_proto::openinference::model_metadata_response::TensorMetadata;
 use tonic::{Request, Response, Status};
 
-use super::predict::{self, Envelope, Wish, target};
-use crate::door::House;
+use super::predict::{self, GrpcRequest, ModelRequest, target};
 use crate::errors::{ErrorCode, Problem};
+use crate::listener::ServerState;
 use crate::rest::health;
 
 /// The service.
-pub(super) struct OpenInference {
-    house: Arc<House>,
+pub(super) struct OpenInferenceService {
+    state: Arc<ServerState>,
 }
 
-impl OpenInference {
-    pub(super) fn new(house: Arc<House>) -> Self {
-        Self { house }
+impl OpenInferenceService {
+    pub(super) fn new(state: Arc<ServerState>) -> Self {
+        Self { state }
     }
 
     /// Ready when a worker has loaded it, and it has all the workers it wants or is getting them.
     fn is_ready(&self, request: &pb::ModelReadyRequest) -> Result<bool, Problem> {
-        let model = predict::model(&self.house, target(&request.name, &request.version))?;
+        let model = predict::model(&self.state, target(&request.name, &request.version))?;
         Ok(model.healthy() && model.status().workers.iter().any(|worker| worker.ready))
     }
 
     fn metadata(&self, name: &str, version: &str) -> Result<pb::ModelMetadataResponse, Problem> {
-        let model = predict::model(&self.house, target(name, version))?;
-        let versions = self.house.engine.versions(name)?;
+        let model = predict::model(&self.state, target(name, version))?;
+        let versions = self.state.engine.versions(name)?;
         let signature = model.signature();
         Ok(pb::ModelMetadataResponse {
             name: name.to_owned(),
@@ -57,25 +57,31 @@ impl OpenInference {
         &self,
         request: Request<pb::ModelInferRequest>,
     ) -> Result<Response<pb::ModelInferResponse>, Problem> {
-        let (envelope, message) = Envelope::open(request)?;
+        let (grpc_request, message) = GrpcRequest::open(request)?;
         let target = target(&message.model_name, &message.model_version);
-        let model = predict::model(&self.house, target)?;
+        let model = predict::model(&self.state, target)?;
         let body = question::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
         let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
-        let wish = Wish { model: &model, target, parameters, open_inference: true, sequence: None };
-        let answer = predict::predict(&envelope, &self.house.config.meter, wish).await?;
+        let request = ModelRequest {
+            model: &model,
+            target,
+            parameters,
+            open_inference: true,
+            sequence: None,
+        };
+        let answer = predict::predict(&grpc_request, &self.state.config.meter, request).await?;
         if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {
             return Err(refused(status, &answer.output.body));
         }
         let reply = reply::read(&answer.output.body, !message.raw_input_contents.is_empty());
         let reply = reply.map_err(|why| not_the_protocol(&model, &why))?;
         let reply = named(reply, &message, &model);
-        Ok(predict::response(reply, &answer.receipt, &answer.output.headers))
+        Ok(predict::response(reply, &answer.timing, &answer.output.headers))
     }
 }
 
-fn tensor(port: &Port) -> TensorMetadata {
+fn tensor(port: &TensorSpec) -> TensorMetadata {
     TensorMetadata {
         name: port.name.clone(),
         datatype: port.datatype.as_str().to_owned(),
@@ -119,7 +125,7 @@ fn named(
 macro_rules! serve {
     ($service:ident) => {
         #[tonic::async_trait]
-        impl $service for OpenInference {
+        impl $service for OpenInferenceService {
             async fn server_live(
                 &self,
                 _: Request<pb::ServerLiveRequest>,
@@ -131,7 +137,7 @@ macro_rules! serve {
                 &self,
                 _: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
-                let ready = health::is_ready(&self.house.engine);
+                let ready = health::is_ready(&self.state.engine);
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
 
@@ -149,7 +155,7 @@ macro_rules! serve {
             ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
                 Ok(Response::new(pb::ServerMetadataResponse {
                     name: health::SERVER_NAME.to_owned(),
-                    version: self.house.config.server_version.clone(),
+                    version: self.state.config.server_version.clone(),
                     extensions: health::EXTENSIONS.map(str::to_owned).to_vec(),
                 }))
             }

@@ -16,18 +16,18 @@ use serde::{Serialize, Serializer};
 use super::element::{Element, brain, half, split};
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct InferRequestJson<'a> {
     id: &'a str,
     model_name: &'a str,
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     parameters: Parameters<'a>,
-    inputs: Vec<Tensor<'a>>,
+    inputs: Vec<InputTensorJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    outputs: Vec<Wanted<'a>>,
+    outputs: Vec<RequestedOutput<'a>>,
 }
 
 #[derive(Serialize)]
-struct Tensor<'a> {
+struct InputTensorJson<'a> {
     name: &'a str,
     shape: &'a [i64],
     datatype: &'a str,
@@ -37,7 +37,7 @@ struct Tensor<'a> {
 }
 
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct RequestedOutput<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     parameters: Parameters<'a>,
@@ -53,7 +53,7 @@ pub(super) fn write(request: &ModelInferRequest) -> Result<Bytes, String> {
     let inputs = request.inputs.iter().enumerate().map(|(place, input)| {
         tensor(input, raw.get(place)).map_err(|why| format!("input {:?}: {why}", input.name))
     });
-    let question = Question {
+    let request_json = InferRequestJson {
         id: &request.id,
         model_name: &request.model_name,
         parameters: Parameters(&request.parameters),
@@ -61,13 +61,19 @@ pub(super) fn write(request: &ModelInferRequest) -> Result<Bytes, String> {
         outputs: request
             .outputs
             .iter()
-            .map(|output| Wanted { name: &output.name, parameters: Parameters(&output.parameters) })
+            .map(|output| RequestedOutput {
+                name: &output.name,
+                parameters: Parameters(&output.parameters),
+            })
             .collect(),
     };
-    serde_json::to_vec(&question).map(Bytes::from).map_err(|error| error.to_string())
+    serde_json::to_vec(&request_json).map(Bytes::from).map_err(|error| error.to_string())
 }
 
-fn tensor<'a>(input: &'a InferInputTensor, raw: Option<&'a Bytes>) -> Result<Tensor<'a>, String> {
+fn tensor<'a>(
+    input: &'a InferInputTensor,
+    raw: Option<&'a Bytes>,
+) -> Result<InputTensorJson<'a>, String> {
     let element = Element::parse(&input.datatype)?;
     let data = match (raw, &input.contents) {
         (Some(_), Some(_)) => return Err("it has both contents and raw contents".to_owned()),
@@ -79,7 +85,7 @@ fn tensor<'a>(input: &'a InferInputTensor, raw: Option<&'a Bytes>) -> Result<Ten
         (None, None) => Elements::None,
     };
     let parameters = Parameters(&input.parameters);
-    Ok(Tensor {
+    Ok(InputTensorJson {
         name: &input.name,
         shape: &input.shape,
         datatype: &input.datatype,

@@ -15,7 +15,7 @@ use super::atoms::each;
 use super::element::Element;
 
 #[derive(Deserialize)]
-struct Reply<'a> {
+struct InferResponseJson<'a> {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
@@ -25,11 +25,11 @@ struct Reply<'a> {
     #[serde(default)]
     parameters: BTreeMap<String, Value>,
     #[serde(borrow)]
-    outputs: Vec<Tensor<'a>>,
+    outputs: Vec<OutputTensorJson<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Tensor<'a> {
+struct OutputTensorJson<'a> {
     name: String,
     datatype: String,
     #[serde(default)]
@@ -42,7 +42,8 @@ struct Tensor<'a> {
 
 /// The answer, or what is wrong with it.
 pub(super) fn read(json: &[u8], raw: bool) -> Result<ModelInferResponse, String> {
-    let reply: Reply<'_> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let reply: InferResponseJson<'_> =
+        serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let mut response = ModelInferResponse {
         id: reply.id.unwrap_or_default(),
         model_name: reply.model_name.unwrap_or_default(),
@@ -63,8 +64,8 @@ pub(super) fn read(json: &[u8], raw: bool) -> Result<ModelInferResponse, String>
     Ok(response)
 }
 
-fn output(tensor: Tensor<'_>) -> Result<(InferOutputTensor, Element), String> {
-    let Tensor { name, mut datatype, shape, parameters: more, data } = tensor;
+fn output(tensor: OutputTensorJson<'_>) -> Result<(InferOutputTensor, Element), String> {
+    let OutputTensorJson { name, mut datatype, shape, parameters: more, data } = tensor;
     let mut element = Element::parse(&datatype)?;
     if [Element::Fp16, Element::Bf16].contains(&element) {
         // Typed contents have no place for these; the wider type says the same.
@@ -77,22 +78,22 @@ fn output(tensor: Tensor<'_>) -> Result<(InferOutputTensor, Element), String> {
 
 fn contents(element: Element, data: &RawValue) -> Result<InferTensorContents, String> {
     let mut all = InferTensorContents::default();
-    each(data.get(), |atom| {
+    each(data.get(), |value| {
         match element {
-            Element::Bool => all.bool_contents.push(atom.boolean()?),
-            Element::Int8 => all.int_contents.push(atom.whole::<i8>()?.into()),
-            Element::Int16 => all.int_contents.push(atom.whole::<i16>()?.into()),
-            Element::Int32 => all.int_contents.push(atom.whole()?),
-            Element::Int64 => all.int64_contents.push(atom.whole()?),
-            Element::Uint8 => all.uint_contents.push(atom.whole::<u8>()?.into()),
-            Element::Uint16 => all.uint_contents.push(atom.whole::<u16>()?.into()),
-            Element::Uint32 => all.uint_contents.push(atom.whole()?),
-            Element::Uint64 => all.uint64_contents.push(atom.whole()?),
+            Element::Bool => all.bool_contents.push(value.boolean()?),
+            Element::Int8 => all.int_contents.push(value.whole::<i8>()?.into()),
+            Element::Int16 => all.int_contents.push(value.whole::<i16>()?.into()),
+            Element::Int32 => all.int_contents.push(value.whole()?),
+            Element::Int64 => all.int64_contents.push(value.whole()?),
+            Element::Uint8 => all.uint_contents.push(value.whole::<u8>()?.into()),
+            Element::Uint16 => all.uint_contents.push(value.whole::<u16>()?.into()),
+            Element::Uint32 => all.uint_contents.push(value.whole()?),
+            Element::Uint64 => all.uint64_contents.push(value.whole()?),
             Element::Fp16 | Element::Bf16 | Element::Fp32 => {
-                all.fp32_contents.push(atom.float()? as f32);
+                all.fp32_contents.push(value.float()? as f32);
             }
-            Element::Fp64 => all.fp64_contents.push(atom.float()?),
-            Element::Bytes => all.bytes_contents.push(atom.bytes().into()),
+            Element::Fp64 => all.fp64_contents.push(value.float()?),
+            Element::Bytes => all.bytes_contents.push(value.bytes().into()),
         }
         Ok(())
     })?;

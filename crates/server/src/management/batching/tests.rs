@@ -1,15 +1,15 @@
 //! Decisions and curves as people read them.
 
-use jitney_engine::model::Decided;
-use jitney_engine::{Departure, Refusal};
+use jitney_engine::model::PastDecision;
+use jitney_engine::{DispatchReason, Rejection};
 use serde_json::json;
 
 use super::*;
 
-fn decided(verdict: Verdict) -> Decided {
+fn decided(kind: DecisionKind) -> PastDecision {
     let decision = jitney_engine::Decision {
         at: 0,
-        verdict,
+        kind,
         size: 8,
         waiting: 9,
         skipped: 1,
@@ -18,49 +18,53 @@ fn decided(verdict: Verdict) -> Decided {
         rate: 812.345,
         slack: Some(30_000_000),
     };
-    Decided { ago: Duration::from_micros(1500), wait: Some(Duration::from_millis(3)), decision }
+    PastDecision {
+        ago: Duration::from_micros(1500),
+        wait: Some(Duration::from_millis(3)),
+        decision,
+    }
 }
 
 #[test]
-fn every_verdict_is_a_sentence_with_its_figures() {
-    for (verdict, sentence) in [
+fn every_decision_is_a_sentence_with_its_figures() {
+    for (kind, sentence) in [
         (
-            Verdict::Depart(Departure::Everyone),
+            DecisionKind::Dispatch(DispatchReason::Everyone),
             "8 items left, expected to take 6.60 ms: all who were expected had come; 1 at the head \
              were passed over, as they would be late",
         ),
         (
-            Verdict::Wait(5),
+            DecisionKind::Wait(5),
             "8 items waited for company, 3.00 ms at most: 812 items per second come",
         ),
         (
-            Verdict::Refuse(Refusal::Hopeless),
+            DecisionKind::Reject(Rejection::Hopeless),
             "a request of 8 items was refused: it would have been late with 30.00 ms left; the next \
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(Entry::new(&decided(verdict), Unit::Items).words, sentence);
+        assert_eq!(DecisionEntry::new(&decided(kind), Unit::Items).words, sentence);
     }
-    let weighed = Entry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
+    let weighed = DecisionEntry::new(&decided(DecisionKind::Wait(5)), Unit::Cost).words;
     assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
 }
 
 #[test]
 fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
     let point = |bucket, size, samples| CurvePoint {
-        bucket,
+        group: bucket,
         size,
         mean: 5_200_000,
         planned: 5_300_000,
         samples,
     };
-    let insight = Insight {
+    let report = BatcherReport {
         config: Default::default(),
         waiting: 0,
         curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],
         decisions: Vec::new(),
     };
-    let told = Batching::new("m", "1.0", "adaptive", &insight);
+    let told = BatchingReport::new("m", "1.0", "adaptive", &report);
     let told = serde_json::to_value(&told).unwrap();
     assert_eq!(
         told["curve"],
@@ -74,10 +78,10 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
 
 #[test]
 fn padding_is_told_as_an_account_where_there_is_any() {
-    let account = Account::of(Padding { real: 900, padded: 1200 });
+    let account = PaddingReport::of(Padding { real: 900, padded: 1200 });
     assert_eq!(
         serde_json::to_value(account).unwrap(),
         json!({"real": 900, "padded": 1200, "waste": 0.25})
     );
-    assert!(Account::of(Padding::default()).is_none());
+    assert!(PaddingReport::of(Padding::default()).is_none());
 }

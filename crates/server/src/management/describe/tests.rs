@@ -42,7 +42,7 @@ fn status() -> Status {
     let counters = Counters {
         requests: 0,
         answered: 0,
-        refused: 0,
+        rejected: 0,
         failed: 0,
         abandoned: 0,
         retried: 0,
@@ -51,7 +51,7 @@ fn status() -> Status {
         queue_us: 0,
         compute_us: 0,
         latency_us: 0,
-        departures: [("", 0); 7],
+        dispatches: [("", 0); 7],
         padding: Default::default(),
     };
     Status {
@@ -64,7 +64,8 @@ fn status() -> Status {
     }
 }
 
-const NAME: Name<'_> = Name { model: "noop", version: "1.11", url: "noop.mar", at_startup: false };
+const NAME: DescribedModel<'_> =
+    DescribedModel { model: "noop", version: "1.11", url: "noop.mar", at_startup: false };
 
 #[test]
 fn a_description_has_torchserves_fields_in_torchserves_order() {

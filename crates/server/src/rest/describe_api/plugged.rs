@@ -4,13 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use super::schema::{Operation, any_schema};
-use crate::plugins::Endpoint;
+use crate::plugins::PluginEndpoint;
 
 /// OpenAPI's methods; a plugin may take others, which the document has no place for.
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// One entry per path, one operation per method. Addresses may coincide, and then paths may too.
-pub(super) fn paths<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Map<String, Value> {
+/// One entry per path, one operation per method. ServerAddresses may coincide, and then paths may too.
+pub(super) fn paths<'a>(endpoints: impl Iterator<Item = &'a PluginEndpoint>) -> Map<String, Value> {
     let mut paths = Map::new();
     for endpoint in endpoints {
         let entry = paths.entry(&endpoint.path).or_insert_with(|| json!({}));
@@ -23,7 +23,7 @@ pub(super) fn paths<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Map<St
     paths
 }
 
-fn operation(endpoint: &Endpoint, method: &str) -> Value {
+fn operation(endpoint: &PluginEndpoint, method: &str) -> Value {
     let id = format!("{}_{}_{method}", endpoint.plugin(), words(&endpoint.path));
     let usual = format!("Answered by the plugin {}.", endpoint.plugin());
     let said = Some(endpoint.description.as_str()).filter(|said| !said.is_empty());

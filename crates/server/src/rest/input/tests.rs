@@ -3,10 +3,10 @@
 use http::Request;
 
 use super::*;
-use crate::route::Target;
+use crate::route::ModelRef;
 
-const RIDE: Ride<'_> = Ride {
-    target: Target { model: "m", version: None },
+const RIDE: PredictRoute<'_> = PredictRoute {
+    target: ModelRef { model: "m", version: None },
     explain: Some(true),
     url_path: Some("a/b"),
     query_counts: false,
@@ -16,7 +16,7 @@ const RIDE: Ride<'_> = Ride {
 /// Parameters as `name|content type|value`, and the headers as `name=value`.
 fn shape(
     uri: &str,
-    ride: Ride<'_>,
+    route: PredictRoute<'_>,
     content_type: Option<&str>,
     body: &str,
 ) -> Result<(Vec<String>, Vec<String>), Problem> {
@@ -26,9 +26,9 @@ fn shape(
     }
     let (parts, ()) = request.body(()).unwrap().into_parts();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let id = RequestId::fresh();
+    let id = RequestUuid::fresh();
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let input = runtime.block_on(read(&parts, &id, &ride, body))?;
+    let input = runtime.block_on(read(&parts, &id, &route, body))?;
     assert_eq!(input.id, id.text());
     let text = String::from_utf8_lossy;
     let parameters = input.parameters.iter();
@@ -106,8 +106,8 @@ fn a_broken_multipart_body_is_the_clients_fault() {
 
 #[test]
 fn the_query_counts_only_where_the_route_says_so() {
-    let ride = Ride { query_counts: true, explain: None, url_path: None, ..RIDE };
-    let (parameters, headers) = shape("/m/predict?a=1&a=2", ride, Some("x/y"), "b").unwrap();
+    let route = PredictRoute { query_counts: true, explain: None, url_path: None, ..RIDE };
+    let (parameters, headers) = shape("/m/predict?a=1&a=2", route, Some("x/y"), "b").unwrap();
     assert_eq!(parameters, ["a||1", "a||2", "body|x/y|b"]);
     assert_eq!(headers, ["content-type=x/y"]);
 }
@@ -116,7 +116,7 @@ fn the_query_counts_only_where_the_route_says_so() {
 fn the_route_adds_its_headers() {
     let (_, headers) = shape("/", RIDE, None, "").unwrap();
     assert_eq!(headers, ["url_path=a/b", "explain=True"]);
-    let ride = Ride { url_path: None, explain: Some(false), open_inference: true, ..RIDE };
-    let (_, headers) = shape("/", ride, None, "").unwrap();
+    let route = PredictRoute { url_path: None, explain: Some(false), open_inference: true, ..RIDE };
+    let (_, headers) = shape("/", route, None, "").unwrap();
     assert_eq!(headers, ["explain=False", "open_inference=True"]);
 }

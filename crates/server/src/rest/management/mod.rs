@@ -10,11 +10,11 @@ use http::StatusCode;
 use jitney_engine::call::{Origin, OriginKind};
 use serde_json::json;
 
-use crate::door::Visit;
 use crate::errors::Problem;
-use crate::management::{self, Asker, Notice};
-use crate::respond::{self, Reply};
-use crate::route::Target;
+use crate::listener::RequestContext;
+use crate::management::{self, DescribeCaller, Notice};
+use crate::respond::{self, HttpResponse};
+use crate::route::ModelRef;
 
 pub(crate) use register::register;
 pub(crate) use scale::scale;
@@ -23,52 +23,66 @@ pub(crate) use workflows::{
 };
 
 /// `GET /models`.
-pub(crate) fn list(visit: &Visit<'_>) -> Reply {
-    let fields = visit.query();
+pub(crate) fn list(context: &RequestContext<'_>) -> HttpResponse {
+    let fields = context.query();
     let (limit, start) = (fields.integer("limit"), fields.integer("next_page_token"));
-    respond::json(StatusCode::OK, &management::list(&visit.house.engine, limit, start))
+    respond::json(StatusCode::OK, &management::list(&context.state.engine, limit, start))
 }
 
 /// `GET /models/{m}`.
-pub(crate) async fn describe(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let origin = Origin { kind: OriginKind::Http, peer: visit.peer.number };
-    let customized = visit.query().boolean("customized", false);
-    let asker = customized.then_some(Asker { id: visit.id, origin });
+pub(crate) async fn describe(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let origin = Origin { kind: OriginKind::Http, peer: context.peer.number };
+    let customized = context.query().boolean("customized", false);
+    let caller = customized.then_some(DescribeCaller { id: context.id, origin });
     let described =
-        management::describe(&visit.house.engine, &visit.house.config.meter, target, asker).await?;
+        management::describe(&context.state.engine, &context.state.config.meter, target, caller)
+            .await?;
     Ok(respond::json(StatusCode::OK, &described))
 }
 
 /// `GET /models/{m}/batching`.
-pub(crate) async fn batching(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let told = management::batching(&visit.house.engine, target).await?;
+pub(crate) async fn batching(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let told = management::batching(&context.state.engine, target).await?;
     Ok(respond::json(StatusCode::OK, &told))
 }
 
 /// Makes another version the default.
-pub(crate) fn set_default(visit: &Visit<'_>, model: &str, version: &str) -> Result<Reply, Problem> {
-    management::set_default(&visit.house.engine, model, version).map(notice)
+pub(crate) fn set_default(
+    context: &RequestContext<'_>,
+    model: &str,
+    version: &str,
+) -> Result<HttpResponse, Problem> {
+    management::set_default(&context.state.engine, model, version).map(notice)
 }
 
 /// Removes a version, the default one if none is named.
-pub(crate) async fn unregister(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    need_model_api(visit)?;
-    management::unregister(&visit.house.engine, target).await.map(notice)
+pub(crate) async fn unregister(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    need_model_api(context)?;
+    management::unregister(&context.state.engine, target).await.map(notice)
 }
 
 /// KServe's question on the management port: are there workers, loaded or not?
-pub(crate) fn ready(visit: &Visit<'_>, name: &str) -> Result<Reply, Problem> {
-    let model = visit.house.engine.model(name, None)?;
+pub(crate) fn ready(context: &RequestContext<'_>, name: &str) -> Result<HttpResponse, Problem> {
+    let model = context.state.engine.model(name, None)?;
     let ready = !model.status().workers.is_empty();
     Ok(respond::json(StatusCode::OK, &json!({ "name": name, "ready": ready })))
 }
 
-fn need_model_api(visit: &Visit<'_>) -> Result<(), Problem> {
-    if visit.house.config.model_api { Ok(()) } else { Err(Problem::method_not_allowed()) }
+fn need_model_api(context: &RequestContext<'_>) -> Result<(), Problem> {
+    if context.state.config.model_api { Ok(()) } else { Err(Problem::method_not_allowed()) }
 }
 
 /// A change that goes on is 202.
-fn notice(notice: Notice) -> Reply {
+fn notice(notice: Notice) -> HttpResponse {
     let status = if notice.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
     respond::status(status, &notice.text)
 }

@@ -3,34 +3,40 @@
 use jitney_engine::settings::Wishes;
 
 use super::{need_model_api, notice, scale};
-use crate::body::Upload;
-use crate::door::Visit;
+use crate::body::RequestBody;
 use crate::errors::Problem;
+use crate::listener::RequestContext;
 use crate::management;
-use crate::query::Fields;
-use crate::respond::Reply;
+use crate::query::RequestFields;
+use crate::respond::HttpResponse;
 use crate::rest::input;
 
 /// Registers a model. `synchronous` (the default) waits until its workers are loaded.
-pub(crate) async fn register(visit: &Visit<'_>, body: Upload) -> Result<Reply, Problem> {
-    need_model_api(visit)?;
-    let fields = fields(visit, body).await?;
+pub(crate) async fn register(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+) -> Result<HttpResponse, Problem> {
+    need_model_api(context)?;
+    let fields = fields(context, body).await?;
     let wishes = wishes(&fields)?;
     let synchronous = fields.boolean("synchronous", true);
-    management::register(&visit.house.engine, wishes, synchronous).await.map(notice)
+    management::register(&context.state.engine, wishes, synchronous).await.map(notice)
 }
 
 /// A JSON body replaces the query; any other body is ignored.
-pub(super) async fn fields(visit: &Visit<'_>, body: Upload) -> Result<Fields, Problem> {
-    if input::mime(&visit.parts.headers) != "application/json" {
-        return Ok(visit.query());
+pub(super) async fn fields(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+) -> Result<RequestFields, Problem> {
+    if input::mime(&context.parts.headers) != "application/json" {
+        return Ok(context.query());
     }
-    Fields::from_json(&visit.read(body).await?).map_err(Problem::bad_request)
+    RequestFields::from_json(&context.read(body).await?).map_err(Problem::bad_request)
 }
 
 /// What the caller asks for; negative numbers are TorchServe's mark for "not set", and fewer workers
 /// than none are none.
-fn wishes(fields: &Fields) -> Result<Wishes, Problem> {
+fn wishes(fields: &RequestFields) -> Result<Wishes, Problem> {
     let text = |name| fields.text(name).map(str::to_owned);
     let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
     Ok(Wishes {
@@ -59,7 +65,7 @@ mod tests {
     use jitney_engine::settings::PolicyName;
 
     fn read(query: &str) -> Result<Wishes, Problem> {
-        wishes(&Fields::from_query(Some(query)))
+        wishes(&RequestFields::from_query(Some(query)))
     }
 
     #[test]

@@ -4,35 +4,38 @@ use jitney_engine::settings::PolicyName;
 use jitney_engine::{Reconfigure, shares};
 
 use super::notice;
-use crate::door::Visit;
 use crate::errors::Problem;
+use crate::listener::RequestContext;
 use crate::management::{self, Scaling};
-use crate::query::Fields;
-use crate::respond::Reply;
-use crate::route::Target;
+use crate::query::RequestFields;
+use crate::respond::HttpResponse;
+use crate::route::ModelRef;
 
 /// A request that names only batching leaves the workers alone; one that names nothing wants one
 /// worker, as in TorchServe.
-pub(crate) async fn scale(visit: &Visit<'_>, target: Target<'_>) -> Result<Reply, Problem> {
-    let fields = visit.query();
+pub(crate) async fn scale(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let fields = context.query();
     let version = target.version.or_else(|| fields.text("model_version"));
     let change = reconfigure(&fields)?;
     let range = range(&fields)?;
     let named = fields.text("min_worker").is_some() || fields.text("max_worker").is_some();
     let scaling = Scaling {
-        target: Target { version, ..target },
+        target: ModelRef { version, ..target },
         workers: (change.is_none() || named).then_some(range),
         change,
         synchronous: fields.boolean("synchronous", false),
     };
-    management::scale(&visit.house.engine, scaling).await.map(notice)
+    management::scale(&context.state.engine, scaling).await.map(notice)
 }
 
-fn range(fields: &Fields) -> Result<(u32, u32), Problem> {
+fn range(fields: &RequestFields) -> Result<(u32, u32), Problem> {
     management::range(workers(fields, "min_worker")?, workers(fields, "max_worker")?)
 }
 
-fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
+fn reconfigure(fields: &RequestFields) -> Result<Option<Reconfigure>, Problem> {
     let change = Reconfigure {
         endpoint: fields.text("endpoint").map(str::to_owned),
         batch_size: batch_size(fields),
@@ -46,23 +49,23 @@ fn reconfigure(fields: &Fields) -> Result<Option<Reconfigure>, Problem> {
 }
 
 /// A number of workers; a negative one is the caller's mistake.
-fn workers(fields: &Fields, name: &str) -> Result<Option<u32>, Problem> {
+fn workers(fields: &RequestFields, name: &str) -> Result<Option<u32>, Problem> {
     let negative = |_| Problem::bad_request(format!("{name} must not be negative."));
     fields.integer(name).map(|count| u32::try_from(count).map_err(negative)).transpose()
 }
 
 /// TorchServe's name for it or BentoML's.
-pub(super) fn batch_size(fields: &Fields) -> Option<u32> {
+pub(super) fn batch_size(fields: &RequestFields) -> Option<u32> {
     positive(fields, "batch_size").or_else(|| positive(fields, "max_batch_size"))
 }
 
 /// The policy, which unlike a number must be one that exists.
-pub(super) fn policy(fields: &Fields) -> Result<Option<PolicyName>, Problem> {
+pub(super) fn policy(fields: &RequestFields) -> Result<Option<PolicyName>, Problem> {
     fields.text("policy").map(|name| name.parse().map_err(Problem::bad_request)).transpose()
 }
 
 /// Weights of tenants, which like a policy must make sense; an empty text takes all of them away.
-pub(super) fn tenants(fields: &Fields) -> Result<Option<Vec<(String, u32)>>, Problem> {
+pub(super) fn tenants(fields: &RequestFields) -> Result<Option<Vec<(String, u32)>>, Problem> {
     fields
         .text("tenants")
         .map(|text| shares::tenants(text).map_err(Problem::bad_request))
@@ -70,12 +73,12 @@ pub(super) fn tenants(fields: &Fields) -> Result<Option<Vec<(String, u32)>>, Pro
 }
 
 /// A number above zero; anything else counts as not set.
-pub(super) fn positive(fields: &Fields, name: &str) -> Option<u32> {
+pub(super) fn positive(fields: &RequestFields, name: &str) -> Option<u32> {
     fields.integer(name).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
 }
 
 /// A number of at least zero; anything else counts as not set.
-pub(super) fn not_negative(fields: &Fields, name: &str) -> Option<u64> {
+pub(super) fn not_negative(fields: &RequestFields, name: &str) -> Option<u64> {
     fields.integer(name).and_then(|number| u64::try_from(number).ok())
 }
 
@@ -83,8 +86,8 @@ pub(super) fn not_negative(fields: &Fields, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn fields(query: &str) -> Fields {
-        Fields::from_query(Some(query))
+    fn fields(query: &str) -> RequestFields {
+        RequestFields::from_query(Some(query))
     }
 
     #[test]

@@ -4,40 +4,49 @@ use http::StatusCode;
 use jitney_engine::workflow::WorkflowWishes;
 
 use super::{notice, register, scale};
-use crate::body::Upload;
-use crate::door::Visit;
+use crate::body::RequestBody;
 use crate::errors::Problem;
+use crate::listener::RequestContext;
 use crate::management;
-use crate::query::Fields;
-use crate::respond::{self, Reply};
+use crate::query::RequestFields;
+use crate::respond::{self, HttpResponse};
 
 /// `GET /workflows`.
-pub(crate) fn list_workflows(visit: &Visit<'_>) -> Reply {
-    let fields = visit.query();
+pub(crate) fn list_workflows(context: &RequestContext<'_>) -> HttpResponse {
+    let fields = context.query();
     let (limit, start) = (fields.integer("limit"), fields.integer("next_page_token"));
-    let page = management::list_workflows(&visit.house.engine, limit, start);
+    let page = management::list_workflows(&context.state.engine, limit, start);
     respond::json(StatusCode::OK, &page)
 }
 
 /// `POST /workflows`; always waits until all nodes are loaded. The switch of the model API is not asked, as
 /// in TorchServe.
-pub(crate) async fn register_workflow(visit: &Visit<'_>, body: Upload) -> Result<Reply, Problem> {
-    let wishes = wishes(&register::fields(visit, body).await?)?;
-    management::register_workflow(&visit.house.engine, wishes).await.map(notice)
+pub(crate) async fn register_workflow(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+) -> Result<HttpResponse, Problem> {
+    let wishes = wishes(&register::fields(context, body).await?)?;
+    management::register_workflow(&context.state.engine, wishes).await.map(notice)
 }
 
 /// `GET /workflows/{w}`.
-pub(crate) fn describe_workflow(visit: &Visit<'_>, name: &str) -> Result<Reply, Problem> {
-    let description = management::describe_workflow(&visit.house.engine, name)?;
+pub(crate) fn describe_workflow(
+    context: &RequestContext<'_>,
+    name: &str,
+) -> Result<HttpResponse, Problem> {
+    let description = management::describe_workflow(&context.state.engine, name)?;
     Ok(respond::json(StatusCode::OK, &[description]))
 }
 
 /// `DELETE /workflows/{w}`.
-pub(crate) async fn unregister_workflow(visit: &Visit<'_>, name: &str) -> Result<Reply, Problem> {
-    management::unregister_workflow(&visit.house.engine, name).await.map(notice)
+pub(crate) async fn unregister_workflow(
+    context: &RequestContext<'_>,
+    name: &str,
+) -> Result<HttpResponse, Problem> {
+    management::unregister_workflow(&context.state.engine, name).await.map(notice)
 }
 
-fn wishes(fields: &Fields) -> Result<WorkflowWishes, Problem> {
+fn wishes(fields: &RequestFields) -> Result<WorkflowWishes, Problem> {
     let text = |name| fields.text(name).map(str::to_owned);
     let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
     Ok(WorkflowWishes {

@@ -1,0 +1,221 @@
+//! A request whose items need not ride in one batch: taken apart at the door, put together for its
+//! caller.
+//!
+//! Parts let a client-side batch fill the room that others leave, and let it be larger than any
+//! batch. They are ordinary requests; what makes them one request is the [`SplitReply`] that their caller
+//! waits for, which ends with the first part that fails or with the last that is answered, counts
+//! the request once, and takes back what is left when the caller does not wait any more. Whether a
+//! request may be taken apart is said by its model, never here.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::board::add;
+use super::passenger::Passenger;
+use super::{Message, Model, Ticket, scatter};
+use crate::admission::Permit;
+use crate::call::{Answer, DecodedInput, Output, Payload, Timing};
+use crate::error::CallError;
+use crate::reply::{PartsReceiver, Reply};
+use crate::settings::Settings;
+
+/// Parts that a full batch has room for: so fine that little of a batch stays empty because the
+/// next part does not fit, and so coarse that they cost little beside the work of a batch.
+const PER_BATCH: u32 = 8;
+
+/// Items of a part where a batch has at most this many: a part of the batch without a remainder,
+/// if there is one that is neither too fine nor too coarse.
+pub(super) fn size(batch: u32) -> u32 {
+    let finest = (batch / (2 * PER_BATCH)).max(1);
+    let sizes = (finest..=batch / PER_BATCH).rev();
+    sizes.into_iter().find(|size| batch.is_multiple_of(*size)).unwrap_or(finest)
+}
+
+impl Model {
+    /// Sends a request on its way in parts.
+    pub(super) fn admit_in_parts(
+        &self,
+        input: &dyn DecodedInput,
+        passenger: &Passenger,
+        settings: &Settings,
+        permit: Permit,
+    ) -> Result<SplitReply<'_>, CallError> {
+        let (items, most) = (passenger.items, settings.items_waiting_max());
+        if u64::from(items) > most {
+            return Err(CallError::BadInput(format!(
+                "the request brings {items} items, and at most {most} may wait for this model; \
+                 send fewer at a time"
+            )));
+        }
+        let parts = input.split(size(settings.items_max()));
+        let (replies, answers) = Reply::of_parts(parts.len(), permit);
+        let arrivals = parts.into_iter().zip(replies).map(|(part, reply)| {
+            let items = part.items();
+            let weight = passenger.weight.of(items, passenger.items);
+            let passenger = Passenger { items, weight, ..*passenger };
+            passenger.arrival(Payload::Decoded(part), reply, None)
+        });
+        let arrivals: Vec<_> = arrivals.collect();
+        let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();
+        self.send(Message::ArriveInParts(arrivals))?;
+        let (left, admitted) = (tickets.len(), passenger.admitted);
+        Ok(SplitReply { model: self, answers, tickets, left, admitted, ended: false })
+    }
+}
+
+/// The caller's end of a request in parts. Dropping it is a client that went away.
+pub(super) struct SplitReply<'a> {
+    model: &'a Model,
+    answers: PartsReceiver,
+    tickets: Vec<Ticket>,
+    /// Parts that have not been heard of.
+    left: usize,
+    admitted: Instant,
+    /// Whether the request was counted.
+    ended: bool,
+}
+
+impl SplitReply<'_> {
+    /// The answer to the whole request, or the first thing that went wrong.
+    pub(super) async fn answer(mut self) -> Result<Answer, CallError> {
+        let answer = self.gather().await;
+        self.ended = true;
+        let board = &self.model.board;
+        if let Ok(answer) = &answer {
+            board.meters.answered(answer.timing.queue, self.admitted.elapsed());
+        }
+        scatter::count(&answer, false, board);
+        answer
+    }
+
+    async fn gather(&mut self) -> Result<Answer, CallError> {
+        let mut whole: Option<Whole> = None;
+        while self.left > 0 {
+            let Answer { output, timing, .. } =
+                self.answers.recv().await.unwrap_or(Err(CallError::Gone))?;
+            self.left -= 1;
+            whole.get_or_insert_default().add(output, timing);
+        }
+        whole.and_then(Whole::answer).ok_or(CallError::Gone)
+    }
+}
+
+impl Drop for SplitReply<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            add(&self.model.board.abandoned, 1);
+        }
+        if self.left > 0 {
+            // As with any departed client: a full inbox costs places, but harms no one.
+            let tickets = std::mem::take(&mut self.tickets);
+            drop(self.model.inbox.try_send(Message::CancelParts(tickets)));
+        }
+    }
+}
+
+/// What was heard of the parts so far.
+#[derive(Default)]
+struct Whole {
+    /// The answer, once the part that speaks for all was heard.
+    output: Option<Output>,
+    /// One for each batch.
+    rides: Vec<Timing>,
+}
+
+impl Whole {
+    fn add(&mut self, output: Output, timing: Timing) {
+        if !output.body.is_empty() {
+            self.output = Some(output);
+        }
+        if self.rides.iter().all(|ride| ride.batch != timing.batch) {
+            self.rides.push(timing);
+        }
+    }
+
+    fn answer(mut self) -> Option<Answer> {
+        self.rides.sort_by_key(|ride| ride.batch);
+        let batches: Vec<u32> = self.rides.iter().map(|ride| ride.batch_items).collect();
+        let queue = self.rides.iter().map(|ride| ride.queue).min()?;
+        let end = self.rides.iter().map(|ride| ride.queue + ride.compute).max()?;
+        let attempt = self.rides.iter().map(|ride| ride.attempt).max()?;
+        let last = self.rides.pop()?;
+        let compute = end.checked_sub(queue).unwrap_or(Duration::ZERO);
+        let batches = if batches.len() > 1 { batches } else { Vec::new() };
+        let timing = Timing { queue, compute, attempt, batches, ..last };
+        Some(Answer { output: self.output?, timing, stream: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jitney_batcher::{Action, Actions, Batcher, Config, Event, Request, RequestId, WorkerId};
+
+    use super::size;
+
+    #[test]
+    fn a_portion_is_a_part_of_a_batch_without_a_remainder_where_that_is_not_too_fine() {
+        let sizes = [1, 4, 8, 16, 30, 31, 32, 100, 127, 128].map(|batch| (batch, size(batch)));
+        let expected = [
+            (1, 1),
+            (4, 1),
+            (8, 1),
+            (16, 2),
+            (30, 3),
+            (31, 1),
+            (32, 4),
+            (100, 10),
+            (127, 7),
+            (128, 16),
+        ];
+        assert_eq!(sizes, expected);
+    }
+
+    /// The batches that a backlog of requests with these items needs.
+    fn batches(max_items: u32, requests: &[u32], part: u32) -> u32 {
+        let config = Config { max_items, max_queue: u32::MAX, ..Config::default() };
+        let (mut batcher, mut out) = (Batcher::new(config), Actions::new());
+        let mut index = 0;
+        for items in requests {
+            for start in (0..*items).step_by(part as usize) {
+                let (left, id) = (items - start, RequestId::new(index, 0));
+                let request = Request { items: left.min(part), ..Request::new(id) };
+                let more = left > part;
+                batcher.step(0, Event::Arrive(Request { more, ..request }), &mut out);
+                index += 1;
+            }
+        }
+        batcher.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &mut out);
+        let mut count = 0;
+        loop {
+            let left = out.iter().find_map(|action| match action {
+                Action::Dispatch(dispatch) => Some((dispatch.batch, dispatch.items)),
+                Action::Reject { .. } | Action::Fail { .. } => None,
+                Action::SetTimer(_) | Action::ClearTimer => None,
+            });
+            let Some((batch, items)) = left else { return count };
+            assert!(items <= max_items);
+            count += 1;
+            out.clear();
+            batcher.step(2, Event::Done { batch, exec: 1 }, &mut out);
+        }
+    }
+
+    #[test]
+    fn a_backlog_in_portions_needs_hardly_more_batches_than_its_items() {
+        let mut dice = fastrand::Rng::with_seed(1);
+        for max_items in [4, 8, 16, 31, 32, 100, 128] {
+            let most = 2 * max_items;
+            let requests: Vec<u32> = (0..400).map(|_| dice.u32(1..=most)).collect();
+            let fewest = requests.iter().sum::<u32>().div_ceil(max_items);
+            let needed = batches(max_items, &requests, size(max_items));
+            assert!(f64::from(needed) <= f64::from(fewest) * 1.06, "{needed} for {fewest}");
+            let fitting: Vec<u32> = requests.iter().map(|items| items.div_ceil(2)).collect();
+            let fewest = fitting.iter().sum::<u32>().div_ceil(max_items);
+            let needed = batches(max_items, &fitting, size(max_items));
+            let whole = batches(max_items, &fitting, max_items);
+            assert!(f64::from(needed) <= f64::from(fewest) * 1.06, "{needed} for {fewest}");
+            assert!(f64::from(whole) > f64::from(needed) * 1.15, "{needed}, whole {whole}");
+        }
+    }
+}

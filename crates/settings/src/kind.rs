@@ -1,0 +1,371 @@
+//! The types that a setting can have, each with its unit: how a value is read from text and from JSON,
+//! what is expected where it cannot be read, and how it is shown.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The type of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingKind {
+    /// A whole number within bounds.
+    Whole {
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// A time; a bare number is in this unit.
+    Time(TimeUnit),
+    /// A size in bytes, such as `64MiB`.
+    Size,
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A path of the file system.
+    Path,
+    /// A list of whole numbers, each at least this.
+    Numbers {
+        /// The smallest number.
+        min: u32,
+    },
+    /// Names with weights, such as `gold:4,trial:1`.
+    Weights,
+}
+
+/// What a bare number means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Milliseconds.
+    Millis,
+    /// Seconds.
+    Seconds,
+    /// Seconds; a part of a second counts as a whole one.
+    WholeSeconds,
+    /// Minutes.
+    Minutes,
+}
+
+/// A value of a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SettingValue {
+    /// A number, or a size in bytes.
+    Number(u64),
+    /// A time.
+    Time(Duration),
+    /// A flag.
+    Flag(bool),
+    /// A word, a text or a path.
+    Text(String),
+    /// Several numbers.
+    Numbers(Vec<u32>),
+    /// Weights by name, in the order in which they were given.
+    Weights(Vec<(String, u32)>),
+}
+
+/// The longest time that can be set; longer ones make no sense to any clock.
+const SECONDS_MAX: f64 = 1e10;
+
+impl TimeUnit {
+    fn seconds(self) -> f64 {
+        match self {
+            Self::Millis => 1e-3,
+            Self::Seconds | Self::WholeSeconds => 1.0,
+            Self::Minutes => 60.0,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Millis => "milliseconds",
+            Self::Seconds | Self::WholeSeconds => "seconds",
+            Self::Minutes => "minutes",
+        }
+    }
+
+    fn of(self, number: f64) -> Option<SettingValue> {
+        let seconds = number * self.seconds();
+        let fits = number >= 0.0 && seconds <= SECONDS_MAX;
+        let time = fits.then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()?;
+        Some(SettingValue::Time(self.rounded(time)))
+    }
+
+    /// Whole seconds are rounded up, so that a timeout never becomes zero.
+    fn rounded(self, time: Duration) -> Duration {
+        match self {
+            Self::WholeSeconds if time.subsec_nanos() > 0 => {
+                Duration::from_secs(time.as_secs() + 1)
+            }
+            Self::Millis | Self::Seconds | Self::WholeSeconds | Self::Minutes => time,
+        }
+    }
+
+    fn show(self, time: Duration) -> String {
+        let number = match self {
+            Self::Millis => time.as_nanos() as f64 / 1e6,
+            Self::Seconds | Self::WholeSeconds | Self::Minutes => {
+                time.as_secs_f64() / self.seconds()
+            }
+        };
+        number.to_string()
+    }
+}
+
+impl SettingKind {
+    /// A whole number from `min` on, of 32 bits.
+    pub const fn from(min: u64) -> Self {
+        Self::Whole { min, max: u32::MAX as u64 }
+    }
+
+    /// Reads a text, as a flag, a variable or a parameter brings it.
+    ///
+    /// # Errors
+    /// What the value must be.
+    pub fn parse(self, text: &str) -> Result<SettingValue, String> {
+        self.parsed(text.trim()).ok_or_else(|| self.expected())
+    }
+
+    fn parsed(self, text: &str) -> Option<SettingValue> {
+        match self {
+            Self::Whole { min, max } => {
+                let number = text.parse().ok().filter(|number| (min..=max).contains(number))?;
+                Some(SettingValue::Number(number))
+            }
+            Self::Time(unit) => match text.parse() {
+                Ok(number) => unit.of(number),
+                Err(_) => humantime::parse_duration(text)
+                    .ok()
+                    .map(|time| SettingValue::Time(unit.rounded(time))),
+            },
+            Self::Size => size(text).map(SettingValue::Number),
+            Self::Flag => text.to_ascii_lowercase().parse().ok().map(SettingValue::Flag),
+            Self::Choice(words) => {
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(text))?;
+                Some(SettingValue::Text((*word).to_owned()))
+            }
+            Self::Text | Self::Path => Some(SettingValue::Text(text.to_owned())),
+            Self::Numbers { min } => {
+                let parts = text.trim_matches(['[', ']']).split(',').map(str::trim);
+                let numbers = parts.filter(|part| !part.is_empty()).map(|part| part.parse().ok());
+                sound(numbers.collect(), min)
+            }
+            Self::Weights => {
+                let parts = text.split(',').filter(|part| !part.trim().is_empty());
+                let weight = |part: &str| {
+                    let (name, weight) = part.rsplit_once(':')?;
+                    let (name, weight) = (name.trim(), weight.trim().parse().ok()?);
+                    (!name.is_empty()).then(|| (name.to_owned(), weight))
+                };
+                parts.map(weight).collect::<Option<_>>().map(SettingValue::Weights)
+            }
+        }
+    }
+
+    /// Reads a value of a YAML or JSON document; times and sizes may be numbers or texts.
+    ///
+    /// # Errors
+    /// What the value must be.
+    pub fn from_json(self, value: &Value) -> Result<SettingValue, String> {
+        self.converted(value).ok_or_else(|| self.expected())
+    }
+
+    fn converted(self, value: &Value) -> Option<SettingValue> {
+        match (self, value) {
+            (Self::Whole { min, max }, Value::Number(number)) => {
+                let number = number.as_u64().filter(|number| (min..=max).contains(number))?;
+                Some(SettingValue::Number(number))
+            }
+            (Self::Size, Value::Number(number)) => number.as_u64().map(SettingValue::Number),
+            (Self::Time(unit), Value::Number(number)) => unit.of(number.as_f64()?),
+            (Self::Flag, Value::Bool(flag)) => Some(SettingValue::Flag(*flag)),
+            (Self::Numbers { min }, Value::Array(list)) => {
+                let number = |one: &Value| u32::try_from(one.as_u64()?).ok();
+                sound(list.iter().map(number).collect(), min)
+            }
+            (Self::Weights, Value::Object(map)) => {
+                let weight = |(name, weight): (&String, &Value)| {
+                    let weight = u32::try_from(weight.as_u64()?).ok().filter(|it| *it > 0)?;
+                    Some((name.clone(), weight))
+                };
+                map.iter().map(weight).collect::<Option<_>>().map(SettingValue::Weights)
+            }
+            (
+                Self::Time(_) | Self::Size | Self::Choice(_) | Self::Text | Self::Path,
+                Value::String(text),
+            ) => self.parsed(text.trim()),
+            _ => None,
+        }
+    }
+
+    /// What a value must be, after "must be".
+    pub fn expected(self) -> String {
+        match self {
+            Self::Whole { min: 0, max } if max >= u32::MAX.into() => "a whole number".to_owned(),
+            Self::Whole { min: 1, max } if max >= u32::MAX.into() => {
+                "a whole number above zero".to_owned()
+            }
+            Self::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Time(unit) => {
+                format!("a time such as 10ms, 2s or 1m, or a number of {}", unit.word())
+            }
+            Self::Size => "a size such as 64MiB, or a number of bytes".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Text => "a text".to_owned(),
+            Self::Path => "a path".to_owned(),
+            Self::Numbers { min: 0 } => "a list of whole numbers".to_owned(),
+            Self::Numbers { .. } => {
+                "a list of whole numbers above zero such as [1, 2, 4, 8]".to_owned()
+            }
+            Self::Weights => {
+                "names with whole numbers above zero such as gold:4,trial:1".to_owned()
+            }
+        }
+    }
+
+    /// The value as it can be typed again.
+    pub fn show(self, value: &SettingValue) -> String {
+        match (self, value) {
+            (Self::Time(unit), SettingValue::Time(time)) => unit.show(*time),
+            (_, SettingValue::Time(time)) => TimeUnit::Seconds.show(*time),
+            (_, SettingValue::Number(number)) => number.to_string(),
+            (_, SettingValue::Flag(flag)) => flag.to_string(),
+            (_, SettingValue::Text(text)) => text.clone(),
+            (_, SettingValue::Numbers(numbers)) => {
+                numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+            }
+            (_, SettingValue::Weights(weights)) => {
+                let one = |(name, weight): &(String, u32)| format!("{name}:{weight}");
+                weights.iter().map(one).collect::<Vec<_>>().join(",")
+            }
+        }
+    }
+
+    /// The value for a JSON document; times as whole numbers of their unit.
+    pub fn to_json(self, value: &SettingValue) -> Value {
+        match (self, value) {
+            (Self::Time(unit), SettingValue::Time(time)) => {
+                let number = time.as_secs_f64() / unit.seconds();
+                // Zero means none: a short time must not become none.
+                json!(if time.is_zero() { 0 } else { (number.round() as u64).max(1) })
+            }
+            (_, SettingValue::Number(number)) => json!(number),
+            (_, SettingValue::Flag(flag)) => json!(flag),
+            (_, SettingValue::Numbers(numbers)) => json!(numbers),
+            (_, SettingValue::Weights(weights)) => {
+                weights.iter().map(|(name, weight)| (name.clone(), json!(weight))).collect()
+            }
+            (_, SettingValue::Text(_) | SettingValue::Time(_)) => json!(self.show(value)),
+        }
+    }
+
+    /// What stands for a value in help and in the reference page.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Whole { .. } => "N",
+            Self::Time(_) => "TIME",
+            Self::Size => "SIZE",
+            Self::Flag => "BOOL",
+            Self::Choice(_) => "WORD",
+            Self::Text => "TEXT",
+            Self::Path => "PATH",
+            Self::Numbers { .. } => "N,N,...",
+            Self::Weights => "NAME:N,...",
+        }
+    }
+}
+
+/// The list, if each number is large enough.
+fn sound(numbers: Option<Vec<u32>>, min: u32) -> Option<SettingValue> {
+    numbers.filter(|all| all.iter().all(|one| *one >= min)).map(SettingValue::Numbers)
+}
+
+/// Bytes, with or without a unit.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: SettingKind = SettingKind::Time(TimeUnit::Millis);
+
+    #[test]
+    fn times_are_read_with_and_without_a_unit() {
+        for (text, millis) in [("10", 10), ("10ms", 10), ("2s", 2000), ("1m 30s", 90_000), ("0", 0)]
+        {
+            let time = SettingValue::Time(Duration::from_millis(millis));
+            assert_eq!(MS.parse(text), Ok(time.clone()), "{text}");
+            assert_eq!(MS.from_json(&json!(text)), Ok(time), "{text}");
+        }
+        assert_eq!(MS.from_json(&json!(2.5)), Ok(SettingValue::Time(Duration::from_micros(2500))));
+        let whole = SettingKind::Time(TimeUnit::WholeSeconds);
+        assert_eq!(whole.parse("1500ms"), Ok(SettingValue::Time(Duration::from_secs(2))));
+        for text in ["soon", "-1", "1e300", "nan"] {
+            assert!(MS.parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_and_without_a_unit() {
+        for (text, bytes) in
+            [("6553500", 6_553_500), ("64MiB", 64 << 20), ("1 kb", 1000), ("2G", 2 << 30)]
+        {
+            assert_eq!(SettingKind::Size.parse(text), Ok(SettingValue::Number(bytes)), "{text}");
+        }
+        for text in ["", "MiB", "10 parsecs", "99999999999GiB", "-1"] {
+            assert!(SettingKind::Size.parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_kind_says_what_it_expects() {
+        let port = SettingKind::Whole { min: 0, max: 65535 };
+        for (kind, value, expected) in [
+            (port, json!(99999), "a whole number from 0 to 65535"),
+            (port, json!("80"), "a whole number from 0 to 65535"),
+            (SettingKind::from(0), json!("ten"), "a whole number"),
+            (SettingKind::Flag, json!(1), "true or false"),
+            (SettingKind::Choice(&["a", "b"]), json!("c"), "one of a, b"),
+            (
+                SettingKind::Numbers { min: 1 },
+                json!([0]),
+                "a list of whole numbers above zero such as [1, 2, 4, 8]",
+            ),
+        ] {
+            assert_eq!(kind.from_json(&value), Err(expected.to_owned()), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_typed_again() {
+        for (kind, text) in [
+            (MS, "2.5"),
+            (SettingKind::Time(TimeUnit::WholeSeconds), "120"),
+            (SettingKind::Time(TimeUnit::Minutes), "0.25"),
+            (SettingKind::Weights, "gold:4,a:b:2"),
+            (SettingKind::Numbers { min: 1 }, "1,2,4"),
+            (SettingKind::Flag, "true"),
+            (SettingKind::Choice(&["adaptive"]), "adaptive"),
+            (SettingKind::Size, "64"),
+        ] {
+            assert_eq!(kind.parse(text).map(|value| kind.show(&value)), Ok(text.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Every setting, declared once: name, type with unit, bounds, default, one sentence, and where it may
+//! be set.
+//!
+//! Flags, `JITNEY_*` variables, `jitney.yaml`, `config.properties`, `model-config.yaml`, registration
+//! parameters, live updates, snapshots, `jitney config` and the reference page are all made from these
+//! declarations. Nothing here reads a file or the environment: callers bring texts and JSON values.
+
+mod kind;
+pub mod model;
+mod nearest;
+mod read;
+mod reference;
+pub mod server;
+mod setting;
+pub mod torchserve;
+mod values;
+
+pub use kind::{SettingKind, SettingValue, TimeUnit};
+pub use nearest::{did_you_mean, nearest};
+pub use read::{Batching, from_archive, from_parameters, from_record, to_record};
+pub use reference::page;
+pub use setting::{LooseKeys, PropertyEffect, Setting};
+pub use values::{FromValue, SettingSource, Values};

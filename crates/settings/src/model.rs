@@ -1,0 +1,94 @@
+//! The settings of a model.
+
+use crate::setting::settings;
+use crate::{Setting, SettingKind, TimeUnit};
+
+const MILLIS: SettingKind = SettingKind::Time(TimeUnit::Millis);
+const SECONDS: SettingKind = SettingKind::Time(TimeUnit::WholeSeconds);
+const FLAG: SettingKind = SettingKind::Flag;
+
+/// The words for [`POLICY`].
+pub const POLICIES: &[&str] = &["adaptive", "window", "opportunistic"];
+
+/// The words for [`COST`].
+pub const COSTS: &[&str] = &["items", "bytes", "tokens", "length"];
+
+settings! {
+    /// Every setting of a model.
+    SETTINGS:
+    WORKERS = Setting::new("workers", SettingKind::from(0), "Workers of each model: processes for Python, threads for ONNX")
+        .or_else("what the archive says, else 1")
+        .flag("workers", "N").property("default_workers_per_model")
+        .archive_clamped(&["minWorkers"], 1).parameter(&["initial_workers"], 0).record("minWorkers").archive_first();
+    MAX_WORKERS = Setting::new("max_workers", SettingKind::from(0), "Most workers that the model may have")
+        .or_else("as many as workers")
+        .archive_clamped(&["maxWorkers"], 0).record("maxWorkers").archive_first();
+    MAX_BATCH_SIZE = Setting::new("max_batch_size", SettingKind::Whole { min: 1, max: 65535 }, "Most items in a batch; 1 means no batching")
+        .or_else("what the archive says, else 32 for ONNX, else 1").or("1")
+        .batching().flag("batch-size", "N").aliases(&["batch_size", "max_batch_size"])
+        .archive_clamped(&["batchSize"], 1).live(&["batch_size", "max_batch_size"], 1).record("batchSize");
+    SIZES = Setting::new("sizes", SettingKind::Numbers { min: 1 }, "Batch sizes that the model runs at; the adaptive policy chooses among them")
+        .or_else("any size")
+        .batching().live(&["sizes"], 0).record_if_changed("sizes");
+    MAX_LATENCY_MS = Setting::new("max_latency_ms", MILLIS, "Latency target, such as 50 or 50ms; batches grow only as far as it allows, 0 means none")
+        .or_else("none")
+        .batching().flag("max-latency-ms", "TIME").archive(&[], 1).live(&["max_latency_ms"], 0).record("maxLatencyMs");
+    MAX_BATCH_DELAY = Setting::new("max_batch_delay", MILLIS, "TorchServe's window: a batch is sent when it is full or when its oldest request has waited this long")
+        .or_else("100 for the policy window").or("100")
+        .batching().flag("max-batch-delay-ms", "TIME").aliases(&["max_batch_delay", "max_batch_delay_ms"])
+        .archive(&["maxBatchDelay"], 1).live(&["max_batch_delay"], 0).record("maxBatchDelay");
+    POLICY = Setting::new("policy", SettingKind::Choice(POLICIES), "When batches are sent: adaptive, window or opportunistic")
+        .or_else("window if a delay is given and no latency target, else adaptive")
+        .batching().flag("policy", "POLICY").property("batching_policy").live(&["policy"], 0).record("policy");
+    TENANTS = Setting::new("tenants", SettingKind::Weights, "Weights of tenants, by the names that requests give; others have 1")
+        .or_else("none")
+        .batching().live(&["tenants"], 0).record_if_changed("tenants");
+    COST = Setting::new("cost", SettingKind::Choice(COSTS), "What an item weighs in a batch: items, bytes, tokens or length")
+        .or_else("length for padded ONNX models, else items").or("items")
+        .batching();
+    MAX_COST = Setting::new("max_cost", SettingKind::Whole { min: 1, max: u64::MAX }, "Most cost in a batch").or_else("no limit").batching();
+    SAMPLE_COST = Setting::new("sample_cost", SettingKind::Whole { min: 1, max: u64::MAX }, "What one item of the sample weighs that is measured at the start")
+        .or_else("what can be seen of it").batching();
+    MIX_ORIGINS = Setting::new("mix_origins", FLAG, "Whether requests over HTTP, gRPC and handles may share a batch")
+        .or_else("true under jitney torchserve, else false").or("false").batching();
+    MAX_CONCURRENT_BATCHES = Setting::new("max_concurrent_batches", SettingKind::Whole { min: 1, max: 255 }, "Batches that one worker holds at a time; more than 1 runs them side by side")
+        .or_else("100 for asynchronous handlers, else 1").batching().archive_clamped(&[], 1);
+    QUEUE = Setting::new("queue", SettingKind::from(0), "Requests of a model that may wait; more are rejected with 503").or("100")
+        .flag("queue", "N").property("job_queue_size").archive(&["jobQueueSize"], 1).live(&["job_queue_size"], 1).record_if_changed("jobQueueSize");
+    RESPONSE_TIMEOUT = Setting::new("response_timeout", SECONDS, "Time a batch may run before its worker is replaced, such as 120 or 2m").or("120")
+        .flag("response-timeout", "TIME").property("default_response_timeout")
+        .archive(&["responseTimeout"], 1).parameter(&["response_timeout"], 0).record("responseTimeout").archive_first();
+    STARTUP_TIMEOUT = Setting::new("startup_timeout", SECONDS, "Time a worker may take to load its model").or("120")
+        .flag("startup-timeout", "TIME").property("default_startup_timeout")
+        .archive(&["startupTimeout"], 1).parameter(&["startup_timeout"], 0).record("startupTimeout").archive_first();
+    MAX_RETRY_TIMEOUT = Setting::new("max_retry_timeout", SECONDS, "How long a worker that fails is started again before it is given up").or("300")
+        .archive(&["maxRetryTimeoutInSec"], 0);
+    CLIENT_TIMEOUT = Setting::new("client_timeout", MILLIS, "How long a client waits at most; 0 means without limit").or("0")
+        .archive(&["clientTimeoutInMills"], 0);
+    USE_JOB_TICKET = Setting::new("use_job_ticket", FLAG, "Accept a request only when a worker is free for it").or("false")
+        .archive(&["useJobTicket"], 0);
+    SEQUENCE_BATCHING = Setting::new("sequence_batching", FLAG, "Requests of one sequence are run in order and by one worker").or("false")
+        .archive(&["sequenceBatching"], 0);
+    SEQUENCE_MAX_IDLE = Setting::new("sequence_max_idle", MILLIS, "How long a sequence may be silent; 0 means that there are no sequences").or("0")
+        .archive(&["sequenceMaxIdleMSec"], 0);
+    SEQUENCE_TIMEOUT = Setting::new("sequence_timeout", MILLIS, "How long a sequence may last; 0 means without limit").or("0")
+        .archive(&["sequenceTimeoutMSec"], 0);
+    MAX_SEQUENCE_QUEUE = Setting::new("max_sequence_queue", SettingKind::from(1), "Requests of one sequence that may wait").or("1")
+        .archive_clamped(&["maxSequenceJobQueueSize"], 1);
+    MAX_SEQUENCES = Setting::new("max_sequences", SettingKind::from(1), "Sequences at a time").or("1")
+        .archive_clamped(&["maxNumSequence"], 1);
+    CONTINUOUS_BATCHING = Setting::new("continuous_batching", FLAG, "Requests join and leave a batch between its steps").or("false")
+        .archive(&["continuousBatching"], 0);
+    ASYNC_COMMUNICATION = Setting::new("async_communication", FLAG, "The handler is asynchronous and runs many batches at a time").or("false")
+        .archive(&["asyncCommunication"], 0);
+    USE_VENV = Setting::new("use_venv", FLAG, "Workers run in a virtual environment of the model's own").or("false")
+        .archive(&["useVenv"], 0);
+    DEVICE_TYPE = Setting::new("device_type", SettingKind::Choice(&["cpu", "gpu"]), "Where workers run")
+        .or_else("gpu where there is one").archive(&["deviceType"], 0);
+    DEVICE_IDS = Setting::new("device_ids", SettingKind::Numbers { min: 0 }, "GPUs that workers are given, in turn")
+        .or_else("all").archive(&["deviceIds"], 0);
+    PARALLEL_TYPE = Setting::new("parallel_type", SettingKind::Choice(&["pp", "tp", "pptp", "custom"]), "How the model is spread over several GPUs")
+        .or_else("not at all").archive(&["parallelType"], 0);
+    PARALLEL_LEVEL = Setting::new("parallel_level", SettingKind::from(0), "Processes and GPUs of one worker").or("0")
+        .archive(&["torchrun.nproc-per-node", "parallelLevel"], 0);
+}

@@ -1,0 +1,48 @@
+//! The settings of a server that `jitney serve` and `jitney.yaml` know. Those with a property are also
+//! keys of `config.properties`.
+
+use crate::setting::settings;
+use crate::{Setting, SettingKind, TimeUnit};
+
+const PORT: SettingKind = SettingKind::Whole { min: 0, max: 65535 };
+const SECONDS: SettingKind = SettingKind::Time(TimeUnit::Seconds);
+
+settings! {
+    /// Every setting of a server.
+    SETTINGS:
+    HOST = Setting::new("host", SettingKind::Text, "Address to listen on; anything but loopback opens the server to the network, see --token-auth")
+        .or("127.0.0.1").flag("host", "HOST");
+    INFERENCE_PORT = Setting::new("port", PORT, "Port for predictions; 0 takes a free one").or("8080").flag("port", "PORT");
+    MANAGEMENT_PORT = Setting::new("management_port", PORT, "Port for management: register, scale, describe").or("8081").flag("management-port", "PORT");
+    METRICS_PORT = Setting::new("metrics_port", PORT, "Port for metrics").or("8082").flag("metrics-port", "PORT");
+    GRPC_PORT = Setting::new("grpc_port", PORT, "Port for predictions over gRPC").or("7070").flag("grpc-port", "PORT").property("grpc_inference_port");
+    GRPC_MANAGEMENT_PORT = Setting::new("grpc_management_port", PORT, "Port for management over gRPC").or("7071").flag("grpc-management-port", "PORT").property("grpc_management_port");
+    TOKEN_AUTH = Setting::new("token_auth", SettingKind::Flag, "Ask clients for a token; the keys are written to key_file.json in the current directory")
+        .or("false").flag("token-auth", "BOOL");
+    TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
+    TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
+    MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name")
+        .or_else("none").flag("model-store", "DIR").property("model_store");
+    MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB")
+        .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
+    MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
+        .or("64GiB").flag("max-download-size", "SIZE").property("max_download_size");
+    MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")
+        .or("64GiB").flag("max-unpacked-size", "SIZE").property("max_unpacked_size");
+    MAX_UNPACKED_FILES = Setting::new("max_unpacked_files", SettingKind::from(0), "Most files and directories in an archive")
+        .or("200000").flag("max-unpacked-files", "N").property("max_unpacked_files");
+    IO_THREADS = Setting::new("io_threads", SettingKind::from(1), "Threads that serve connections")
+        .or_else("a quarter of the processors").flag("io-threads", "N").property("io_threads");
+    PYTHON = Setting::new("python", SettingKind::Path, "Python for Python models")
+        .or_else("the one beside this program, of the active virtual environment, or python3")
+        .flag("python", "PATH").property("python").file_only();
+    INSTALL_REQUIREMENTS = Setting::new("install_requirements", SettingKind::Flag, "Install what a model's requirements file asks for, for that model alone")
+        .or("false").flag("install-requirements", "BOOL").property("install_py_dep_per_model");
+    LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
+        .or("info").flag("log-level", "FILTER").aliases(&["log"]);
+    ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
+    DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")
+        .or("0s").flag("drain-delay", "TIME").property("drain_delay");
+    DRAIN_TIMEOUT = Setting::new("drain_timeout", SECONDS, "On SIGTERM, time for admitted requests to be answered")
+        .or("30s").flag("drain-timeout", "TIME").property("drain_timeout");
+}

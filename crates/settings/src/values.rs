@@ -1,0 +1,225 @@
+//! Values of settings with the source of each: what one source sets, and what several sources come to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Setting, SettingValue};
+
+/// Where a value was set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SettingSource {
+    /// A flag of the command line.
+    Flag(String),
+    /// A variable of the environment.
+    Variable(String),
+    /// A file, and the line where that is known.
+    File {
+        /// As it was named.
+        path: Arc<Path>,
+        /// Counted from 1.
+        line: Option<usize>,
+    },
+    /// The model's own settings: its `model-config.yaml` or its decorator.
+    Archive(String),
+    /// A parameter of the registration.
+    Registration,
+    /// A change of the live model.
+    Live,
+    /// A snapshot that the server was started from.
+    Snapshot(String),
+    /// The default.
+    #[default]
+    Default,
+}
+
+impl SettingSource {
+    /// The kind of source, in one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Flag(_) => "flag",
+            Self::Variable(_) => "environment",
+            Self::File { .. } => "file",
+            Self::Archive(_) => "archive",
+            Self::Registration => "registration",
+            Self::Live => "live update",
+            Self::Snapshot(_) => "snapshot",
+            Self::Default => "default",
+        }
+    }
+
+    /// Which flag, variable, line or archive; empty for the other kinds.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Flag(name)
+            | Self::Variable(name)
+            | Self::Archive(name)
+            | Self::Snapshot(name) => name.clone(),
+            Self::File { path, line: Some(line) } => format!("{}:{line}", path.display()),
+            Self::File { path, line: None } => path.display().to_string(),
+            Self::Registration | Self::Live | Self::Default => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for SettingSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place();
+        if place.is_empty() {
+            f.write_str(self.kind())
+        } else {
+            write!(f, "{} {place}", self.kind())
+        }
+    }
+}
+
+/// Values by setting, each with its source. A setting that no source sets is absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values(BTreeMap<&'static str, (SettingValue, SettingSource)>);
+
+impl Values {
+    /// Sets a value, in place of the one there is.
+    pub fn set(&mut self, setting: &Setting, value: SettingValue, source: SettingSource) {
+        self.0.insert(setting.name, (value, source));
+    }
+
+    /// The same with one more value.
+    #[must_use]
+    pub fn with(mut self, setting: &Setting, value: SettingValue, source: SettingSource) -> Self {
+        self.set(setting, value, source);
+        self
+    }
+
+    /// Takes a value away.
+    pub fn remove(&mut self, setting: &Setting) {
+        self.0.remove(setting.name);
+    }
+
+    /// The value as it is.
+    pub fn get(&self, setting: &Setting) -> Option<&SettingValue> {
+        self.0.get(setting.name).map(|(value, _)| value)
+    }
+
+    /// Whether there is a value.
+    pub fn has(&self, setting: &Setting) -> bool {
+        self.0.contains_key(setting.name)
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The source of the value.
+    pub fn source(&self, setting: &Setting) -> SettingSource {
+        self.0.get(setting.name).map(|(_, source)| source.clone()).unwrap_or_default()
+    }
+
+    /// The value in the type that the program uses.
+    pub fn read<T: FromValue>(&self, setting: &Setting) -> Option<T> {
+        self.get(setting).and_then(T::from_value)
+    }
+
+    /// Writes the value, where there is one, into its field.
+    pub fn apply<T: FromValue>(&self, setting: &Setting, field: &mut T) {
+        if let Some(value) = self.read(setting) {
+            *field = value;
+        }
+    }
+
+    /// The value as text.
+    pub fn show(&self, setting: &Setting) -> Option<String> {
+        self.get(setting).map(|value| setting.kind.show(value))
+    }
+
+    /// These values, and those of `lower` where these have none.
+    #[must_use]
+    pub fn or(mut self, lower: &Self) -> Self {
+        for (name, given) in &lower.0 {
+            self.0.entry(name).or_insert_with(|| given.clone());
+        }
+        self
+    }
+
+    /// Takes over the value of `other` for one setting, if it has one.
+    pub fn prefer(&mut self, setting: &Setting, other: &Self) {
+        if let Some(given) = other.0.get(setting.name) {
+            self.0.insert(setting.name, given.clone());
+        }
+    }
+
+    /// Only the values of these settings.
+    #[must_use]
+    pub fn only(&self, settings: &[&Setting]) -> Self {
+        let mut values = Self::default();
+        settings.iter().for_each(|setting| values.prefer(setting, self));
+        values
+    }
+
+    /// The same values, all from one source.
+    #[must_use]
+    pub fn from_source(mut self, source: &SettingSource) -> Self {
+        self.0.values_mut().for_each(|(_, it)| *it = source.clone());
+        self
+    }
+}
+
+/// A type that holds values of a setting.
+pub trait FromValue: Sized {
+    /// The value; nothing if the setting is of another kind.
+    fn from_value(value: &SettingValue) -> Option<Self>;
+}
+
+macro_rules! from_value {
+    ($($type:ty: $pattern:pat => $value:expr),* $(,)?) => {$(
+        impl FromValue for $type {
+            fn from_value(value: &SettingValue) -> Option<Self> {
+                if let $pattern = value { $value } else { None }
+            }
+        }
+    )*};
+}
+from_value! {
+    u8: SettingValue::Number(number) => u8::try_from(*number).ok(),
+    u16: SettingValue::Number(number) => u16::try_from(*number).ok(),
+    u32: SettingValue::Number(number) => u32::try_from(*number).ok(),
+    u64: SettingValue::Number(number) => Some(*number),
+    usize: SettingValue::Number(number) => usize::try_from(*number).ok(),
+    bool: SettingValue::Flag(flag) => Some(*flag),
+    Duration: SettingValue::Time(time) => Some(*time),
+    String: SettingValue::Text(text) => Some(text.clone()),
+    PathBuf: SettingValue::Text(text) => Some(Self::from(text)),
+    Vec<u32>: SettingValue::Numbers(numbers) => Some(numbers.clone()),
+    Vec<(String, u32)>: SettingValue::Weights(weights) => Some(weights.clone()),
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &SettingValue) -> Option<Self> {
+        T::from_value(value).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{MAX_BATCH_SIZE, QUEUE};
+
+    #[test]
+    fn the_first_source_wins_setting_by_setting() {
+        let flag = SettingSource::Flag("--queue".to_owned());
+        let file = SettingSource::File { path: Path::new("j.yaml").into(), line: Some(3) };
+        let upper = Values::default().with(&QUEUE, SettingValue::Number(7), flag.clone());
+        let lower = Values::default().with(&QUEUE, SettingValue::Number(8), file.clone()).with(
+            &MAX_BATCH_SIZE,
+            SettingValue::Number(4),
+            file.clone(),
+        );
+        let both = upper.or(&lower);
+        assert_eq!((both.read(&QUEUE), both.source(&QUEUE)), (Some(7_u32), flag));
+        assert_eq!((both.read(&MAX_BATCH_SIZE), both.source(&MAX_BATCH_SIZE)), (Some(4_u32), file));
+        assert_eq!(both.source(&MAX_BATCH_SIZE).to_string(), "file j.yaml:3");
+        assert_eq!(both.read::<bool>(&QUEUE), None, "of another type");
+    }
+}

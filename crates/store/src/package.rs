@@ -1,0 +1,107 @@
+//! A model, ready to be registered: its directory with what its manifest and YAML say.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    api::Api,
+    dir::{MANIFEST_DIRECTORY, ModelDir},
+    error::StoreError,
+    fetch::Fetched,
+    manifest::Manifest,
+    yaml::{self, ModelYaml},
+};
+
+/// A manifest or a model's YAML is read into memory, so it may not be a film.
+const TEXT_BYTES_MAX: u64 = 4 << 20;
+
+/// What [`Store::open`](super::Store::open) gives. Dropping it removes an unpacked copy.
+#[derive(Debug)]
+pub struct Package {
+    /// The url that it was opened by, as the caller gave it.
+    pub url: String,
+    /// Where its files are.
+    pub dir: ModelDir,
+    /// The manifest, or the default one where the model has none.
+    pub manifest: Manifest,
+    /// The manifest as it stands in the archive, for the handler; `{}` if there is none.
+    pub manifest_json: Value,
+    /// The settings of the model's YAML that the frontend uses.
+    pub yaml: ModelYaml,
+    /// The YAML with every key in its order, for the handler; `{}` if there is none.
+    pub yaml_json: Value,
+    /// What it says about its API, if it is a definition.
+    pub api: Option<Api>,
+    /// The archive that was fetched into the store for this model and leaves with it.
+    pub downloaded: Option<Fetched>,
+}
+
+impl Package {
+    /// Reads what the model says about itself.
+    pub(super) fn read(url: &str, dir: ModelDir) -> Result<Self, StoreError> {
+        let manifest_json = read_manifest(dir.path())?;
+        let manifest = Manifest::from_json(&manifest_json)?;
+        let yaml_map = match &manifest.config_file {
+            Some(file) => read_yaml(&dir.path().join(file))?,
+            None => Map::new(),
+        };
+        let api = Api::read(dir.path());
+        Ok(Self {
+            url: url.to_owned(),
+            dir,
+            manifest,
+            manifest_json,
+            yaml: ModelYaml::from_json(&yaml_map),
+            yaml_json: Value::Object(yaml_map),
+            downloaded: None,
+            api,
+        })
+    }
+
+    /// Whether the model brings settings of its own.
+    pub fn has_yaml(&self) -> bool {
+        self.yaml_json.as_object().is_some_and(|yaml| !yaml.is_empty())
+    }
+}
+
+fn read_manifest(dir: &Path) -> Result<Value, StoreError> {
+    let invalid = |why| StoreError::InvalidManifest { why };
+    match read_text(&dir.join(MANIFEST_DIRECTORY).join("MANIFEST.json")) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| invalid(error.to_string())),
+        Err(error) if is_absent(&error) => Ok(Value::Object(Map::new())),
+        Err(error) => Err(invalid(error.to_string())),
+    }
+}
+
+/// A model that names a YAML has one; serving it without its settings would not be the same model.
+fn read_yaml(path: &Path) -> Result<Map<String, Value>, StoreError> {
+    let text = read_text(path).map_err(|error| {
+        let file = path.file_name().unwrap_or_default().display();
+        StoreError::InvalidConfig { why: format!("cannot read {file}: {error}") }
+    })?;
+    yaml::parse(&text)
+}
+
+/// `MAR-INF` may be missing, or be a file of that name.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Only regular files are opened: a pipe in a directory served in place would block for ever.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    let read = File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > TEXT_BYTES_MAX {
+        Err(io::Error::other(format!("it has more than {TEXT_BYTES_MAX} bytes")))
+    } else {
+        Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    }
+}

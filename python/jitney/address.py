@@ -1,0 +1,34 @@
+"""Where a server is: the address that a URL names, for handles and HTTP clients."""
+
+from __future__ import annotations
+
+import ssl
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+PORTS = {"http": 80, "https": 443}
+
+
+class Address(NamedTuple):
+    """Where a server is."""
+
+    host: str
+    port: int
+    unix_path: str | None = None
+    tls: ssl.SSLContext | None = None
+    token: str | None = None
+
+    def __str__(self) -> str:
+        return self.unix_path or f"{self.host}:{self.port}"
+
+
+def read_url(url: str, token: str | None = None, tls: ssl.SSLContext | None = None) -> Address:
+    """The address that a URL names."""
+    if url.startswith("unix:"):
+        return Address("localhost", 0, unquote(url[len("unix:") :]), None, token)
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS or not parts.hostname:
+        raise ValueError(f"{url!r} is no address of a server; say http://host:port, https://host:port or unix:/path")
+    if parts.scheme == "https":
+        tls = tls or ssl.create_default_context()
+    return Address(parts.hostname, parts.port or PORTS[parts.scheme], None, tls, token)

@@ -1,0 +1,77 @@
+"""All connections of a session: one per event loop, and one in the background for threads without a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import weakref
+from typing import Any, NamedTuple
+
+from jitney.address import Address
+from jitney.client import Client
+from jitney.handle.background import Background
+from jitney.handle.connection import Connection
+
+
+class Manager(NamedTuple):
+    """Where models are managed."""
+
+    url: str
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+
+
+class Connections:
+    """The ways to one server. Closing it ends them all."""
+
+    def __init__(self, address: Address, manager: Manager | None = None) -> None:
+        self._address = address
+        self._manager = manager
+        self._lock = threading.Lock()
+        self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._background: Background | None = None
+        self._closed = False
+
+    def configure(self, model: str, version: str, **options: Any) -> None:
+        """Changes how batches of a model leave."""
+        if self._manager is None:
+            raise ValueError("tell jitney.connect where models are managed: management_url='http://host:8081'")
+        url, token, tls = self._manager
+        with Client(url, token=token, tls=tls) as client:
+            client.configure(model, version or None, **options)
+
+    def connection(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        """The connection of a loop, which is the running one."""
+        connection = self._connections.get(loop)
+        if connection is None:
+            with self._lock:
+                self._check_open()
+                connection = self._connections[loop] = Connection(self._address, loop)
+        return connection
+
+    def background(self) -> Background:
+        """The connection of all threads that run no loop."""
+        background = self._background
+        if background is None:
+            with self._lock:
+                self._check_open()
+                background = self._background = self._background or Background(self._address)
+        return background
+
+    def close(self) -> None:
+        """Ends every connection; calls under way fail."""
+        with self._lock:
+            self._closed = True
+            background, self._background = self._background, None
+            connections = list(self._connections.values())
+            self._connections.clear()
+        if background is not None:
+            background.close()
+        for connection in connections:
+            if not connection.loop.is_closed():
+                connection.loop.call_soon_threadsafe(connection.close)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the session is closed; make a new one with jitney.connect")

@@ -1,0 +1,131 @@
+"""One measurement and its line, which TorchServe and Jitney read from a worker's stdout.
+
+`[METRICS]name.unit:value|#dimensions|#type:TYPE|#hostname:host,epoch[,request ids]`
+
+As in TorchServe the line is a message of the root logger, so that tests and programs find it where they look for
+it. Jitney's workers write it themselves (`past_logging`): whatever a handler does to logging, its metrics arrive.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+LINE_PREFIX = "[METRICS]"
+
+
+class MetricTypes(enum.Enum):
+    """Counter, gauge or histogram."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Units:
+    """Known units by short name."""
+
+    units: dict[str, str] = {  # noqa: RUF012 - TorchServe's attribute, read by user code
+        "ms": "Milliseconds",
+        "s": "Seconds",
+        "percent": "Percent",
+        "count": "Count",
+        "MB": "Megabytes",
+        "GB": "Gigabytes",
+        "kB": "Kilobytes",
+        "B": "Bytes",
+        "": "unit",
+    }
+
+
+TIME_UNITS = frozenset(("ms", "s"))
+SIZE_UNITS = frozenset(("MB", "kB", "GB", "B"))
+
+
+def full_unit(unit: str | None) -> str:
+    """The full name of a unit; unknown ones are kept as they are."""
+    return Units.units.get(unit or "", unit or "")
+
+
+class Dimension:
+    """A name and a value."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self.value = value
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.value}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dimension as a dictionary."""
+        return {"Name": self.name, "Value": self.value}
+
+
+class Metric:
+    """A named value with unit, dimensions and the requests it belongs to."""
+
+    def __init__(
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        dimensions: Sequence[Dimension] = (),
+        request_id: str | None = None,
+        metric_method: str | None = None,
+        metric_type: MetricTypes = MetricTypes.COUNTER,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.unit = full_unit(unit)
+        self.dimensions = list(dimensions)
+        self.request_id = request_id
+        self.metric_method = metric_method
+        self.metric_type = metric_type
+
+    def update(self, value: float) -> None:
+        """Takes a new value; counters add it to the old one."""
+        self.value = self.value + value if self.metric_method == "counter" else value
+
+    def __str__(self) -> str:
+        dimensions = ",".join(map(str, self.dimensions))
+        ids = f",{self.request_id}" if self.request_id else ""
+        return (
+            f"{self.name}.{self.unit}:{self.value}|#{dimensions}|#type:{self.metric_type.name}"
+            f"|#hostname:{socket.gethostname()},{int(time.time())}{ids}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The metric as a dictionary."""
+        return {
+            "MetricName": self.name,
+            "Value": self.value,
+            "Unit": self.unit,
+            "Dimensions": [dimension.to_dict() for dimension in self.dimensions],
+            "Type": self.metric_type.name,
+            "Timestamp": int(time.time()),
+            "HostName": socket.gethostname(),
+            "RequestId": self.request_id,
+        }
+
+
+_past_logging = False
+
+
+def past_logging() -> None:
+    """From now on lines of this process go to stdout directly, each in one piece."""
+    global _past_logging
+    _past_logging = True
+
+
+def write_metric(metric: Any) -> None:
+    """Writes a metric's line."""
+    if _past_logging:
+        sys.stdout.write(f"{LINE_PREFIX}{metric}\n")
+    else:
+        logging.info("%s%s", LINE_PREFIX, metric)

@@ -1,0 +1,55 @@
+"""What every file of the project must have, and what none may have, checked on the tree itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+NOT_OURS = {".git", "target", ".venv", ".venv-torch", ".venv-torch-new", "out", "node_modules", "__pycache__"}
+
+
+def files(*endings: str) -> Iterator[Path]:
+    """The project's own files; what tools leave behind has a dot or is named above."""
+    pending = [ROOT]
+    while pending:
+        for path in sorted(pending.pop().iterdir()):
+            if path.is_dir() and not path.is_symlink():
+                if path.name not in NOT_OURS and not path.name.endswith("_cache"):
+                    pending.append(path)
+            elif path.is_file() and path.name.endswith(endings) and path.name not in NOT_OURS:
+                yield path
+
+
+def test_every_rust_file_has_module_docs() -> None:
+    without = [str(path.relative_to(ROOT)) for path in files(".rs") if not path.read_text().startswith("//!")]
+    assert without == []
+
+
+def test_every_python_file_has_a_docstring() -> None:
+    without = [
+        str(path.relative_to(ROOT)) for path in files(".py") if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert without == []
+
+
+def test_the_architecture_names_every_crate() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    missing = [path.name for path in (ROOT / "crates").iterdir() if f"crates/{path.name}" not in text]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path_of_a_machine", ["/work" + "/main", "/work" + "/shared", "/tmp" + "/jt"])
+def test_no_file_names_a_path_of_one_machine(path_of_a_machine: str) -> None:
+    found = [str(path.relative_to(ROOT)) for path in files("") if path_of_a_machine.encode() in path.read_bytes()]
+    assert found == []
+
+
+def test_every_handler_of_the_tests_is_used() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    unused = [path.stem for path in (ROOT / "tests" / "handlers").glob("*.py") if f'"{path.stem}"' not in sources]
+    assert unused == []

@@ -1,0 +1,282 @@
+"""The checks of `make lint` find what they are there for: each is given code that breaks its rule."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
+
+import check_crates  # noqa: E402
+import check_modules  # noqa: E402
+import check_names  # noqa: E402
+import instructions  # noqa: E402
+import rust_source  # noqa: E402
+
+Tree = Callable[[dict[str, str]], Path]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Writes the files of a small project."""
+
+    def write(files: dict[str, str]) -> Path:
+        subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def rust(**files: str) -> dict[str, str]:
+    """The files of one crate by module name; two underscores go one folder down."""
+    return {f"crates/one/src/{name.replace('__', '/')}.rs": text for name, text in files.items()}
+
+
+# -- reading Rust -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// struct Gone;",
+        "/* struct Gone; */",
+        'const A: &str = "struct Gone;";',
+        'const A: &str = r#"struct Gone; " "#;',
+        "#[cfg(test)]\nmod tests {\n    struct Gone { x: [u8; 2] }\n}",
+        "#[cfg(test)]\n#[derive(Debug)]\nstruct Gone;",
+        '#[cfg(any(test, feature = "testkit"))]\npub mod testkit { struct Gone; }',
+        "const QUOTE: char = '\"'; // \" struct Gone;",
+    ],
+)
+def test_only_production_code_is_read(text: str) -> None:
+    read = rust_source.code(f"{text}\nstruct Kept<'a>(&'a str);\n")
+    assert "Gone" not in read
+    assert "struct Kept<'a>(&'a str);" in read
+    assert read.count("\n") == text.count("\n") + 2
+
+
+# -- circles ----------------------------------------------------------------------------------
+
+CIRCLES = {
+    "two files": rust(
+        lib="mod a;\nmod b;", a="use crate::b::B;\npub struct A(B);", b="use super::a::A;\npub struct B(Box<A>);"
+    ),
+    "a path without an import": rust(
+        lib="mod a;\nmod b;", a="pub struct A(crate::b::B);", b="pub fn f() { crate::a::A::new() }\npub struct B;"
+    ),
+    "a parent and its child": rust(
+        a="mod b;\nuse self::b::B;\npub struct Limit;\nfn f(_: B) {}",
+        a__b="use super::Limit;\npub struct B(Limit);",
+        lib="mod a;",
+    ),
+    "a child of a folder's mod.rs": rust(
+        lib="mod a;", a__mod="mod b;\npub struct Limit;\nfn f() { b::g() }", a__b="pub fn g() { super::Limit; }"
+    ),
+    "through re-exports": rust(
+        lib="mod a;\nmod c;\npub use self::{a::A, c::C};",
+        a="mod deep;\npub use self::deep::A;",
+        a__deep="use crate::C;\npub struct A(C);",
+        c="use crate::A;\npub struct C(Box<A>);",
+    ),
+    "through a renamed re-export": rust(
+        lib="mod a;\nmod b;\nuse self::b::B as Bee;",
+        a="use crate::Bee;\npub struct A(Bee);",
+        b="use crate::a::A;\npub struct B(A);",
+    ),
+    "through a glob": rust(
+        lib="mod a;\nmod b;\nmod face;",
+        face="pub use crate::b::*;",
+        a="use crate::face::B;\npub struct A(B);",
+        b="use crate::a::A;\npub struct B(A);",
+    ),
+    "in a binary": rust(main="mod a;\nmod b;", a="use crate::b;\nfn f() { b::g() }", b="pub fn g() { crate::a::f() }"),
+    "of three": rust(
+        lib="mod a;\nmod b;\nmod c;",
+        a="use crate::b::B;\npub struct A(B);",
+        b="use crate::c::C;\npub struct B(C);",
+        c="use crate::a::A;\npub struct C(A);",
+    ),
+}
+
+NO_CIRCLES = {
+    "a face that only hands names on": rust(
+        lib="mod a;\nmod b;\npub use self::{a::A, b::B};", a="use crate::B;\npub struct A(B);", b="pub struct B;"
+    ),
+    "test code": rust(
+        lib="mod a;\nmod b;",
+        a="use crate::b::B;\npub struct A(B);",
+        b="pub struct B;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}",
+    ),
+    "other crates": rust(
+        lib="mod a;\nmod b;", a="use crate::b::B;\nuse serde::A;\npub struct A2(B);", b="pub struct B(serde::a::A);"
+    ),
+    "a child that needs only its siblings": rust(
+        lib="mod a;",
+        a="mod b;\nmod c;\nuse self::b::B;\nfn f(_: B) {}",
+        a__b="use super::c::C;\npub struct B(C);",
+        a__c="pub struct C;",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CIRCLES)
+def test_a_circle_of_rust_modules_is_found(tree: Tree, kind: str) -> None:
+    assert len(check_modules.circles(check_modules.rust_arrows(tree(CIRCLES[kind])))) == 1
+
+
+@pytest.mark.parametrize("kind", NO_CIRCLES)
+def test_rust_modules_without_a_circle_pass(tree: Tree, kind: str) -> None:
+    assert check_modules.circles(check_modules.rust_arrows(tree(NO_CIRCLES[kind]))) == []
+
+
+def test_a_circle_of_python_modules_is_found(tree: Tree) -> None:
+    files = {
+        "python/pack/__init__.py": "from .a import A",
+        "python/pack/a.py": "class A:\n    def f(self):\n        from .b import B",
+        "python/pack/b.py": "from pack import A\nclass B: ...",
+    }
+    assert check_modules.circles(check_modules.python_arrows(tree(files))) == [["python/pack/a.py", "python/pack/b.py"]]
+
+
+def test_python_modules_without_a_circle_pass(tree: Tree) -> None:
+    files = {
+        "python/pack/__init__.py": "from .a import A\nfrom .b import B",
+        "python/pack/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B\nclass A: ...",
+        "python/pack/b.py": "from . import A\nclass B: ...",
+    }
+    assert check_modules.circles(check_modules.python_arrows(tree(files))) == []
+
+
+def test_the_report_says_what_ties_a_circle(tree: Tree) -> None:
+    lines = check_modules.report(check_modules.rust_arrows(tree(CIRCLES["two files"])))
+    assert lines[0] == "circle of 2 files:"
+    assert "  crates/one/src/a.rs -> crates/one/src/b.rs: crate::b::B" in lines
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_a_type_name_is_defined_once(tree: Tree) -> None:
+    root = tree(
+        {
+            "crates/one/src/lib.rs": "pub struct Entry;\nimpl Iterator for Entry { type Item = u8; }",
+            "crates/two/src/lib.rs": "pub(crate) enum Entry { A }\nimpl Iterator for Entry { type Item = u8; }",
+            "crates/two/tests/all.rs": "struct Entry;",
+        }
+    )
+    problems = check_names.check_shared(check_names.types(root), [])
+    assert len(problems) == 2
+    assert problems[0].startswith("crates/one/src/lib.rs:1: type Entry: this name is defined 2 times")
+
+
+def test_a_shared_name_needs_a_reason_and_the_list_is_never_stale(tree: Tree) -> None:
+    root = tree({"crates/one/src/lib.rs": "struct Entry;", "crates/two/src/lib.rs": "struct Entry;"})
+    entry, gone = (check_names.Allowed(name, "*", "why") for name in ("Entry", "Gone"))
+    defined = check_names.types(root)
+    assert check_names.check_shared(defined, [entry]) == []
+    assert check_names.check_shared(defined, [entry, gone]) == ["shared_names.txt: Gone is no longer shared"]
+
+
+def test_few_definitions_share_a_name(tree: Tree) -> None:
+    files = {f"crates/c{n}/src/lib.rs": "struct Entry;" for n in range(check_names.SHARED_MAX)}
+    problems = check_names.check_shared(check_names.types(tree(files)), [check_names.Allowed("Entry", "*", "why")])
+    assert problems == ["60 definitions share a name; fewer than 60 may"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pub struct Rider;", "struct Rider: say request, not rider"),
+        ("pub(crate) async fn refuse_late() {}", "fn refuse_late: say rejection, not refuse"),
+        ("struct Pool { pub seats: u32 }", "field seats: say worker slot, not seats"),
+        ("enum Why { Full, Departed(u8) }", "variant Departed: say dispatch, not departed"),
+        ("mod lanes { }", "mod lanes: say queue or group, not lanes"),
+        ("const TRIPS: u8 = 1;", "const TRIPS: say batch or candidate, not trips"),
+    ],
+)
+def test_replaced_words_are_found_in_rust(tree: Tree, text: str, found: str) -> None:
+    problems = check_names.check_words(check_names.rust_names(tree({"crates/one/src/lib.rs": text})), [])
+    assert len(problems) == 1
+    assert found in problems[0]
+
+
+def test_replaced_words_are_found_in_python_and_in_file_names(tree: Tree) -> None:
+    root = tree({"python/jitney/receipts.py": "class Passenger: ...", "crates/one/src/lanes.rs": "struct Queue;"})
+    problems = check_names.check_words([*check_names.rust_names(root), *check_names.python_names(root)], [])
+    assert [line.split(";")[0] for line in problems] == [
+        "crates/one/src/lanes.rs:1: module lanes: say queue or group, not lanes",
+        "python/jitney/receipts.py:1: module receipts: say timing, not receipts",
+        "python/jitney/receipts.py:1: class Passenger: say request, not passenger",
+    ]
+
+
+def test_an_exception_covers_its_names_only_and_is_never_stale(tree: Tree) -> None:
+    root = tree({"crates/one/src/lib.rs": "fn read_line() {}", "crates/two/src/lib.rs": "fn read_line() {}"})
+    names = list(check_names.rust_names(root))
+    text = check_names.Allowed("line", "crates/one/*", "a line of text")
+    assert len(check_names.check_words(names, [text])) == 1
+    both = [text, check_names.Allowed("read_line", "*", "a line of text")]
+    assert check_names.check_words(names, both) == []
+    stale = check_names.Allowed("seat", "*", "why")
+    assert check_names.check_words(names, [*both, stale]) == ["allowed_words.txt: nothing needs seat in *"]
+
+
+def test_an_exception_needs_a_reason(tmp_path: Path) -> None:
+    lists = tmp_path / "list.txt"
+    lists.write_text("# words\nline in crates/cli/*: a line of text\n")
+    assert check_names.read_list(lists) == [check_names.Allowed("line", "crates/cli/*", "a line of text")]
+    lists.write_text("line in crates/cli/*\n")
+    with pytest.raises(SystemExit, match="without a reason"):
+        check_names.read_list(lists)
+
+
+# -- crates -----------------------------------------------------------------------------------
+
+
+def needs(*names: str, kind: str | None = None) -> list[dict[str, str | None]]:
+    """Dependencies as `cargo metadata` lists them."""
+    return [{"name": name, "kind": kind} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("packages", "problem"),
+    [
+        ({"jitney-batcher": needs("serde")}, "jitney-batcher depends on serde"),
+        ({"jitney-engine": needs("jitney-server"), "jitney-server": []}, "a new arrow: jitney-engine -> jitney-server"),
+        ({"jitney-engine": needs("hyper")}, "hyper is used by jitney-engine"),
+    ],
+)
+def test_a_dependency_against_the_design_is_found(packages: dict, problem: str) -> None:
+    [found] = check_crates.problems(packages)
+    assert problem in found
+
+
+def test_dependencies_of_the_design_pass() -> None:
+    packages = {
+        "jitney-server": needs("jitney-engine", "hyper"),
+        "jitney-engine": needs("jitney-batcher"),
+        "jitney-batcher": needs("proptest", kind="dev"),
+    }
+    assert check_crates.problems(packages) == []
+
+
+# -- instructions -----------------------------------------------------------------------------
+
+
+def test_a_figure_may_grow_by_the_tolerance_only() -> None:
+    recorded = {"serve": 1000}
+    assert instructions.verdict({"serve": 1030}, recorded) == []
+    assert instructions.verdict({"serve": 900}, recorded) == []
+    assert instructions.verdict({"serve": 1031}, recorded) == [
+        "serve: 1031 instructions per request, +3.1% of the recorded"
+    ]
+    assert instructions.verdict({"grpc": 1}, recorded) == ["grpc: no figure is recorded"]

@@ -1,0 +1,86 @@
+"""Fails where a crate depends on another one against the design (see ARCHITECTURE.md), or uses another room's library.
+
+python tools/check_crates.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from rust_source import ROOT
+
+ARROWS = {
+    "jitney-cli": {"jitney-server", "jitney-engine", "jitney-onnx", "jitney-store", "jitney-settings", "jitney-sim"},
+    "jitney-server": {"jitney-engine", "jitney-proto", "jitney-settings"},
+    "jitney-onnx": {"jitney-engine"},
+    "jitney-engine": {"jitney-batcher", "jitney-store", "jitney-settings"},
+    "jitney-store": {"jitney-settings"},
+    "jitney-sim": {"jitney-batcher"},
+    "jitney-batcher": set(),
+    "jitney-settings": set(),
+    "jitney-proto": set(),
+}
+"""Who may depend on whom; a new arrow needs a decision record."""
+
+ALONE = ("jitney-batcher",)
+"""Crates that need no library at all."""
+
+OWNERS = {
+    "hyper": ("jitney-server",),
+    "hyper-util": ("jitney-server",),
+    "http": ("jitney-server",),
+    "http-body-util": ("jitney-server",),
+    "multer": ("jitney-server",),
+    "rten": ("jitney-onnx",),
+    "rten-tensor": ("jitney-onnx",),
+    "zip": ("jitney-store", "jitney-cli"),
+    "tar": ("jitney-store", "jitney-cli"),
+    "clap": ("jitney-cli",),
+    "reqwest": ("jitney-cli",),
+    "object_store": ("jitney-cli",),
+    "tokio-rustls": ("jitney-server",),
+    "java-properties": ("jitney-cli",),
+    "tracing-subscriber": ("jitney-cli",),
+}
+"""Libraries that belong to a crate; used elsewhere they would carry its business with them. Archives are read by the
+store and packed by the command line."""
+
+Packages = dict[str, list[dict[str, Any]]]
+"""The dependencies of every crate, by the crate's name."""
+
+
+def packages() -> Packages:
+    """As cargo knows them."""
+    command = [os.environ.get("CARGO", "cargo"), "metadata", "--no-deps", "--format-version", "1", "--offline"]
+    metadata = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    return {package["name"]: package["dependencies"] for package in json.loads(metadata)["packages"]}
+
+
+def problems(found: Packages) -> list[str]:
+    """Every dependency against the design."""
+    lines = []
+    for name, needed in sorted(found.items()):
+        for each in needed:
+            other = each["name"]
+            if other in found and other not in ARROWS.get(name, set()) and each["kind"] != "dev":
+                lines.append(f"a new arrow: {name} -> {other}; it needs a decision record (docs/adr)")
+            elif name in ALONE and each["kind"] != "dev":
+                lines.append(f"{name} depends on {other}; it must need nothing")
+            elif name not in OWNERS.get(other, (name,)):
+                lines.append(f"{other} is used by {name}; only {' and '.join(OWNERS[other])} may")
+    return lines
+
+
+def main() -> int:
+    """Prints what breaks the rule; 1 if anything does."""
+    lines = problems(packages())
+    print("\n".join(lines) or "crates: every arrow points as designed")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
