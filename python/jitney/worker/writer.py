@@ -16,31 +16,31 @@ from jitney.worker.items import table_of
 from jitney.worker.protocol import CHUNK, POSITION, Bytes, encode_control, send_frame
 
 
-class Outlet:
+class FrameWriter:
     """Sends frames, one after another."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lock = threading.Lock()
 
-    def frame(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
+    def send(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
         """Sends a frame whose payload is `parts`."""
         with self._lock:
             send_frame(self._sock, kind, count, frame_id, parts)
 
-    def control(self, kind: int, value: dict[str, Any], frame_id: int = 0) -> None:
+    def send_control(self, kind: int, value: dict[str, Any], frame_id: int = 0) -> None:
         """Sends a control frame."""
-        self.frame(kind, 0, frame_id, (encode_control(value),))
+        self.send(kind, 0, frame_id, (encode_control(value),))
 
-    def hang_up(self) -> None:
+    def shut_down(self) -> None:
         """Ends the connection for good, also for a thread that still reads from it."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
-    def chunk(self, frame_id: int, count: int, parts: Sequence[Bytes]) -> None:
+    def send_chunk(self, frame_id: int, count: int, parts: Sequence[Bytes]) -> None:
         """Sends pieces of answers that are not complete yet."""
-        self.frame(CHUNK, count, frame_id, parts)
+        self.send(CHUNK, count, frame_id, parts)
 
-    def piece(self, frame_id: int, meta: bytes, body: Bytes) -> None:
+    def send_piece(self, frame_id: int, meta: bytes, body: Bytes) -> None:
         """Sends a piece of the answer to the only request of a batch."""
-        self.chunk(frame_id, 1, table_of([(POSITION.pack(0) + meta, body)]))
+        self.send_chunk(frame_id, 1, table_of([(POSITION.pack(0) + meta, body)]))

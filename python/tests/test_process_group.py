@@ -17,7 +17,7 @@ from wire import bodies
 PARALLEL = {"parallelType": "tp", "torchrun": {"nproc-per-node": 3, "OMP_NUMBER_THREADS": 2}}
 NAMES = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS"]
 
-CREW = f"""
+RANKS = f"""
 import json, os, sys
 
 def handle(data, context):
@@ -33,11 +33,11 @@ def handle(data, context):
 
 
 @pytest.fixture
-def crew(model):
+def group(model):
     """Starts the real process of a worker with several ranks."""
     with_process = []
 
-    def start(source=CREW, config=PARALLEL, **fields):
+    def start(source=RANKS, config=PARALLEL, **fields):
         worker = wire_process(model(source), config, **fields)
         with_process.append(worker)
         return worker
@@ -72,8 +72,8 @@ def alive(pid):
         return False
 
 
-def test_every_rank_gets_every_batch_and_the_first_one_answers(crew, model, tmp_path):
-    worker = crew()
+def test_every_rank_gets_every_batch_and_the_first_one_answers(group, model, tmp_path):
+    worker = group()
     worker.read_control(wire.LOADED)
     (answer,) = worker.ask(bodies(b"a"))
     assert json.loads(answer["body"]) == dict(zip(NAMES, ["0", "0", "3", "3", "2"]))
@@ -83,8 +83,8 @@ def test_every_rank_gets_every_batch_and_the_first_one_answers(crew, model, tmp_
     assert [(tmp_path / f"seen-{rank}").read_text() for rank in range(3)] == ["abc"] * 3
 
 
-def test_in_a_pipeline_the_first_rank_alone_gets_batches(crew, tmp_path):
-    worker = crew(config={**PARALLEL, "parallelType": "pp"})
+def test_in_a_pipeline_the_first_rank_alone_gets_batches(group, tmp_path):
+    worker = group(config={**PARALLEL, "parallelType": "pp"})
     worker.read_control(wire.LOADED)
     worker.ask(bodies(b"a"))
     worker.send(wire.control(wire.STOP))
@@ -107,32 +107,32 @@ def handle(data, context):
     ("operator", "gpus", "seen"),
     [(None, [4, 5, 6], "4,5,6"), ("7, 6,5,GPU-uuid", [1, 2, 3], "6,5,GPU-uuid"), (None, [0, 1], "0,1")],
 )
-def test_every_rank_has_a_gpu_of_its_own_among_those_of_the_worker(crew, tmp_path, monkeypatch, operator, gpus, seen):
+def test_every_rank_has_a_gpu_of_its_own_among_those_of_the_worker(group, tmp_path, monkeypatch, operator, gpus, seen):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if operator is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", operator)
-    worker = crew(SIGHT, gpu_id=gpus[0], gpu_ids=gpus)
+    worker = group(SIGHT, gpu_id=gpus[0], gpu_ids=gpus)
     worker.read_control(wire.LOADED)
     sights = [(tmp_path / f"sight-{rank}").read_text() for rank in range(3)]
     assert sights == [repr((seen, rank % len(gpus))) for rank in range(3)]
 
 
-def test_one_process_may_have_several_gpus(crew, tmp_path, monkeypatch):
+def test_one_process_may_have_several_gpus(group, tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    worker = crew(SIGHT, config={"parallelType": "custom", "parallelLevel": 2}, gpu_id=2, gpu_ids=[2, 3])
+    worker = group(SIGHT, config={"parallelType": "custom", "parallelLevel": 2}, gpu_id=2, gpu_ids=[2, 3])
     worker.read_control(wire.LOADED)
     assert (tmp_path / "sight-None").read_text() == repr(("2,3", 0))
 
 
-def test_without_gpus_nothing_is_hidden(crew, tmp_path, monkeypatch):
+def test_without_gpus_nothing_is_hidden(group, tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    crew(SIGHT).read_control(wire.LOADED)
+    group(SIGHT).read_control(wire.LOADED)
     assert (tmp_path / "sight-1").read_text() == repr((None, None))
 
 
 @pytest.mark.parametrize("how", ["a rank exits", "the first is killed"])
-def test_the_ranks_share_one_fate(crew, tmp_path, how):
-    worker = crew()
+def test_all_ranks_end_when_one_does(group, tmp_path, how):
+    worker = group()
     worker.read_control(wire.LOADED)
     pids = [int((tmp_path / f"rank-{rank}").read_text()) for rank in range(3)]
     if how == "a rank exits":
@@ -153,14 +153,14 @@ def wait_for_end(pid):
     assert not alive(pid)
 
 
-def test_a_rank_that_cannot_load_fails_the_worker_with_its_words(crew):
+def test_a_rank_that_cannot_load_fails_the_worker_with_its_words(group):
     source = """
 import os
 def handle(data, context):
     if os.environ['RANK'] == '1':
         raise ValueError('no part for me')
 """
-    worker = crew(source)
+    worker = group(source)
     assert "rank 1: ValueError: no part for me" in worker.read_control(wire.LOAD_FAILED)["message"]
     assert worker.process.wait(20) == 1
 
@@ -168,8 +168,8 @@ def handle(data, context):
 @pytest.mark.parametrize(
     ("torchrun", "complaint"), [({"nproc-per-node": "two"}, "nproc-per-node"), ({"nnodes": 2}, "nnodes must be 1")]
 )
-def test_a_crew_that_cannot_be_is_refused(crew, torchrun, complaint):
-    worker = crew(config={"parallelType": "pp", "torchrun": torchrun})
+def test_a_crew_that_cannot_be_is_refused(group, torchrun, complaint):
+    worker = group(config={"parallelType": "pp", "torchrun": torchrun})
     assert complaint in worker.read_control(wire.LOAD_FAILED)["message"]
 
 
@@ -199,9 +199,9 @@ class Summing:
 """
 
 
-def test_ranks_compute_together_with_gloo(crew):
+def test_ranks_compute_together_with_gloo(group):
     pytest.importorskip("torch", reason="NO TORCH HERE: ranks were not tested with gloo (make torch)")
-    worker = crew(GLOO)
+    worker = group(GLOO)
     worker.sock.settimeout(120)
     worker.read_control(wire.LOADED)
     answers = worker.ask(bodies(b"1", b"10"))

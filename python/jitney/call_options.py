@@ -14,8 +14,8 @@ COST_MAX = 2**64 - 1
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The terms of a call; None where nothing was said."""
+class CallOptions:
+    """The options of a call; None where nothing was said."""
 
     timeout: float | None = None
     """Seconds from the call's arrival at the server, after which its answer is worth nothing."""
@@ -33,9 +33,9 @@ class Terms:
         if self.cost is not None and not (type(self.cost) is int and 0 < self.cost <= COST_MAX):
             raise ValueError(f"cost must be a whole number above 0, not {self.cost!r}")
 
-    def over(self, lower: Terms) -> Terms:
+    def over(self, lower: CallOptions) -> CallOptions:
         """These, and where they are silent the others."""
-        return Terms(
+        return CallOptions(
             lower.timeout if self.timeout is None else self.timeout,
             lower.priority if self.priority is None else self.priority,
             lower.tenant if self.tenant is None else self.tenant,

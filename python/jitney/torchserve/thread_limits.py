@@ -15,7 +15,7 @@ VARIABLE = "OMP_NUM_THREADS"
 WAITING_VARIABLE = "OMP_WAIT_POLICY"
 
 
-def take_share(spec: dict[str, Any]) -> None:
+def limit_threads(spec: dict[str, Any]) -> None:
     """Sets the variables, before any handler is imported."""
     os.environ.setdefault(WAITING_VARIABLE, "PASSIVE")
     workers = spec.get("workers")

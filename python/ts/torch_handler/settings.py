@@ -23,7 +23,7 @@ THREADS_MAX = 256
 PROCESSES_MAX = 128
 
 
-class Wishes(NamedTuple):
+class HandlerSettings(NamedTuple):
     """The `jitney` section of a model-config.yaml."""
 
     device: str | None = None
@@ -35,22 +35,23 @@ class Wishes(NamedTuple):
     torch_threads: int | None = None
 
 
-def read_wishes(config: dict[str, Any] | None) -> Wishes:
+def read_settings(config: dict[str, Any] | None) -> HandlerSettings:
     """Reads the section; a wrong value or an unknown key is an error that names it."""
     section = (config or {}).get("jitney") or {}
     if not isinstance(section, dict):
         raise ValueError("model-config.yaml: jitney must be a map")
-    unknown = sorted(set(section) - set(Wishes._fields))
+    unknown = sorted(set(section) - set(HandlerSettings._fields))
     if unknown:
-        raise ValueError(f"model-config.yaml: jitney.{unknown[0]} is unknown; known are {', '.join(Wishes._fields)}")
-    wishes = Wishes(**section)
-    return wishes._replace(
-        precision=precision(wishes.precision),
-        channels_last=flag("channels_last", wishes.channels_last),
-        preprocess_threads=optional("preprocess_threads", wishes.preprocess_threads, THREADS_MAX),
-        decode_processes=optional("decode_processes", wishes.decode_processes, PROCESSES_MAX, 0),
-        overlap=number("overlap", wishes.overlap, OVERLAP_MAX),
-        torch_threads=optional("torch_threads", wishes.torch_threads, THREADS_MAX),
+        known = ", ".join(HandlerSettings._fields)
+        raise ValueError(f"model-config.yaml: jitney.{unknown[0]} is unknown; known are {known}")
+    settings = HandlerSettings(**section)
+    return settings._replace(
+        precision=precision(settings.precision),
+        channels_last=flag("channels_last", settings.channels_last),
+        preprocess_threads=optional("preprocess_threads", settings.preprocess_threads, THREADS_MAX),
+        decode_processes=optional("decode_processes", settings.decode_processes, PROCESSES_MAX, 0),
+        overlap=number("overlap", settings.overlap, OVERLAP_MAX),
+        torch_threads=optional("torch_threads", settings.torch_threads, THREADS_MAX),
     )
 
 

@@ -18,10 +18,10 @@ from jitney.errors import disconnected
 
 Step = Request | float
 T = TypeVar("T")
-Talk = Generator[Step, Reply | OSError | None, T]
+Conversation = Generator[Step, Reply | OSError | None, T]
 
 
-def asking(request: Request, retry: Retry) -> Talk[Any]:
+def request_value(request: Request, retry: Retry) -> Conversation[Any]:
     """One request, asked again where the rules say so; returns what the answer stands for."""
     attempt = 1
     while True:
@@ -40,17 +40,17 @@ def asking(request: Request, retry: Retry) -> Talk[Any]:
         attempt += 1
 
 
-def doing(request: Request, retry: Retry) -> Talk[str]:
+def request_status(request: Request, retry: Retry) -> Conversation[str]:
     """A change; returns the server's word about it."""
-    return str((yield from asking(request, retry))["status"])
+    return str((yield from request_value(request, retry))["status"])
 
 
-def listing(retry: Retry) -> Talk[dict[str, str]]:
+def list_models(retry: Retry) -> Conversation[dict[str, str]]:
     """Names of all models, page by page, each with where it came from."""
     found: dict[str, str] = {}
     token: str | None = None
     while True:
-        page = yield from asking(requests.models(None, token), retry)
+        page = yield from request_value(requests.models(None, token), retry)
         found.update({one["modelName"]: one["modelUrl"] for one in page["models"]})
         token = page.get("nextPageToken")
         if token is None:

@@ -3,7 +3,7 @@
 The process the server started is rank 0. It starts the others, passes every frame it gets on to them, and is the
 only one whose answers count; so the server sees one worker. In a pipeline (`parallelType: pp`) rank 0 alone gets the
 batches, as in TorchServe: it drives the others by means of its own. They share one fate: when any of them dies all
-end, and the server starts the whole crew again.
+end, and the server starts the whole group again.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ PIPELINE = "pp"
 PARALLEL_TYPES = (PIPELINE, "tp", "pptp", "custom")
 RANKS_MAX = 64
 WATCH_SECONDS = 1.0
-LEAVE_SECONDS = 2.0
+EXIT_SECONDS = 2.0
 
 
-class CrewError(Exception):
-    """The configuration asks for a crew that cannot be, or a member of it failed."""
+class ProcessGroupError(Exception):
+    """The configuration asks for a group that cannot be, or a member of it failed."""
 
 
-def ranks_wanted(spec: dict[str, Any]) -> int:
+def rank_count(spec: dict[str, Any]) -> int:
     """How many processes a model's configuration asks for."""
     config = spec.get("model_yaml_config") or {}
     torchrun = config.get("torchrun")
     if not isinstance(torchrun, dict) or config.get("parallelType") not in PARALLEL_TYPES:
         return 1
     if torchrun.get("nnodes", 1) != 1:
-        raise CrewError("torchrun.nnodes must be 1: a worker's processes live on one machine")
+        raise ProcessGroupError("torchrun.nnodes must be 1: a worker's processes live on one machine")
     count = torchrun.get("nproc-per-node", 1)
     if not isinstance(count, int) or not 1 <= count <= RANKS_MAX:
-        raise CrewError(f"torchrun.nproc-per-node is {count!r}, not a number from 1 to {RANKS_MAX}")
+        raise ProcessGroupError(f"torchrun.nproc-per-node is {count!r}, not a number from 1 to {RANKS_MAX}")
     return count
 
 
@@ -67,34 +67,34 @@ def rank_environment(spec: dict[str, Any], ranks: int, port: int) -> dict[str, s
     }  # fmt: skip
 
 
-def number(rank: int) -> dict[str, str]:
+def rank_variables(rank: int) -> dict[str, str]:
     """A process's own number."""
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
 
 
-class Crew:
+class ProcessGroup:
     """The other ranks, seen from rank 0."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self._spec = spec
         self._stopping = False
-        self._members: list[Member] = []
+        self._members: list[RankProcess] = []
 
     def start(self) -> None:
-        """Starts the other ranks if the model wants any, and has them load; a rank of a crew starts no crew."""
-        ranks = 1 if "rank" in self._spec else ranks_wanted(self._spec)
+        """Starts the other ranks if the model wants any, and has them load; a rank of a group starts no group."""
+        ranks = 1 if "rank" in self._spec else rank_count(self._spec)
         if ranks == 1:
             return
         common = rank_environment(self._spec, ranks, free_port())
         for rank in range(1, ranks):
-            self._members.append(Member(rank, {**os.environ, **common, **number(rank)}))
-        os.environ.update({**common, **number(0)})
+            self._members.append(RankProcess(rank, {**os.environ, **common, **rank_variables(rank)}))
+        os.environ.update({**common, **rank_variables(0)})
         for member in self._members:
             member.load(self._spec)
 
     def reader(self, reader: FrameReader) -> FrameReader:
         """A reader that lets the others hear what rank 0 hears."""
-        return CrewReader(reader, self) if self._members else reader
+        return ForwardingReader(reader, self) if self._members else reader
 
     def wait_until_loaded(self) -> None:
         """Returns when every rank has loaded its part; then watches over them."""
@@ -103,7 +103,7 @@ class Crew:
         for member in self._members:
             threading.Thread(target=self._watch, args=(member,), daemon=True).start()
 
-    def pass_on(self, frame: Frame) -> None:
+    def forward(self, frame: Frame) -> None:
         """Gives the others the frame that rank 0 got."""
         self._stopping = self._stopping or frame.kind == STOP
         if frame.kind == BATCH and self._spec["model_yaml_config"].get("parallelType") == PIPELINE:
@@ -112,7 +112,7 @@ class Crew:
             with contextlib.suppress(OSError):  # Its death is noticed where its answers are read.
                 send_frame(member.sock, frame.kind, frame.count, frame.id, (frame.payload,))
 
-    def _watch(self, member: Member) -> None:
+    def _watch(self, member: RankProcess) -> None:
         """Throws a rank's answers away; its end is the end of all."""
         with contextlib.suppress(Exception):
             while member.reader.read() is not None:
@@ -128,7 +128,7 @@ class Crew:
             member.end()
 
 
-class Member:
+class RankProcess:
     """One other rank: its process and the stream to it."""
 
     def __init__(self, rank: int, environment: dict[str, str]) -> None:
@@ -150,35 +150,35 @@ class Member:
         for expected in (HELLO, LOADED):
             frame = self.reader.read()
             if frame is None:
-                raise CrewError(f"rank {self.rank} ended while it loaded")
+                raise ProcessGroupError(f"rank {self.rank} ended while it loaded")
             if frame.kind == LOAD_FAILED:
-                raise CrewError(f"rank {self.rank}: {decode_control(frame.payload).get('message')}")
+                raise ProcessGroupError(f"rank {self.rank}: {decode_control(frame.payload).get('message')}")
             if frame.kind != expected:
-                raise CrewError(f"rank {self.rank} sent a frame of kind {frame.kind}")
+                raise ProcessGroupError(f"rank {self.rank} sent a frame of kind {frame.kind}")
 
     def end(self) -> None:
         """Hangs up, waits a moment, kills."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
         try:
-            self.process.wait(LEAVE_SECONDS)
+            self.process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.sock.close()
 
 
-class CrewReader(FrameReader):
-    """Reads rank 0's frames and passes them on to the crew."""
+class ForwardingReader(FrameReader):
+    """Reads rank 0's frames and passes them on to the group."""
 
-    def __init__(self, reader: FrameReader, crew: Crew) -> None:
-        self._inner, self._crew = reader, crew
+    def __init__(self, reader: FrameReader, group: ProcessGroup) -> None:
+        self._inner, self._group = reader, group
 
     def read(self) -> Frame | None:
         """The next frame, which the others have got too."""
         frame = self._inner.read()
         if frame is not None and frame.kind in (BATCH, STOP):
-            self._crew.pass_on(frame)
+            self._group.forward(frame)
         return frame
 
 
