@@ -25,6 +25,10 @@ CONCURRENCY_MAX = 255
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
+class UnknownOption(DefinitionError, TypeError):
+    """A decorator was given an option that it does not have."""
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of a decorator; None where not set."""
@@ -104,7 +108,7 @@ def make_options(decorator: str, given: Mapping[str, Any]) -> Options:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
-            raise DefinitionError(f"@jitney.{decorator} has no option {name!r}; {hint}")
+            raise UnknownOption(f"@jitney.{decorator} has no option {name!r}; {hint}")
     return Options(**given)
 
 
