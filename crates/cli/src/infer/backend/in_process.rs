@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jitney_engine::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Model, Rejection};
@@ -67,17 +67,15 @@ impl InProcessModel {
     fn call(&self, number: u64, content_type: &'static str, value: Bytes) -> Call {
         let mut headers = HeaderBlock::new();
         headers.push("content-type", content_type.as_bytes());
-        if let Some(endpoint) = &self.endpoint {
-            headers.push("url_path", endpoint.as_bytes());
-        }
+        let endpoint = self.endpoint.as_deref().map(Into::into);
+        let route = CallRoute { endpoint, ..CallRoute::default() };
         let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
         Call {
-            input: Input { id: number.to_string(), headers, parameters: vec![parameter] },
+            input: Input { id: number.to_string(), headers, route, parameters: vec![parameter] },
             deadline: None,
             origin: Origin { kind: OriginKind::Python, peer: 0 },
             priority: Priority::Bulk,
             claim: Claim::default(),
-            alone: false,
         }
     }
 
