@@ -54,7 +54,7 @@ class Scripted(BaseHTTPRequestHandler):
 @pytest.fixture
 def script() -> Iterator[Script]:
     server = Script()
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield server
     server.shutdown()

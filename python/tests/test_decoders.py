@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch_models as models
+import wire
 from torch_models import EAGER, image
 from wire import bodies
 
@@ -47,7 +48,7 @@ def alive(pid):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 20
+    end = time.monotonic() + wire.PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -180,5 +181,5 @@ def test_helpers_end_with_their_worker_however_it_ends():
         pids = list(map(int, process.stdout.readline().split()))
         assert all(map(alive, pids))
         end(process)
-        process.wait(20)
+        process.wait(wire.PATIENCE_SECONDS)
         wait_until(lambda pids=pids: not any(map(alive, pids)))

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import wire
 
 import jitney
 from jitney import values
@@ -64,7 +65,7 @@ def talk(client: Callable[[jitney.Session], Awaitable[Any]], server: Callable[[P
         listener = await asyncio.start_server(accept, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         async with listener, jitney.connect(f"http://127.0.0.1:{port}", token="key") as session:
-            result = await asyncio.wait_for(client(session), 20)
+            result = await asyncio.wait_for(client(session), wire.PATIENCE_SECONDS)
         if done.done():
             done.result()
         return result

@@ -164,4 +164,4 @@ def test_an_unknown_envelope_is_refused_with_the_known_ones(raw_worker, model):
 def test_the_time_a_load_took_is_reported(raw_worker, model):
     worker = raw_worker()
     worker.load(model(ECHO_CLASS), "handler.py")
-    assert 0 < worker.read_control(wire.LOADED)["seconds"] < 30
+    assert worker.read_control(wire.LOADED)["seconds"] > 0

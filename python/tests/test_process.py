@@ -55,7 +55,7 @@ class ProcessWorker(wire.Server):
         )  # fmt: skip
         self.lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._drains = [self._drain("stdout"), self._drain("stderr")]
-        listener.settimeout(30)
+        listener.settimeout(wire.PATIENCE_SECONDS)
         super().__init__(listener.accept()[0])
 
     def _drain(self, name: str) -> threading.Thread:
@@ -66,7 +66,7 @@ class ProcessWorker(wire.Server):
 
     def wait(self) -> int:
         """Returns the exit status once all output is read."""
-        status = self.process.wait(30)
+        status = self.process.wait(wire.PATIENCE_SECONDS)
         for thread in self._drains:
             thread.join(30)
         return status
@@ -177,7 +177,9 @@ def test_a_thread_left_running_does_not_keep_a_finished_worker():
         main.exit_after_grace(3)
     """
     environment = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=30).returncode == 3
+    assert (
+        subprocess.run([sys.executable, "-c", program], env=environment, timeout=wire.PATIENCE_SECONDS).returncode == 3
+    )
 
 
 def test_a_failed_load_exits_with_status_1_and_its_traceback(dial_in, model):
@@ -191,6 +193,10 @@ def test_a_failed_load_exits_with_status_1_and_its_traceback(dial_in, model):
 def test_started_by_hand_it_says_what_is_missing():
     environment = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}
     done = subprocess.run(
-        [sys.executable, "-m", "jitney.worker"], env=environment, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "jitney.worker"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=wire.PATIENCE_SECONDS,
     )
     assert done.returncode == 64 and "JITNEY_WORKER_SOCKET" in done.stderr

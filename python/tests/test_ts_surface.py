@@ -14,6 +14,7 @@ import sys
 import threading
 
 import pytest
+import wire
 
 from ts.arg_parser import ArgParser
 from ts.async_service import AsyncService
@@ -252,7 +253,7 @@ def converse(serve, path, name):
     ours, theirs = socket.socketpair()
     served = threading.Thread(target=ignoring_exit, args=(serve, theirs))
     served.start()
-    ours.settimeout(20)
+    ours.settimeout(wire.PATIENCE_SECONDS)
     ours.sendall(load_message(path.encode(), name.encode()))
     replies = [read_reply(receive(ours))]
     ours.sendall(batch_message(request(b"r", b"hello", b"text/plain")))
@@ -362,7 +363,7 @@ def test_the_launcher_is_called_as_torchserves(monkeypatch):
     monkeypatch.setattr(launcher.subprocess, "Popen", started)
     launcher.stop(wait=False)
     lines = launcher.start("store", "c.properties", True, "plugins", True, "all", True)
-    assert lines.get(timeout=30) is None, "the server said no more"
+    assert lines.get(timeout=wire.PATIENCE_SECONDS) is None, "the server said no more"
     launcher.start("store")
     assert ran[0] == ["--stop"] and ran[1] == ["--stop", "--foreground"]
     assert ran[2] == [
