@@ -101,7 +101,7 @@ def test_handlers_are_read_as_the_command_reads_them(handler, runtime, file):
 
 
 @pytest.mark.parametrize("name", ["has space", "-dash", "a/b", "ünï", "", "line\n"])
-def test_wrong_names_are_refused(yard, name):
+def test_wrong_names_are_rejected(yard, name):
     with pytest.raises(ModelArchiverError, match="model name"):
         ModelArchiver.generate_model_archive(config(model_name=name))
 

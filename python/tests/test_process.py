@@ -146,13 +146,13 @@ def test_a_handler_may_print_megabytes(start):
 
 
 @pytest.mark.parametrize("op, status", [("exit 7", 7), ("exit 0", 0), ("_exit 9", 9)])
-def test_a_handler_that_exits_is_a_death(start, op, status):
+def test_a_handler_that_exits_ends_the_worker(start, op, status):
     worker = start()
     worker.send(wire.batch(wire.bodies(op.encode())))
     assert worker.ended() and worker.wait() == status
 
 
-def test_a_child_left_behind_does_not_hide_the_death_of_its_worker(start):
+def test_a_forked_child_does_not_hide_the_exit_of_its_worker(start):
     worker = start()
     child = int(worker.do("fork")[0]["body"])
     try:

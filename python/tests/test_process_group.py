@@ -153,7 +153,7 @@ def wait_for_end(pid):
         time.sleep(0.05)
 
 
-def test_a_rank_that_cannot_load_fails_the_worker_with_its_words(group):
+def test_a_rank_that_cannot_load_fails_the_worker_with_its_message(group):
     source = """
 import os
 def handle(data, context):
@@ -168,7 +168,7 @@ def handle(data, context):
 @pytest.mark.parametrize(
     ("torchrun", "complaint"), [({"nproc-per-node": "two"}, "nproc-per-node"), ({"nnodes": 2}, "nnodes must be 1")]
 )
-def test_a_crew_that_cannot_be_is_refused(group, torchrun, complaint):
+def test_an_impossible_group_is_rejected(group, torchrun, complaint):
     worker = group(config={"parallelType": "pp", "torchrun": torchrun})
     assert complaint in worker.read_control(wire.LOAD_FAILED)["message"]
 
