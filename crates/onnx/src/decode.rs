@@ -17,7 +17,7 @@ use super::request::{BodyForm, DecodedRequest, TensorInput};
 use super::shape_groups::GroupClaim;
 use super::tensor::{Tensor, TensorData};
 use jitney_engine::call::Input;
-use jitney_engine::local::{Dim, OPEN_INFERENCE_HEADER, Signature};
+use jitney_engine::local::{Dim, Signature};
 
 /// What a request asks of its answer.
 struct AnswerForm {
@@ -31,7 +31,7 @@ const PLAIN: AnswerForm = AnswerForm { form: BodyForm::Plain, id: None, outputs:
 /// Decodes and checks one request.
 pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, BadInput> {
     let decoder = Decoder { model, signature: model.signature() };
-    let protocol = is_open_inference(input);
+    let protocol = input.route.open_inference;
     match &model.card().input {
         InputKind::FileBytes(features) if !protocol => decoder.file(features, input),
         InputKind::FileBytes(_) | InputKind::Tensors if decoder.has_named_parts(input) => {
@@ -161,11 +161,6 @@ fn named(name: String, numbers: Numbers) -> NamedNumbers {
 
 fn unreadable(reason: &str) -> BadInput {
     BadInput::Json(hint::clip(reason))
-}
-
-fn is_open_inference(input: &Input) -> bool {
-    let name = OPEN_INFERENCE_HEADER.as_bytes();
-    input.headers.iter().any(|(header, value)| header == name && value == b"True")
 }
 
 /// The value that is the request as a whole: `body`, `data` as TorchServe's clients call it, or the
