@@ -20,7 +20,7 @@ use super::refusal::BadInput;
 use super::request::{Form, Request, TensorInput};
 use super::tensor::{Data, Tensor};
 use jitney_engine::call::Input;
-use jitney_engine::local::{Dim, OPEN_INFERENCE_HEADER, Signature};
+use jitney_engine::local::{Dim, Signature};
 
 /// A request that fits the model.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl OnnxModel {
     /// # Errors
     /// When the request does not fit the model; the message is meant for the client.
     pub fn accept(&self, input: Input) -> Result<Accepted, BadInput> {
-        let protocol = is_open_inference(&input);
+        let protocol = input.route.open_inference;
         match &self.card().input {
             InputKind::FileBytes(features) if !protocol => self.accept_file(features, &input),
             InputKind::FileBytes(_) | InputKind::Tensors if self.in_parts(&input) => {
@@ -184,11 +184,6 @@ fn given(name: String, numbers: Numbers) -> Given {
 
 fn unreadable(reason: &str) -> BadInput {
     BadInput::Json(hint::clip(reason))
-}
-
-fn is_open_inference(input: &Input) -> bool {
-    let name = OPEN_INFERENCE_HEADER.as_bytes();
-    input.headers.iter().any(|(header, value)| header == name && value == b"True")
 }
 
 /// The value that is the request as a whole: `body`, `data` as TorchServe's clients call it, or the

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Output, Parameter};
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Output, Parameter};
 use jitney_engine::local::{
-    Batches, Decoded, Dim, LocalModel, LocalRuntime, OPEN_INFERENCE_HEADER, Signature, TensorSpec,
+    Batches, Decoded, Dim, LocalModel, LocalRuntime, Signature, TensorSpec,
 };
 use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use rten::{RunOptions, ThreadPool};
@@ -147,14 +147,18 @@ fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
     }
     let inputs: Option<Vec<_>> = signature.inputs.iter().map(|spec| zero(spec, padded)).collect();
     let body = json!({ "inputs": inputs? }).to_string();
-    let mut headers = HeaderBlock::new();
-    headers.push(OPEN_INFERENCE_HEADER, b"True");
+    let route = CallRoute { open_inference: true, ..CallRoute::default() };
     let parameter = Parameter {
         name: "body".into(),
         content_type: "application/json".into(),
         value: body.into(),
     };
-    Some(Input { id: "jitney-sample".to_owned(), headers, parameters: vec![parameter] })
+    Some(Input {
+        id: "jitney-sample".to_owned(),
+        headers: HeaderBlock::new(),
+        route,
+        parameters: vec![parameter],
+    })
 }
 
 fn zero(spec: &TensorSpec, padded: Option<&str>) -> Option<serde_json::Value> {

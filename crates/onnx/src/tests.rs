@@ -17,8 +17,8 @@ use super::answer::Identity;
 use super::card::{Card, InputKind, OutputKind};
 use super::request::TensorInput;
 use super::*;
-use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Parameter};
-use jitney_engine::local::{Datatype, OPEN_INFERENCE_HEADER};
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
+use jitney_engine::local::Datatype;
 use jitney_engine::outcome::{BatchOutcome, ModelFailure};
 
 /// `sum = a + b` and `product = a @ [[1, 0], [0, 1], [1, 1]]` over rows of three.
@@ -50,7 +50,12 @@ fn input(parameters: &[(&'static str, &[u8])]) -> Input {
         value: Bytes::copy_from_slice(value),
     };
     let parameters = parameters.iter().map(parameter).collect();
-    Input { id: "request-1".to_owned(), headers: HeaderBlock::new(), parameters }
+    Input {
+        id: "request-1".to_owned(),
+        headers: HeaderBlock::new(),
+        route: CallRoute::default(),
+        parameters,
+    }
 }
 
 fn body(value: impl AsRef<[u8]>) -> Input {

@@ -59,7 +59,7 @@ fn a_json_file_is_a_file_unless_the_route_says_otherwise() {
     let mut request = body(format!(
         r#"{{"inputs": [{{"name": "bytes", "shape": [1, 2048], "datatype": "INT32", "data": {row}}}]}}"#
     ));
-    request.headers.push(OPEN_INFERENCE_HEADER, b"True");
+    request.route.open_inference = true;
     let accepted = MAGIKA.accept(request).expect("it fits");
     let answer = &answers(&MAGIKA, &[accepted.tensors])[0];
     let answer: Value = serde_json::from_str(answer).expect("an object");

@@ -72,7 +72,7 @@ fn names_that_the_model_does_not_know_or_misses() {
 fn types_and_shapes_that_are_not_the_model_s() {
     let magika = &**MAGIKA;
     let mut request = tensor("bytes", "[1, 10]", "FP32", r#", "data": [0]"#);
-    request.headers.push(OPEN_INFERENCE_HEADER, b"True");
+    request.route.open_inference = true;
     let sentence = r#"input "bytes": expected INT32 of shape [n, 2048], got FP32 of shape [1, 10]"#;
     check(magika, request, sentence);
     let model = model(LENGTH);
@@ -140,7 +140,7 @@ fn a_route_of_the_protocol_takes_nothing_else() {
     let model = model(LENGTH);
     for json in ["[1, 2]", r#"{"ids": [1, 2]}"#, "{}"] {
         let mut request = body(json);
-        request.headers.push(OPEN_INFERENCE_HEADER, b"True");
+        request.route.open_inference = true;
         let words = "expected an object with \"inputs\", as the Open Inference Protocol has it";
         check(&model, request, words);
     }
