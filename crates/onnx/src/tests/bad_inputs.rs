@@ -1,10 +1,10 @@
-//! Every refusal at the door, in the words that the client reads.
+//! Every way in which a request does not fit, with the sentence that its client reads.
 
 use super::*;
 
 fn check(model: &OnnxModel, request: Input, expected: &str) {
-    let refusal = model.accept(request).expect_err(expected);
-    assert_eq!(refusal.to_string(), expected);
+    let error = decode(model, &request).expect_err(expected);
+    assert_eq!(error.to_string(), expected);
 }
 
 fn tensor(name: &str, shape: &str, datatype: &str, data: &str) -> Input {
@@ -123,11 +123,11 @@ fn more_items_or_shapes_than_the_model_takes() {
     let words = "the request brings 3 items, the model takes at most 2 at once";
     check(&model, body("[[1], [2], [3]]"), words);
     let row = |length: usize| body(format!("[1{}]", ", 1".repeat(length)));
-    let under_way: Vec<_> = (0..1024).map(|length| model.accept(row(length))).collect();
+    let under_way: Vec<_> = (0..1024).map(|length| decode(&model, &row(length))).collect();
     let words = "requests of too many different shapes are under way; try again later";
     check(&model, row(1024), words);
     drop(under_way);
-    model.accept(row(1024)).expect("the others have ended");
+    decode(&model, &row(1024)).expect("the others have ended");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn sentences_stay_short_whatever_was_sent() {
         body(format!(r#"{{"inputs": [], "outputs": [{{"name": "{long}"}}]}}"#)),
     ];
     for request in requests {
-        let refusal = model.accept(request).expect_err("nonsense").to_string();
-        assert!(refusal.len() < 400, "{} bytes", refusal.len());
+        let error = decode(&model, &request).expect_err("nonsense").to_string();
+        assert!(error.len() < 400, "{} bytes", error.len());
     }
 }

@@ -1,7 +1,5 @@
-//! What became of a row, and how a model's answer becomes one line of JSON.
-//!
-//! JSON stays as it is, number for number; text becomes a JSON string, bytes become
-//! `{"base64": "…"}`.
+//! The result of a row, and how a model's answer becomes one line of JSON: JSON stays as it is, digit
+//! for digit, text becomes a JSON string, other bytes become `{"base64": "…"}`.
 
 use std::borrow::Cow;
 
@@ -9,36 +7,36 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-/// How a row ended.
+/// The result of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RowResult {
     /// The answer, as JSON on one line.
     Answered(String),
-    /// The row failed alone.
-    Failed(Trouble),
+    /// The row failed; the job goes on.
+    Failed(RowError),
 }
 
 /// Why a row failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// The status a client would have got.
+pub struct RowError {
+    /// The HTTP status that a client would have received.
     pub status: u16,
-    /// The sentence it would have read.
+    /// The error message.
     pub message: String,
 }
 
-impl Outcome {
-    /// What a model said: an answer, or an error of its own choice.
+impl RowResult {
+    /// The response of a model: an answer, or an error that the model itself returned.
     pub fn of(status: u16, content_type: &str, body: &[u8]) -> Self {
         if status < 400 {
             return Self::Answered(json(content_type, body));
         }
-        Self::Failed(Trouble { status, message: String::from_utf8_lossy(body).into_owned() })
+        Self::Failed(RowError { status, message: String::from_utf8_lossy(body).into_owned() })
     }
 
-    /// A row that was never asked.
-    pub fn bad_input(why: &str) -> Self {
-        Self::Failed(Trouble { status: 400, message: why.to_owned() })
+    /// A row that was never sent.
+    pub fn bad_input(reason: &str) -> Self {
+        Self::Failed(RowError { status: 400, message: reason.to_owned() })
     }
 }
 
@@ -52,7 +50,7 @@ fn json(content_type: &str, body: &[u8]) -> String {
     }
 }
 
-/// Inside its strings JSON has no line breaks, so every one of them is mere space.
+/// JSON has no line breaks inside its strings, so each of them is white space.
 fn one_line(text: &str) -> String {
     let text = text.trim();
     match text.contains(['\n', '\r']) {
@@ -61,7 +59,7 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// A JSON string as its text, anything else as it is written: what stands in a cell.
+/// The text of a CSV cell: a JSON string without its quotes, any other JSON as it is.
 pub fn cell(json: &str) -> Cow<'_, str> {
     match json.starts_with('"').then(|| serde_json::from_str::<String>(json)) {
         Some(Ok(text)) => Cow::Owned(text),
@@ -84,22 +82,22 @@ mod tests {
             ("image/png", b"\xff\x00", r#"{"base64":"/wA="}"#),
             ("", b"", "\"\""),
         ] {
-            let outcome = Outcome::of(200, kind, body);
-            assert_eq!(outcome, Outcome::Answered(expected.to_owned()), "{kind} {body:?}");
+            let result = RowResult::of(200, kind, body);
+            assert_eq!(result, RowResult::Answered(expected.to_owned()), "{kind} {body:?}");
         }
     }
 
     #[test]
-    fn a_status_of_an_error_is_a_failure() {
-        let failed = Outcome::of(422, "text/plain", b"too long");
+    fn an_error_status_is_a_failure() {
+        let failed = RowResult::of(422, "text/plain", b"too long");
         assert_eq!(
             failed,
-            Outcome::Failed(Trouble { status: 422, message: "too long".to_owned() })
+            RowResult::Failed(RowError { status: 422, message: "too long".to_owned() })
         );
     }
 
     #[test]
-    fn text_stands_in_a_cell_without_quotes() {
+    fn a_cell_holds_text_without_quotes() {
         assert_eq!([cell("\"a\\nb\""), cell("[1]"), cell("null")], ["a\nb", "[1]", "null"]);
     }
 }

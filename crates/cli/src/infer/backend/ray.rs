@@ -1,5 +1,5 @@
-//! A Ray Data job that answers every row of the input in order. The job reads the input by itself; here
-//! its outcomes are only matched with the rows, so that journal, side file and formats stay the same.
+//! A Ray Data job that answers every row of the input in order. The job reads the input by itself; this
+//! process only matches its results with the rows, so that journal and output stay the same.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use tokio::sync::Mutex;
 
 use crate::failure::Failure;
 use crate::flags::infer::InferFlags;
-use crate::infer::answer::{Outcome, Trouble};
-use crate::infer::parts::Whole;
-use crate::infer::python::Helper;
-use crate::infer::row::{Given, Row};
+use crate::infer::parts::RayInput;
+use crate::infer::result::{RowError, RowResult};
+use crate::infer::row::InputRow;
+use crate::python::PythonHelper;
 
-/// The job's outcomes. Its process ends with the last clone.
+/// The results of the job. Its process ends with the last clone.
 #[derive(Clone)]
-pub struct Cluster(Arc<Mutex<Stream>>);
+pub struct RayJob(Arc<Mutex<RayOutput>>);
 
-struct Stream {
+struct RayOutput {
     lines: Lines<BufReader<ChildStdout>>,
-    /// The row whose outcome is next.
+    /// The row whose result is next.
     next: u64,
-    /// Killed when nobody needs it any more.
+    /// Killed when it is dropped.
     _child: Child,
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RayLine<'a> {
     #[serde(borrow)]
     output: Option<&'a RawValue>,
     #[serde(default)]
@@ -41,26 +41,26 @@ struct Line<'a> {
     status: u16,
 }
 
-impl Cluster {
-    /// Starts the job behind the rows that are done.
+impl RayJob {
+    /// Starts the job after the rows that are done.
     pub fn start(
         flags: &InferFlags,
         address: &str,
-        whole: &Whole<'_>,
-        helper: &Helper,
+        input: &RayInput<'_>,
+        python: &PythonHelper,
     ) -> Result<Self, Failure> {
-        let parts = whole.parts()?;
+        let parts = input.parts()?;
         let cannot = |error: std::io::Error| Failure::failed(format!("cannot start Ray: {error}"));
-        let mut command = helper.command("jitney.infer_ray")?;
+        let mut command = python.command("jitney.infer_ray")?;
         let program = std::env::current_exe().map_err(cannot)?;
         let directory = std::env::current_dir().map_err(cannot)?;
         let model = std::path::Path::new(&flags.model);
         let model = if model.exists() { directory.join(model) } else { model.to_owned() };
         command.arg(model).arg(directory.join(&flags.input));
         command.arg("--program").arg(program).arg("--directory").arg(&directory);
-        let format = whole.format.to_possible_value();
+        let format = input.format.to_possible_value();
         command.args(["--format", format.as_ref().map_or("", |format| format.get_name())]);
-        command.args(["--actors", &whole.actors.to_string()]);
+        command.args(["--actors", &input.actors.to_string()]);
         command.args(flags.numbers.then_some("--numbers"));
         if !address.is_empty() {
             command.args(["--address", address]);
@@ -75,33 +75,33 @@ impl Cluster {
         let mut command = tokio::process::Command::from(command);
         let mut child = command.kill_on_drop(true).spawn().map_err(cannot)?;
         if let Some(stdin) = child.stdin.take() {
-            tokio::spawn(tell(stdin, parts));
+            tokio::spawn(send_parts(stdin, parts));
         }
         let stdout = child.stdout.take().ok_or_else(|| cannot(std::io::Error::other("no pipe")))?;
         let lines = BufReader::with_capacity(1 << 18, stdout).lines();
-        let next = whole.start.rows;
-        Ok(Self(Arc::new(Mutex::new(Stream { lines, next, _child: child }))))
+        let next = input.start.rows;
+        Ok(Self(Arc::new(Mutex::new(RayOutput { lines, next, _child: child }))))
     }
 
-    /// The outcome of one row. Rows ask in their order, and the lock is given in the order of asking.
-    pub async fn ask(self, row: Row) -> Result<Outcome, Failure> {
-        let mut stream = self.0.lock().await;
-        if row.number != stream.next {
-            return Err(Failure::failed("outcomes are out of order; this is a mistake in jitney"));
+    /// The result of one row. Tasks are started in the order of the rows, and the lock is fair.
+    pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
+        let mut output = self.0.lock().await;
+        if row.number != output.next {
+            return Err(Failure::failed("results are out of order; this is a bug in jitney"));
         }
-        stream.next += 1;
-        let line = stream.lines.next_line().await;
-        let ended = || Failure::failed("the Ray job ended early").hint("its words are above");
+        output.next += 1;
+        let line = output.lines.next_line().await;
+        let ended = || Failure::failed("the Ray job ended early").hint("see the Ray output above");
         let line = line.ok().flatten().ok_or_else(ended)?;
-        match row.given {
-            Given::Broken { why, .. } => Ok(Outcome::bad_input(&why)),
-            Given::Json(_) | Given::File { .. } => outcome(&line),
+        match row.content.request() {
+            Err(reason) => Ok(RowResult::bad_input(reason)),
+            Ok(_) => parse(&line),
         }
     }
 }
 
-/// Tells the job its parts, one per line. A job that ends meanwhile says by itself why.
-async fn tell(mut stdin: ChildStdin, parts: Vec<Value>) {
+/// Sends the parts to the job, one per line. A job that ends meanwhile prints the reason itself.
+async fn send_parts(mut stdin: ChildStdin, parts: Vec<Value>) {
     for part in parts {
         if stdin.write_all(format!("{part}\n").as_bytes()).await.is_err() {
             return;
@@ -109,11 +109,11 @@ async fn tell(mut stdin: ChildStdin, parts: Vec<Value>) {
     }
 }
 
-fn outcome(line: &str) -> Result<Outcome, Failure> {
-    let read: Line<'_> = serde_json::from_str(line)
-        .map_err(|error| Failure::failed(format!("the Ray job said something strange: {error}")))?;
-    Ok(match read.output {
-        Some(output) => Outcome::Answered(output.get().to_owned()),
-        None => Outcome::Failed(Trouble { status: read.status, message: read.error }),
+fn parse(line: &str) -> Result<RowResult, Failure> {
+    let line: RayLine<'_> = serde_json::from_str(line)
+        .map_err(|error| Failure::failed(format!("the Ray job sent invalid output: {error}")))?;
+    Ok(match line.output {
+        Some(output) => RowResult::Answered(output.get().to_owned()),
+        None => RowResult::Failed(RowError { status: line.status, message: line.error }),
     })
 }

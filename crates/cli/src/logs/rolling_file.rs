@@ -1,4 +1,4 @@
-//! A log file that starts anew when it has grown too large, keeping a few predecessors.
+//! A log file with a size limit: a full file is renamed and a new one begins; a few old files are kept.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// TorchServe's size limit of a log file.
 const BYTES_MAX: u64 = 100 << 20;
-/// TorchServe's number of predecessors kept.
+/// TorchServe's number of old files.
 const KEPT: u32 = 5;
 
 /// An open file and its size.
@@ -35,13 +35,13 @@ impl RollingFile {
 
     /// Writes one line.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
-        self.make_room()?;
+        self.roll_if_full()?;
         self.bytes += text.len() as u64 + 1;
         self.file.write_all(text.as_bytes())?;
         self.file.write_all(b"\n")
     }
 
-    fn make_room(&mut self) -> io::Result<()> {
+    fn roll_if_full(&mut self) -> io::Result<()> {
         if self.bytes >= self.bytes_max { self.roll() } else { Ok(()) }
     }
 
@@ -61,7 +61,7 @@ impl RollingFile {
 /// Whole lines, several at a time; a new file begins between two writes.
 impl Write for RollingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.make_room()?;
+        self.roll_if_full()?;
         let written = self.file.write(bytes)?;
         self.bytes += written as u64;
         Ok(written)
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_file_makes_room_and_five_predecessors_are_kept() {
+    fn a_full_file_is_renamed_and_five_old_files_are_kept() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("x.log");
         let mut file = RollingFile::with_limit(path.clone(), 1).expect("opens");

@@ -1,34 +1,34 @@
-//! The files of a job after every way in which a run can end: dropping them without a word is what a
-//! killed process does to them.
+//! The files of a job after every way in which a run can end. Dropping the sink without `finish`
+//! leaves them as a killed process does.
 
 use bytes::Bytes;
 
 use super::*;
 use crate::env::Env;
-use crate::infer::answer::Trouble;
-use crate::infer::row::Given;
+use crate::infer::result::RowError;
+use crate::infer::row::RowContent;
 
-const LAYOUT: Layout = Layout { csv: false, with_input: false, from_table: false };
+const LAYOUT: OutputLayout = OutputLayout { csv: false, with_input: false, from_table: false };
 
-fn open(output: &Path, overwrite: bool) -> Result<Files, Failure> {
-    Files::open(output, Identity::default(), LAYOUT, overwrite)
+fn open(output: &Path, overwrite: bool) -> Result<FileSink, Failure> {
+    FileSink::open(output, JobIdentity::default(), LAYOUT, overwrite)
 }
 
-fn helper() -> Helper {
-    Helper::new(None, &Env::default())
+fn python() -> PythonHelper {
+    PythonHelper::new(None, &Env::default())
 }
 
 /// Writes the rows up to `end`; every third one fails.
-fn write(files: &mut Files, end: u64) {
+fn write(files: &mut FileSink, end: u64) {
     for number in files.progress.rows..end {
-        let given = Given::Json(Bytes::from(number.to_string()));
-        let row = Row { number, next: 10 * (number + 1), given };
-        let outcome = if number % 3 == 2 {
-            Outcome::Failed(Trouble { status: 500, message: "no".to_owned() })
+        let content = RowContent::Json(Bytes::from(number.to_string()));
+        let row = InputRow { number, next: 10 * (number + 1), content };
+        let result = if number % 3 == 2 {
+            RowResult::Failed(RowError { status: 500, message: "no".to_owned() })
         } else {
-            Outcome::Answered(number.to_string())
+            RowResult::Answered(number.to_string())
         };
-        files.write(&row, &outcome).expect("writes");
+        files.write(&row, &result).expect("writes");
     }
 }
 
@@ -47,12 +47,12 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_was_killed_goes_on_at_its_last_journal() {
+fn a_killed_run_is_resumed_at_its_last_journal() {
     let dir = tempfile::tempdir().expect("directory");
     let output = dir.path().join("out.jsonl");
     let mut files = open(&output, false).expect("opens");
     write(&mut files, 10);
-    files.settle().expect("settles");
+    files.commit().expect("commits");
     write(&mut files, 14);
     // These have reached the file, but no journal counts them.
     files.part.flush().expect("writes");
@@ -60,10 +60,9 @@ fn a_run_that_was_killed_goes_on_at_its_last_journal() {
     drop(files);
 
     let mut files = open(&output, false).expect("opens again");
-    assert_eq!((files.start().rows, files.start().position), (10, 100));
-    assert_eq!(files.count(), Count { rows: 10, failed: 3 });
+    assert_eq!((files.progress.rows, files.progress.position, files.progress.failed), (10, 100, 3));
     write(&mut files, 20);
-    files.finish(&helper()).expect("finishes");
+    files.finish(&python()).expect("finishes");
     let failed: Vec<u64> = (0..20).filter(|number| number % 3 == 2).collect();
     let answered: Vec<u64> = (0..20).filter(|number| number % 3 != 2).collect();
     assert_eq!(rows(&output), answered);
@@ -72,22 +71,22 @@ fn a_run_that_was_killed_goes_on_at_its_last_journal() {
 }
 
 #[test]
-fn a_run_that_was_killed_while_the_name_was_given_is_finished_by_the_next() {
-    for after_the_name in [false, true] {
+fn a_run_that_was_killed_during_the_rename_is_finished_by_the_next() {
+    for after_the_rename in [false, true] {
         let dir = tempfile::tempdir().expect("directory");
         let output = dir.path().join("out.jsonl");
         let mut files = open(&output, false).expect("opens");
         write(&mut files, 2);
         files.progress.complete = true;
-        files.settle().expect("settles");
-        if after_the_name {
-            files.name(&helper()).expect("names");
+        files.commit().expect("commits");
+        if after_the_rename {
+            files.rename(&python()).expect("renames");
         }
         drop(files);
 
         let mut files = open(&output, false).expect("opens again");
-        assert!(files.is_complete());
-        files.finish(&helper()).expect("finishes");
+        assert!(files.progress.complete);
+        files.finish(&python()).expect("finishes");
         assert_eq!(rows(&output), [0, 1]);
         assert_eq!(names(dir.path()), ["out.jsonl"]);
     }
@@ -103,7 +102,7 @@ fn an_output_that_exists_stays_unless_it_may_be_replaced() {
     let mut files = open(&output, true).expect("opens");
     write(&mut files, 1);
     assert_eq!(fs::read_to_string(&output).expect("reads"), "mine", "not before it is complete");
-    files.finish(&helper()).expect("finishes");
+    files.finish(&python()).expect("finishes");
     assert_eq!(rows(&output), [0]);
 }
 
@@ -112,17 +111,17 @@ fn two_jobs_do_not_write_one_output() {
     let dir = tempfile::tempdir().expect("directory");
     let output = dir.path().join("out.jsonl");
     let _first = open(&output, false).expect("opens");
-    let failure = open(&output, false).err().expect("refused");
+    let failure = open(&output, false).err().expect("an error");
     assert!(failure.message.contains("another job"), "{failure}");
 }
 
 #[test]
-fn an_output_that_lost_rows_is_not_believed() {
+fn an_output_that_lost_rows_is_an_error() {
     let dir = tempfile::tempdir().expect("directory");
     let output = dir.path().join("out.jsonl");
     let mut files = open(&output, false).expect("opens");
     write(&mut files, 2);
-    files.settle().expect("settles");
+    files.commit().expect("commits");
     drop(files);
     fs::write(dir.path().join("out.jsonl.part"), "").expect("file");
     assert!(open(&output, false).is_err());

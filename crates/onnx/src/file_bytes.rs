@@ -1,5 +1,5 @@
 //! How a file becomes a row of integers: its first and its last bytes, as Magika and models like it
-//! see a file. Any bytes are welcome, so nothing here can refuse; the work is bounded by the block
+//! see a file. Any bytes will do, so nothing is rejected here; the work is bounded by the block
 //! size, however large the file is.
 
 use serde::Deserialize;

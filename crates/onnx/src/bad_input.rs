@@ -1,10 +1,9 @@
-//! Every way in which a request can fail to fit an ONNX model, as facts and as the sentence that its
-//! client reads: what was expected and what came. Apart from the intake so that the sentences can be
-//! read side by side; no status code is known here.
+//! Every way in which a request can fail to fit an ONNX model, with the sentence that its client reads:
+//! what was expected and what came.
 
 /// Why a request does not fit the model, in words for its client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadInput {
+pub(super) enum BadInput {
     /// There is nothing to read.
     #[error("the request has no body")]
     NoBody,
