@@ -19,7 +19,7 @@ BROWSER_VENV := .venv-browser
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
-  tests/test_torch_handlers.py tests/test_crew.py tests/test_containers.py
+  tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
 .PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint instructions \
   record-instructions build-instructions fmt bench clean

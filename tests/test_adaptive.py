@@ -162,7 +162,7 @@ def test_metrics_count_as_many_items_as_were_sent(shared: Server) -> None:
     assert shared.metric("jitney_requests_answered_total", model) == 71
     batches = shared.metric("jitney_batches_total", model)
     reasons = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
-    assert sum(shared.metric("jitney_departures_total", model, reason=reason) for reason in reasons) == batches
+    assert sum(shared.metric("jitney_dispatches_total", model, reason=reason) for reason in reasons) == batches
 
 
 def test_one_bad_item_costs_its_neighbours_nothing(shared: Server, gate: Gate) -> None:
@@ -252,7 +252,7 @@ def test_a_rejection_does_not_wait_and_tells_why_and_when_to_come_again(shared: 
         assert int(rejected.headers["retry-after"]) >= 1
     gate.open()
     assert held.result().status_code == 200
-    assert shared.metric("jitney_refusals_total", model, reason="hopeless") == 5
+    assert shared.metric("jitney_rejections_total", model, reason="hopeless") == 5
 
 
 def test_a_worker_killed_in_mid_batch_loses_no_request(shared: Server, gate: Gate) -> None:

@@ -211,8 +211,8 @@ def test_the_window_is_counted_from_the_first_of_each_batch(session):
     for _ in range(2):
         call = brief.remote(1)
         assert call.result(ASK_SECONDS) == [1]
-        assert call.receipt.reason == "window"
-        assert call.receipt.queue_s >= 0.095
+        assert call.timing.reason == "window"
+        assert call.timing.queue_s >= 0.095
 
 
 def test_no_wake_up_is_lost(session):

@@ -103,7 +103,7 @@ def test_a_call_returns_a_future_at_once(session):
     add = session.model("Kit").add
     calls = [add.remote(number) for number in range(50)]
     assert [call.result(ASK_SECONDS) for call in calls] == list(range(1, 51))
-    assert calls[0].receipt.batch_items >= 1
+    assert calls[0].timing.batch_items >= 1
 
 
 def test_arguments_reach_the_parameters_they_were_meant_for(session):
