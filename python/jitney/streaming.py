@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.errors import WrongLength
-from jitney.grouping import Ride
+from jitney.grouping import Invocation
 
 
 class _End:
@@ -36,20 +36,20 @@ STREAMED = Streamed()
 
 
 class Streams:
-    """The answers of one ride while they are being made."""
+    """The answers of one invocation while they are being made."""
 
-    def __init__(self, ride: Ride, batched: bool, emit: Emit) -> None:
-        self._ride = ride
+    def __init__(self, invocation: Invocation, batched: bool, emit: Emit) -> None:
+        self._ride = invocation
         self._batched = batched
         self._emit = emit
         self.outcomes: dict[int, Any] = {}
         """Items that are complete."""
         self.begun = False
-        """Whether any piece is out, after which nobody may try again."""
+        """Whether any piece was sent, after which nothing may be retried."""
 
     @property
     def open(self) -> bool:
-        """Whether anybody still waits for a piece."""
+        """Whether an item is still incomplete."""
         return len(self.outcomes) < len(self._ride.positions)
 
     def step(self, pieces: Any) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from jitney import calls, errors, values
+from jitney.call_options import PRIORITIES, CallOptions
 from jitney.handle import frames
-from jitney.terms import PRIORITIES, Terms
 
 VECTORS = json.loads((Path(__file__).parents[2] / "protocol" / "handles.json").read_text(encoding="utf-8"))
 
@@ -26,7 +26,7 @@ def named(which: str) -> Any:
 def test_a_call_is_written_as_the_vectors_say(vector):
     names = [vector[name] for name in ("model", "version", "endpoint", "kind")]
     timeout, priority = vector["timeout_ms"] / 1000 or None, PRIORITIES[vector["bulk"]]
-    head = frames.call_head(*names, Terms(timeout, priority, vector["tenant"] or None, vector["cost"] or None))
+    head = frames.call_head(*names, CallOptions(timeout, priority, vector["tenant"] or None, vector["cost"] or None))
     assert frames.call_frame(vector["id"], head, bytes.fromhex(vector["body_hex"])).hex() == vector["hex"]
 
 
@@ -36,13 +36,13 @@ def test_a_cancel_is_written_as_the_vectors_say(vector):
 
 
 @named("words")
-def test_words_of_the_server_are_read_as_the_vectors_say(vector):
+def test_frames_of_the_server_are_read_as_in_the_vectors(vector):
     ((kind, number, payload),) = frames.FrameBuffer().feed(bytes.fromhex(vector["hex"]))
     assert (kind, number) == (vector["kind"], vector["id"])
     if kind in (frames.ANSWER, frames.FIRST):
-        value, receipt, content_type = frames.read_answer(payload)
-        queue, compute, items, most, position, attempt, reason = vector["receipt"]
-        assert receipt == (queue / 1e6, compute / 1e6, items, most, position, attempt, frames.REASONS[reason])
+        value, timing, content_type = frames.read_answer(payload)
+        queue, compute, items, most, position, attempt, reason = vector["timing"]
+        assert timing == (queue / 1e6, compute / 1e6, items, most, position, attempt, frames.REASONS[reason])
         assert content_type == vector["content_type"]
         assert value == frames.read_body(bytes.fromhex(vector["body_hex"]), content_type)
     elif kind == frames.ERROR:
@@ -72,7 +72,7 @@ def test_values_are_written_and_read_as_the_vectors_say(vector):
 
 
 @named("bad_values")
-def test_broken_values_are_refused(vector):
+def test_broken_values_are_rejected(vector):
     with pytest.raises(values.ValueFormatError):
         values.decode(bytes.fromhex(vector["hex"]))
 
@@ -133,7 +133,7 @@ def thrown(error: BaseException) -> BaseException:
         return calls.decode_failure(calls.encode_failure(raised), 500)
 
 
-def test_an_exception_keeps_its_type_words_and_traceback():
+def test_an_exception_keeps_its_type_message_and_traceback():
     for error in (
         ValueError("no"),
         KeyError("k"),

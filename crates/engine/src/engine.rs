@@ -19,9 +19,11 @@ pub(crate) use self::draft::Draft;
 pub use self::plugin::PluginPlan;
 pub use self::registration::Registered;
 use crate::admission::{Admission, AdmissionLimits};
+use crate::call::SequenceHeaders;
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Model, SequenceHeaders};
+use crate::local::LocalRuntime;
+use crate::model::Model;
 use crate::observer::Observer;
 use crate::python::{DialIn, PythonConfig, unpack_runtime};
 use crate::registry::Registry;
@@ -41,6 +43,8 @@ pub struct EngineConfig {
     pub workflow_store: Option<StoreConfig>,
     /// How Python workers are started.
     pub python: PythonConfig,
+    /// Serves models in this process, without Python; `None` if only Python workers run models.
+    pub local: Option<LocalRuntime>,
     /// The id of the first worker; later ones count up and are never used again.
     pub first_worker_id: u32,
 }
@@ -59,6 +63,7 @@ pub struct Engine {
     store: Arc<Store>,
     workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
+    local: Option<LocalRuntime>,
     dial_in: Arc<DialIn>,
     runtime_dir: std::path::PathBuf,
     worker_ids: Arc<AtomicU32>,
@@ -100,6 +105,7 @@ impl Engine {
             workflow_store: workflow_store.unwrap_or_else(|| Arc::clone(&store)),
             store,
             python: Arc::new(config.python),
+            local: config.local,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             gpu_turn: Arc::default(),
             observer,

@@ -123,9 +123,9 @@ pub enum RegisterError {
         /// The version.
         version: String,
     },
-    /// The file is no model that an engine in this process can run.
+    /// The file is no model that can run in this process.
     #[error("{0}")]
-    Onnx(String),
+    NotLoadable(String),
     /// The server is ending.
     #[error("the server is shutting down")]
     Draining,

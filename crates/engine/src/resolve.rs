@@ -12,7 +12,7 @@ use self::batching::{Batching, shares};
 use self::declared::declared;
 use self::operator::Operator;
 use crate::error::RegisterError;
-use crate::onnx::OnnxModel;
+use crate::local::LocalModel;
 use crate::settings::{Declared, Defaults, Settings, Wishes};
 use crate::shares::Cost;
 use crate::store::{BatchingYaml, ModelYaml, Package, Runtime, Sha256};
@@ -27,7 +27,7 @@ const RETRY_WINDOW: Duration = Duration::from_secs(300);
 const BATCH_SIZE_MAX: u32 = u16::MAX as u32;
 
 /// Items in a batch of a model whose batch dimension is open, unless somebody says otherwise.
-const ONNX_BATCH_SIZE: u32 = 32;
+const LOCAL_BATCH_SIZE: u32 = 32;
 
 /// Batches that a worker with an asynchronous handler may hold: enough that waiting for others
 /// costs nothing, and few enough that its death costs little.
@@ -114,14 +114,14 @@ pub(crate) fn operators_sha256(
 }
 
 /// The effective settings of a model that runs in this process.
-pub(crate) fn onnx_settings(
-    model: &OnnxModel,
+pub(crate) fn local_settings(
+    model: &dyn LocalModel,
     wishes: &Wishes,
     defaults: &Defaults,
 ) -> Result<Settings, RegisterError> {
     let yaml = ModelYaml::default();
-    let limit = model.max_batch();
-    let asked = wishes.batch_size.or(limit).unwrap_or(ONNX_BATCH_SIZE);
+    let limit = model.max_batch_size();
+    let asked = wishes.batch_size.or(limit).unwrap_or(LOCAL_BATCH_SIZE);
     let wishes = Wishes {
         batch_size: Some(limit.map_or(asked, |limit| asked.min(limit))),
         ..wishes.clone()
@@ -145,7 +145,7 @@ pub(crate) fn onnx_settings(
         startup_timeout: seconds(wishes.startup_timeout_s, defaults.startup_timeout_s),
         retry_window: RETRY_WINDOW,
         client_timeout: Duration::ZERO,
-        runtime: "onnx".to_owned(),
+        runtime: model.runtime().to_owned(),
         handler: String::new(),
         shares: shares(&wishes, &padded(model), None)?,
         sequence_headers: Arc::clone(&defaults.sequence_headers),
@@ -154,8 +154,8 @@ pub(crate) fn onnx_settings(
 }
 
 /// A model that may be padded is batched by length.
-fn padded(model: &OnnxModel) -> BatchingYaml {
-    let cost = model.card().padding.as_ref().map(|_| Cost::Length);
+fn padded(model: &dyn LocalModel) -> BatchingYaml {
+    let cost = model.pads().then_some(Cost::Length);
     BatchingYaml { cost, ..BatchingYaml::default() }
 }
 

@@ -3,6 +3,7 @@
 //! The pool, the task, the batcher and the scatter are the real ones; only what a worker does with
 //! a batch is played. Run it under `tokio::time::pause`, and a minute takes no time at all.
 
+mod rows;
 mod script;
 mod worker;
 
@@ -13,18 +14,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::rows::RowsModel;
 pub use self::script::{Act, LaunchScript, Ride, Script};
 pub use self::worker::Kind;
 use self::worker::ScriptedLauncher;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use crate::changes::Changes;
 use crate::engine::Draft;
 use crate::error::CallError;
+use crate::local::LocalModel;
 use crate::model::{Identity, Intake, Model};
-use crate::onnx::OnnxModel;
 use crate::outcome::LaunchError;
 use crate::settings::{Declared, PolicyName, Settings};
 use crate::shares::Shares;
@@ -82,14 +84,14 @@ impl Kit {
         Self::build(None, Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
     }
 
-    /// Like [`Kit::serving`], for tensors as this model takes them. It never runs.
-    pub async fn of_tensors(
-        model: Arc<OnnxModel>,
+    /// Like [`Kit::serving`], for requests as this model decodes them. It never runs.
+    pub async fn of_local(
+        model: impl LocalModel,
         settings: Settings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
-        let intake = Intake::Onnx(model);
+        let intake = Intake::Local(Arc::new(model));
         let kit =
             Self::build(None, intake, settings, Arc::new(script), Arc::new(at_once), Kind::Plain);
         drop(kit.model.scale(1, 1).await);
@@ -202,17 +204,14 @@ impl Kit {
 pub fn call(body: &str) -> Call {
     let value = Bytes::copy_from_slice(body.as_bytes());
     let parameter = Parameter { name: "body".into(), content_type: "".into(), value };
-    let input =
-        Input { id: body.to_owned(), headers: HeaderBlock::default(), parameters: vec![parameter] };
+    let input = Input {
+        id: body.to_owned(),
+        headers: HeaderBlock::default(),
+        route: CallRoute::default(),
+        parameters: vec![parameter],
+    };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
-    Call {
-        input,
-        deadline: None,
-        origin,
-        priority: Priority::Interactive,
-        claim: Claim::default(),
-        alone: false,
-    }
+    Call { input, deadline: None, origin, priority: Priority::Interactive, claim: Claim::default() }
 }
 
 /// An answer's body.

@@ -1,8 +1,8 @@
-"""The calls to one server from one event loop: out they go, and words about them come in.
+"""The calls to one server from one event loop: sends their frames and receives their answers.
 
-Everything here runs on the loop's thread. Calls made in one turn of the loop leave in one write,
-and a read completes every call that it can. It opens itself with the first call, and again with the
-next one after it was lost; calls that were under way then fail, since the model may have run.
+Everything here runs on the loop's thread. Calls made in one turn of the loop are sent in one write,
+and a read completes every call that it can. The first call opens the connection, and the next call
+after it was lost opens it again; calls that were under way then fail, since the model may have run.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from jitney.address import Address
 from jitney.calls import read_body
 from jitney.errors import Overloaded
 from jitney.handle import frames
-from jitney.handle.frames import Receipt
-from jitney.handle.wire import Why, Wire
+from jitney.handle.frames import Timing
+from jitney.handle.wire import MakeError, Wire
 
 CALLS_MAX = 65_536
-"""Calls under way; one more is refused here."""
+"""Calls under way; one more is rejected here."""
 UNSENT_BYTES_MAX = 256 << 20
 
 
-class Sink(Protocol):
-    """Who waits for the words about a call."""
+class ResultReceiver(Protocol):
+    """What a caller holds while its call is under way: it receives the result."""
 
     number: int
 
-    def answered(self, value: Any, receipt: Receipt) -> None:
+    def answered(self, value: Any, timing: Timing) -> None:
         """The whole answer."""
 
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """A piece of it; False if it cannot be kept and the call is over."""
 
     def ended(self) -> None:
-        """The last piece was there."""
+        """The last piece was received."""
 
     def failed(self, error: BaseException) -> None:
         """There is no answer, or no more of it."""
 
 
 class Connection:
-    """A server's end of many calls."""
+    """All calls to a server from one event loop."""
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self._address = address
         self.loop = loop
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._calls: dict[int, Sink] = {}
+        self._calls: dict[int, ResultReceiver] = {}
         self._types: dict[int, str] = {}
         """Content types of the streams under way."""
         self._unsent: list[bytes] = []
@@ -56,20 +56,20 @@ class Connection:
         self._scheduled = False
         self._numbers = 0
 
-    def send(self, sink: Sink, head: bytes, body: bytes) -> None:
+    def send(self, receiver: ResultReceiver, head: bytes, body: bytes) -> None:
         """Begins a call."""
         if len(self._calls) >= CALLS_MAX or self._unsent_bytes > UNSENT_BYTES_MAX:
             raise Overloaded(f"{len(self._calls)} calls are under way; wait for some of them", 429, "TooManyCalls")
         self._numbers = number = self._numbers + 1
-        sink.number = number
-        self._calls[number] = sink
+        receiver.number = number
+        self._calls[number] = receiver
         self._put(frames.call_frame(number, head, body))
 
-    def cancel(self, sink: Sink) -> None:
-        """Ends a call that nobody waits for any more."""
-        if self._calls.pop(sink.number, None) is not None:
-            self._types.pop(sink.number, None)
-            self._put(frames.cancel_frame(sink.number))
+    def cancel(self, receiver: ResultReceiver) -> None:
+        """Cancels a call."""
+        if self._calls.pop(receiver.number, None) is not None:
+            self._types.pop(receiver.number, None)
+            self._put(frames.cancel_frame(receiver.number))
 
     def close(self) -> None:
         """Ends the connection; calls under way fail."""
@@ -92,63 +92,63 @@ class Connection:
             unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
             self._wire.write(b"".join(unsent))
 
-    # -- what the wire says ---------------------------------------------------------------------
+    # -- events of the wire ---------------------------------------------------------------------
 
     def ready(self) -> None:
-        """What has waited may go."""
+        """Sends what has waited."""
         self._flush()
 
-    def lost(self, why: Why) -> None:
-        """Nobody will answer what is under way."""
+    def lost(self, why: MakeError) -> None:
+        """Fails all calls under way."""
         self._wire, calls, self._calls, self._types = None, self._calls, {}, {}
         self._unsent, self._unsent_bytes = [], 0
-        for sink in calls.values():
-            sink.failed(why())
+        for receiver in calls.values():
+            receiver.failed(why())
 
-    def heard(self, kind: int, number: int, payload: memoryview) -> None:
-        """One word about one call; one that was cancelled is not there any more."""
-        sink = self._calls.get(number)
-        if sink is None:
+    def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
+        """Handles one frame; the call may have been cancelled meanwhile."""
+        receiver = self._calls.get(number)
+        if receiver is None:
             return
         try:
-            word = _WORDS[kind]
+            handle = _FRAME_HANDLERS[kind]
         except KeyError:
             raise ValueError(f"a frame of kind {kind}") from None
         try:
-            word(self, number, payload, sink)
+            handle(self, number, payload, receiver)
         except Exception as error:  # A body that cannot be read is that call's failure alone.
-            self.cancel(sink)
-            sink.failed(error)
+            self.cancel(receiver)
+            receiver.failed(error)
 
-    def _answer(self, number: int, payload: memoryview, sink: Sink) -> None:
-        value, receipt, _ = frames.read_answer(payload)
+    def _answer(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+        value, timing, _ = frames.read_answer(payload)
         del self._calls[number]
-        sink.answered(value, receipt)
+        receiver.answered(value, timing)
 
-    def _first(self, number: int, payload: memoryview, sink: Sink) -> None:
-        value, receipt, self._types[number] = frames.read_answer(payload)
-        if not sink.piece(value, len(payload), receipt):
-            self.cancel(sink)
+    def _first(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+        value, timing, self._types[number] = frames.read_answer(payload)
+        if not receiver.piece(value, len(payload), timing):
+            self.cancel(receiver)
 
-    def _chunk(self, number: int, payload: memoryview, sink: Sink) -> None:
+    def _chunk(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
         value = read_body(payload, self._types[number])
-        if not sink.piece(value, len(payload), None):
-            self.cancel(sink)
+        if not receiver.piece(value, len(payload), None):
+            self.cancel(receiver)
 
-    def _end(self, number: int, payload: memoryview, sink: Sink) -> None:
+    def _end(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
         self._forget(number)
-        sink.ended()
+        receiver.ended()
 
-    def _error(self, number: int, payload: memoryview, sink: Sink) -> None:
+    def _error(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
         self._forget(number)
-        sink.failed(frames.read_error(payload))
+        receiver.failed(frames.read_error(payload))
 
     def _forget(self, number: int) -> None:
         del self._calls[number]
         self._types.pop(number, None)
 
 
-_WORDS = {
+_FRAME_HANDLERS = {
     frames.ANSWER: Connection._answer,
     frames.FIRST: Connection._first,
     frames.CHUNK: Connection._chunk,

@@ -18,8 +18,8 @@ import threading
 import traceback
 
 from jitney.torchserve.metrics import past_logging
-from jitney.worker.crew import FD_VARIABLE, follow_parent
 from jitney.worker.loop import serve
+from jitney.worker.process_group import FD_VARIABLE, follow_parent
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
 TOKEN_VARIABLE = "JITNEY_WORKER_TOKEN"
@@ -41,7 +41,7 @@ def main() -> int:
     if fd:
         follow_parent()
     sock = socket.socket(fileno=int(fd)) if fd else connect(address)
-    # A child the handler forks must not hold the stream open: its end is how the server sees a death.
+    # A child that the handler forks must not hold the stream open: the server sees by its end that the worker exited.
     os.register_at_fork(after_in_child=sock.close)
     status = 1
     try:
@@ -53,12 +53,12 @@ def main() -> int:
     except Exception:
         traceback.print_exc(file=sys.stdout)
     finally:
-        end_soon(status)
+        exit_after_grace(status)
     return status
 
 
 def prepare_output() -> None:
-    """Line-buffered UTF-8 streams, plain log lines and metrics on stdout, whatever the locale says."""
+    """Line-buffered UTF-8 streams, plain log lines and metrics on stdout, whatever the locale is."""
     past_logging()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -78,7 +78,7 @@ def connect(address: str) -> socket.socket:
     return sock
 
 
-def end_soon(status: int) -> None:
+def exit_after_grace(status: int) -> None:
     """Makes sure the process ends even if the handler left a thread running."""
     timer = threading.Timer(EXIT_GRACE_SECONDS, os._exit, (status,))
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""One batch, step by step: bind it to a context, call the handler, turn what it says into a frame.
+"""One batch, step by step: bind it to a context, call the handler, turn its result into a frame.
 
 The steps are apart because the loops differ: `loop` takes one batch at a time, `concurrent` many,
 `continuous` one step of many at a time.
@@ -9,19 +9,37 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.outlet import Outlet
-from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
+from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import EncodedReply, encode_reply
+from jitney.worker.writer import FrameWriter
 
 logger = logging.getLogger(__name__)
 
+Incoming = Frame | BaseException | None
 BatchAnswer = list[Bytes] | BatchFailure
+
+
+def read_frames(reader: FrameReader, put: Callable[[Incoming], object]) -> None:
+    """The work of a reading thread: every frame up to STOP, the end of the stream (None), or the error in its place.
+
+    The server sends no more batches than the worker has slots, which bounds what can wait.
+    """
+    while True:
+        received: Incoming
+        try:
+            received = reader.read()
+        except Exception as error:
+            received = error
+        put(received)
+        if not isinstance(received, Frame) or received.kind == STOP:
+            return
 
 
 def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchAnswer:
@@ -31,8 +49,8 @@ def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchA
     try:
         outputs = model.entry_point(rows, context)
     except Exception as error:
-        return excuse(error)
-    return conclude(outputs, frame.count, context)
+        return failure_from(error)
+    return answer_from(outputs, frame.count, context)
 
 
 def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Row]:
@@ -42,15 +60,15 @@ def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Ro
     return rows
 
 
-def excuse(error: Exception) -> BatchFailure:
-    """What the server is told about a handler's exception; the log gets the traceback."""
+def failure_from(error: Exception) -> BatchFailure:
+    """The failure to send for a handler's exception; the log gets the traceback."""
     if isinstance(error, ProtocolError):
-        raise error  # Headers are parsed when the handler asks for them; that they are broken is not its fault.
+        raise error  # Headers are parsed when the handler reads them; broken ones are not its fault.
     print_traceback()
     return failure_of(error)
 
 
-def conclude(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
+def answer_from(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
     """The payload of the reply for what a handler returned, or what is wrong with it as a whole."""
     encoded = isinstance(outputs, EncodedReply)
     failure = None if encoded else check_outputs(outputs, count)
@@ -64,12 +82,12 @@ def conclude(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
     return parts
 
 
-def send_answer(outlet: Outlet, frame: Frame, answer: BatchAnswer) -> None:
+def send_answer(writer: FrameWriter, frame: Frame, answer: BatchAnswer) -> None:
     """Sends a batch's REPLY or FAILED."""
     if isinstance(answer, BatchFailure):
-        outlet.control(FAILED, answer._asdict(), frame.id)
+        writer.send_control(FAILED, answer._asdict(), frame.id)
     else:
-        outlet.frame(REPLY, frame.count, frame.id, answer)
+        writer.send(REPLY, frame.count, frame.id, answer)
 
 
 def describe(outputs: Any) -> str:

@@ -1,9 +1,9 @@
 """A helper process that turns the bytes of images into pixels, for the handlers of one worker (see `decoders`).
 
-It speaks over the socket it inherits: a plan and an image in, pixels out, one after another, until the worker is
-gone. It imports PIL and nothing of torch, so that it starts at once and stays small, and it knows the two steps
-nearly every transform begins with. Whatever is not plain (a broken image, another mode, too small for the crop) it
-refuses, and the worker does that image itself: what is wrong with an image is said in one place only.
+It uses the socket that it inherits: a plan and an image in, pixels out, one after another, until the worker
+exits. It imports PIL and nothing of torch, so that it starts at once and stays small, and it knows the two steps
+nearly every transform begins with. It does not handle anything unusual (a broken
+image, another mode, one too small for the crop): the worker decodes such an image itself, and reports its errors.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ REQUEST = struct.Struct(">II")
 REPLY = struct.Struct(">BII")
 """Whether it worked, width and height; then three bytes for every pixel."""
 WATCH_SECONDS = 5.0
-REFUSED = REPLY.pack(0, 0, 0)
+UNSUPPORTED = REPLY.pack(0, 0, 0)
 
 
-class Refused(Exception):
-    """An image that is the worker's own business."""
+class Unsupported(Exception):
+    """An image that the worker must decode itself."""
 
 
 def pil_image() -> Any:
@@ -46,7 +46,7 @@ def prepared(content: Any, plan: dict[str, Any]) -> Any:
     image.load()
     if image.mode != "RGB":
         if not plan["to_rgb"]:
-            raise Refused
+            raise Unsupported
         image = image.convert("RGB")
     for name, *numbers in plan["steps"]:
         image = STEPS[name](image, *numbers)
@@ -64,7 +64,7 @@ def resize(image: Any, short: int) -> Any:
 def center_crop(image: Any, height: int, width: int) -> Any:
     """As torchvision's CenterCrop does it where the image is large enough."""
     if image.size[0] < width or image.size[1] < height:
-        raise Refused
+        raise Unsupported
     top, left = round((image.size[1] - height) / 2.0), round((image.size[0] - width) / 2.0)
     return image.crop((left, top, left + width, top + height))
 
@@ -77,7 +77,7 @@ def answer(content: Any, plan: dict[str, Any]) -> bytes:
     try:
         image = prepared(content, plan)
     except Exception:
-        return REFUSED
+        return UNSUPPORTED
     pixels: bytes = image.tobytes()
     return REPLY.pack(1, *image.size) + pixels
 
@@ -95,7 +95,7 @@ def receive(sock: socket.socket, size: int) -> bytearray:
 
 
 def wait_for_work(sock: socket.socket, parent: int) -> bool:
-    """Returns when there is something to read; False when the worker is gone though somebody holds its socket."""
+    """Waits for something to read; False when the worker has exited, even if another process holds its socket."""
     sock.settimeout(WATCH_SECONDS)
     while True:
         try:

@@ -37,8 +37,8 @@ class Recipe:
         self.head, self.normalize = cut(processing)
 
     def plan(self) -> bytes | None:
-        """The work for one image in words a decoding helper knows, or None if it has no words for it."""
-        steps = [step_words(step) for step in self.head]
+        """The work for one image as JSON for a decoding helper, or None if helpers cannot do it."""
+        steps = [describe_step(step) for step in self.head]
         if self.normalize is None or not all(steps):
             return None
         plan = {"to_rgb": self.to_rgb, "limited": Image.MAX_IMAGE_PIXELS is not None, "steps": steps}
@@ -94,7 +94,7 @@ def cut(processing: Any) -> tuple[list[Any], Any]:
     return head, normalize
 
 
-def step_words(step: Any) -> list[Any] | None:
+def describe_step(step: Any) -> list[Any] | None:
     """A step of a transform as decoding helpers know it, if they do."""
     if type(step) is transforms.Resize and isinstance(step.size, int):
         plain = step.interpolation == transforms.InterpolationMode.BILINEAR and getattr(step, "max_size", None) is None
@@ -119,7 +119,7 @@ def decode(content: Any) -> Any:
     try:
         image = Image.open(io.BytesIO(content))
         image.load()
-    except UnidentifiedImageError as error:  # Its own words are an address in this process.
+    except UnidentifiedImageError as error:  # Its own text is an address in this process.
         raise PredictionException("the image cannot be decoded: no known image format", BAD_IMAGE) from error
     except Exception as error:
         raise PredictionException(f"the image cannot be decoded: {error}", BAD_IMAGE) from error

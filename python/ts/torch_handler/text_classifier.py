@@ -11,7 +11,7 @@ from ts.handler_utils.timer import timed
 from ts.torch_handler.base_handler import torch
 from ts.torch_handler.rows import text_of
 from ts.torch_handler.text_handler import TextHandler
-from ts.torch_handler.words import with_ngrams
+from ts.torch_handler.text_steps import with_ngrams
 from ts.utils.util import PredictionException, map_class_to_label
 
 
@@ -50,7 +50,7 @@ class TextClassifier(TextHandler):
         return map_class_to_label(likely, self.mapping)
 
     def get_insights(self, text_preprocess: Any, _: Any, target: Any = 0) -> Any:
-        """How much each word spoke for the target class."""
+        """How much each word contributed to the target class."""
         if self.lig is None:
             message = "explanations need captum in the workers' Python and a model with a layer `embedding`"
             raise PredictionException(message, 501)

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Draft, Engine, blocking};
 use crate::error::RegisterError;
+use crate::local::thread::ThreadLauncher;
+use crate::local::{LocalModel, LocalRuntime};
 use crate::model::{Endpoints, Identity, Intake, Model};
 use crate::observer::Observer;
-use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
 use crate::settings::{PolicyName, Settings, Wishes};
@@ -37,11 +38,14 @@ impl Engine {
         resolve::check_runtime(&wishes)?;
         let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
         let found = self.find(&wishes).await?;
-        if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
-            return self.register_onnx_file(found, wishes).await;
-        }
-        if url.ends_with(".onnx") {
-            return Err(StoreError::NotFound { url }.into());
+        if let Some(local) = self.local {
+            let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
+            if found.file().is_some_and(is_local) {
+                return self.register_local_file(local, found, wishes).await;
+            }
+            if is_local(Path::new(&url)) {
+                return Err(StoreError::NotFound { url }.into());
+            }
         }
         let file = found.file().map(Path::to_owned);
         let package = blocking(move || store.open(&url, found)).await??;
@@ -75,15 +79,16 @@ impl Engine {
         Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
     }
 
-    async fn register_onnx_file(
+    async fn register_local_file(
         &self,
+        local: LocalRuntime,
         found: Found,
         wishes: Wishes,
     ) -> Result<Registered, RegisterError> {
         let path = found.file().unwrap_or(Path::new("")).to_owned();
-        let model = blocking(move || OnnxModel::open(&path)).await?;
-        let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
-        self.install(self.onnx_draft(model, &wishes, found.fetched())?)
+        let model = blocking(move || (local.load)(&path)).await?;
+        let model = model.map_err(RegisterError::NotLoadable)?;
+        self.install(self.local_draft(model, &wishes, found.fetched())?)
     }
 
     pub(super) async fn register_package(
@@ -140,33 +145,33 @@ impl Engine {
     }
 
     /// Registers a model that runs in this process, without workers.
-    pub async fn register_onnx(
+    pub async fn register_local(
         &self,
-        model: Arc<OnnxModel>,
+        model: Arc<dyn LocalModel>,
         wishes: Wishes,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.onnx_draft(model, &wishes, None)?)
+        self.install(self.local_draft(model, &wishes, None)?)
     }
 
-    fn onnx_draft(
+    fn local_draft(
         &self,
-        model: Arc<OnnxModel>,
+        model: Arc<dyn LocalModel>,
         wishes: &Wishes,
         fetched: Option<Fetched>,
     ) -> Result<Draft, RegisterError> {
-        let settings = resolve::onnx_settings(&model, wishes, &self.defaults)?;
+        let settings = resolve::local_settings(&*model, wishes, &self.defaults)?;
         let name = wishes.model_name.clone().unwrap_or_else(|| model.name().to_owned());
         let version = wishes.version.clone().unwrap_or_else(|| model.version().to_owned());
-        let options = SessionOptions {
-            name: Some(name.clone()),
-            version: Some(version.clone()),
-            ..SessionOptions::default()
+        let launcher = ThreadLauncher {
+            model: Arc::clone(&model),
+            name: name.clone(),
+            version: version.clone(),
         };
         Ok(Draft {
             identity: Identity::settled(name, version, wishes),
             settings,
-            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
-            intake: Intake::Onnx(model),
+            launcher: Arc::new(launcher),
+            intake: Intake::Local(model),
             observer: Arc::clone(&self.observer),
             dir: None,
             fetched,

@@ -64,20 +64,20 @@ impl Model {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let (priority, origin, alone) = (call.priority, call.origin, call.alone);
+        let (priority, origin) = (call.priority, call.origin);
         let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
-        let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
+        let accepted = self.intake.accept(call.input, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
         let Accepted { payload, items, bucket, splits, objective, length } = accepted;
         let deadline = earliest(call.deadline, objective, &settings, admitted);
         let weight = settings.shares.weigh(&call.claim, length, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
-            Payload::Tensors(tensors) if splits && items > parts::size(settings.items_max()) => {
-                let split = self.admit_in_parts(tensors, &passenger, &settings, permit)?;
+            Payload::Decoded(input) if splits && items > parts::size(settings.items_max()) => {
+                let split = self.admit_in_parts(&*input, &passenger, &settings, permit)?;
                 return Ok(Admitted::InParts(split));
             }
-            whole @ (Payload::Raw(_) | Payload::Tensors(_)) => whole,
+            whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
         };
         let (reply, answer) = Reply::new();
         let arrival = passenger.arrival(payload, reply, Some(permit));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
+use crate::local::{Decoded, LocalModel};
 use crate::model::{EndpointChange, Endpoints, Objective, Reconfigure};
-use crate::onnx::OnnxModel;
 use crate::settings::Settings;
 use crate::store::Api;
 
@@ -24,8 +24,8 @@ pub(crate) enum Intake {
     Python,
     /// A definition in Python: requests of different endpoints never meet.
     Defined(Endpoints),
-    /// Tensors are decoded and checked here.
-    Onnx(Arc<OnnxModel>),
+    /// A model in this process, which decodes and checks requests here.
+    Local(Arc<dyn LocalModel>),
 }
 
 /// An input that fits.
@@ -42,28 +42,21 @@ pub(crate) struct Accepted {
 }
 
 impl Intake {
-    pub(crate) fn accept(
-        &self,
-        mut input: Input,
-        alone: bool,
-        batch_size: u32,
-    ) -> Result<Accepted, CallError> {
+    pub(crate) fn accept(&self, mut input: Input, batch_size: u32) -> Result<Accepted, CallError> {
         match self {
-            Self::Python => Self::accept_raw(input, alone, batch_size),
+            Self::Python => Self::accept_raw(input, batch_size),
             Self::Defined(endpoints) => {
-                let place = endpoints.place(&input);
-                let objective = endpoints.tell(place, &mut input);
+                let place = endpoints.place(&input.route);
+                let objective = endpoints.complete(place, &mut input.route);
                 let bucket = lane(endpoints.api(), place);
-                let accepted = Self::accept_raw(input, alone, batch_size)?;
+                let accepted = Self::accept_raw(input, batch_size)?;
                 Ok(Accepted { bucket: accepted.bucket.max(bucket), objective, ..accepted })
             }
-            Self::Onnx(model) => {
-                let accepted =
-                    model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
-                let payload = Payload::Tensors(accepted.tensors);
-                let (items, bucket, length) = (accepted.items, accepted.bucket, accepted.length);
-                let (splits, objective) = (model.splits(), Objective::Models);
-                Ok(Accepted { payload, items, bucket, splits, objective, length })
+            Self::Local(model) => {
+                let Decoded { input, items, group, splits, length } =
+                    model.decode(input).map_err(CallError::BadInput)?;
+                let (payload, objective) = (Payload::Decoded(input), Objective::Models);
+                Ok(Accepted { payload, items, bucket: group, splits, objective, length })
             }
         }
     }
@@ -72,7 +65,7 @@ impl Intake {
     pub(crate) fn endpoints(&self) -> Option<&Endpoints> {
         match self {
             Self::Defined(endpoints) => Some(endpoints),
-            Self::Python | Self::Onnx(_) => None,
+            Self::Python | Self::Local(_) => None,
         }
     }
 
@@ -99,7 +92,7 @@ impl Intake {
     }
 
     /// A raw input fits when the frame to the worker can carry it.
-    fn accept_raw(input: Input, alone: bool, batch_size: u32) -> Result<Accepted, CallError> {
+    fn accept_raw(input: Input, batch_size: u32) -> Result<Accepted, CallError> {
         let too_long = |parameter: &Parameter| {
             parameter.name.len().max(parameter.content_type.len()) > usize::from(u16::MAX)
         };
@@ -109,7 +102,8 @@ impl Intake {
                 u16::MAX
             )));
         }
-        let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
+        let (items, bucket) =
+            if input.route.is_alone() { (batch_size, ALONE_BUCKET) } else { (1, 0) };
         let (payload, objective) = (Payload::Raw(input), Objective::Models);
         Ok(Accepted { payload, items, bucket, splits: false, objective, length: None })
     }
@@ -130,22 +124,22 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::call::HeaderBlock;
+    use crate::call::{CallRoute, HeaderBlock};
 
-    fn bucket(asked: &[&str]) -> u16 {
+    fn bucket(asked: Option<&str>) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
         let settings = Settings { batch_size: 8, ..crate::testkit::settings() };
         let intake = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
-        let mut headers = HeaderBlock::new();
-        asked.iter().for_each(|value| headers.push("url_path", value.as_bytes()));
-        let input = Input { id: String::new(), headers, parameters: Vec::new() };
-        intake.accept(input, false, 8).ok().map(|accepted| accepted.bucket).expect("fits")
+        let headers = HeaderBlock::new();
+        let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
+        let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
+        intake.accept(input, 8).ok().map(|accepted| accepted.bucket).expect("fits")
     }
 
     #[test]
     fn endpoints_of_a_definition_have_lanes_of_their_own() {
-        assert_eq!([bucket(&["one"]), bucket(&["two"]), bucket(&["?"]), bucket(&[])], [1, 2, 0, 0]);
-        assert_eq!(bucket(&["one", "two"]), 2, "the route has the last word");
+        let asked = [Some("one"), Some("two"), Some("?"), None];
+        assert_eq!(asked.map(bucket), [1, 2, 0, 0]);
     }
 }

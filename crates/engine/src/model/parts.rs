@@ -15,9 +15,8 @@ use super::board::add;
 use super::passenger::Passenger;
 use super::{Message, Model, Ticket, scatter};
 use crate::admission::Permit;
-use crate::call::{Answer, Output, Payload, Timing};
+use crate::call::{Answer, DecodedInput, Output, Payload, Timing};
 use crate::error::CallError;
-use crate::onnx::TensorInput;
 use crate::reply::{PartsReceiver, Reply};
 use crate::settings::Settings;
 
@@ -37,7 +36,7 @@ impl Model {
     /// Sends a request on its way in parts.
     pub(super) fn admit_in_parts(
         &self,
-        tensors: TensorInput,
+        input: &dyn DecodedInput,
         passenger: &Passenger,
         settings: &Settings,
         permit: Permit,
@@ -49,13 +48,13 @@ impl Model {
                  send fewer at a time"
             )));
         }
-        let parts = tensors.split(size(settings.items_max()));
+        let parts = input.split(size(settings.items_max()));
         let (replies, answers) = Reply::of_parts(parts.len(), permit);
         let arrivals = parts.into_iter().zip(replies).map(|(part, reply)| {
-            let items = part.rows().len() as u32;
+            let items = part.items();
             let weight = passenger.weight.of(items, passenger.items);
             let passenger = Passenger { items, weight, ..*passenger };
-            passenger.arrival(Payload::Tensors(part), reply, None)
+            passenger.arrival(Payload::Decoded(part), reply, None)
         });
         let arrivals: Vec<_> = arrivals.collect();
         let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();

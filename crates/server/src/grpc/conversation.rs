@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use jitney_engine::call::SequenceRef;
 use jitney_proto::Any;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
 use tokio::sync::mpsc;
@@ -19,7 +20,7 @@ use tonic::{Status, Streaming};
 
 use super::inference::answer;
 use super::pieces::AnswerPieces;
-use super::predict::{GrpcRequest, SequenceRef};
+use super::predict::GrpcRequest;
 use crate::errors::Problem;
 use crate::listener::ServerState;
 use crate::request_id::RequestUuid;
@@ -112,7 +113,7 @@ impl MessageStream {
         self.busy.insert(Arc::clone(&next_message.id));
         self.calls.spawn(async move {
             let SequenceMessage { message, id, begins } = next_message;
-            let sequence = Some(SequenceRef { id: &id, begins });
+            let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
             match answer(&state, &grpc_request, message, sequence).await {
                 Ok(pieces) => pass_on(pieces.into_inner(), &id, &to).await,
                 Err(problem) => send(&to, failed(&problem, &id)).await,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jitney_engine::call::{Answer, Output, Parameter};
+use jitney_engine::call::{Answer, Output, Parameter, SequenceRef};
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsService;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServeHealthResponse};
 use tonic::codegen::BoxStream;
@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::conversation::MessageStream;
 use super::pieces::AnswerPieces;
-use super::predict::{self, GrpcRequest, ModelRequest, SequenceRef};
+use super::predict::{self, GrpcRequest, ModelRequest};
 use crate::errors::{Problem, grpc_code_of};
 use crate::listener::ServerState;
 use crate::rest::health;
@@ -32,7 +32,7 @@ impl TorchServeInference {
     ) -> Result<Response<AnswerPieces>, Problem> {
         let (grpc_request, message) = GrpcRequest::open(request)?;
         let sequence = message.sequence_id.clone();
-        let sequence = sequence.as_deref().map(|id| SequenceRef { id, begins: false });
+        let sequence = sequence.map(|id| SequenceRef { id, starts: false });
         answer(&self.state, &grpc_request, message, sequence).await
     }
 }
@@ -42,7 +42,7 @@ pub(super) async fn answer(
     state: &ServerState,
     grpc_request: &GrpcRequest,
     message: PredictionsRequest,
-    sequence: Option<SequenceRef<'_>>,
+    sequence: Option<SequenceRef>,
 ) -> Result<Response<AnswerPieces>, Problem> {
     let target = predict::target(&message.model_name, &message.model_version);
     let model = predict::model(state, target)?;
@@ -52,16 +52,13 @@ pub(super) async fn answer(
         value,
     });
     let parameters = parameters.collect();
+    let sequence_id = sequence.as_ref().map(|sequence| sequence.id.clone());
     let request =
         ModelRequest { model: &model, target, parameters, open_inference: false, sequence };
     let Answer { output, timing, stream } =
         predict::predict(grpc_request, &state.config.meter, request).await?;
     let Output { status, headers, body } = output;
-    let first = PredictionResponse {
-        prediction: body,
-        sequence_id: sequence.map(|sequence| sequence.id.to_owned()),
-        status: status.and_then(said),
-    };
+    let first = PredictionResponse { prediction: body, sequence_id, status: status.and_then(said) };
     let pieces = AnswerPieces { model, first: Some(first), rest: stream };
     Ok(predict::response(pieces, &timing, &headers))
 }

@@ -2,8 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, Input, Parameter, Timing};
-use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
+use jitney_engine::call::{Answer, Call, CallRoute, Input, Parameter, SequenceRef, Timing};
 use tonic::{Extensions, Request, Response};
 
 use super::caller::{self, Caller};
@@ -11,7 +10,7 @@ use super::note::TimingTrailer;
 use crate::errors::{FailedCall, Problem};
 use crate::listener::ServerState;
 use crate::metrics::Meter;
-use crate::rest::{claim, inference, receipt};
+use crate::rest::{claim, inference, input, receipt};
 use crate::route::ModelRef;
 
 /// The grpc_request of a request: everything but its message.
@@ -49,15 +48,7 @@ pub(super) struct ModelRequest<'a> {
     /// Whether the body is the Open Inference Protocol's JSON.
     pub(super) open_inference: bool,
     /// The sequence it belongs to.
-    pub(super) sequence: Option<SequenceRef<'a>>,
-}
-
-/// How a message names its sequence.
-#[derive(Clone, Copy)]
-pub(super) struct SequenceRef<'a> {
-    pub(super) id: &'a str,
-    /// Whether it begins with this message.
-    pub(super) begins: bool,
+    pub(super) sequence: Option<SequenceRef>,
 }
 
 /// Calls the model. The future is dropped with the call, and the request leaves its queue.
@@ -67,25 +58,21 @@ pub(super) async fn predict(
     request: ModelRequest<'_>,
 ) -> Result<Answer, Problem> {
     let GrpcRequest { caller, metadata } = grpc_request;
-    let mut headers = caller::headers(metadata);
-    if request.open_inference {
-        headers.push(OPEN_INFERENCE_HEADER, b"True");
-    }
-    if let Some(SequenceRef { id, begins }) = request.sequence {
-        let names = &request.model.settings().sequence_headers;
-        headers.push(&names.id, id.as_bytes());
-        if begins {
-            headers.push(&names.start, b"true");
-        }
-    }
+    let headers = caller::headers(metadata);
+    let sequence = request.sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
+    let named = || input::sequence(metadata, &*request.model.sequence_headers()?);
+    let route = CallRoute {
+        open_inference: request.open_inference,
+        sequence: sequence.or_else(named),
+        ..CallRoute::default()
+    };
     let id = caller.id.text().to_owned();
     let call = Call {
-        input: Input { id, headers, parameters: request.parameters },
+        input: Input { id, headers, route, parameters: request.parameters },
         deadline: caller.deadline(metadata)?,
         origin: caller.origin(),
         priority: inference::priority(metadata)?,
         claim: claim::read(metadata)?,
-        alone: false,
     };
     meter.asked(request.model, request.target.version.is_some());
     let answer = request.model.call(call).await;

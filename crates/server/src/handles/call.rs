@@ -9,7 +9,7 @@ use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
 use jitney_engine::Rejection;
 use jitney_engine::call::{
-    Answer, AnswerStream, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter,
+    Answer, AnswerStream, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
 use jitney_engine::error::CallError;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -81,7 +81,8 @@ impl PendingCall {
             (Err(_), None) => Ok(self.room.acquire().await.ok()),
             (Err(_), Some(deadline)) => {
                 let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
-                let late = |_| CallError::Rejected { reason: Rejection::Expired, retry_after: None };
+                let late =
+                    |_| CallError::Rejected { reason: Rejection::Expired, retry_after: None };
                 Ok(place.map_err(late)?.ok())
             }
         }
@@ -139,7 +140,7 @@ fn call(call: &mut HandleCall, peer: u64, started: Instant) -> Call {
     let claim = std::mem::take(&mut call.claim);
     let mut headers = HeaderBlock::default();
     declare(&claim, &mut headers);
-    headers.push("url_path", call.endpoint.as_bytes());
+    let route = CallRoute::to_endpoint(&call.endpoint);
     let value = std::mem::take(&mut call.body);
     let parameter = if call.content_type.is_empty() {
         Parameter { name: CALL_PARAMETER.into(), content_type: "".into(), value }
@@ -149,12 +150,11 @@ fn call(call: &mut HandleCall, peer: u64, started: Instant) -> Call {
     };
     let id = RequestUuid::fresh().text().to_owned();
     Call {
-        input: Input { id, headers, parameters: vec![parameter] },
+        input: Input { id, headers, route, parameters: vec![parameter] },
         deadline: call.timeout.and_then(|timeout| started.checked_add(timeout)),
         origin: Origin { kind: OriginKind::Python, peer },
         priority: call.priority,
         claim,
-        alone: false,
     }
 }
 

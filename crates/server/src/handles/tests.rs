@@ -101,7 +101,7 @@ fn output(vector: &Value, body: Bytes) -> Output {
 }
 
 fn receipt(vector: &Value) -> Timing {
-    let field = |at: usize| number(&vector["receipt"][at]);
+    let field = |at: usize| number(&vector["timing"][at]);
     Timing {
         queue: Duration::from_micros(field(0)),
         compute: Duration::from_micros(field(1)),

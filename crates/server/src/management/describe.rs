@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use jitney_engine::call::{Call, Claim, HeaderBlock, Input, Origin, Priority};
+use jitney_engine::call::{
+    Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Priority,
+};
 use jitney_engine::settings::Settings;
 use jitney_engine::{Engine, Model, Status, WorkerView};
 use serde::Serialize;
@@ -45,15 +47,14 @@ async fn ask(
     model: &Model,
     target: ModelRef<'_>,
 ) -> Result<Map<String, Value>, Problem> {
-    let mut headers = HeaderBlock::new();
-    headers.push("describe", b"True");
+    let route = CallRoute { operation: Operation::Describe, ..CallRoute::default() };
+    let headers = HeaderBlock::new();
     let call = Call {
-        input: Input { id: caller.id.text().to_owned(), headers, parameters: Vec::new() },
+        input: Input { id: caller.id.text().to_owned(), headers, route, parameters: Vec::new() },
         deadline: None,
         origin: caller.origin,
         priority: Priority::Interactive,
         claim: Claim::default(),
-        alone: true,
     };
     let answer = model.call(call).await.map_err(|error| {
         let ModelRef { model: name, version } = target;

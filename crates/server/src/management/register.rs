@@ -54,7 +54,7 @@ fn note(error: &RegisterError) {
         | RegisterError::BadRuntime(_)
         | RegisterError::BadSettings(_)
         | RegisterError::Conflict { .. }
-        | RegisterError::Onnx(_)
+        | RegisterError::NotLoadable(_)
         | RegisterError::Draining => None,
     };
     tracing::warn!(%error, detail, "a model was not registered");

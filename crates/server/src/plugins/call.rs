@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
 use tokio::time::Instant;
@@ -76,7 +76,6 @@ pub(super) async fn ask(
         priority: Priority::Interactive,
         claim: Claim::default(),
         origin: request.origin,
-        alone: false,
         input: input(call, request),
     };
     match tokio::time::timeout(timeout, plugin.call(call)).await {
@@ -88,7 +87,9 @@ pub(super) async fn ask(
 
 fn failure(error: &CallError) -> PluginFailure {
     match error {
-        CallError::Rejected { reason: jitney_engine::Rejection::Expired, .. } => PluginFailure::Late,
+        CallError::Rejected { reason: jitney_engine::Rejection::Expired, .. } => {
+            PluginFailure::Late
+        }
         CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
         CallError::Rejected { .. }
         | CallError::ServerFull { .. }
@@ -122,5 +123,5 @@ fn input(call: PluginCall<'_>, request: PluginRequest<'_>) -> Input {
     };
     let parameters =
         vec![parameter("ask", Bytes::from(facts.to_string())), parameter("body", call.body)];
-    Input { id: request.id.to_owned(), headers, parameters }
+    Input { id: request.id.to_owned(), headers, route: CallRoute::default(), parameters }
 }

@@ -100,14 +100,16 @@ async fn run(
     body: Bytes,
 ) -> Result<HttpResponse, Problem> {
     let headers = &context.parts.headers;
+    let mut input = input::read(context.parts, &context.id, &route, body).await?;
+    if let Some(names) = model.sequence_headers() {
+        input.route.sequence = input::sequence(headers, &names);
+    }
     let call = Call {
+        input,
         deadline: deadline(headers, context.started)?,
         priority: priority(headers)?,
         claim: claim::read(headers)?,
-        input: input::read(context.parts, &context.id, &route, body).await?,
         origin: Origin { kind: OriginKind::Http, peer: context.peer.number },
-        // Handlers ask the first request of a batch whether to explain, so it must speak for itself.
-        alone: route.explain == Some(true),
     };
     let (meter, version_named) = (&context.state.config.meter, route.target.version.is_some());
     meter.asked(model, version_named);

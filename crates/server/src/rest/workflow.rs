@@ -28,13 +28,14 @@ pub(crate) async fn run(
         open_inference: false,
     };
     let headers = &context.parts.headers;
+    let mut input = input::read(context.parts, &context.id, &route, body).await?;
+    input.route.sequence = input::sequence(headers, context.state.engine.sequence_headers());
     let call = Call {
+        input,
         deadline: inference::deadline(headers, context.started)?,
         priority: inference::priority(headers)?,
         claim: claim::read(headers)?,
-        input: input::read(context.parts, &context.id, &route, body).await?,
         origin: Origin { kind: OriginKind::Http, peer: context.peer.number },
-        alone: false,
     };
     let mut reply = inference::reply_of(workflow.run(call).await?, None)?;
     let json = HeaderValue::from_static("application/json");

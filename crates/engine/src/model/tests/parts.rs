@@ -1,19 +1,10 @@
 //! Client-side batches that ride in parts: filled batches, one answer, one end.
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::call::Call;
-use crate::onnx::{Card, OnnxModel};
-
-/// Rows of 64-bit integers, of any length.
-const MODEL: &[u8] = include_bytes!("../../onnx/testdata/length.onnx");
-
-fn model(atomic: bool) -> Arc<OnnxModel> {
-    let card = Card { atomic, ..Card::default() };
-    OnnxModel::from_bytes("tiny", Cow::Borrowed(MODEL), card).expect("a test model loads")
-}
+use crate::testkit::RowsModel;
 
 /// At most four items in a batch, so that a part is one item, and nobody waits for company.
 fn eager() -> Settings {
@@ -21,7 +12,7 @@ fn eager() -> Settings {
 }
 
 async fn serving(settings: Settings, script: impl Fn(&Ride) -> Act + Send + Sync + 'static) -> Kit {
-    Kit::of_tensors(model(false), settings, script).await
+    Kit::of_local(RowsModel::default(), settings, script).await
 }
 
 /// A request of so many rows.
@@ -153,7 +144,7 @@ async fn what_cannot_wait_as_a_whole_does_not_wait_in_part() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_requests_must_stay_whole_takes_none_larger_than_a_batch() {
-    let kit = Kit::of_tensors(model(true), eager(), echo_after(5)).await;
+    let kit = Kit::of_local(RowsModel { whole: true, padded: None }, eager(), echo_after(5)).await;
     assert!(kit.model.call(of_rows(4)).await.is_ok());
     let answer = kit.model.call(of_rows(5)).await;
     assert!(matches!(answer, Err(CallError::Rejected { reason: Rejection::TooLarge, .. })));

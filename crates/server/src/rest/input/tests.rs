@@ -113,10 +113,35 @@ fn the_query_counts_only_where_the_route_says_so() {
 }
 
 #[test]
-fn the_route_adds_its_headers() {
-    let (_, headers) = shape("/", RIDE, None, "").unwrap();
-    assert_eq!(headers, ["url_path=a/b", "explain=True"]);
+fn the_route_says_what_is_asked() {
+    let explains = facts(&RIDE);
+    assert_eq!((explains.operation, explains.tells_explain), (Operation::Explain, true));
+    assert_eq!((explains.endpoint.as_deref(), explains.open_inference), (Some("a/b"), false));
     let route = PredictRoute { url_path: None, explain: Some(false), open_inference: true, ..RIDE };
-    let (_, headers) = shape("/", route, None, "").unwrap();
-    assert_eq!(headers, ["explain=False", "open_inference=True"]);
+    let predicts = facts(&route);
+    assert_eq!((predicts.operation, predicts.tells_explain), (Operation::Predict, true));
+    assert_eq!((predicts.endpoint, predicts.open_inference), (None, true));
+}
+
+#[test]
+fn a_client_cannot_say_what_only_the_route_says() {
+    let names = ["explain", "describe", "url_path", "open_inference", "x-mine"];
+    let sent = names.map(|name| (http::HeaderName::from_static(name), "True".parse().unwrap()));
+    let kept = headers(&HeaderMap::from_iter(sent));
+    let kept: Vec<_> = kept.iter().map(|(name, _)| name.to_vec()).collect();
+    assert_eq!(kept, [&b"open_inference"[..], b"x-mine"], "the first is a header like any other");
+    let route = PredictRoute { url_path: None, explain: None, ..RIDE };
+    assert_eq!(facts(&route), CallRoute::default());
+}
+
+#[test]
+fn the_last_header_names_the_sequence() {
+    let names = SequenceHeaders { id: "X-Session".to_owned(), ..SequenceHeaders::default() };
+    let mut sent = HeaderMap::new();
+    assert_eq!(sequence(&sent, &names), None);
+    sent.append("x-session", "a".parse().unwrap());
+    sent.append("x-session", "b".parse().unwrap());
+    assert_eq!(sequence(&sent, &names).unwrap().id, "b");
+    sent.append("x-session", "".parse().unwrap());
+    assert_eq!(sequence(&sent, &names), None);
 }

@@ -1,0 +1,190 @@
+//! Joins the members of a batch along the first dimension, runs the model once, takes the outputs apart
+//! again and answers. A member is a request, or those of its parts that follow each other. No client may
+//! get the rows of another: an output whose first dimension is not the sum of the items fails the batch,
+//! and so do members of different shapes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rten::RunOptions;
+
+use super::answer::{self, ServedName};
+use super::model::OnnxModel;
+use super::padding::{self, PaddingRule};
+use super::request::{self, DecodedRequest, TensorInput};
+use super::tensor::{self, Tensor};
+use jitney_engine::call::{DecodedInput, Output};
+use jitney_engine::local::{Signature, TensorSpec};
+use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
+
+/// Items of one request that follow each other in a batch.
+#[derive(Debug)]
+pub(super) struct BatchMember<'a> {
+    pub request: &'a DecodedRequest,
+    pub rows: Range<usize>,
+    /// The inputs that they came in, by their position in the batch.
+    pub inputs: Range<usize>,
+}
+
+impl BatchMember<'_> {
+    /// Whether all items of the request are here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.rows == (0..self.request.items as usize)
+    }
+}
+
+/// The members of a batch: parts that follow each other are joined again.
+pub(super) fn members<'a>(inputs: &[&'a TensorInput]) -> Vec<BatchMember<'a>> {
+    let mut members: Vec<BatchMember<'a>> = Vec::with_capacity(inputs.len());
+    for (position, input) in inputs.iter().enumerate() {
+        let (request, rows) = (&*input.shared, input.rows());
+        match members.last_mut() {
+            Some(member)
+                if input.part.is_some()
+                    && std::ptr::eq(member.request, request)
+                    && member.rows.end == rows.start =>
+            {
+                (member.rows.end, member.inputs.end) = (rows.end, position + 1);
+            }
+            _ => members.push(BatchMember { request, rows, inputs: position..position + 1 }),
+        }
+    }
+    members
+}
+
+/// Runs a batch and writes every answer.
+pub(super) fn run(
+    model: &OnnxModel,
+    served: &ServedName,
+    inputs: &[Arc<dyn DecodedInput>],
+    options: &RunOptions,
+) -> BatchOutcome {
+    let tensors = inputs.iter().map(|input| (&**input as &dyn std::any::Any).downcast_ref());
+    let Some(tensors) = tensors.collect::<Option<Vec<&TensorInput>>>() else {
+        let message = "a request was decoded for another model".to_owned();
+        return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
+    };
+    let members = members(&tensors);
+    match outputs(model, &members, options) {
+        Err(failure) => BatchOutcome::Failed(failure),
+        Ok(outputs) => {
+            let mut items = Vec::with_capacity(inputs.len());
+            for (member, outputs) in members.iter().zip(outputs) {
+                // Of several parts only the last one brings the answer.
+                items.extend((1..member.inputs.len()).map(|_| Ok(Output::default())));
+                items.push(outcome(
+                    model,
+                    served,
+                    member,
+                    &tensors[member.inputs.clone()],
+                    outputs,
+                ));
+            }
+            BatchOutcome::Items(items)
+        }
+    }
+}
+
+/// The answer to a request all of whose items have their outputs; otherwise an empty one.
+fn outcome(
+    model: &OnnxModel,
+    served: &ServedName,
+    member: &BatchMember<'_>,
+    parts: &[&TensorInput],
+    mut outputs: Vec<Tensor>,
+) -> ItemOutcome {
+    if !member.is_whole() {
+        match request::gathered(parts, &outputs)? {
+            Some(all) => outputs = all,
+            None => return Ok(Output::default()),
+        }
+    }
+    answer::answer(model, served, member.request, &outputs)
+}
+
+/// The outputs of each member, in order. Models that do not batch run once per request.
+fn outputs(
+    model: &OnnxModel,
+    members: &[BatchMember<'_>],
+    options: &RunOptions,
+) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
+    if !model.signature().batches() {
+        let alone = |member: &BatchMember<'_>| {
+            let tensors: Vec<_> = member.request.tensors.iter().map(Cow::Borrowed).collect();
+            model.run(&tensors, options.clone()).map_err(raised)
+        };
+        return members.iter().map(alone).collect();
+    }
+    let inputs = joined(model, members)?;
+    let outputs = model.run(&inputs, options.clone()).map_err(raised)?;
+    drop(inputs);
+    apart(model, members, &outputs)
+}
+
+/// One tensor per input of the model, over all members.
+fn joined<'a>(
+    model: &OnnxModel,
+    members: &[BatchMember<'a>],
+) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
+    let column = |(input, spec): (usize, &TensorSpec)| {
+        let tensor =
+            |member: &BatchMember<'a>| (&member.request.tensors[input], member.rows.clone());
+        let tensors: Vec<_> = members.iter().map(tensor).collect();
+        let joined = match model.card().padding.as_ref() {
+            Some(pads) => padding::join(pads, spec, &tensors),
+            None => tensor::concat(&tensors),
+        };
+        joined.ok_or_else(|| raised("requests of different shapes met".to_owned()))
+    };
+    model.signature().inputs.iter().enumerate().map(column).collect()
+}
+
+/// Each member's share of every output.
+fn apart(
+    model: &OnnxModel,
+    members: &[BatchMember<'_>],
+    outputs: &[Tensor],
+) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
+    let items: Vec<usize> = members.iter().map(|member| member.rows.len()).collect();
+    let mut answers: Vec<Vec<Tensor>> = members.iter().map(|_| Vec::new()).collect();
+    for (output, spec) in outputs.iter().zip(&model.signature().outputs) {
+        let Some(shares) = output.split(&items) else {
+            let (name, rows, total) = (&spec.name, output.shape(), items.iter().sum::<usize>());
+            let message =
+                format!("output {name:?} has shape {rows:?} for a batch of {total} items");
+            return Err(ModelFailure { cause: Cause::WrongLength, status: None, message });
+        };
+        answers.iter_mut().zip(shares).for_each(|(answer, share)| answer.push(share));
+    }
+    if let Some(pads) = &model.card().padding {
+        cut_back(model.signature(), pads, members, &mut answers)?;
+    }
+    Ok(answers)
+}
+
+/// Gives every member outputs of its own length.
+fn cut_back(
+    signature: &Signature,
+    pads: &PaddingRule,
+    members: &[BatchMember<'_>],
+    answers: &mut [Vec<Tensor>],
+) -> Result<(), ModelFailure> {
+    let length = |member: &BatchMember<'_>| pads.length(signature, &member.request.tensors);
+    let longest = members.iter().map(length).max().unwrap_or(0);
+    for (member, answer) in members.iter().zip(answers) {
+        for (tensor, spec) in answer.iter_mut().zip(&signature.outputs) {
+            if !padding::cut(pads, spec, tensor, (length(member), longest)) {
+                let (name, shape) = (&spec.name, tensor.shape());
+                let message =
+                    format!("output {name:?} has shape {shape:?} for items of length {longest}");
+                return Err(ModelFailure { cause: Cause::WrongLength, status: None, message });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn raised(message: String) -> ModelFailure {
+    ModelFailure { cause: Cause::Raised, status: None, message }
+}

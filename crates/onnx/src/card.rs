@@ -1,0 +1,209 @@
+//! The card beside a model: an optional YAML file that describes how a request becomes tensors and how
+//! outputs become an answer, without a line of Python. Unknown keys are rejected with
+//! the nearest known one, since a silently ignored key is a wrong answer later. A card can only
+//! name files that lie beside it.
+
+use std::path::{Component, Path};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::file_bytes::FileBytes;
+use super::hint;
+use super::padding::PaddingRule;
+
+const CARD_KEYS: &[&str] =
+    &["name", "version", "input", "output", "max_batch_size", "split", "padding"];
+const PADDING_KEYS: &[&str] = &["dimension", "values"];
+const INPUT_KINDS: &[(&str, &[&str])] = &[
+    ("tensors", &["kind"]),
+    ("file-bytes", &["kind", "begin", "end", "block", "strip", "padding"]),
+];
+const OUTPUT_KINDS: &[(&str, &[&str])] =
+    &[("tensors", &["kind"]), ("labels", &["kind", "labels", "top", "softmax"])];
+
+/// What a card describes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Card {
+    /// The model's name; the file's own where absent.
+    pub name: Option<String>,
+    /// The model's version.
+    pub version: Option<String>,
+    /// How a request becomes tensors.
+    pub input: InputKind,
+    /// How outputs become an answer.
+    pub output: OutputKind,
+    /// Most items in a batch.
+    pub max_batch_size: Option<u32>,
+    /// Whether all items of a request must stay in one batch (`split: false`), as for a model that
+    /// relates them to each other.
+    pub atomic: bool,
+    /// Whether and how items of different length may share a batch.
+    pub padding: Option<PaddingRule>,
+}
+
+/// How a request becomes tensors.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum InputKind {
+    /// The client sends tensors as JSON.
+    #[default]
+    Tensors,
+    /// The body is a file of any kind.
+    FileBytes(FileBytes),
+}
+
+/// How outputs become an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum OutputKind {
+    /// The tensors themselves.
+    #[default]
+    Tensors,
+    /// The likeliest labels of the first output with their probabilities.
+    Labels {
+        /// One label per class, in the model's order.
+        labels: Vec<String>,
+        /// How many are named in an answer.
+        top: usize,
+        /// Whether the output still has to be made into probabilities.
+        softmax: bool,
+    },
+}
+
+#[derive(Deserialize)]
+struct Root {
+    name: Option<String>,
+    version: Option<CardVersion>,
+    input: Option<Map<String, Value>>,
+    output: Option<Map<String, Value>>,
+    max_batch_size: Option<u32>,
+    split: Option<bool>,
+    padding: Option<Map<String, Value>>,
+}
+
+/// YAML reads `version: 1.0` as a number; both spellings mean the same text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum CardVersion {
+    Text(String),
+    Number(serde_json::Number),
+}
+
+#[derive(Deserialize)]
+struct Labels {
+    labels: String,
+    #[serde(default = "five")]
+    top: usize,
+    #[serde(default)]
+    softmax: bool,
+}
+
+fn five() -> usize {
+    5
+}
+
+impl Card {
+    /// Reads a card from its file; files that it names are looked for beside it.
+    ///
+    /// # Errors
+    /// A sentence saying what is wrong with the card.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let yaml = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let beside = path.parent().unwrap_or_else(|| Path::new("."));
+        Self::parse(&yaml, |file| {
+            let path = beside.join(file);
+            std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        })
+    }
+
+    /// Reads a card from its text; `beside` gives the text of the files that it names.
+    ///
+    /// # Errors
+    /// A sentence saying what is wrong with the card.
+    pub fn parse(
+        yaml: &str,
+        beside: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        let root: Map<String, Value> =
+            serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+        only_known(&root, CARD_KEYS, "")?;
+        let root: Root = typed(root, "the card")?;
+        Ok(Self {
+            name: root.name,
+            version: root.version.map(|version| match version {
+                CardVersion::Text(text) => text,
+                CardVersion::Number(number) => number.to_string(),
+            }),
+            input: input_kind(root.input)?,
+            output: output_kind(root.output, beside)?,
+            max_batch_size: root.max_batch_size,
+            atomic: root.split == Some(false),
+            padding: root.padding.map(pads).transpose()?,
+        })
+    }
+}
+
+fn input_kind(section: Option<Map<String, Value>>) -> Result<InputKind, String> {
+    let Some(section) = section else { return Ok(InputKind::Tensors) };
+    if kind_of(&section, INPUT_KINDS, "input")? == "tensors" {
+        return Ok(InputKind::Tensors);
+    }
+    let features: FileBytes = typed(section, "input")?;
+    if features.begin.max(features.end) > features.block {
+        return Err("input: begin and end must not pass block".to_owned());
+    }
+    Ok(InputKind::FileBytes(features))
+}
+
+fn pads(section: Map<String, Value>) -> Result<PaddingRule, String> {
+    only_known(&section, PADDING_KEYS, "padding.")?;
+    typed(section, "padding")
+}
+
+fn output_kind(
+    section: Option<Map<String, Value>>,
+    beside: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<OutputKind, String> {
+    let Some(section) = section else { return Ok(OutputKind::Tensors) };
+    if kind_of(&section, OUTPUT_KINDS, "output")? == "tensors" {
+        return Ok(OutputKind::Tensors);
+    }
+    let Labels { labels: file, top, softmax } = typed(section, "output")?;
+    if !Path::new(&file).components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(format!("output.labels: {file:?} does not lie beside the card"));
+    }
+    let labels = beside(&file)?.lines().map(|line| line.trim().to_owned()).collect();
+    Ok(OutputKind::Labels { labels, top, softmax })
+}
+
+/// The section's kind, once the section holds only what that kind knows.
+fn kind_of<'a>(
+    section: &Map<String, Value>,
+    kinds: &[(&'a str, &[&str])],
+    place: &str,
+) -> Result<&'a str, String> {
+    let kind = section.get("kind").and_then(Value::as_str).unwrap_or("tensors");
+    let names = || kinds.iter().map(|(name, _)| *name);
+    let Some((name, known)) = kinds.iter().find(|(name, _)| *name == kind) else {
+        let (hint, names) = (hint::did_you_mean(kind, names()), Vec::from_iter(names()));
+        return Err(format!("{place}.kind: unknown {kind:?}{hint}; known: {}", names.join(", ")));
+    };
+    only_known(section, known, &format!("{place}."))?;
+    Ok(name)
+}
+
+fn only_known(section: &Map<String, Value>, known: &[&str], place: &str) -> Result<(), String> {
+    match section.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            let hint = hint::did_you_mean(key, known.iter().copied());
+            Err(format!("unknown key \"{place}{key}\"{hint}; known: {}", known.join(", ")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn typed<T: for<'de> Deserialize<'de>>(
+    section: Map<String, Value>,
+    place: &str,
+) -> Result<T, String> {
+    serde_json::from_value(Value::Object(section)).map_err(|error| format!("{place}: {error}"))
+}

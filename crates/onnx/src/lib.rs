@@ -1,0 +1,38 @@
+//! ONNX models: a `.onnx` file is loaded, its requests are decoded, batched, run and answered, without
+//! Python.
+//!
+//! A request passes these files in order: `decode` checks it against the model's signature before it
+//! waits, `batch` joins it with others and runs the model, `answer` writes the outputs in the form in
+//! which the request came. `runtime` is what the engine sees of all this. Only `load`, `model`, `value`,
+//! `batch` and `runtime` know rten. Nothing that a client sends reaches a batch unchecked, since a batch
+//! holds requests of others.
+
+mod answer;
+mod bad_input;
+mod batch;
+mod body;
+mod card;
+mod decode;
+pub mod embedded;
+mod file;
+mod file_bytes;
+mod fit;
+mod hint;
+mod load;
+mod model;
+mod nest;
+mod numbers;
+mod padding;
+mod protobuf;
+mod request;
+mod runtime;
+mod shape_groups;
+mod tensor;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use load::OnnxError;
+pub use model::OnnxModel;
+pub use runtime::RUNTIME;

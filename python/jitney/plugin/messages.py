@@ -1,0 +1,67 @@
+"""The values that pass between a plugin and its host. They know nothing of the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+Body = str | bytes | dict[str, Any] | list[Any] | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """A client's request. Header names are found in any spelling; `authorize` sees no body, since none is read yet."""
+
+    method: str
+    path: str
+    query_string: str
+    headers: Mapping[str, str]
+    listener: str
+    """`inference` or `management`: where it came in."""
+    protocol: str
+    """`http` or `grpc`; the path of a gRPC call is `/package.Service/Method`."""
+    client: str
+    """The client's address, such as `127.0.0.1:40000`."""
+    body: bytes = b""
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The fields of the query; the last of several with one name."""
+        return dict(parse_qsl(self.query_string, keep_blank_values=True))
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Response:
+    """An endpoint's answer: bytes and text as they are, anything else as JSON, which is also its content type then."""
+
+    body: Body = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 200 <= self.status <= 599:
+            raise ValueError(f"status must be from 200 to 599, not {self.status}")
+
+
+@dataclass(frozen=True)
+class Allow:
+    """Yes."""
+
+
+@dataclass(frozen=True)
+class Deny:
+    """No, with a status of 400 to 499 and a sentence for the client."""
+
+    status: int = 403
+    message: str = "Access denied."
+
+    def __post_init__(self) -> None:
+        if not 400 <= self.status <= 499:
+            raise ValueError(f"status must be from 400 to 499, not {self.status}")
