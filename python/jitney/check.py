@@ -1,8 +1,8 @@
 """`jitney check`: runs a definition without a server and looks for batching mistakes.
 
-A model that is right alone may be wrong in company: too few outputs, outputs that follow the
-place in the batch instead of the item, outputs that depend on the neighbours. Each is tried out
-on example items: those given, those of the decorator, or ones made up from the type hints.
+A model that is right for one item may be wrong for a batch: too few outputs, outputs that follow
+the position instead of the item, outputs that depend on the other items. Each mistake is looked for
+with example items: those given, those of the decorator, or ones made up from the type hints.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Examination:
     def report(self) -> Report:
         """Runs every test that makes sense."""
         endpoint, report = self._endpoint, self._report
-        self._look_at_hints()
+        self._check_hints()
         items = self._items()
         if items is None or endpoint.streams:
             return report
@@ -90,9 +90,9 @@ class _Examination:
         alone_outcomes = [outcome[0] for outcome in alone if outcome is not None]
         if len(alone_outcomes) < len(items):
             return report
-        self._look_at_outputs(alone_outcomes)
+        self._check_outputs(alone_outcomes)
         if endpoint.batched:
-            self._in_company(items, alone_outcomes)
+            self._compare_with_batch(items, alone_outcomes)
         return report
 
     def _items(self) -> list[Item] | None:
@@ -108,7 +108,7 @@ class _Examination:
             self._report.mistakes.append(f"an example is not accepted: {describe(error)}")
             return None
 
-    def _look_at_hints(self) -> None:
+    def _check_hints(self) -> None:
         for param in self._endpoint.params:
             if self._endpoint.batched and not param.is_list and param.hint in SCALARS:
                 kind = param.hint.__name__
@@ -130,7 +130,7 @@ class _Examination:
         if mistake not in self._report.mistakes:
             self._report.mistakes.append(mistake)
 
-    def _look_at_outputs(self, outcomes: Sequence[Any]) -> None:
+    def _check_outputs(self, outcomes: Sequence[Any]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, WrongLength):
                 self._note(f"{outcome} (each item must get exactly one output)")
@@ -145,27 +145,29 @@ class _Examination:
         except Exception as error:
             self._note(f"an output of type {type(outcome).__name__} cannot be sent: {error}")
 
-    def _in_company(self, items: list[Item], alone: list[Any]) -> None:
+    def _compare_with_batch(self, items: list[Item], alone: list[Any]) -> None:
         together = self._run(items)
         if together is None or self._report.mistakes:
             return
         self._report.passed.append(f"{len(items)} items give {len(items)} outputs")
         changed = [at for at, (one, other) in enumerate(zip(alone, together)) if not same(one, other)]
         if changed:
-            self._note(f"items {_places(changed)} get another output in a batch than alone: neighbours change it")
+            self._note(
+                f"items {_listed(changed)} get another output in a batch than alone: it depends on the other items"
+            )
         dice = random.Random(0)
         for _ in range(PERMUTATIONS):
             order = dice.sample(range(len(items)), len(items))
             permuted = self._run([items[at] for at in order])
             if permuted is None:
                 return
-            moved = [at for place, at in enumerate(order) if not same(together[at], permuted[place])]
+            moved = [at for position, at in enumerate(order) if not same(together[at], permuted[position])]
             if moved:
-                self._note(f"items {_places(moved)} get another output when the batch is in another order")
+                self._note(f"items {_listed(moved)} get another output when the batch is in another order")
                 return
         if not changed:
             self._report.passed.append("outputs follow their items, alone and in any order")
 
 
-def _places(positions: Sequence[int]) -> str:
+def _listed(positions: Sequence[int]) -> str:
     return ", ".join(map(str, positions[:5])) + (" ..." if len(positions) > 5 else "")

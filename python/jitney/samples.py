@@ -14,7 +14,7 @@ COUNT = 5
 
 
 def samples(endpoint: Endpoint, given: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]] | None:
-    """At least a few items' arguments, or None if nobody can tell what an item is."""
+    """At least a few items' arguments, or None if the type hints do not tell what an item is."""
     known = [dict(one) for one in (given or endpoint.options.examples or ())]
     if known:
         return (known * COUNT)[: max(COUNT, len(known))]

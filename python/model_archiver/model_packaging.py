@@ -26,7 +26,7 @@ def package_model(args: ModelArchiverConfig, manifest: str) -> str:
 
 
 def generate_model_archive(config: ModelArchiverConfig | None = None) -> None:
-    """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
+    """Writes the archive of ``config``; without one, of this process's command line, whose errors exit with 1."""
     if config is not None:
         package_model(config, ModelExportUtils.generate_manifest_json(config))
         return

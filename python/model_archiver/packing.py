@@ -45,7 +45,7 @@ class Members:
     def __init__(self) -> None:
         self.files: dict[str, str | bytes] = {}
         self.temporary: list[str] = []
-        """Files somebody made only to be packed; they are removed afterwards."""
+        """Files that were made only to be packed; they are removed afterwards."""
 
     def add(self, path: str | None, flag: str) -> str | None:
         """Adds the file of a flag, if it was given; returns its name inside the archive."""

@@ -1,4 +1,4 @@
-"""TorchServe's module of this name serves vLLM and TensorRT-LLM; Jitney has neither and says so."""
+"""TorchServe's module of this name serves vLLM and TensorRT-LLM; in Jitney importing it is an error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Loads a model directory into a `ts.service.Service`, for code and tests written against TorchServe.
-
-Jitney's worker loads models in `jitney.worker.loader`; both find and initialise handlers by the
-rules of `jitney.torchserve.loading`.
-"""
+"""Loads a model directory into a `ts.service.Service`, for `ts.model_service_worker` (see `ts.protocol`)."""
 
 from __future__ import annotations
 

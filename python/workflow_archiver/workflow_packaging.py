@@ -44,7 +44,7 @@ def package_workflow(args: Any, manifest: str) -> str:
 
 
 def generate_workflow_archive(config: WorkflowArchiverConfig | None = None) -> None:
-    """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
+    """Writes the archive of ``config``; without one, of this process's command line, whose errors exit with 1."""
     if config is not None:
         package_workflow(config, WorkflowExportUtils.generate_manifest_json(config))
         return

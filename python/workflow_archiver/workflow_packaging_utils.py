@@ -16,7 +16,7 @@ from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
 
 @dataclass
 class Workflow:
-    """What a manifest says about its workflow."""
+    """The workflow of a manifest."""
 
     workflow_name: str
     spec_file: str | None
@@ -33,21 +33,21 @@ class WorkflowExportUtils(FileRules):
 
     @staticmethod
     def check_workflow_name_regex_or_exit(workflow_name: str) -> None:
-        """Refuses names outside the rule."""
+        """Raises for a name that breaks the rule."""
         if not NAME.fullmatch(workflow_name):
             message = f"{workflow_name!r} cannot be a workflow name; it must match ^{NAME.pattern}$"
             raise WorkflowArchiverError(message)
 
     @staticmethod
     def validate_inputs(workflow_name: str, export_path: str) -> None:
-        """Refuses a wrong name, and a place to write to that is no directory."""
+        """Raises for a wrong name, and for an export path that is no directory."""
         WorkflowExportUtils.check_workflow_name_regex_or_exit(workflow_name)
         if not os.path.isdir(export_path):
             raise WorkflowArchiverError(f"--export-path is not a directory: {export_path}")
 
     @staticmethod
     def check_war_already_exists(workflow_name: str, export_path: str | None, overwrite: bool) -> str:
-        """The place to write to; refuses to replace an archive unless that is asked for."""
+        """The directory to write to; raises if the archive exists and must not be replaced."""
         export_path = export_path or os.getcwd()
         path = os.path.join(export_path, workflow_name + ".war")
         if os.path.exists(path):
@@ -59,7 +59,7 @@ class WorkflowExportUtils(FileRules):
 
     @staticmethod
     def generate_workflow(args: Any) -> Workflow:
-        """What the manifest says about the workflow; files are named as they are inside the archive."""
+        """The manifest's workflow; files are named as they are inside the archive."""
         handler = os.path.basename(args.handler) if args.handler else None
         return Workflow(args.workflow_name, os.path.basename(args.spec_file), handler)
 

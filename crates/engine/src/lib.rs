@@ -30,7 +30,7 @@ pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
-pub use jitney_batcher::{CurvePoint, Decision, DispatchReason, Policy, Rejection, DecisionKind};
+pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;
 pub use model::{
     BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision, Reconfigure,

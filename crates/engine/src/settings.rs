@@ -11,7 +11,8 @@ use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 
 pub use self::defaults::Defaults;
 pub use self::wishes::{EndpointWishes, Wishes};
-use crate::model::{SequenceHeaders, SequenceLimits};
+use crate::call::SequenceHeaders;
+use crate::model::SequenceLimits;
 use crate::shares::Shares;
 pub use jitney_store::PolicyName;
 

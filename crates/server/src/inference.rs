@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use jitney_engine::call::{Answer, Call, Claim, HeaderBlock, Input, Origin, Output, Priority};
+use jitney_engine::call::{
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Priority,
+};
 use jitney_engine::error::CallError;
 use jitney_engine::{Engine, Model, Workflow};
 
@@ -23,8 +25,6 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) input: Input,
     pub(crate) origin: Origin,
     pub(crate) options: RequestOptions,
-    /// Whether the batch must hold no other request.
-    pub(crate) alone: bool,
     /// Whether to wait for space in a full queue; otherwise the request is rejected.
     pub(crate) wait_for_queue: bool,
 }
@@ -95,10 +95,10 @@ impl InferenceService {
         id: &str,
         origin: Origin,
     ) -> Result<Answer, Problem> {
-        let mut headers = HeaderBlock::new();
-        headers.push("describe", b"True");
-        let input = Input { id: id.to_owned(), headers, parameters: Vec::new() };
-        let call = Call { alone: true, ..plain_call(input, origin) };
+        let route = CallRoute { operation: Operation::Describe, ..CallRoute::default() };
+        let (id, headers) = (id.to_owned(), HeaderBlock::new());
+        let input = Input { id, headers, route, parameters: Vec::new() };
+        let call = plain_call(input, origin);
         let failed = |error| failed_call(model, target, "describe").problem(&error);
         model.call(call).await.map_err(failed)
     }
@@ -106,16 +106,16 @@ impl InferenceService {
 
 impl InferenceRequest<'_> {
     fn into_call(self) -> Call {
-        let Self { input, origin, options, alone, .. } = self;
+        let Self { input, origin, options, .. } = self;
         let RequestOptions { deadline, priority, claim } = options;
-        Call { deadline, priority, claim, alone, ..plain_call(input, origin) }
+        Call { input, origin, deadline, priority, claim }
     }
 }
 
 /// A call without options.
 pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
     let (priority, claim) = (Priority::Interactive, Claim::default());
-    Call { input, origin, deadline: None, priority, claim, alone: false }
+    Call { input, origin, deadline: None, priority, claim }
 }
 
 /// The error of a request, also of one whose answer broke off after its first piece.

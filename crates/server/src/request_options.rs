@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use jitney_engine::call::{Claim, HeaderBlock, Priority};
+use jitney_engine::call::{Claim, HeaderBlock, Priority, SequenceHeaders, SequenceRef};
 use tokio::time::Instant;
 
 use crate::errors::Problem;
@@ -60,6 +60,13 @@ pub(crate) fn push_claim(claim: &Claim, headers: &mut HeaderBlock) {
     if let Some(cost) = claim.cost {
         headers.push(COST.as_str(), cost.to_string().as_bytes());
     }
+}
+
+/// The sequence that a request names in a header, for models with sequences.
+pub(crate) fn sequence(headers: &HeaderMap, names: &SequenceHeaders) -> Option<Box<SequenceRef>> {
+    let id = headers.get_all(&names.id).iter().next_back()?;
+    let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
+    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts: false }))
 }
 
 fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {
@@ -131,5 +138,17 @@ mod tests {
                 assert_eq!(read(name.clone(), value), None, "{name}: {value}");
             }
         }
+    }
+
+    #[test]
+    fn the_last_header_names_the_sequence() {
+        let names = SequenceHeaders { id: "X-Session".to_owned(), ..SequenceHeaders::default() };
+        let mut sent = HeaderMap::new();
+        assert_eq!(sequence(&sent, &names), None);
+        sent.append("x-session", "a".parse().unwrap());
+        sent.append("x-session", "b".parse().unwrap());
+        assert_eq!(sequence(&sent, &names).unwrap().id, "b");
+        sent.append("x-session", "".parse().unwrap());
+        assert_eq!(sequence(&sent, &names), None);
     }
 }

@@ -196,7 +196,7 @@ class MetricsCacheYamlImpl:
         metric.update(value, ids, [*given, *usual])
 
     def _usual(self, ids: str) -> list[Dimension]:
-        """What every report carries unless the handler says otherwise."""
+        """The dimensions of every report unless the handler gives its own."""
         level = Dimension("Level", "Model" if ids else "Error")
         return [Dimension("ModelName", self.model_name), level] if self.model_name else [level]
 

@@ -60,7 +60,7 @@ class _ConcurrentBatches:
         while True:
             received = await self._incoming.get()
             if received is None:
-                return  # The server is gone and nobody waits for what is unfinished.
+                return  # The server is gone; unfinished work has no receiver.
             if isinstance(received, BaseException):
                 raise received
             if received.kind == STOP:

@@ -1,4 +1,4 @@
-"""One batch, step by step: bind it to a context, call the handler, turn what it says into a frame.
+"""One batch, step by step: bind it to a context, call the handler, turn its result into a frame.
 
 The steps are apart because the loops differ: `loop` takes one batch at a time, `concurrent` many,
 `continuous` one step of many at a time.
@@ -43,9 +43,9 @@ def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Ro
 
 
 def failure_from(error: Exception) -> BatchFailure:
-    """What the server is told about a handler's exception; the log gets the traceback."""
+    """The failure to send for a handler's exception; the log gets the traceback."""
     if isinstance(error, ProtocolError):
-        raise error  # Headers are parsed when the handler asks for them; that they are broken is not its fault.
+        raise error  # Headers are parsed when the handler reads them; broken ones are not its fault.
     print_traceback()
     return failure_of(error)
 

@@ -42,7 +42,7 @@ class MetricsStore:
         self.store.append(metric)
 
     def _usual(self, request_id: str | None) -> list[Dimension]:
-        """What tells the model's metrics from errors."""
+        """The dimensions that separate the model's metrics from errors."""
         if not request_id:
             return [Dimension("Level", "Error")]
         return [Dimension("ModelName", self.model_name), Dimension("Level", "Model")]

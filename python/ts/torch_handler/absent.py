@@ -1,6 +1,6 @@
 """The handlers of TorchServe that Jitney does not have, and what to use in their place.
 
-Importing one of them ends in this one sentence, so that a worker's log says what to do.
+Importing one of them raises this error, so that a worker's log tells what to do.
 """
 
 from __future__ import annotations

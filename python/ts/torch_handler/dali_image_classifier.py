@@ -1,4 +1,4 @@
-"""TorchServe's module of this name needs NVIDIA DALI; Jitney has no such module and says so."""
+"""TorchServe's module of this name needs NVIDIA DALI; in Jitney importing it is an error."""
 
 from __future__ import annotations
 

@@ -1,51 +1,62 @@
-//! Start-up models: registered one after the other before the doors open, so that readiness tells
-//! the truth from the first probe on; their workers load while the server already answers.
+//! Models to load at the start: registered one after the other before the ports open, so that readiness
+//! is right from the first probe on. Their workers load while the server already answers.
 
 use std::sync::Arc;
 
 use jitney_engine::settings::Wishes;
 use jitney_engine::{Engine, Registered};
 
-use super::watch::Watched;
 use crate::definition::{Packed, Packer};
 use crate::failure::Failure;
 use crate::plan::{Face, Plan};
 use crate::startup::Startup;
 
-/// Registers what the plan names. TorchServe goes on without a model it cannot load; whoever types
-/// `jitney serve x.mar` wants to know at once.
+/// A Python definition that is being served.
+pub struct ServedDefinition {
+    /// The model to load, from the command line or the configuration.
+    pub startup: Startup,
+    /// What was packed last.
+    pub packed: Packed,
+    /// The name it is served under.
+    pub name: String,
+    /// The version that answers.
+    pub version: String,
+}
+
+/// Registers the models of the plan. `jitney torchserve` starts without a model that cannot be
+/// loaded, as TorchServe does; for `jitney serve` it is an error.
 pub async fn load(
     plan: &Plan,
     engine: &Arc<Engine>,
     packer: &Packer,
-) -> Result<Vec<Watched>, Failure> {
-    let mut watched = Vec::new();
+) -> Result<Vec<ServedDefinition>, Failure> {
+    let mut definitions = Vec::new();
     if matches!(plan.face, Face::Demo) {
-        staff(embedded(engine).await?);
+        start_workers(embedded(engine).await?);
     }
     for startup in &plan.models {
         if let Some(object) = &startup.definition {
             let packed = packer.pack(object, startup.version.as_deref()).await?;
-            let registered = register(engine, startup, wishes(startup, &packed)).await?;
+            let registered = register(engine, startup, options_of(startup, &packed)).await?;
             let (name, version) = (registered.model.name(), registered.model.version());
             let (name, version) = (name.to_owned(), version.to_owned());
-            settle(engine, startup, registered);
-            watched.push(Watched { startup: startup.clone(), packed, name, version });
+            apply_startup(engine, startup, registered);
+            definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
             continue;
         }
         match register(engine, startup, startup.wishes()).await {
-            Ok(registered) => settle(engine, startup, registered),
+            Ok(registered) => apply_startup(engine, startup, registered),
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
             }
             Err(failure) => return Err(failure),
         }
     }
-    Ok(watched)
+    Ok(definitions)
 }
 
-/// What the engine is asked for when a definition was packed.
-pub fn wishes(startup: &Startup, packed: &Packed) -> Wishes {
+/// The registration of a packed definition.
+pub fn options_of(startup: &Startup, packed: &Packed) -> Wishes {
     let url = packed.model.to_string_lossy().into_owned();
     Wishes { url, version: None, ..startup.wishes() }
 }
@@ -53,10 +64,10 @@ pub fn wishes(startup: &Startup, packed: &Packed) -> Wishes {
 async fn register(
     engine: &Engine,
     startup: &Startup,
-    wishes: Wishes,
+    options: Wishes,
 ) -> Result<Registered, Failure> {
     engine
-        .register(wishes)
+        .register(options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))
 }
@@ -64,16 +75,16 @@ async fn register(
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
     let model = jitney_onnx::embedded::magika()
         .map_err(|error| Failure::failed(format!("the embedded model is damaged: {error}")))?;
-    let wishes =
+    let options =
         Wishes { url: "embedded:magika".to_owned(), at_startup: true, ..Wishes::default() };
     engine
-        .register_local(model, wishes)
+        .register_local(model, options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }
 
-/// What a snapshot remembers beyond the archive's own word: the default version and the workers.
-fn settle(engine: &Engine, startup: &Startup, mut registered: Registered) {
+/// Applies what a snapshot holds beside the archive: the default version and the workers.
+fn apply_startup(engine: &Engine, startup: &Startup, mut registered: Registered) {
     let model = &registered.model;
     if startup.default
         && let Err(error) = engine.set_default(model.name(), model.version())
@@ -84,11 +95,11 @@ fn settle(engine: &Engine, startup: &Startup, mut registered: Registered) {
         model.set_worker_target(min, max);
         (registered.workers_min, registered.workers_max) = (min, max);
     }
-    staff(registered);
+    start_workers(registered);
 }
 
-/// Gives the model its workers, in the background.
-fn staff(registered: Registered) {
+/// Starts the model's workers in the background.
+fn start_workers(registered: Registered) {
     let Registered { model, workers_min, workers_max } = registered;
     if workers_min == 0 {
         return;

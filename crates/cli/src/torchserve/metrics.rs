@@ -23,7 +23,7 @@ pub fn plan(values: &Values, remarks: &mut Vec<String>) -> Result<MetricsPlan, F
         mode: mode(values),
         declared: declared(values, remarks),
         auto_detect: values.truth("model_metrics_auto_detect", false),
-        look_every: system.then(|| Duration::from_secs(seconds.max(1))),
+        sample_every: system.then(|| Duration::from_secs(seconds.max(1))),
         ..MetricsPlan::default()
     })
 }

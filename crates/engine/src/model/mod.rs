@@ -48,11 +48,12 @@ pub(crate) use self::messages::{Arrival, Control, Message, Ticket};
 pub use self::objectives::Objective;
 pub use self::reconfigure::Reconfigure;
 pub(crate) use self::sample::Sample;
-pub use self::sequence::{SequenceHeaders, SequenceLimits};
+pub use self::sequence::SequenceLimits;
 pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::worker_target::WorkerTarget;
 
 use crate::admission::Admission;
+use crate::call::SequenceHeaders;
 use crate::changes::Changes;
 use crate::error::ScaleError;
 use crate::local::Signature;
@@ -134,6 +135,12 @@ impl Model {
     /// Its effective settings.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
+    }
+
+    /// The headers in which requests name their sequences, for a model that keeps sequences.
+    pub fn sequence_headers(&self) -> Option<Arc<SequenceHeaders>> {
+        let settings = self.settings.load();
+        settings.sequences().map(|_| Arc::clone(&settings.sequence_headers))
     }
 
     /// A look at its workers, queue and counters.

@@ -28,9 +28,10 @@ use self::places::place;
 pub(crate) use self::sweep::Sweep;
 use super::board::{ModelState, add};
 use super::intake::ALONE_BUCKET;
-use super::sequence::{SequenceHeaders, Sequences};
+use super::sequence::Sequences;
 use super::table::{Passage, RequestTable};
 use super::{Arrival, Control, Message, scatter};
+use crate::call::SequenceHeaders;
 use crate::error::CallError;
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Pool, WorkerEvent};
@@ -206,8 +207,11 @@ impl Task {
     /// Without anybody to serve them, waiting requests are told so instead of left hanging.
     fn pool_changed(&mut self) {
         if !self.state.pool.has_workers() {
-            let reason =
-                if self.state.closing.is_some() { Rejection::Draining } else { Rejection::NoWorker };
+            let reason = if self.state.closing.is_some() {
+                Rejection::Draining
+            } else {
+                Rejection::NoWorker
+            };
             self.refuse_waiting(reason);
         }
         self.board.has_workers.store(self.state.pool.has_workers(), Ordering::Relaxed);

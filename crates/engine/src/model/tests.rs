@@ -222,7 +222,8 @@ async fn with_a_job_ticket_only_a_free_worker_admits() {
     let answers = kit.call_all(&["1", "2", "3"]).await;
     assert!(answers[0].is_ok());
     assert!(
-        is_refused(&answers[1], Rejection::QueueFull) && is_refused(&answers[2], Rejection::QueueFull)
+        is_refused(&answers[1], Rejection::QueueFull)
+            && is_refused(&answers[2], Rejection::QueueFull)
     );
 }
 

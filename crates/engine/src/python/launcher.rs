@@ -56,12 +56,14 @@ impl Launcher for PythonLauncher {
             message["gpu_ids"] = gpus.into();
         }
         let response_bytes_max = self.config.response_bytes_max;
+        let sequence_headers = Arc::clone(&self.order.sequence_headers);
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = dialed_in(expectation, &mut child).await?;
             let (link, slots) = load(stream, &message, &mut child).await?;
             let mode = mode_of(&message);
-            let worker = PythonWorker::new(child, link, slots, mode, response_bytes_max);
+            let worker =
+                PythonWorker::new(child, link, slots, mode, sequence_headers, response_bytes_max);
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };
 use super::link::Link;
-use crate::call::{Input, Payload, PendingRequest};
+use crate::call::{Input, Payload, PendingRequest, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
 use crate::settings::WorkerMode;
@@ -38,6 +39,8 @@ pub(crate) struct PythonWorker {
     queues: bool,
     /// Whether it can drop a batch that nobody waits for any more.
     cancels: bool,
+    /// The headers in which its handler reads about sequences.
+    sequence_headers: Arc<SequenceHeaders>,
     /// Bytes of one answer.
     response_bytes_max: Option<u64>,
     /// Why it was found lost.
@@ -50,11 +53,21 @@ impl PythonWorker {
         link: Link,
         slots: u8,
         mode: WorkerMode,
+        sequence_headers: Arc<SequenceHeaders>,
         response_bytes_max: Option<u64>,
     ) -> Self {
         let queues = mode == WorkerMode::Single && slots == 1;
         let cancels = mode == WorkerMode::Continuous;
-        Self { child, link, slots, queues, cancels, response_bytes_max, broken: None }
+        Self {
+            child,
+            link,
+            slots,
+            queues,
+            cancels,
+            sequence_headers,
+            response_bytes_max,
+            broken: None,
+        }
     }
 
     fn lose(&mut self, error: LinkError) -> WorkerGone {
@@ -65,7 +78,7 @@ impl PythonWorker {
     async fn send(&mut self, batch: u64, requests: &[PendingRequest]) -> Result<(), LinkError> {
         let inputs: Vec<&Input> = requests.iter().filter_map(raw).collect();
         assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
-        self.link.send_batch(BatchFrame::new(batch, inputs)).await
+        self.link.send_batch(BatchFrame::new(batch, inputs, &self.sequence_headers)).await
     }
 
     async fn hear(&mut self) -> Result<WorkerMessage, LinkError> {
@@ -142,7 +155,7 @@ impl Worker for PythonWorker {
     fn queues(&self, requests: &[PendingRequest]) -> bool {
         let small = || {
             let inputs = requests.iter().filter_map(raw).collect();
-            BatchFrame::new(0, inputs).payload_len() <= AHEAD_MAX
+            BatchFrame::new(0, inputs, &self.sequence_headers).payload_len() <= AHEAD_MAX
         };
         self.queues && small()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::PolicyName;
-use crate::model::SequenceHeaders;
+use crate::call::SequenceHeaders;
 
 /// What applies to every model unless something closer to it says otherwise.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jitney_engine::call::SequenceRef;
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsService;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServeHealthResponse};
 use serde_json::json;
@@ -10,7 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::message_stream::MessageStream;
 use super::predict::{AnswerPieces, predict};
-use super::request::{GrpcRequest, SequenceRef};
+use super::request::GrpcRequest;
 use crate::errors::Problem;
 use crate::health;
 use crate::respond;
@@ -33,7 +34,7 @@ impl TorchServeInference {
     ) -> Result<Response<AnswerPieces>, Problem> {
         let (request, message) = GrpcRequest::open(request)?;
         let sequence = message.sequence_id.clone();
-        let sequence = sequence.as_deref().map(|id| SequenceRef { id, begins: false });
+        let sequence = sequence.map(|id| SequenceRef { id, starts: false });
         predict(&self.state.inference, &request, message, sequence).await
     }
 }

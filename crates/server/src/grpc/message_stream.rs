@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use jitney_engine::call::SequenceRef;
 use jitney_proto::Any;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
 use tokio::sync::mpsc;
@@ -18,7 +19,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
 use super::predict::{AnswerPieces, predict};
-use super::request::{GrpcRequest, SequenceRef};
+use super::request::GrpcRequest;
 use crate::errors::Problem;
 use crate::request_id::RequestUuid;
 use crate::state::ServerState;
@@ -111,7 +112,7 @@ impl MessageStream {
         self.busy.insert(Arc::clone(&next.id));
         self.calls.spawn(async move {
             let SequenceMessage { message, id, begins } = next;
-            let sequence = Some(SequenceRef { id: &id, begins });
+            let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
             match predict(&state.inference, &request, message, sequence).await {
                 Ok(pieces) => send_pieces(pieces.into_inner(), &id, &to).await,
                 Err(problem) => send(&to, failed(&problem, &id)).await,

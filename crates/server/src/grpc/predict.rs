@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, AnswerStream, Output, Parameter};
+use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, SequenceRef};
 use jitney_engine::error::CallError;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
 use tokio_stream::Stream;
 use tonic::{Response, Status};
 
-use super::request::{self, GrpcRequest, ModelCall, SequenceRef};
+use super::request::{self, GrpcRequest, ModelCall};
 use crate::errors::{Problem, grpc_code_of};
 use crate::inference::{self, InferenceService};
 use crate::route::ModelRef;
@@ -22,7 +22,7 @@ pub(super) async fn predict(
     service: &InferenceService,
     request: &GrpcRequest,
     message: PredictionsRequest,
-    sequence: Option<SequenceRef<'_>>,
+    sequence: Option<SequenceRef>,
 ) -> Result<Response<AnswerPieces>, Problem> {
     let target = request::target(&message.model_name, &message.model_version);
     let model = request::model(service, target)?;
@@ -32,12 +32,13 @@ pub(super) async fn predict(
         value,
     });
     let parameters = parameters.collect();
+    let sequence_id = sequence.as_ref().map(|sequence| sequence.id.clone());
     let call = ModelCall { target, parameters, open_inference: false, sequence };
     let Answer { output, timing, stream } = request.predict(service, &model, call).await?;
     let Output { status, headers, body } = output;
     let first = PredictionResponse {
         prediction: body,
-        sequence_id: sequence.map(|sequence| sequence.id.to_owned()),
+        sequence_id,
         status: status.and_then(handler_status),
     };
     let pieces = AnswerPieces { model, first: Some(first), stream };

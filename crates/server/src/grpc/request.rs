@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, HeaderBlock, Input, Origin, OriginKind, Parameter, Timing};
-use jitney_engine::local::OPEN_INFERENCE_HEADER;
+use jitney_engine::call::{
+    Answer, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter, SequenceRef, Timing,
+};
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
@@ -15,7 +16,7 @@ use super::call_log::TimingTrailer;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
 use crate::request_id::RequestUuid;
-use crate::request_options::RequestOptions;
+use crate::request_options::{self, RequestOptions};
 use crate::route::ModelRef;
 use crate::timing;
 
@@ -51,15 +52,7 @@ pub(super) struct ModelCall<'a> {
     /// Whether the body is the Open Inference Protocol's JSON.
     pub(super) open_inference: bool,
     /// The sequence it belongs to.
-    pub(super) sequence: Option<SequenceRef<'a>>,
-}
-
-/// How a message names its sequence.
-#[derive(Clone, Copy)]
-pub(super) struct SequenceRef<'a> {
-    pub(super) id: &'a str,
-    /// Whether it begins with this message.
-    pub(super) begins: bool,
+    pub(super) sequence: Option<SequenceRef>,
 }
 
 impl GrpcRequest {
@@ -86,23 +79,16 @@ impl GrpcRequest {
         call: ModelCall<'_>,
     ) -> Result<Answer, Problem> {
         let ModelCall { target, parameters, open_inference, sequence } = call;
-        let mut headers = headers(&self.metadata);
-        if open_inference {
-            headers.push(OPEN_INFERENCE_HEADER, b"True");
-        }
-        if let Some(SequenceRef { id, begins }) = sequence {
-            let names = &model.settings().sequence_headers;
-            headers.push(&names.id, id.as_bytes());
-            if begins {
-                headers.push(&names.start, b"true");
-            }
-        }
+        let headers = headers(&self.metadata);
+        let sequence = sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
+        let named = || request_options::sequence(&self.metadata, &*model.sequence_headers()?);
+        let sequence = sequence.or_else(named);
+        let route = CallRoute { open_inference, sequence, ..CallRoute::default() };
         let request = InferenceRequest {
             target,
-            input: Input { id: self.caller.id.text().to_owned(), headers, parameters },
+            input: Input { id: self.caller.id.text().to_owned(), headers, route, parameters },
             options: self.options()?,
             origin: self.caller.origin(),
-            alone: false,
             wait_for_queue: false,
         };
         service.predict(model, request).await

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
 use jitney_engine::call::{
-    Answer, AnswerStream, HeaderBlock, Input, Origin, OriginKind, Parameter,
+    Answer, AnswerStream, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -50,7 +50,6 @@ impl PendingCall {
             input,
             options,
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
-            alone: false,
             wait_for_queue: true,
         };
         let last = match self.state.inference.predict(&self.model, request).await {
@@ -119,7 +118,7 @@ impl PendingCall {
         let claim = std::mem::take(&mut call.claim);
         let mut headers = HeaderBlock::default();
         push_claim(&claim, &mut headers);
-        headers.push("url_path", call.endpoint.as_bytes());
+        let route = CallRoute::to_endpoint(&call.endpoint);
         let value = std::mem::take(&mut call.body);
         let parameter = if call.content_type.is_empty() {
             Parameter { name: CALL_PARAMETER.into(), content_type: "".into(), value }
@@ -130,6 +129,6 @@ impl PendingCall {
         let id = RequestUuid::fresh().text().to_owned();
         let deadline = call.timeout.and_then(|timeout| self.started.checked_add(timeout));
         let options = RequestOptions { deadline, priority: call.priority, claim };
-        (Input { id, headers, parameters: vec![parameter] }, options)
+        (Input { id, headers, route, parameters: vec![parameter] }, options)
     }
 }

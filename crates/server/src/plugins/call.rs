@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, HeaderBlock, Input, Origin, OriginKind, Parameter};
+use jitney_engine::call::{
+    Answer, Call, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter,
+};
 use jitney_engine::error::CallError;
 use tokio::time::Instant;
 
@@ -137,5 +139,5 @@ fn input(call: PluginCall<'_>, request: PluginRequest<'_>) -> Input {
     };
     let parameters =
         vec![parameter("ask", Bytes::from(facts.to_string())), parameter("body", call.body)];
-    Input { id: request.id.to_owned(), headers, parameters }
+    Input { id: request.id.to_owned(), headers, route: CallRoute::default(), parameters }
 }

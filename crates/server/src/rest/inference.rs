@@ -19,7 +19,7 @@ use super::input;
 use crate::body::{RequestBody, ResponseBody};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::InferenceRequest;
-use crate::request_options::RequestOptions;
+use crate::request_options::{RequestOptions, sequence};
 use crate::respond::{self, HttpResponse};
 use crate::route::{ModelRef, PredictRoute};
 use crate::timing::{self, SERVER_TIMING};
@@ -103,7 +103,10 @@ async fn run(
     route: PredictRoute<'_>,
     body: Bytes,
 ) -> Result<HttpResponse, Problem> {
-    let request = request(context, route, body).await?;
+    let mut request = request(context, route, body).await?;
+    if let Some(names) = model.sequence_headers() {
+        request.input.route.sequence = sequence(&context.parts.headers, &names);
+    }
     timed_response(context.state.inference.predict(model, request).await?)
 }
 
@@ -117,8 +120,6 @@ async fn request<'a>(
         options: RequestOptions::read(&context.parts.headers, context.started)?,
         input: input::read(context.parts, &context.id, &route, body).await?,
         origin: context.origin(),
-        // Handlers read from the first request of a batch whether to explain, so it needs its own.
-        alone: route.explain == Some(true),
         wait_for_queue: false,
     })
 }

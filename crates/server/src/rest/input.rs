@@ -9,8 +9,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
-use jitney_engine::call::{HeaderBlock, Input, Parameter};
-use jitney_engine::local::OPEN_INFERENCE_HEADER;
+use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, Parameter};
 
 use crate::errors::Problem;
 use crate::query::{RequestFields, pairs};
@@ -29,8 +28,9 @@ pub(super) async fn read(
         parameters.extend(query_parameters(&RequestFields::from_query(parts.uri.query())));
     }
     body_parameters(&parts.headers, body, &mut parameters).await?;
-    let headers = headers(&parts.headers, route);
-    Ok(Input { id: id.text().to_owned(), headers, parameters })
+    let headers = headers(&parts.headers);
+    let route = call_route(route);
+    Ok(Input { id: id.text().to_owned(), headers, route, parameters })
 }
 
 /// The field `model_name` of the body, for `/invocations`.
@@ -44,23 +44,28 @@ pub(super) async fn named_model(
     Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
 }
 
-/// The client's headers and those the route adds. Names are in lower case, as hyper gives them; the
-/// worker ignores case.
-fn headers(sent: &HeaderMap, route: &PredictRoute<'_>) -> HeaderBlock {
+/// The client's headers. Names are in lower case, as hyper gives them; the worker ignores case.
+fn headers(sent: &HeaderMap) -> HeaderBlock {
     let mut headers = HeaderBlock::new();
     for (name, value) in sent {
         headers.push(name.as_str(), value.as_bytes());
     }
-    if let Some(url_path) = route.url_path {
-        headers.push("url_path", url_path.as_bytes());
-    }
-    if let Some(explain) = route.explain {
-        headers.push("explain", if explain { b"True" } else { b"False" });
-    }
-    if route.open_inference {
-        headers.push(OPEN_INFERENCE_HEADER, b"True");
-    }
     headers
+}
+
+/// The facts of the path.
+fn call_route(route: &PredictRoute<'_>) -> CallRoute {
+    CallRoute {
+        operation: if route.explain == Some(true) {
+            Operation::Explain
+        } else {
+            Operation::Predict
+        },
+        tells_explain: route.explain.is_some(),
+        open_inference: route.open_inference,
+        endpoint: route.url_path.map(Into::into),
+        ..CallRoute::default()
+    }
 }
 
 /// The body's MIME type: the text before the first semicolon, empty when there is none.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_engine::{Engine, Model, Objective, EndpointView};
+use jitney_engine::{EndpointView, Engine, Model, Objective};
 use serde::{Deserialize, Serialize};
 
 /// Models by name, versions by name.

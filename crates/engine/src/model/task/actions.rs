@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Action, Actions, Dispatch, Event, BatchFailure, MemberRange, Rejection, RequestId};
+use jitney_batcher::{
+    Action, Actions, BatchFailure, Dispatch, Event, MemberRange, Rejection, RequestId,
+};
 use tokio::time::Instant;
 
 use super::Task;

@@ -1,7 +1,7 @@
 //! What becomes of a dead worker's batches, and of batches that broke off in the middle of a
 //! stream. Nothing is lost here and nobody innocent is blamed: a request is told, or tried again.
 
-use jitney_batcher::{BatchId, DownReason, Event, BatchFailure};
+use jitney_batcher::{BatchFailure, BatchId, DownReason, Event};
 
 use super::Task;
 use crate::error::CallError;
@@ -55,7 +55,9 @@ impl Task {
     ) {
         let (kind, down) = match death {
             WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
-            WorkerExit::Crashed { .. } | WorkerExit::Garbled => (BatchFailure::Crashed, DownReason::Crashed),
+            WorkerExit::Crashed { .. } | WorkerExit::Garbled => {
+                (BatchFailure::Crashed, DownReason::Crashed)
+            }
         };
         let why = match blamed {
             // Of several batches only one is to blame; the others wait again as if nothing was.

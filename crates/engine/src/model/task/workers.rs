@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{DownReason, Event, BatchFailure};
+use jitney_batcher::{BatchFailure, DownReason, Event};
 use tokio::time::Instant;
 
 use super::Task;
