@@ -126,13 +126,13 @@ def test_the_command_line_exits_as_the_original_does(yard):
     assert run("--model-name", "mod").returncode == 2
 
 
-def test_a_workflow_is_packed_into_a_place_that_exists(yard):
+def test_a_workflow_is_packed_into_an_existing_directory(yard):
     (yard / "flow.yaml").write_text("dag: {}")
-    wish = WorkflowArchiverConfig("flow", "flow.yaml", "sub/handler.py", "extra", export_path="nowhere")
+    flow = WorkflowArchiverConfig("flow", "flow.yaml", "sub/handler.py", "extra", export_path="nowhere")
     with pytest.raises(WorkflowArchiverError, match="not a directory"):
-        WorkflowArchiver.generate_workflow_archive(wish)
-    wish.export_path = None
-    WorkflowArchiver.generate_workflow_archive(wish)
+        WorkflowArchiver.generate_workflow_archive(flow)
+    flow.export_path = None
+    WorkflowArchiver.generate_workflow_archive(flow)
     found = manifest("flow.war", "WAR-INF/MANIFEST.json")
     assert found["workflow"] == {"workflowName": "flow", "specFile": "flow.yaml", "handler": "handler.py"}
     expected = {"WAR-INF/MANIFEST.json", "flow.yaml", "handler.py", "top.txt", "deep/low.txt"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.comparing import same
+from jitney.check import same
 from jitney.containers import container_of
 from jitney.testing import load
 
