@@ -1,7 +1,7 @@
-//! How a call ended: the last frame tells, so the log_entry travels inside the answer's body.
+//! Logs how a call ended. The status is in the last frame, so the log entry is part of the answer's body.
 //!
-//! It adds the receipt to the trailers on their way out and writes the access log's line when the
-//! body is done, or when it is dropped because the client went away.
+//! The body adds the timing to the trailers on their way out, and writes the access log's line when it is
+//! done, or when it is dropped because the client went away.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
-use super::caller::Caller;
-use crate::access::AccessRecord;
+use crate::access_log::AccessRecord;
 use crate::connection::Peer;
-use crate::listener::ServerState;
+use crate::request_id::RequestUuid;
 use crate::respond::X_REQUEST_ID;
-use crate::rest::inference::SERVER_TIMING;
+use crate::state::ServerState;
+use crate::timing::SERVER_TIMING;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// How tonic begins its rejection of a message beyond the limit, as it stands in the header.
+/// The start of tonic's error for a message beyond the limit, as the header holds it.
 const TOO_LARGE: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
 
-/// A receipt on its way to the trailers; services leave it among the answer's extensions.
+/// A timing on its way to the trailers; services leave it among the answer's extensions.
 #[derive(Clone)]
 pub(super) struct TimingTrailer(pub(super) HeaderValue);
 
@@ -36,7 +36,7 @@ pub(super) struct CallLog {
     peer: Arc<Peer>,
     path: Option<PathAndQuery>,
     started: Instant,
-    /// What the client was told; cancelled unless it was told something.
+    /// The code that the client got; cancelled until it gets one.
     code: i32,
 }
 
@@ -57,22 +57,21 @@ impl CallLog {
         }
     }
 
-    /// Sends the log_entry along with the answer.
+    /// Makes this log a part of the answer.
     pub(super) fn attach(
         mut self,
         response: Response<Body>,
-        caller: Caller,
+        id: RequestUuid,
     ) -> Response<LoggedBody> {
         let (mut parts, body) = response.into_parts();
-        parts.headers.insert(X_REQUEST_ID, caller.id.header());
+        parts.headers.insert(X_REQUEST_ID, id.header());
         self.read(&parts.headers);
         if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
             self.code = Code::ResourceExhausted as i32;
             parts.headers.insert(GRPC_STATUS, HeaderValue::from(self.code));
         }
-        let timing =
-            parts.extensions.remove::<TimingTrailer>().map(|TimingTrailer(receipt)| receipt);
-        Response::from_parts(parts, LoggedBody { body, log_entry: self, timing })
+        let timing = parts.extensions.remove::<TimingTrailer>().map(|TimingTrailer(timing)| timing);
+        Response::from_parts(parts, LoggedBody { body, log: self, timing })
     }
 
     /// Failures without a message have their code among the headers, all else among the trailers.
@@ -82,9 +81,9 @@ impl CallLog {
     }
 }
 
-/// Whether the call was refused for its size. gRPC's own servers say RESOURCE_EXHAUSTED then, and clients know that.
+/// Whether the call was rejected for its size. gRPC's own servers answer RESOURCE_EXHAUSTED then.
 fn is_too_large(headers: &HeaderMap) -> bool {
-    headers.get(GRPC_MESSAGE).is_some_and(|words| words.as_bytes().starts_with(TOO_LARGE))
+    headers.get(GRPC_MESSAGE).is_some_and(|text| text.as_bytes().starts_with(TOO_LARGE))
 }
 
 impl Drop for CallLog {
@@ -103,10 +102,10 @@ impl Drop for CallLog {
     }
 }
 
-/// An answer's body with its log_entry.
+/// An answer's body with its log.
 pub(crate) struct LoggedBody {
     body: Body,
-    log_entry: CallLog,
+    log: CallLog,
     timing: Option<HeaderValue>,
 }
 
@@ -122,9 +121,9 @@ impl HttpBody for LoggedBody {
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
-            self.log_entry.read(trailers);
-            if let Some(receipt) = self.timing.take() {
-                trailers.insert(SERVER_TIMING, receipt);
+            self.log.read(trailers);
+            if let Some(timing) = self.timing.take() {
+                trailers.insert(SERVER_TIMING, timing);
             }
         }
         Poll::Ready(frame)

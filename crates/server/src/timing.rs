@@ -1,46 +1,50 @@
-//! An answer's receipt as a `Server-Timing` header, which browsers and proxies already understand.
+//! An answer's timing as a `Server-Timing` header (over gRPC a trailer), which browsers and proxies
+//! already understand.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use jitney_engine::call::{Padding, Timing};
 
-/// Batches of one request whose sizes are told.
-const BATCHES_TOLD: usize = 8;
+/// The header's name.
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Batches of one request whose sizes are listed.
+const BATCHES_LISTED: usize = 8;
 
 /// For example `queue;dur=1.804, compute;dur=5.210, batch;desc="8 of 32, idle"`: waited 1.8 ms,
-/// ran 5.2 ms, in a batch of 8 items of at most 32 that left because a worker was idle. A request
-/// that rode in several batches is told of the last one, and of how large all of them were:
-/// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`. Where items are padded, how much of the batch
-/// was padding: `batch;desc="8 of 32, idle, 12% padding"`.
-pub(crate) fn header(receipt: &Timing) -> HeaderValue {
+/// ran 5.2 ms, in a batch of 8 items of at most 32 that was dispatched because a worker was idle. For a
+/// request in several batches it names the last one and the sizes of all:
+/// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`. Where items are padded it has the share of
+/// padding: `batch;desc="8 of 32, idle, 12% padding"`.
+pub(crate) fn header(timing: &Timing) -> HeaderValue {
     let mut text = String::with_capacity(96);
     text.push_str("queue;dur=");
-    push_millis(&mut text, receipt.queue);
+    push_millis(&mut text, timing.queue);
     text.push_str(", compute;dur=");
-    push_millis(&mut text, receipt.compute);
-    let Timing { batch_items, batch_items_max, reason, attempt, .. } = receipt;
+    push_millis(&mut text, timing.compute);
+    let Timing { batch_items, batch_items_max, reason, attempt, .. } = timing;
     let _ = write!(text, ", batch;desc=\"{batch_items} of {batch_items_max}, {}", reason.as_str());
     if *attempt > 1 {
         let _ = write!(text, ", attempt {attempt}");
     }
-    push_batches(&mut text, &receipt.batches);
-    push_padding(&mut text, receipt.padding);
+    push_batches(&mut text, &timing.batches);
+    push_padding(&mut text, timing.padding);
     text.push('"');
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// The sizes of the batches that a request in portions rode in, the first ones if there are many.
+/// The sizes of the batches of a request in parts, the first ones if there are many.
 fn push_batches(text: &mut String, batches: &[u32]) {
     if batches.is_empty() {
         return;
     }
     let _ = write!(text, ", last of {}:", batches.len());
-    for items in batches.iter().take(BATCHES_TOLD) {
+    for items in batches.iter().take(BATCHES_LISTED) {
         let _ = write!(text, " {items}");
     }
-    if batches.len() > BATCHES_TOLD {
+    if batches.len() > BATCHES_LISTED {
         text.push_str(" ...");
     }
 }
@@ -64,8 +68,8 @@ mod tests {
     use jitney_engine::DispatchReason;
 
     #[test]
-    fn a_receipt_fits_into_one_header() {
-        let mut receipt = Timing {
+    fn a_timing_fits_into_one_header() {
+        let mut timing = Timing {
             queue: Duration::from_micros(1804),
             compute: Duration::from_micros(5_210),
             batch_items: 8,
@@ -78,34 +82,34 @@ mod tests {
             padding: None,
         };
         let expected = "queue;dur=1.804, compute;dur=5.210, batch;desc=\"8 of 32, idle\"";
-        assert_eq!(header(&receipt), expected);
-        receipt.attempt = 2;
-        receipt.reason = DispatchReason::Retry;
-        receipt.compute = Duration::from_nanos(999);
+        assert_eq!(header(&timing), expected);
+        timing.attempt = 2;
+        timing.reason = DispatchReason::Retry;
+        timing.compute = Duration::from_nanos(999);
         let expected =
             "queue;dur=1.804, compute;dur=0.000, batch;desc=\"8 of 32, retry, attempt 2\"";
-        assert_eq!(header(&receipt), expected);
+        assert_eq!(header(&timing), expected);
     }
 
     #[test]
     fn a_padded_batch_tells_how_much_of_it_is_padding() {
-        let said = |real, padded| {
+        let text_of = |real, padded| {
             let mut text = String::new();
             push_padding(&mut text, Some(Padding { real, padded }));
             text
         };
-        assert_eq!([said(180, 200), said(7, 7)], [", 10% padding", ", 0% padding"]);
+        assert_eq!([text_of(180, 200), text_of(7, 7)], [", 10% padding", ", 0% padding"]);
     }
 
     #[test]
-    fn a_request_in_portions_is_told_the_sizes_of_its_batches() {
-        let said = |batches: &[u32]| {
+    fn a_request_in_parts_is_told_the_sizes_of_its_batches() {
+        let text_of = |batches: &[u32]| {
             let mut text = String::new();
             push_batches(&mut text, batches);
             text
         };
-        assert_eq!(said(&[]), "");
-        assert_eq!(said(&[32, 32, 6]), ", last of 3: 32 32 6");
-        assert_eq!(said(&[4; 9]), ", last of 9: 4 4 4 4 4 4 4 4 ...");
+        assert_eq!(text_of(&[]), "");
+        assert_eq!(text_of(&[32, 32, 6]), ", last of 3: 32 32 6");
+        assert_eq!(text_of(&[4; 9]), ", last of 9: 4 4 4 4 4 4 4 4 ...");
     }
 }

@@ -1,52 +1,87 @@
-//! OpenAPI 3.0.1 documents: one per listener, one per model and API.
+//! OpenAPI 3.0.1 documents: one per listener, one per model and API, and one for all models that describe
+//! themselves, with a page to try it. The page is a single file that loads nothing else.
 //!
-//! The operations are listed in `paths`, in the order in which TorchServe lists them; this
-//! file puts the documents together and answers with them.
+//! `paths` lists the operations in TorchServe's order; this file builds the documents.
 
 mod operations;
 mod paths;
-mod plugged;
 mod schema;
-mod workflows;
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use jitney_engine::Engine;
 use serde_json::{Map, Value, json};
 
+use super::context::RequestContext;
 use crate::errors::Problem;
-use crate::listener::RequestContext;
 use crate::respond::{self, HttpResponse};
 use crate::route::{Apis, ModelRef};
 
+const DOCS_PAGE: &[u8] = include_bytes!("docs.html");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+     img-src blob: data:",
+);
+
 /// What a listener offers.
-pub(crate) fn listener(context: &RequestContext<'_>) -> HttpResponse {
-    let mut paths = listener_paths(context.apis, context.state.config.metrics.is_some());
-    if let Some(plugins) = &context.state.config.plugins {
-        paths.extend(plugged::paths(plugins.endpoints(context.apis)));
+pub(super) fn listener(context: &RequestContext<'_>) -> HttpResponse {
+    let config = &context.state.config;
+    let mut paths = listener_paths(context.apis, config.metrics.is_some());
+    if let Some(plugins) = &config.plugins {
+        paths.extend(operations::plugin_paths(plugins.endpoints(context.apis)));
     }
-    let version = &context.state.config.server_version;
-    respond::json(StatusCode::OK, &document("TorchServe APIs", version, paths))
+    let document = document("TorchServe APIs", &config.server_version, paths);
+    respond::json(StatusCode::OK, &document)
 }
 
-/// How one model is asked for predictions.
-pub(crate) fn predictions(
-    context: &RequestContext<'_>,
-    target: ModelRef<'_>,
-) -> Result<HttpResponse, Problem> {
-    let model = context.state.engine.model(target.model, target.version)?;
+/// The predictions of one model.
+pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> Result<HttpResponse, Problem> {
+    let model = engine.model(target.model, target.version)?;
     let title = format!("RESTful API for: {}", model.name());
     let paths = paths::model_predictions(model.name());
     Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
 }
 
-/// How one model is managed.
-pub(crate) fn management(
-    context: &RequestContext<'_>,
-    target: ModelRef<'_>,
-) -> Result<HttpResponse, Problem> {
-    let model = context.state.engine.model(target.model, target.version)?;
+/// The management of one model.
+pub(super) fn management(engine: &Engine, target: ModelRef<'_>) -> Result<HttpResponse, Problem> {
+    let model = engine.model(target.model, target.version)?;
     let title = format!("RESTful Management API for: {}", model.name());
     let paths = paths::model_management(model.name());
     Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
+}
+
+/// All models that describe their own API.
+pub(super) fn models(engine: &Engine) -> HttpResponse {
+    let mut paths = Map::new();
+    for model in engine.models() {
+        let own = model.api().map(|api| renamed(&api.paths, model.name())).unwrap_or_default();
+        paths.extend(own);
+    }
+    let document = json!({
+        "openapi": "3.0.1",
+        "info": { "title": "Models served by Jitney", "version": "1.0.0" },
+        "paths": paths,
+    });
+    respond::json(StatusCode::OK, &document)
+}
+
+/// The paths with the name under which the model is served.
+fn renamed(paths: &Map<String, Value>, name: &str) -> Map<String, Value> {
+    let under = |path: &str| match path.trim_start_matches('/').split_once('/') {
+        Some((_, endpoint)) => format!("/{name}/{endpoint}"),
+        None => format!("/{name}"),
+    };
+    paths.iter().map(|(path, item)| (under(path), item.clone())).collect()
+}
+
+/// The page on which that document is tried out.
+pub(super) fn docs_page() -> HttpResponse {
+    let mut reply = respond::plain(StatusCode::OK, Bytes::from_static(DOCS_PAGE));
+    reply.headers_mut().insert(CONTENT_TYPE, HTML);
+    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, DOCS_POLICY);
+    reply
 }
 
 /// TorchServe names `/metrics` on every listener while there are metrics at all.
@@ -160,5 +195,18 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), count);
+    }
+
+    #[test]
+    fn paths_follow_the_name_that_a_model_is_served_under() {
+        let paths = Map::from_iter([("/a".to_owned(), json!(1)), ("/a/b".to_owned(), json!(2))]);
+        let names: Vec<_> = renamed(&paths, "z").into_iter().map(|(path, _)| path).collect();
+        assert_eq!(names, ["/z", "/z/b"]);
+    }
+
+    #[test]
+    fn the_page_loads_no_other_file() {
+        let text = std::str::from_utf8(DOCS_PAGE).expect("text");
+        assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("src="));
     }
 }

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::operations::{
-    batching_told, describe, in_path, list, ping, predicting, prediction, register, scale,
-    set_default, unregister,
+    batching_report, describe, describe_workflow, in_path, list, list_workflows, ping, predicting,
+    prediction, register, register_workflow, run_workflow, scale, set_default, unregister,
+    unregister_workflow,
 };
 use super::schema::{JSON, Operation, any_schema, object, object_schema};
-use super::workflows;
 
 const METHODS: [&str; 3] = ["post", "put", "get"];
 
@@ -47,7 +47,7 @@ pub(super) fn inference() -> Paths {
     add(&mut paths, "/invocations", "post", invocations);
     let invoke = "/models/{model_name}/invoke";
     add(&mut paths, invoke, "post", prediction("invoke", invoke));
-    add(&mut paths, "/wfpredict/{workflow_name}", "post", workflows::run());
+    add(&mut paths, "/wfpredict/{workflow_name}", "post", run_workflow());
     describe_self(&mut paths, "/api-description", "get", "apiDescriptionAlias");
     paths
 }
@@ -100,7 +100,7 @@ pub(super) fn management() -> Paths {
         [("/models/{model_name}", ""), ("/models/{model_name}/{model_version}", "Version")]
     {
         add(&mut paths, path, "get", describe(&format!("describeModel{suffix}"), path));
-        let batching = batching_told(&format!("describeBatching{suffix}"), path);
+        let batching = batching_report(&format!("describeBatching{suffix}"), path);
         add(&mut paths, &format!("{path}/batching"), "get", batching);
         add(&mut paths, path, "put", scale(&format!("setAutoScale{suffix}"), path));
         add(&mut paths, path, "delete", unregister(&format!("unregisterModel{suffix}"), path));
@@ -120,10 +120,10 @@ pub(super) fn management() -> Paths {
         )
         .fails(&[("404", "Model not found.")]);
     add(&mut paths, path, "get", ready.done());
-    add(&mut paths, "/workflows", "get", workflows::list());
-    add(&mut paths, "/workflows", "post", workflows::register());
-    add(&mut paths, "/workflows/{workflow_name}", "get", workflows::describe());
-    add(&mut paths, "/workflows/{workflow_name}", "delete", workflows::unregister());
+    add(&mut paths, "/workflows", "get", list_workflows());
+    add(&mut paths, "/workflows", "post", register_workflow());
+    add(&mut paths, "/workflows/{workflow_name}", "get", describe_workflow());
+    add(&mut paths, "/workflows/{workflow_name}", "delete", unregister_workflow());
     describe_self(&mut paths, "/api-description", "get", "managementApiDescriptionAlias");
     paths
 }
@@ -157,7 +157,7 @@ pub(super) fn model_management(model: &str) -> Paths {
     let mut paths = Paths::new();
     let own = format!("/models/{model}");
     add(&mut paths, &own, "get", describe("describeModel", &own));
-    add(&mut paths, &format!("{own}/batching"), "get", batching_told("describeBatching", &own));
+    add(&mut paths, &format!("{own}/batching"), "get", batching_report("describeBatching", &own));
     add(&mut paths, &own, "put", scale("setAutoScale", &own));
     add(&mut paths, &own, "delete", unregister("unregisterModel", &own));
     paths

@@ -1,5 +1,5 @@
-//! What plugins say about themselves and about requests, read strictly: an answer in another form is
-//! no answer.
+//! What plugins answer about themselves and about requests, read strictly: an answer in another form is
+//! an error.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind};
 use serde::Deserialize;
 
-use super::ApiKind;
-use super::call::{PluginCall, PluginRequest, ask};
+use super::call::{ApiKind, PluginCall, PluginRequest, call_plugin};
 use crate::request_id::RequestUuid;
 
 /// What a plugin offers.
@@ -54,7 +53,10 @@ struct AuthorizationJson {
 }
 
 /// Asks a plugin what it offers.
-pub(super) async fn of(plugin: &Model, timeout: Duration) -> Result<PluginDescription, String> {
+pub(super) async fn describe(
+    plugin: &Model,
+    timeout: Duration,
+) -> Result<PluginDescription, String> {
     let call = PluginCall {
         ask: "describe",
         endpoint: None,
@@ -71,8 +73,8 @@ pub(super) async fn of(plugin: &Model, timeout: Duration) -> Result<PluginDescri
         client: "",
         origin: Origin { kind: OriginKind::Http, peer: 0 },
     };
-    let answer = ask(plugin, call, request, timeout).await;
-    let answer = answer.map_err(|failure| failure.words().to_owned())?;
+    let answer = call_plugin(plugin, call, request, timeout).await;
+    let answer = answer.map_err(|failure| failure.text().to_owned())?;
     read(&answer.output.body)
 }
 

@@ -1,22 +1,21 @@
-//! Requests and the operator's plugins: who may pass, and paths that only a plugin knows.
+//! The operator's plugins over REST: one authorizes requests, any answers paths of its own.
 //!
-//! Endpoints come last, after every route of the server's own, so that a prediction never looks for
-//! one; their bodies have the limit that all bodies have.
+//! A plugin's path is looked up after every route of the server, so that a prediction never waits for it.
 
 use http::request::Parts;
-use jitney_engine::call::{Origin, OriginKind};
 
+use super::context::RequestContext;
 use super::inference;
 use crate::auth::Gate;
 use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::listener::RequestContext;
 use crate::plugins::{ApiKind, PluginRequest, Plugins};
 use crate::respond::HttpResponse;
 use crate::route::{self, Route};
 
-/// Asks the plugin that guards the server, if one does; what is open without a token is open here too.
-pub(crate) async fn authorize(
+/// Asks the plugin that authorizes requests, if there is one; a route that needs no token needs no
+/// authorization.
+pub(super) async fn authorize(
     context: &RequestContext<'_>,
     plugins: &Plugins,
     route: &Route<'_>,
@@ -33,8 +32,8 @@ pub(crate) async fn authorize(
     plugins.authorize(plugin_request(context, &path), listener).await
 }
 
-/// Lets a plugin answer a path that the server does not know, or says that nobody does.
-pub(crate) async fn answer(
+/// Lets a plugin answer a path that the server does not know.
+pub(super) async fn answer(
     context: &RequestContext<'_>,
     path: &str,
     body: RequestBody,
@@ -47,10 +46,10 @@ pub(crate) async fn answer(
         return Err(Problem::method_not_allowed());
     }
     let body = context.read(body).await?;
-    inference::reply(plugins.answer(endpoint, plugin_request(context, path), body).await?)
+    inference::timed_response(plugins.answer(endpoint, plugin_request(context, path), body).await?)
 }
 
-/// The path is the decoded one, by which the server itself routes: a plugin must judge what will happen.
+/// The request as a plugin sees it. The path is the decoded one, by which the server routes.
 fn plugin_request<'a>(context: &'a RequestContext<'_>, path: &'a str) -> PluginRequest<'a> {
     let Parts { method, uri, headers, .. } = context.parts;
     PluginRequest {
@@ -60,6 +59,6 @@ fn plugin_request<'a>(context: &'a RequestContext<'_>, path: &'a str) -> PluginR
         query: uri.query(),
         headers,
         client: &context.peer.address,
-        origin: Origin { kind: OriginKind::Http, peer: context.peer.number },
+        origin: context.origin(),
     }
 }

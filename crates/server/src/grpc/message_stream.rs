@@ -1,9 +1,9 @@
 //! `StreamPredictions2`: a stream of messages, each answered while the stream is open and after.
 //!
 //! One message of a sequence is under way at a time, so a client may send as fast as it likes; messages
-//! of different sequences go side by side. What goes wrong with a message is next_message in its answer and the
-//! stream lives on. A client that stops sending still gets every answer, one that leaves takes its
-//! requests with it.
+//! of different sequences run concurrently. A message that fails gets an answer with the error, and the
+//! stream goes on. A client that stops sending still gets every answer; when it disconnects, its requests
+//! are cancelled.
 
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -18,17 +18,16 @@ use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::inference::answer;
-use super::pieces::AnswerPieces;
-use super::predict::GrpcRequest;
+use super::predict::{AnswerPieces, predict};
+use super::request::GrpcRequest;
 use crate::errors::Problem;
-use crate::listener::ServerState;
 use crate::request_id::RequestUuid;
+use crate::state::ServerState;
 
 /// Messages of one stream that are under way at a time.
 const CALLS_MAX: usize = 128;
 
-/// AnswerStream that wait for a client before its calls do.
+/// Answers that wait for a client before its calls do.
 const ANSWERS_MAX: usize = 16;
 
 type StreamItem = Result<PredictionResponse, Status>;
@@ -36,7 +35,7 @@ type StreamItem = Result<PredictionResponse, Status>;
 /// One client's stream.
 pub(super) struct MessageStream {
     state: Arc<ServerState>,
-    grpc_request: GrpcRequest,
+    request: GrpcRequest,
     /// The sequence of the messages that name none.
     own: Option<Arc<str>>,
     calls: JoinSet<Arc<str>>,
@@ -52,16 +51,16 @@ struct SequenceMessage {
 }
 
 impl MessageStream {
-    pub(super) fn new(state: Arc<ServerState>, grpc_request: GrpcRequest) -> Self {
-        Self { state, grpc_request, own: None, calls: JoinSet::new(), busy: HashSet::new() }
+    pub(super) fn new(state: Arc<ServerState>, request: GrpcRequest) -> Self {
+        Self { state, request, own: None, calls: JoinSet::new(), busy: HashSet::new() }
     }
 
-    /// The answers, for as long as somebody listens to them.
-    pub(super) fn answers(self, messages: Streaming<PredictionsRequest>) -> AnswerStream {
+    /// The answers, until the stream is dropped.
+    pub(super) fn answers(self, messages: Streaming<PredictionsRequest>) -> MessageAnswers {
         let (sender, receiver) = mpsc::channel(ANSWERS_MAX);
-        let mut run = JoinSet::new();
-        run.spawn(self.run(messages, sender));
-        AnswerStream { receiver, _task: run }
+        let mut task = JoinSet::new();
+        task.spawn(self.run(messages, sender));
+        MessageAnswers { receiver, _task: task }
     }
 
     async fn run(
@@ -71,21 +70,21 @@ impl MessageStream {
     ) {
         let (mut open, mut next) = (true, None);
         while open || next.is_some() || !self.calls.is_empty() {
-            if let Some(next_message) = next
-                .take_if(|next_message: &mut SequenceMessage| !self.busy.contains(&next_message.id))
+            if let Some(message) =
+                next.take_if(|next: &mut SequenceMessage| !self.busy.contains(&next.id))
             {
-                self.call(next_message, to.clone());
+                self.call(message, to.clone());
             }
             let room = open && next.is_none() && self.calls.len() < CALLS_MAX;
             tokio::select! {
                 message = messages.message(), if room => match message {
                     Ok(Some(message)) => next = Some(self.with_sequence(message)),
                     Ok(None) => open = false,
-                    // The client broke off: nobody is there to be answered.
+                    // The client is gone.
                     Err(_) => return,
                 },
                 Some(over) = self.calls.join_next() => {
-                    // A call that panicked cannot send of which sequence it was.
+                    // The sequence of a call that panicked is not known.
                     let Ok(id) = over else { return };
                     self.busy.remove(&id);
                 }
@@ -108,14 +107,14 @@ impl MessageStream {
         SequenceMessage { message, id, begins }
     }
 
-    fn call(&mut self, next_message: SequenceMessage, to: mpsc::Sender<StreamItem>) {
-        let (state, grpc_request) = (Arc::clone(&self.state), self.grpc_request.of_message());
-        self.busy.insert(Arc::clone(&next_message.id));
+    fn call(&mut self, next: SequenceMessage, to: mpsc::Sender<StreamItem>) {
+        let (state, request) = (Arc::clone(&self.state), self.request.of_message());
+        self.busy.insert(Arc::clone(&next.id));
         self.calls.spawn(async move {
-            let SequenceMessage { message, id, begins } = next_message;
+            let SequenceMessage { message, id, begins } = next;
             let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
-            match answer(&state, &grpc_request, message, sequence).await {
-                Ok(pieces) => pass_on(pieces.into_inner(), &id, &to).await,
+            match predict(&state.inference, &request, message, sequence).await {
+                Ok(pieces) => send_pieces(pieces.into_inner(), &id, &to).await,
                 Err(problem) => send(&to, failed(&problem, &id)).await,
             }
             id
@@ -124,7 +123,7 @@ impl MessageStream {
 }
 
 /// Each piece of an answer is a message.
-async fn pass_on(mut pieces: AnswerPieces, id: &str, to: &mpsc::Sender<StreamItem>) {
+async fn send_pieces(mut pieces: AnswerPieces, id: &str, to: &mpsc::Sender<StreamItem>) {
     while let Some(piece) = pieces.next().await {
         let message = piece.unwrap_or_else(|status| broken(&status, id));
         send(to, PredictionResponse { sequence_id: Some(id.to_owned()), ..message }).await;
@@ -132,7 +131,7 @@ async fn pass_on(mut pieces: AnswerPieces, id: &str, to: &mpsc::Sender<StreamIte
 }
 
 async fn send(to: &mpsc::Sender<StreamItem>, message: PredictionResponse) {
-    // Nobody listens any more: the run ends with its answers.
+    // The client may be gone; then the task ends with its answers.
     drop(to.send(Ok(message)).await);
 }
 
@@ -167,13 +166,13 @@ fn error_info(reason: &str) -> Any {
     Any { type_url: "type.googleapis.com/google.rpc.ErrorInfo".to_owned(), value }
 }
 
-/// What the client reads. Dropping it ends the run and every call of it.
-pub(super) struct AnswerStream {
+/// What the client reads. Dropping it ends the task and all its calls.
+pub(super) struct MessageAnswers {
     receiver: mpsc::Receiver<StreamItem>,
     _task: JoinSet<()>,
 }
 
-impl Stream for AnswerStream {
+impl Stream for MessageAnswers {
     type Item = StreamItem;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
