@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +10,7 @@ from model_archiver.manifest_components.manifest import Manifest, RuntimeType
 from model_archiver.manifest_components.model import Model
 from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
-from model_archiver.packing import FORMATS, NAME, FileRules, Members, write
+from model_archiver.packing import FORMATS, FileRules, Members, check_name, check_overwrite, write
 
 STOCK = {
     "base_handler",
@@ -33,8 +32,7 @@ class ModelExportUtils(FileRules):
     @staticmethod
     def check_model_name_regex_or_exit(model_name: str) -> None:
         """Raises for a name that breaks the rule."""
-        if not NAME.fullmatch(model_name):
-            raise ModelArchiverError(f"{model_name!r} cannot be a model name; it must match ^{NAME.pattern}$")
+        check_name(model_name, "model", ModelArchiverError)
 
     @staticmethod
     def validate_inputs(model_name: str, export_path: str) -> None:
@@ -57,14 +55,8 @@ class ModelExportUtils(FileRules):
         """The directory to write to; raises if the archive exists and must not be replaced."""
         export_path = export_path or os.getcwd()
         path = ModelExportUtils.get_archive_export_path(export_path, model_name, archive_format)
-        if os.path.exists(path):
-            if not overwrite:
-                raise ModelArchiverError(
-                    f"{path} already exists.\n"
-                    "Please specify --force/-f option to overwrite the model archive output file.\n"
-                    "See -h/--help for more details."
-                )
-            logging.warning("Overwriting %s ...", path)
+        hint = "the model archive output file.\nSee -h/--help for more details."
+        check_overwrite(path, overwrite, hint, ModelArchiverError)
         return export_path
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What the decorators accept, what they refuse, and what a definition knows about itself."""
+"""What the decorators accept, what they reject, and what a definition knows about itself."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_endpoints_keep_the_latencies_that_they_say_and_the_model_the_strictest(
     )
 
 
-def test_what_a_handle_has_itself_hides_endpoints_of_that_name_which_is_said():
+def test_an_endpoint_hidden_by_a_handles_own_name_is_warned_of():
     class Kit:
         @jitney.endpoint
         def stream(self, x): ...
@@ -129,12 +129,12 @@ def test_what_a_handle_has_itself_hides_endpoints_of_that_name_which_is_said():
     assert set(HANDLE_NAMES) == public | {"url", "management_url"}
 
 
-def test_an_unknown_option_is_a_type_error_of_python():
+def test_an_unknown_option_is_also_a_type_error():
     with pytest.raises(TypeError):
         jitney.batch(max_bach_size=3)
 
 
-def test_sync_async_and_generators_are_told_apart():
+def test_sync_async_and_generators_are_recognised():
     async def coroutine(x: int) -> int:
         return x
 

@@ -19,17 +19,7 @@ class ModelLoader(ABC):
     """Something that makes a service of a model directory."""
 
     @abstractmethod
-    def load(
-        self,
-        model_name: str,
-        model_dir: str,
-        handler: str,
-        gpu_id: int | None,
-        batch_size: int | None,
-        envelope: str | None = None,
-        limit_max_image_pixels: bool = True,
-        metrics_cache: Any = None,
-    ) -> Service:
+    def load(self, *args: Any, **kwargs: Any) -> Service:
         """Imports the handler, initialises it once and returns it with its context."""
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any
 
 from model_archiver.manifest_components.manifest import created_on
-from model_archiver.packing import NAME, FileRules, Members, write
+from model_archiver.packing import FileRules, Members, check_name, check_overwrite, write
 from model_archiver.version import __version__
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
 
@@ -34,9 +33,7 @@ class WorkflowExportUtils(FileRules):
     @staticmethod
     def check_workflow_name_regex_or_exit(workflow_name: str) -> None:
         """Raises for a name that breaks the rule."""
-        if not NAME.fullmatch(workflow_name):
-            message = f"{workflow_name!r} cannot be a workflow name; it must match ^{NAME.pattern}$"
-            raise WorkflowArchiverError(message)
+        check_name(workflow_name, "workflow", WorkflowArchiverError)
 
     @staticmethod
     def validate_inputs(workflow_name: str, export_path: str) -> None:
@@ -49,12 +46,7 @@ class WorkflowExportUtils(FileRules):
     def check_war_already_exists(workflow_name: str, export_path: str | None, overwrite: bool) -> str:
         """The directory to write to; raises if the archive exists and must not be replaced."""
         export_path = export_path or os.getcwd()
-        path = os.path.join(export_path, workflow_name + ".war")
-        if os.path.exists(path):
-            if not overwrite:
-                message = f"{path} already exists.\nPlease specify --force/-f option to overwrite it."
-                raise WorkflowArchiverError(message)
-            logging.warning("Overwriting %s ...", path)
+        check_overwrite(os.path.join(export_path, workflow_name + ".war"), overwrite, "it.", WorkflowArchiverError)
         return export_path
 
     @staticmethod

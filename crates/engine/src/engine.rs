@@ -28,7 +28,7 @@ use crate::observer::Observer;
 use crate::python::{DialIn, PythonConfig, unpack_runtime};
 use crate::registry::Registry;
 use crate::settings::Defaults;
-use crate::store::{Fetched, Store, StoreConfig};
+use crate::store::{FetchedFile, Store, StoreConfig};
 use crate::workflow::Table as Workflows;
 
 /// What an engine is made of.
@@ -225,7 +225,7 @@ async fn remove_fetched(model: &Arc<Model>) {
     if model.fetched.is_some() {
         let model = Arc::clone(model);
         // It cannot panic, and nobody waits for more than its end.
-        let _ = blocking(move || model.fetched.iter().for_each(Fetched::remove)).await;
+        let _ = blocking(move || model.fetched.iter().for_each(FetchedFile::remove)).await;
     }
 }
 

@@ -20,34 +20,19 @@ from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import encode_item, failure_of_step
-from jitney.worker.run import describe, failure_from, logger, run_batch, send_answer
+from jitney.worker.run import Incoming, describe, failure_from, logger, read_frames, run_batch, send_answer
 from jitney.worker.writer import FrameWriter
-
-Incoming = Frame | BaseException | None
 
 
 def run_continuously(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Steps through live jobs until the server stops, when all are finished, or is gone."""
     incoming: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(reader, incoming), daemon=True).start()
+    threading.Thread(target=read_frames, args=(reader, incoming.put), daemon=True).start()
     try:
         _LiveJobs(writer, model).run(incoming)
     finally:
         # A blocked read keeps the socket open even after it was closed; the server must see the end.
         writer.shut_down()
-
-
-def _read(reader: FrameReader, incoming: queue.SimpleQueue[Incoming]) -> None:
-    """The reading thread: the server can hand over a job while a step runs. Its slots bound the queue."""
-    while True:
-        received: Incoming
-        try:
-            received = reader.read()
-        except Exception as error:
-            received = error
-        incoming.put(received)
-        if not isinstance(received, Frame) or received.kind == STOP:
-            return
 
 
 class _Job:

@@ -9,19 +9,37 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
+from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import EncodedReply, encode_reply
 from jitney.worker.writer import FrameWriter
 
 logger = logging.getLogger(__name__)
 
+Incoming = Frame | BaseException | None
 BatchAnswer = list[Bytes] | BatchFailure
+
+
+def read_frames(reader: FrameReader, put: Callable[[Incoming], object]) -> None:
+    """The work of a reading thread: every frame up to STOP, the end of the stream (None), or the error in its place.
+
+    The server sends no more batches than the worker has slots, which bounds what can wait.
+    """
+    while True:
+        received: Incoming
+        try:
+            received = reader.read()
+        except Exception as error:
+            received = error
+        put(received)
+        if not isinstance(received, Frame) or received.kind == STOP:
+            return
 
 
 def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchAnswer:

@@ -1,11 +1,5 @@
-"""TorchServe's module of this name needs TensorRT-LLM; in Jitney importing it is an error."""
-
-from __future__ import annotations
+"""Not in Jitney: TorchServe's module of this name builds on TensorRT-LLM."""
 
 from ts.torch_handler.absent import absent
 
-raise absent(
-    __name__,
-    "TensorRT-LLM",
-    "Write an asynchronous handler around the engine and set asyncCommunication: true in model-config.yaml.",
-)
+raise absent(__name__, "TensorRT-LLM")
