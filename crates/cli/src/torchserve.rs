@@ -24,11 +24,9 @@ use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::torchserve::TorchserveFlags;
 use crate::{console, run};
+pub use banner::VERSION;
 pub use explain::explain;
 use pid::PidFile;
-
-/// The version this program stands in for.
-pub const VERSION: &str = "0.12.0";
 
 const ALREADY_RUNNING: &str =
     "TorchServe is already running, please use torchserve --stop to stop TorchServe.";

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::VERSION;
 use super::values::Values;
 use crate::address::Address;
 use crate::logs::Style;
 use crate::machine;
+
+/// The TorchServe version that this program replaces.
+pub const VERSION: &str = "0.12.0";
 
 /// What the banner tells.
 pub struct Facts<'a> {
