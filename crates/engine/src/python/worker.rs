@@ -11,8 +11,7 @@ use bytes::Bytes;
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use super::ConnectionError;
-use super::connection::WorkerConnection;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };

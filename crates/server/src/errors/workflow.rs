@@ -43,7 +43,7 @@ impl From<RunError> for Problem {
     fn from(error: RunError) -> Self {
         match &error {
             RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
-            RunError::Refused { model, queue_max, error } => {
+            RunError::Rejected { model, queue_max, error } => {
                 let queue_max = *queue_max;
                 FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
             }
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn a_node_that_refuses_is_told_like_any_other_model() {
         let error = CallError::Rejected { reason: Rejection::Expired, retry_after: None };
-        let refused = RunError::Refused { model: "w__n".into(), queue_max: 9, error };
+        let rejected = RunError::Rejected { model: "w__n".into(), queue_max: 9, error };
         let words =
             "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";
-        check(refused, 408, "RequestTimeoutException", words);
+        check(rejected, 408, "RequestTimeoutException", words);
         let failed = RunError::Failed { node: "n".into(), attempts: 2, why: "Worker died.".into() };
         let words = "Error executing n: Worker died. (2 attempts)";
         check(failed, 500, "InternalServerException", words);
