@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::draft::Draft;
 pub use self::plugins::PluginPlan;
-use self::plugins::Plugins;
+use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
 pub use self::registrar::{EngineConfig, Registered};
 use self::workflows::Workflows;
@@ -34,9 +34,9 @@ use crate::workflow::{UnknownWorkflow, Workflow, WorkflowError, WorkflowOptions}
 pub struct Engine {
     models: Arc<Registrar>,
     workflows: Workflows,
-    plugins: Plugins,
+    plugins: RunningPlugins,
     /// The server is no longer ready; requests are still served.
-    leaving: AtomicBool,
+    draining: AtomicBool,
 }
 
 impl Engine {
@@ -56,9 +56,9 @@ impl Engine {
         let models = Arc::new(Registrar::start(config, data, observer)?);
         Ok(Arc::new(Self {
             workflows: Workflows::new(Arc::clone(&models), workflow_store),
-            plugins: Plugins::new(Arc::clone(&models)),
+            plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
-            leaving: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
         }))
     }
 
@@ -185,13 +185,13 @@ impl Engine {
 
     /// Whether the engine is about to end.
     pub fn draining(&self) -> bool {
-        self.leaving.load(Ordering::Relaxed)
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// The server is no longer ready, but requests are still served until [`Engine::drain`], so that
     /// load balancers have time to notice.
     pub fn begin_drain(&self) {
-        self.leaving.store(true, Ordering::Relaxed);
+        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// Rejects new requests, answers everything that was admitted and ends all workers; true if that

@@ -47,12 +47,12 @@ pub struct PluginPlan {
 }
 
 /// The plugins that run.
-pub(super) struct Plugins {
+pub(super) struct RunningPlugins {
     models: Arc<Registrar>,
     running: Mutex<Vec<Arc<Model>>>,
 }
 
-impl Plugins {
+impl RunningPlugins {
     pub(super) fn new(models: Arc<Registrar>) -> Self {
         Self { models, running: Mutex::default() }
     }

@@ -165,7 +165,8 @@ impl Registrar {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
         let at_startup = options.at_startup;
         let found = blocking(move || store.find(&url, at_startup)).await??;
-        let request = DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
+        let request =
+            DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
         let found = self.store.fetch(request, found).await?;
         self.verify(&options.url, found.file(), options.sha256).await?;
         Ok(found)

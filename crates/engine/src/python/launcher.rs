@@ -70,7 +70,7 @@ impl Launcher for PythonLauncher {
         })
     }
 
-    fn crowd(&self, workers: u32) {
+    fn set_worker_count(&self, workers: u32) {
         self.workers.store(workers, Ordering::Relaxed);
     }
 
