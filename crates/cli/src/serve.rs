@@ -11,7 +11,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jitney_engine::settings::Defaults;
+use jitney_engine::settings::ModelDefaults;
 use jitney_server::{ServerConfig, Tls};
 
 use crate::address::Address;
@@ -197,9 +197,9 @@ fn engine(
 }
 
 /// What models that are registered later get.
-fn defaults(per_model: &PerModel) -> Defaults {
-    let ours = Defaults::default();
-    Defaults {
+fn defaults(per_model: &PerModel) -> ModelDefaults {
+    let ours = ModelDefaults::default();
+    ModelDefaults {
         workers: per_model.workers.unwrap_or(ours.workers),
         startup_workers: 1,
         response_timeout_s: per_model

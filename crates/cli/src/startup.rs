@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jitney_engine::settings::{EndpointWishes, Wishes};
+use jitney_engine::settings::{EndpointOptions, RegisterOptions};
 use jitney_engine::store::{Sha256, is_remote};
 
 use crate::serve::options::PerModel;
@@ -29,7 +29,7 @@ pub struct Startup {
     /// The sum its file must have.
     pub sha256: Option<Sha256>,
     /// What single endpoints of a definition take.
-    pub endpoints: BTreeMap<String, EndpointWishes>,
+    pub endpoints: BTreeMap<String, EndpointOptions>,
     /// Whether this version answers when none is named; else the first one loaded does.
     pub default: bool,
 }
@@ -51,9 +51,9 @@ impl Startup {
     }
 
     /// The same in the engine's words.
-    pub fn wishes(&self) -> Wishes {
+    pub fn options(&self) -> RegisterOptions {
         let batching = &self.per_model.batching;
-        Wishes {
+        RegisterOptions {
             url: self.url.clone(),
             model_name: self.name.clone(),
             version: self.version.clone(),
@@ -73,7 +73,7 @@ impl Startup {
             at_startup: true,
             sha256: self.sha256,
             endpoints: self.endpoints.clone(),
-            ..Wishes::default()
+            ..RegisterOptions::default()
         }
     }
 }

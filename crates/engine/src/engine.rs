@@ -25,14 +25,15 @@ use crate::model::{Model, SequenceHeaders};
 use crate::observer::Observer;
 use crate::python::{DialIn, PythonConfig, unpack_runtime};
 use crate::registry::Registry;
-use crate::settings::Defaults;
+use crate::settings::ModelDefaults;
+use jitney_settings::model::QUEUE;
 use crate::store::{Fetched, Store, StoreConfig};
 use crate::workflow::Table as Workflows;
 
 /// What an engine is made of.
 pub struct EngineConfig {
     /// What applies to models that do not say otherwise.
-    pub defaults: Defaults,
+    pub defaults: ModelDefaults,
     /// The most that may be under way.
     pub limits: AdmissionLimits,
     /// Where archives come from and are unpacked to.
@@ -55,7 +56,7 @@ pub struct Engine {
     leaving: AtomicBool,
     /// New requests are refused.
     refusing: Arc<AtomicBool>,
-    defaults: Defaults,
+    defaults: ModelDefaults,
     store: Arc<Store>,
     workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
@@ -172,7 +173,7 @@ impl Engine {
 
     /// Requests that may wait for a model that says nothing else.
     pub fn queue_default(&self) -> u32 {
-        self.defaults.queue_max
+        self.defaults.settings.read(&QUEUE).unwrap_or(100)
     }
 
     /// A counter that moves after every change of models, workers or batching.

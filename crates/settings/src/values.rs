@@ -81,13 +81,23 @@ pub struct Values(BTreeMap<&'static str, (SettingValue, SettingSource)>);
 
 impl Values {
     /// Sets a value, in place of the one there is.
-    pub fn set(&mut self, setting: &Setting, value: SettingValue, source: SettingSource) {
-        self.0.insert(setting.name, (value, source));
+    pub fn set(
+        &mut self,
+        setting: &Setting,
+        value: impl Into<SettingValue>,
+        source: SettingSource,
+    ) {
+        self.0.insert(setting.name, (value.into(), source));
     }
 
     /// The same with one more value.
     #[must_use]
-    pub fn with(mut self, setting: &Setting, value: SettingValue, source: SettingSource) -> Self {
+    pub fn with(
+        mut self,
+        setting: &Setting,
+        value: impl Into<SettingValue>,
+        source: SettingSource,
+    ) -> Self {
         self.set(setting, value, source);
         self
     }
@@ -193,6 +203,24 @@ from_value! {
     PathBuf: SettingValue::Text(text) => Some(Self::from(text)),
     Vec<u32>: SettingValue::Numbers(numbers) => Some(numbers.clone()),
     Vec<(String, u32)>: SettingValue::Weights(weights) => Some(weights.clone()),
+}
+
+macro_rules! to_value {
+    ($($type:ty: $value:ident => $made:expr),* $(,)?) => {$(
+        impl From<$type> for SettingValue {
+            fn from($value: $type) -> Self {
+                $made
+            }
+        }
+    )*};
+}
+to_value! {
+    u32: number => Self::Number(number.into()),
+    u64: number => Self::Number(number),
+    bool: flag => Self::Flag(flag),
+    Duration: time => Self::Time(time),
+    String: text => Self::Text(text),
+    &str: text => Self::Text(text.to_owned()),
 }
 
 impl<T: FromValue> FromValue for Option<T> {

@@ -13,12 +13,10 @@
 //! fails leaves nothing behind.
 
 mod api;
-mod batching;
 mod checksum;
 mod dir;
 mod error;
 mod fetch;
-mod fields;
 mod jail;
 mod limits;
 mod links;
@@ -43,7 +41,6 @@ use std::{
 
 pub use self::{
     api::Api,
-    batching::{BatchingYaml, Cost, PolicyName},
     checksum::Sha256,
     dir::ModelDir,
     error::{Breach, Excess, StoreError},
@@ -53,7 +50,6 @@ pub use self::{
     package::Package,
     remote::{Ask, Download, Later, Remote, Resume, Trouble, is_remote},
     resolve::Found,
-    yaml::{DeviceType, ModelYaml, ParallelType},
 };
 pub use self::{member::stays_inside, package::read_text, yaml::parse as parse_yaml};
 use self::{resolve::resolve, unpack::unpack};

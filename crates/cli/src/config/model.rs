@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_engine::settings::{Defaults, PolicyName, Wishes};
+use jitney_engine::settings::{ModelDefaults, PolicyName, RegisterOptions};
 use jitney_engine::shares::Cost;
 use jitney_engine::store::{Limits, ModelYaml, Store, StoreConfig};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub struct About<'a> {
     /// Where one may be unpacked.
     pub temp_dir: &'a Path,
     /// What applies to every model.
-    pub defaults: &'a Defaults,
+    pub defaults: &'a ModelDefaults,
     /// Where `models={...}` stands.
     pub operator: Origin,
 }
@@ -49,14 +49,14 @@ struct Voices<'a> {
     about: &'a About<'a>,
     name: String,
     version: String,
-    wishes: Wishes,
+    options: RegisterOptions,
     yaml: ModelYaml,
 }
 
 impl<'a> Voices<'a> {
     fn of(about: &'a About<'a>) -> Self {
         let (name, version, yaml) = open(about);
-        Self { about, name, version, wishes: about.startup.wishes(), yaml }
+        Self { about, name, version, options: about.startup.options(), yaml }
     }
 
     fn wish(&self, key: &str, value: Option<String>) -> Said {
@@ -89,7 +89,7 @@ impl<'a> Voices<'a> {
         let said = [
             self.wish("workers", text(restored)),
             self.archive(text(both.map(|(min, _)| min))),
-            self.wish("workers", text(self.wishes.initial_workers)),
+            self.wish("workers", text(self.options.initial_workers)),
             self.operator("minWorkers"),
             default(text(Some(self.about.defaults.startup_workers))),
         ];
@@ -99,7 +99,7 @@ impl<'a> Voices<'a> {
     fn batch_size(&self) -> Row {
         let own = self.yaml.batching.max_batch_size.or(self.yaml.batch_size);
         let said = [
-            self.wish("max_batch_size", text(self.wishes.batch_size)),
+            self.wish("max_batch_size", text(self.options.batch_size)),
             self.archive(text(own)),
             self.operator("batchSize"),
             default(text(Some(1))),
@@ -110,7 +110,7 @@ impl<'a> Voices<'a> {
     fn batch_delay(&self) -> Row {
         let own = self.yaml.batching.max_batch_delay.or(self.yaml.max_batch_delay);
         let said = [
-            self.wish("max_batch_delay", text(self.wishes.max_batch_delay_ms)),
+            self.wish("max_batch_delay", text(self.options.max_batch_delay_ms)),
             self.archive(millis(own)),
             self.operator("maxBatchDelay"),
             default(text(Some(100))),
@@ -119,13 +119,13 @@ impl<'a> Voices<'a> {
     }
 
     fn latency(&self) -> Row {
-        let wish = self.wish("max_latency_ms", text(self.wishes.max_latency_ms));
+        let wish = self.wish("max_latency_ms", text(self.options.max_latency_ms));
         self.row("max_latency_ms", [wish, self.archive(millis(self.yaml.batching.max_latency))])
     }
 
     fn queue(&self) -> Row {
         let said = [
-            self.wish("queue", text(self.wishes.queue_max)),
+            self.wish("queue", text(self.options.queue_max)),
             self.archive(text(self.yaml.job_queue_size)),
             default(text(Some(self.about.defaults.queue_max))),
         ];
@@ -137,7 +137,7 @@ impl<'a> Voices<'a> {
         let said = [
             self.archive(seconds(self.yaml.response_timeout)),
             self.operator("responseTimeout"),
-            self.wish("response_timeout", text(self.wishes.response_timeout_s)),
+            self.wish("response_timeout", text(self.options.response_timeout_s)),
             default(text(Some(self.about.defaults.response_timeout_s))),
         ];
         self.row("response_timeout", said)
@@ -147,7 +147,7 @@ impl<'a> Voices<'a> {
         let said = [
             self.archive(seconds(self.yaml.startup_timeout)),
             self.operator("startupTimeout"),
-            self.wish("startup_timeout", text(self.wishes.startup_timeout_s)),
+            self.wish("startup_timeout", text(self.options.startup_timeout_s)),
             default(text(Some(self.about.defaults.startup_timeout_s))),
         ];
         self.row("startup_timeout", said)
@@ -156,7 +156,7 @@ impl<'a> Voices<'a> {
     fn policy(&self, implied: &str) -> Row {
         let word = |policy: Option<PolicyName>| text(policy.map(PolicyName::as_str));
         let said = [
-            self.wish("policy", word(self.wishes.policy)),
+            self.wish("policy", word(self.options.policy)),
             self.archive(word(self.yaml.batching.policy)),
             default(word(self.about.defaults.policy)),
             default(text(Some(implied))),
@@ -166,12 +166,12 @@ impl<'a> Voices<'a> {
 
     /// Told only where somebody spoke of them: most models share in no other way than by turns.
     fn shares(&self) -> Vec<Row> {
-        let (wishes, own) = (&self.wishes, &self.yaml.batching);
+        let (options, own) = (&self.options, &self.yaml.batching);
         let cost = |cost: Option<Cost>| text(cost.map(Cost::as_str));
         let told = [
-            ("tenants", weights(wishes.tenants.as_deref()), weights(own.tenants.as_deref())),
-            ("cost", cost(wishes.cost), cost(own.cost)),
-            ("max_cost", text(wishes.max_cost), text(own.max_cost)),
+            ("tenants", weights(options.tenants.as_deref()), weights(own.tenants.as_deref())),
+            ("cost", cost(options.cost), cost(own.cost)),
+            ("max_cost", text(options.max_cost), text(own.max_cost)),
         ];
         let told = told.into_iter().filter(|(_, wish, own)| wish.is_some() || own.is_some());
         told.map(|(key, wish, own)| self.row(key, [self.wish(key, wish), self.archive(own)]))

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use jitney_engine::settings::Wishes;
+use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered, onnx};
 
 use super::watch::Watched;
@@ -26,14 +26,14 @@ pub async fn load(
     for startup in &plan.models {
         if let Some(object) = &startup.definition {
             let packed = packer.pack(object, startup.version.as_deref()).await?;
-            let registered = register(engine, startup, wishes(startup, &packed)).await?;
+            let registered = register(engine, startup, options(startup, &packed)).await?;
             let (name, version) = (registered.model.name(), registered.model.version());
             let (name, version) = (name.to_owned(), version.to_owned());
             settle(engine, startup, registered);
             watched.push(Watched { startup: startup.clone(), packed, name, version });
             continue;
         }
-        match register(engine, startup, startup.wishes()).await {
+        match register(engine, startup, startup.options()).await {
             Ok(registered) => settle(engine, startup, registered),
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
@@ -45,18 +45,18 @@ pub async fn load(
 }
 
 /// What the engine is asked for when a definition was packed.
-pub fn wishes(startup: &Startup, packed: &Packed) -> Wishes {
+pub fn options(startup: &Startup, packed: &Packed) -> RegisterOptions {
     let url = packed.model.to_string_lossy().into_owned();
-    Wishes { url, version: None, ..startup.wishes() }
+    RegisterOptions { url, version: None, ..startup.options() }
 }
 
 async fn register(
     engine: &Engine,
     startup: &Startup,
-    wishes: Wishes,
+    options: RegisterOptions,
 ) -> Result<Registered, Failure> {
     engine
-        .register(wishes)
+        .register(options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))
 }
@@ -64,10 +64,10 @@ async fn register(
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
     let model = onnx::embedded::magika()
         .map_err(|error| Failure::failed(format!("the embedded model is damaged: {error}")))?;
-    let wishes =
-        Wishes { url: "embedded:magika".to_owned(), at_startup: true, ..Wishes::default() };
+    let options =
+        RegisterOptions { url: "embedded:magika".to_owned(), at_startup: true, ..RegisterOptions::default() };
     engine
-        .register_onnx(model, wishes)
+        .register_onnx(model, options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::settings::{PolicyName, Wishes};
+use jitney_engine::settings::{PolicyName, RegisterOptions};
 use jitney_engine::{Engine, Model, Registered};
 use tokio::runtime::Handle;
 
@@ -51,14 +51,14 @@ impl Offline {
         let config = engine_config(&plan.engine, &scratch, env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
         let packer = packer(&plan.engine, &engine, &scratch, env)?;
-        let wishes = match &startup.definition {
-            None => startup.wishes(),
+        let options = match &startup.definition {
+            None => startup.options(),
             Some(object) => {
                 let packed = packer.pack(object, startup.version.as_deref()).await?;
-                loading::wishes(&startup, &packed)
+                loading::options(&startup, &packed)
             }
         };
-        let registered = engine.register(unhurried(wishes, queue)).await;
+        let registered = engine.register(unhurried(options, queue)).await;
         let registered = registered
             .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))?;
         let (model, workers) = staff(registered, workers, &startup).await?;
@@ -76,13 +76,13 @@ impl Offline {
 }
 
 /// Nobody waits for a row: batches are as large as they can be, and none comes too late.
-fn unhurried(wishes: Wishes, queue: u32) -> Wishes {
-    Wishes {
+fn unhurried(options: RegisterOptions, queue: u32) -> RegisterOptions {
+    RegisterOptions {
         policy: Some(PolicyName::Opportunistic),
         max_batch_delay_ms: None,
         max_latency_ms: Some(NEVER_MS),
         queue_max: Some(queue),
-        ..wishes
+        ..options
     }
 }
 

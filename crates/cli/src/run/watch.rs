@@ -58,8 +58,8 @@ async fn reload_once(
 ) -> Result<Packed, String> {
     let object = watched.startup.definition.as_deref().unwrap_or_default();
     let packed = packer.pack(object, Some(version)).await.map_err(|error| error.to_string())?;
-    let wishes = loading::wishes(&watched.startup, &packed);
-    let registered = engine.register(wishes).await.map_err(|error| error.to_string())?;
+    let options = loading::options(&watched.startup, &packed);
+    let registered = engine.register(options).await.map_err(|error| error.to_string())?;
     let Registered { model, workers_min, workers_max } = registered;
     let name = model.name().to_owned();
     let ready = async {

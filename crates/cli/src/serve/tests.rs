@@ -39,11 +39,11 @@ fn flags_win_over_variables_over_the_entry_over_the_file() {
     let env = Env::from([("JITNEY_WORKERS", "3"), ("JITNEY_QUEUE", "33")]);
     let line = format!("jitney serve --config {}/jitney.yaml --workers 4", dir.path().display());
     let plan = plan_of(&line, &env).expect("plans");
-    let wishes = plan.models[0].wishes();
-    assert_eq!(wishes.initial_workers, Some(4), "the flag");
-    assert_eq!(wishes.queue_max, Some(33), "the variable");
-    assert_eq!(wishes.response_timeout_s, Some(2), "the entry");
-    assert_eq!(wishes.startup_timeout_s, Some(1), "the file");
+    let options = plan.models[0].options();
+    assert_eq!(options.initial_workers, Some(4), "the flag");
+    assert_eq!(options.queue_max, Some(33), "the variable");
+    assert_eq!(options.response_timeout_s, Some(2), "the entry");
+    assert_eq!(options.startup_timeout_s, Some(1), "the file");
 }
 
 #[test]

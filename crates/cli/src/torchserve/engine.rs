@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::settings::{Defaults, PolicyName};
+use jitney_engine::settings::{ModelDefaults, PolicyName};
 use jitney_engine::store::Limits;
 
 use super::sequences;
@@ -77,8 +77,8 @@ fn store_limits(values: &Values) -> Result<Limits, Failure> {
 /// models registered later get none.
 ///
 /// With `debug` it is one worker, which may take its time.
-pub(super) fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> {
-    let ours = Defaults::default();
+pub(super) fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
+    let ours = ModelDefaults::default();
     // Zero is TorchServe's word for "as many as the machine has".
     let workers: Option<u32> = values.read("default_workers_per_model")?;
     let workers = workers.filter(|workers| *workers > 0);
@@ -93,7 +93,7 @@ pub(super) fn defaults(values: &Values, gpus: u32) -> Result<Defaults, Failure> 
     };
     let unregister_s =
         values.number("unregister_model_timeout", ours.unregister_timeout.as_secs())?;
-    Ok(Defaults {
+    Ok(ModelDefaults {
         workers: workers.unwrap_or(ours.workers),
         startup_workers: workers.unwrap_or(by_machine),
         response_timeout_s: seconds("default_response_timeout", ours.response_timeout_s)?,

@@ -15,7 +15,7 @@ use crate::observer::Observer;
 use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
-use crate::settings::{PolicyName, Settings, Wishes};
+use crate::settings::{PolicyName, ModelSettings, RegisterOptions};
 use crate::store::{Ask, Fetched, Found, Package, Sha256, StoreError};
 
 /// A model that was just registered, without workers yet.
@@ -30,35 +30,35 @@ pub struct Registered {
 
 impl Engine {
     /// Registers a model from the store, without workers.
-    pub async fn register(&self, wishes: Wishes) -> Result<Registered, RegisterError> {
+    pub async fn register(&self, options: RegisterOptions) -> Result<Registered, RegisterError> {
         if self.draining() {
             return Err(RegisterError::Draining);
         }
-        resolve::check_runtime(&wishes)?;
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let found = self.find(&wishes).await?;
+        resolve::check_runtime(&options)?;
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let found = self.find(&options).await?;
         if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
-            return self.register_onnx_file(found, wishes).await;
+            return self.register_onnx_file(found, options).await;
         }
         if url.ends_with(".onnx") {
             return Err(StoreError::NotFound { url }.into());
         }
         let file = found.file().map(Path::to_owned);
         let package = blocking(move || store.open(&url, found)).await??;
-        let operators = resolve::operators_sha256(&package, &wishes, &self.defaults)?;
-        self.verify(&wishes.url, file.as_deref(), operators).await?;
-        self.register_package(package, &wishes).await
+        let operators = resolve::operators_sha256(&package, &options, &self.defaults)?;
+        self.verify(&options.url, file.as_deref(), operators).await?;
+        self.register_package(package, &options).await
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
     /// download, and nothing is left of it.
-    async fn find(&self, wishes: &Wishes) -> Result<Found, RegisterError> {
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let at_startup = wishes.at_startup;
+    async fn find(&self, options: &RegisterOptions) -> Result<Found, RegisterError> {
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let at_startup = options.at_startup;
         let found = blocking(move || store.find(&url, at_startup)).await??;
-        let ask = Ask { url: &wishes.url, signed: wishes.s3_sse_kms, resume: None };
+        let ask = Ask { url: &options.url, signed: options.s3_sse_kms, resume: None };
         let found = self.store.fetch(ask, found).await?;
-        self.verify(&wishes.url, found.file(), wishes.sha256).await?;
+        self.verify(&options.url, found.file(), options.sha256).await?;
         Ok(found)
     }
 
@@ -78,35 +78,35 @@ impl Engine {
     async fn register_onnx_file(
         &self,
         found: Found,
-        wishes: Wishes,
+        options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
         let path = found.file().unwrap_or(Path::new("")).to_owned();
         let model = blocking(move || OnnxModel::open(&path)).await?;
         let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
-        self.install(self.onnx_draft(model, &wishes, found.fetched())?)
+        self.install(self.onnx_draft(model, &options, found.fetched())?)
     }
 
     pub(super) async fn register_package(
         &self,
         mut package: Package,
-        wishes: &Wishes,
+        options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        let (name, version) = resolve::name_and_version(&package, wishes)?;
+        let (name, version) = resolve::name_and_version(&package, options)?;
         if self.registry.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
-        let mut settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
+        let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
         let environment =
             Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
-        let devices = Devices::new(python.gpus, &package.yaml, &self.gpu_turn);
+        let devices = Devices::new(python.gpus, &settings.values, &self.gpu_turn);
         (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
-        let identity = Identity::settled(name, version, wishes);
+        let identity = Identity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
         let order = LoadOrder::of(&identity, &package, &settings, python, metrics);
         let launcher = self.python_launcher(order, environment, devices, &self.observer);
         let intake = match package.api {
-            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &wishes.endpoints)),
+            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &options.endpoints)),
             None => Intake::Python,
         };
         self.install(Draft {
@@ -143,29 +143,30 @@ impl Engine {
     pub async fn register_onnx(
         &self,
         model: Arc<OnnxModel>,
-        wishes: Wishes,
+        options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.onnx_draft(model, &wishes, None)?)
+        self.install(self.onnx_draft(model, &options, None)?)
     }
 
     fn onnx_draft(
         &self,
         model: Arc<OnnxModel>,
-        wishes: &Wishes,
+        options: &RegisterOptions,
         fetched: Option<Fetched>,
     ) -> Result<Draft, RegisterError> {
-        let settings = resolve::onnx_settings(&model, wishes, &self.defaults)?;
-        let name = wishes.model_name.clone().unwrap_or_else(|| model.name().to_owned());
-        let version = wishes.version.clone().unwrap_or_else(|| model.version().to_owned());
-        let options = SessionOptions {
+        let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
+        let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
+        let settings =
+            resolve::onnx_settings((&name, &version), &model, options, &self.defaults)?;
+        let session = SessionOptions {
             name: Some(name.clone()),
             version: Some(version.clone()),
             ..SessionOptions::default()
         };
         Ok(Draft {
-            identity: Identity::settled(name, version, wishes),
+            identity: Identity::settled(name, version, options),
             settings,
-            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), options)),
+            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), session)),
             intake: Intake::Onnx(model),
             observer: Arc::clone(&self.observer),
             dir: None,
@@ -196,7 +197,7 @@ impl Engine {
 }
 
 /// Says what a setting costs that was written for another server.
-fn remark_on(settings: &Settings) {
+fn remark_on(settings: &ModelSettings) {
     let delay_ms = settings.batch_delay.as_millis() as u64;
     match settings.policy {
         PolicyName::Window if settings.batch_size > 1 => tracing::info!(

@@ -19,7 +19,7 @@ use crate::call::{Answer, Output, Payload, Timing};
 use crate::error::CallError;
 use crate::onnx::TensorInput;
 use crate::reply::{PartsReceiver, Reply};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Parts that a full batch has room for: so fine that little of a batch stays empty because the
 /// next part does not fit, and so coarse that they cost little beside the work of a batch.
@@ -39,7 +39,7 @@ impl Model {
         &self,
         tensors: TensorInput,
         passenger: &Passenger,
-        settings: &Settings,
+        settings: &ModelSettings,
         permit: Permit,
     ) -> Result<SplitReply<'_>, CallError> {
         let (items, most) = (passenger.items, settings.items_waiting_max());

@@ -34,7 +34,7 @@ use super::{Arrival, Control, Message, scatter};
 use crate::error::CallError;
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Pool, WorkerEvent};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Arrivals taken in at one go before workers and timers get their turn.
 const ARRIVALS_AT_ONCE: usize = 256;
@@ -77,7 +77,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(settings: &Settings, pool: Pool, sweep: Option<Sweep>) -> Self {
+    pub(crate) fn new(settings: &ModelSettings, pool: Pool, sweep: Option<Sweep>) -> Self {
         Self {
             batcher: Batcher::new(settings.batcher()),
             actions: Actions::new(),

@@ -1,4 +1,4 @@
-//! Who calls, as the services see it: the connection, the moment and what the metadata wishes.
+//! Who calls, as the services see it: the connection, the moment and what the metadata options.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_engine::settings::EndpointWishes;
+use jitney_engine::settings::EndpointOptions;
 use serde::Deserialize;
 
 use super::KEY;
@@ -71,7 +71,7 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
         response_timeout: seconds(version.response_timeout),
         startup_timeout: seconds(version.startup_timeout),
     };
-    let endpoints = version.endpoints.iter().map(|(name, one)| (name.clone(), wishes(one)));
+    let endpoints = version.endpoints.iter().map(|(name, one)| (name.clone(), options(one)));
     let runtime = Some(&version.runtime_type).filter(|runtime| runtime.starts_with("python"));
     Ok(Startup {
         version: Some(number),
@@ -85,9 +85,9 @@ fn startup(model: &str, number: String, version: &Version) -> Result<Startup, Fa
     })
 }
 
-fn wishes(endpoint: &Endpoint) -> EndpointWishes {
+fn options(endpoint: &Endpoint) -> EndpointOptions {
     let Endpoint { max_batch_size: batch_size, max_latency_ms } = *endpoint;
-    EndpointWishes { batch_size, max_latency_ms }
+    EndpointOptions { batch_size, max_latency_ms }
 }
 
 fn positive(number: i64) -> Option<u64> {

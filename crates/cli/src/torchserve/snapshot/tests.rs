@@ -63,17 +63,17 @@ fn a_snapshot_is_read_back_as_it_was_written() {
 
     let found = startups(value(KEY).expect("models"), dir.path()).expect("restores");
     let [model] = &found[..] else { panic!("{found:?}") };
-    let wishes = model.wishes();
-    assert_eq!((wishes.url.as_str(), wishes.model_name.as_deref()), ("kept.mar", Some("kept")));
-    assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (Some(3), Some(70)));
-    assert_eq!((wishes.response_timeout_s, wishes.startup_timeout_s), (Some(55), Some(66)));
-    assert_eq!((wishes.max_latency_ms, wishes.queue_max), (Some(40), Some(9)));
-    let fast = wishes.endpoints["fast"];
+    let options = model.options();
+    assert_eq!((options.url.as_str(), options.model_name.as_deref()), ("kept.mar", Some("kept")));
+    assert_eq!((options.batch_size, options.max_batch_delay_ms), (Some(3), Some(70)));
+    assert_eq!((options.response_timeout_s, options.startup_timeout_s), (Some(55), Some(66)));
+    assert_eq!((options.max_latency_ms, options.queue_max), (Some(40), Some(9)));
+    let fast = options.endpoints["fast"];
     assert_eq!((fast.batch_size, fast.max_latency_ms), (Some(2), Some(0)));
-    assert_eq!(wishes.tenants, Some(vec![("gold".to_owned(), 4)]));
-    assert_eq!(wishes.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
+    assert_eq!(options.tenants, Some(vec![("gold".to_owned(), 4)]));
+    assert_eq!(options.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
     assert_eq!((model.workers, model.default), (Some((2, 4)), true));
-    assert_eq!(wishes.runtime.as_deref(), Some("python"));
+    assert_eq!(options.runtime.as_deref(), Some("python"));
 }
 
 #[test]
@@ -83,13 +83,13 @@ fn files_of_torchserve_and_of_older_versions_are_understood() {
     let text = r#"{"name":"x.cfg","modelCount":1,"created":1,"models":{"m":{"2.0":
         {"defaultVersion":false,"marName":"m.mar","minWorkers":1,"batchSize":-1,"added":"later"}}}}"#;
     let found = startups(text, store.path()).expect("restores");
-    let wishes = found[0].wishes();
-    assert_eq!((wishes.version.as_deref(), wishes.batch_size), (Some("2.0"), None));
-    assert_eq!((wishes.response_timeout_s, wishes.policy), (None, None));
-    assert_eq!((wishes.max_batch_delay_ms, wishes.max_latency_ms), (None, None));
+    let options = found[0].options();
+    assert_eq!((options.version.as_deref(), options.batch_size), (Some("2.0"), None));
+    assert_eq!((options.response_timeout_s, options.policy), (None, None));
+    assert_eq!((options.max_batch_delay_ms, options.max_latency_ms), (None, None));
     let at_once = text.replace("\"batchSize\":-1", "\"maxBatchDelay\":0");
     let found = startups(&at_once, store.path()).expect("restores");
-    assert_eq!(found[0].wishes().max_batch_delay_ms, Some(0), "a delay of nothing is one");
+    assert_eq!(found[0].options().max_batch_delay_ms, Some(0), "a delay of nothing is one");
     assert_eq!((found[0].workers, found[0].default), (Some((1, 1)), false));
 }
 

@@ -9,12 +9,12 @@ use super::settle;
 use crate::call::Call;
 use crate::error::{CallError, SequenceRejection};
 use crate::model::SequenceHeaders;
-use crate::settings::{Declared, Settings};
+use crate::settings::{Declared, ModelSettings};
 use crate::testkit::{Act, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn stateful() -> Settings {
+fn stateful() -> ModelSettings {
     let declared = Declared {
         stateful: true,
         sequence_max_idle_ms: 20_000,
@@ -22,7 +22,7 @@ fn stateful() -> Settings {
         max_sequence_job_queue_size: 3,
         ..Declared::default()
     };
-    Settings { isolate: false, declared, ..settings() }
+    ModelSettings { isolate: false, declared, ..settings() }
 }
 
 fn of(id: &str, body: &str) -> Call {
@@ -63,7 +63,7 @@ async fn requests_of_a_sequence_ride_in_order_and_never_together() {
 #[tokio::test(start_paused = true)]
 async fn a_sequence_is_known_by_the_header_that_the_operator_chose() {
     let headers = SequenceHeaders { id: "x-session".to_owned(), ..SequenceHeaders::default() };
-    let settings = Settings { sequence_headers: headers.into(), ..stateful() };
+    let settings = ModelSettings { sequence_headers: headers.into(), ..stateful() };
     let kit = Kit::serving(1, settings, slow).await;
     let named = ["s1", "s2"].map(|body| {
         let mut call = call(body);
