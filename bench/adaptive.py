@@ -5,6 +5,7 @@ asked for, which no server can help: the handler notes what they took, and besid
 stands one with those. Clients that wait are wrk's connections; requests that come whatever happens are made by open_loop.rs beside this file, which is compiled first.
 BENCH_SHARE=0.1 makes a short try-out.
 """
+
 from __future__ import annotations
 
 import json
@@ -33,7 +34,9 @@ RECOVERY_SECONDS = 3
 
 def adaptive() -> None:
     """Clients that wait, requests that do not, and the way back from three times what can be served."""
-    print(f"\n## Adaptive: 5 ms + 0.2 ms per item, at most {BATCH}, {OBJECTIVE_MS} ms, one worker; capacity {CAPACITY:.0f} requests/s")
+    print(
+        f"\n## Adaptive: 5 ms + 0.2 ms per item, at most {BATCH}, {OBJECTIVE_MS} ms, one worker; capacity {CAPACITY:.0f} requests/s"
+    )
     closed()
     with tempfile.TemporaryDirectory(prefix="jitney-bench-") as folder:
         program = pathlib.Path(folder, "open_loop")
@@ -44,7 +47,9 @@ def adaptive() -> None:
 def closed() -> None:
     """Throughput of clients that wait for their answer."""
     print(f"\nClients that wait for their answer, {SECONDS:.0f} s each; goal 95 %\n")
-    print("| connections | requests/s | simulator | of it | with the sleeps as they were | of it | p50 ms | p99 ms | other than 2xx |")
+    print(
+        "| connections | requests/s | simulator | of it | with the sleeps as they were | of it | p50 ms | p99 ms | other than 2xx |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     expected = simulate("--clients", ",".join(map(str, CLIENTS)))
     with Server(TIMED, *FLAGS) as server:
@@ -53,14 +58,20 @@ def closed() -> None:
             rate, p50, p99, errors = wrk(server, clients, SECONDS)
             slept = pathlib.Path(server.folder.name, "bench", "slept.csv")
             [fair] = simulate("--clients", str(clients), curve=str(slept))
-            shares = (f"{should:.0f} | **{rate / should:.1%}**" for should in (it["answers_per_second"] for it in (sim, fair)))
+            shares = (
+                f"{should:.0f} | **{rate / should:.1%}**" for should in (it["answers_per_second"] for it in (sim, fair))
+            )
             print(f"| {clients} | {rate:.0f} | {' | '.join(shares)} | {p50:.1f} | {p99:.1f} | {errors} |", flush=True)
 
 
 def opened(program: pathlib.Path) -> None:
     """Goodput of requests that come whatever happens."""
-    print(f"\nRequests that come whatever happens, Poisson, {SECONDS:.0f} s each; goals 93 %, refusals below 5 ms, back within 1 s\n")
-    print("| load | rate | in time/s | simulator | of it | refused | with reason and Retry-After | refusal p50 ms | answer p50 / p99 ms | expired | lost | good again after s |")
+    print(
+        f"\nRequests that come whatever happens, Poisson, {SECONDS:.0f} s each; goals 93 %, refusals below 5 ms, back within 1 s\n"
+    )
+    print(
+        "| load | rate | in time/s | simulator | of it | refused | with reason and Retry-After | refusal p50 ms | answer p50 / p99 ms | expired | lost | good again after s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for load in LOADS:
         rate = load * CAPACITY
@@ -74,7 +85,9 @@ def opened(program: pathlib.Path) -> None:
             f"| {load} | {rate:.0f} | {loaded['good_per_s']:.0f} | {should:.0f} | **{loaded['good_per_s'] / should:.1%}** "
             f"| {loaded['refused']} | {loaded['explained']} | {loaded['refusal_p50_ms']:.2f} "
             f"| {loaded['answer_p50_ms']:.1f} / {loaded['answer_p99_ms']:.1f} | {loaded['expired']} | {loaded['lost']} "
-            f"| {after['last_bad_s']:.2f} |", flush=True)
+            f"| {after['last_bad_s']:.2f} |",
+            flush=True,
+        )
 
 
 def open_loop(program: pathlib.Path, server: Server, phases: list[str]) -> list[dict]:
@@ -86,7 +99,17 @@ def open_loop(program: pathlib.Path, server: Server, phases: list[str]) -> list[
 
 def simulate(*load: str, curve: str = CURVE) -> list[dict]:
     """What the simulator expects of the same policy."""
-    world = ["--curve", curve, "--max-batch", str(BATCH), "--deadline", f"{OBJECTIVE_MS}ms", "--policy", "adaptive", "--json"]
+    world = [
+        "--curve",
+        curve,
+        "--max-batch",
+        str(BATCH),
+        "--deadline",
+        f"{OBJECTIVE_MS}ms",
+        "--policy",
+        "adaptive",
+        "--json",
+    ]
     out = subprocess.run([BINARY, "simulate", *world, *load], check=True, capture_output=True, text=True).stdout
     return json.loads(out)
 

@@ -3,6 +3,7 @@
 RSS, threads and open files are the server process's own; workers are counted apart. BENCH_SHARE=0.01 makes a try-out
 of every count, for a debug binary.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +58,9 @@ def many() -> None:
 def row(server: Server, models: int, workers: int, asked: int) -> None:
     times = [listing(server) for _ in range(LISTINGS)]
     rss, threads, files = weigh(server)
-    print(f"| {models} | {workers} | {asked} | {rss:.1f} | {threads} | {files} | {statistics.median(times) * 1e3:.2f} |")
+    print(
+        f"| {models} | {workers} | {asked} | {rss:.1f} | {threads} | {files} | {statistics.median(times) * 1e3:.2f} |"
+    )
 
 
 def listing(server: Server) -> float:
@@ -129,7 +132,9 @@ def weigh(server: Server) -> tuple[float, int, int]:
 def pack(archive: pathlib.Path) -> None:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("handler.py", NOOP)
-        file.writestr("MAR-INF/MANIFEST.json", '{"runtime": "python", "model": {"modelName": "m", "handler": "handler.py"}}')
+        file.writestr(
+            "MAR-INF/MANIFEST.json", '{"runtime": "python", "model": {"modelName": "m", "handler": "handler.py"}}'
+        )
 
 
 def ask(server: Server, path: str, body: bytes) -> bytes:

@@ -82,7 +82,6 @@ async def measure(name: str, call: Call, flags: argparse.Namespace, core: Callab
 def run_jitney(flags: argparse.Namespace) -> None:
     """A handle of `jitney.run`."""
     import handles_noop
-
     import jitney
 
     with jitney.run(handles_noop.noop, program=flags.program) as handle:

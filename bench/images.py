@@ -6,6 +6,7 @@
 The workers use the Python that runs this script; it needs torch and torchvision. Weights are random: only the
 speed means anything. `serial` is the same server with `overlap: 1, preprocess_threads: 1`.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -41,12 +42,17 @@ def main() -> None:
         script = pathlib.Path(folder, "net.pt")
         torch.jit.trace(net, torch.zeros(2, 3, 224, 224)).save(str(script))
         bodies = photos(options.bytes)
-        print(f"torch {torch.__version__}, {os.cpu_count()} CPUs, {options.net}, {options.device}, {options.precision}, "
-              f"{sum(map(len, bodies)) // len(bodies)} byte JPEGs, batch {options.batch}, "
-              f"{options.connections} connections, medians of {options.rounds} x {options.seconds} s\n")
+        print(
+            f"torch {torch.__version__}, {os.cpu_count()} CPUs, {options.net}, {options.device}, {options.precision}, "
+            f"{sum(map(len, bodies)) // len(bodies)} byte JPEGs, batch {options.batch}, "
+            f"{options.connections} connections, medians of {options.rounds} x {options.seconds} s\n"
+        )
         print("| what | images/s | relative to the bare loop |")
         print("|---|---|---|")
-        bare = say("bare loop: decode and model, one after another", [bare_loop(script, bodies, options) for _ in range(options.rounds)])
+        bare = say(
+            "bare loop: decode and model, one after another",
+            [bare_loop(script, bodies, options) for _ in range(options.rounds)],
+        )
         say("model alone", [model_alone(script, options) for _ in range(options.rounds)], bare)
         say("server, serial handler", served(script, bodies, options, {"overlap": 1, "preprocess_threads": 1}), bare)
         say("server, threads only", served(script, bodies, options, {"decode_processes": 0}), bare)
@@ -61,13 +67,20 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--precision", default="float32", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--delay", type=int, default=None, help="max_batch_delay in ms; without it the policy is opportunistic")
+    parser.add_argument(
+        "--delay", type=int, default=None, help="max_batch_delay in ms; without it the policy is opportunistic"
+    )
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--bytes", type=int, default=50_000, help="size of the JPEGs, about")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--overlap", type=int, default=None)
-    parser.add_argument("--decode-processes", type=int, default=None, help="decoding helpers; 0 is off, the default follows the processors")
+    parser.add_argument(
+        "--decode-processes",
+        type=int,
+        default=None,
+        help="decoding helpers; 0 is off, the default follows the processors",
+    )
     return parser.parse_args()
 
 
@@ -113,9 +126,14 @@ def ready(batch: torch.Tensor, options: argparse.Namespace) -> torch.Tensor:
 def bare_loop(script: pathlib.Path, bodies: list[bytes], options: argparse.Namespace) -> float:
     """What a Python program without a server would do."""
     steps = torchvision.transforms
-    prepare = steps.Compose([
-        steps.Resize(256), steps.CenterCrop(224), steps.ToTensor(),
-        steps.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])])
+    prepare = steps.Compose(
+        [
+            steps.Resize(256),
+            steps.CenterCrop(224),
+            steps.ToTensor(),
+            steps.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]),
+        ]
+    )
     net = loaded(script, options)
 
     def step(number: int) -> None:
@@ -146,7 +164,12 @@ def served(script: pathlib.Path, bodies: list[bytes], options: argparse.Namespac
     """Closed-loop clients against the real binary."""
     if options.overlap and "overlap" not in wishes:
         wishes = {"overlap": options.overlap, **wishes}
-    wishes = {"device": options.device, "precision": options.precision, "channels_last": options.channels_last, **wishes}
+    wishes = {
+        "device": options.device,
+        "precision": options.precision,
+        "channels_last": options.channels_last,
+        **wishes,
+    }
     with tempfile.TemporaryDirectory(prefix="jitney-bench-") as folder:
         model = pathlib.Path(folder, "bench")
         (model / "MAR-INF").mkdir(parents=True)
@@ -154,14 +177,20 @@ def served(script: pathlib.Path, bodies: list[bytes], options: argparse.Namespac
         (model / "model-config.yaml").write_text(json.dumps({"jitney": wishes}))
         about = {"modelName": "bench", "modelVersion": "1.0", "handler": "image_classifier", "serializedFile": "net.pt"}
         (model / "MAR-INF" / "MANIFEST.json").write_text(
-            json.dumps({"runtime": "python", "model": {**about, "configFile": "model-config.yaml"}}))
+            json.dumps({"runtime": "python", "model": {**about, "configFile": "model-config.yaml"}})
+        )
         policy = ["--policy", "opportunistic"] if options.delay is None else ["--max-batch-delay", str(options.delay)]
         flags = ["--batch-size", str(options.batch), "--queue", "1000", *policy]
         ports = [word for name in PORTS for word in (f"--{name}", "0")]
         env = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
         with open(pathlib.Path(folder, "log"), "w+") as log:
-            process = subprocess.Popen([BINARY, "serve", f"bench={model}", *ports, *flags],
-                                       stdout=subprocess.PIPE, stderr=log, text=True, env=env)
+            process = subprocess.Popen(
+                [BINARY, "serve", f"bench={model}", *ports, *flags],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=env,
+            )
             try:
                 port = inference_port(process, log)
                 wait_until_ready(port, process, log)

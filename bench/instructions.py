@@ -126,7 +126,9 @@ def verdict(figures: dict[str, int], recorded: dict[str, int], tolerance: float 
         if name not in recorded:
             problems.append(f"{name}: no figure is recorded")
         elif count > recorded[name] * (1 + tolerance):
-            problems.append(f"{name}: {count} instructions per request, {count / recorded[name] - 1:+.1%} of the recorded")
+            problems.append(
+                f"{name}: {count} instructions per request, {count / recorded[name] - 1:+.1%} of the recorded"
+            )
     return problems
 
 

@@ -3,6 +3,7 @@
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -40,17 +41,24 @@ def overhead() -> None:
             wrk(server, connections, 2)
             rows = [wrk(server, connections, SECONDS) for _ in range(ROUNDS)]
         rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*rows))
-        print(f"| {batch} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |")
+        print(
+            f"| {batch} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
+        )
 
 
 def wrk(server: Server, connections: int, seconds: int) -> tuple[float, ...]:
     script = pathlib.Path(server.folder.name, "post.lua")
-    script.write_text(f"wrk.method = 'POST'\nwrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n")
+    script.write_text(
+        f"wrk.method = 'POST'\nwrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n"
+    )
     url = f"http://127.0.0.1:{server.port()}/predictions/bench"
     before = server.cpu_seconds()
     out = subprocess.run(
         ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), url],
-        check=True, capture_output=True, text=True).stdout
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     after = server.cpu_seconds()
     requests = int(re.search(r"(\d+) requests in", out)[1])
     errors = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
@@ -69,17 +77,24 @@ def batching() -> None:
     print(f"\n## Batching: 5 ms + 0.2 ms per item, at most 32, 64 connections; ideal {IDEAL:.0f} requests/s\n")
     print("| policy | requests/s | of ideal | p50 ms | p99 ms | CPU µs/request | wrong or lost |")
     print("|---|---|---|---|---|---|---|")
-    for policy, flags in (("window 10 ms", ["--max-batch-delay-ms", "10"]), ("opportunistic", ["--policy", "opportunistic"])):
+    for policy, flags in (
+        ("window 10 ms", ["--max-batch-delay-ms", "10"]),
+        ("opportunistic", ["--policy", "opportunistic"]),
+    ):
         rows = []
         for _ in range(ROUNDS):
             with Server(SLEEPY, "--batch-size", "32", *flags) as server:
                 before = sum(server.cpu_seconds())
                 result = closed_loop(server, requests=35_000)
                 cpu = (sum(server.cpu_seconds()) - before) * 1e6 / result.answered
-            rows.append((result.rate, result.quantile(0.5) * 1e3, result.quantile(0.99) * 1e3, cpu, result.wrong + result.lost))
+            rows.append(
+                (result.rate, result.quantile(0.5) * 1e3, result.quantile(0.99) * 1e3, cpu, result.wrong + result.lost)
+            )
         rate, p50, p99, cpu, bad = (statistics.median(column) for column in zip(*rows))
         bad = sum(row[-1] for row in rows)
-        print(f"| {policy} | {rate:.0f} | **{rate / IDEAL:.1%}** | {p50:.1f} | {p99:.1f} | {cpu:.1f} | {bad} of {ROUNDS * 35_000} |")
+        print(
+            f"| {policy} | {rate:.0f} | **{rate / IDEAL:.1%}** | {p50:.1f} | {p99:.1f} | {cpu:.1f} | {bad} of {ROUNDS * 35_000} |"
+        )
 
 
 def killing() -> None:
@@ -90,7 +105,9 @@ def killing() -> None:
     with Server(SLEEPY, "--batch-size", "32", "--max-batch-delay-ms", "10", "--workers", "2") as server:
         kills: list[int] = []
         result = asyncio.run(load_while_killing(server, kills, seconds=30))
-    print(f"| {result.answered} | {result.wrong} | {result.lost} | {len(kills)} | {result.retried} | {result.rate:.0f} |")
+    print(
+        f"| {result.answered} | {result.wrong} | {result.lost} | {len(kills)} | {result.retried} | {result.rate:.0f} |"
+    )
 
 
 def closed_loop(server: Server, **how_much: int):
@@ -128,5 +145,12 @@ def is_own(number: int, status: int, body: bytes) -> bool:
 if __name__ == "__main__":
     started = time.monotonic()
     for name in sys.argv[1:] or ["overhead", "batching", "killing"]:
-        {"overhead": overhead, "batching": batching, "killing": killing, "adaptive": adaptive, "many": many, "growth": growth}[name]()
+        {
+            "overhead": overhead,
+            "batching": batching,
+            "killing": killing,
+            "adaptive": adaptive,
+            "many": many,
+            "growth": growth,
+        }[name]()
     print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)

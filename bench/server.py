@@ -1,4 +1,5 @@
 """Starts the release binary on a model directory and reads what it costs."""
+
 from __future__ import annotations
 
 import json
@@ -20,12 +21,15 @@ class Server:
     def __init__(self, source: str, *flags: str) -> None:
         self.source, self.flags = source, flags
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Server:
         self.folder = tempfile.TemporaryDirectory(prefix="jitney-bench-")
         model = pathlib.Path(self.folder.name, "bench")
         (model / "MAR-INF").mkdir(parents=True)
         (model / "handler.py").write_text(self.source)
-        manifest = {"runtime": "python", "model": {"modelName": "bench", "modelVersion": "1.0", "handler": "handler.py"}}
+        manifest = {
+            "runtime": "python",
+            "model": {"modelName": "bench", "modelVersion": "1.0", "handler": "handler.py"},
+        }
         (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest))
         ports = [word for name in PORTS for word in (f"--{name}", "0")]
         self.log = open(pathlib.Path(self.folder.name, "log"), "w+")
@@ -33,7 +37,11 @@ class Server:
         temp.mkdir()
         self.process = subprocess.Popen(
             [BINARY, "serve", f"bench={model}", *ports, *self.flags],
-            stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, "TMPDIR": str(temp)})
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temp)},
+        )
         self.addresses = self._read_addresses()
         return self
 

@@ -62,7 +62,9 @@ def queue_up(server: Server, model: str, gate: Gate, orders: list[dict], *header
     for order in orders:
         connections.append(socket.create_connection(server.address, timeout=ASK_SECONDS))
         body = json.dumps(order).encode()
-        message = request(f"/predictions/{model}", body, "Content-Type: application/json", "Connection: close", *headers)
+        message = request(
+            f"/predictions/{model}", body, "Content-Type: application/json", "Connection: close", *headers
+        )
         connections[-1].sendall(message)
     waiting(server, model, len(orders))
     gate.open()
@@ -160,7 +162,7 @@ def test_metrics_count_as_many_items_as_were_sent(shared: Server) -> None:
     assert shared.metric("jitney_requests_answered_total", model) == 71
     batches = shared.metric("jitney_batches_total", model)
     reasons = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
-    assert sum(shared.metric("jitney_departures_total", model, reason=reason) for reason in reasons) == batches
+    assert sum(shared.metric("jitney_dispatches_total", model, reason=reason) for reason in reasons) == batches
 
 
 def test_one_bad_item_costs_its_neighbours_nothing(shared: Server, gate: Gate) -> None:
@@ -250,7 +252,7 @@ def test_a_rejection_does_not_wait_and_tells_why_and_when_to_come_again(shared: 
         assert int(rejected.headers["retry-after"]) >= 1
     gate.open()
     assert held.result().status_code == 200
-    assert shared.metric("jitney_refusals_total", model, reason="hopeless") == 5
+    assert shared.metric("jitney_rejections_total", model, reason="hopeless") == 5
 
 
 def test_a_worker_killed_in_mid_batch_loses_no_request(shared: Server, gate: Gate) -> None:
@@ -269,9 +271,7 @@ def test_a_worker_killed_in_mid_batch_loses_no_request(shared: Server, gate: Gat
 # -- it explains itself ------------------------------------------------------------------------
 
 
-def test_the_batcher_tells_what_it_learned_and_why_it_decided(
-    shared: Server, binary: Path, tmp_path: Path
-) -> None:
+def test_the_batcher_tells_what_it_learned_and_why_it_decided(shared: Server, binary: Path, tmp_path: Path) -> None:
     model = shared.need("explained", "orders", batch_size=16, max_latency_ms=60_000)
     for turn in range(3):
         orders = [{"id": n} | ({"sleep": 0.01} if n == 0 else {}) for n in range(16)]

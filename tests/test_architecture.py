@@ -31,7 +31,9 @@ def test_every_rust_file_has_module_docs() -> None:
 
 
 def test_every_python_file_has_a_docstring() -> None:
-    without = [str(path.relative_to(ROOT)) for path in files(".py") if not ast.get_docstring(ast.parse(path.read_text()))]
+    without = [
+        str(path.relative_to(ROOT)) for path in files(".py") if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
     assert without == []
 
 

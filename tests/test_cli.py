@@ -307,7 +307,9 @@ def test_a_background_server_is_started_and_stopped(binary: Path, run, store: St
         assert launched(binary, tmp_path, "torchserve", "--start", *flags) == 0, console.read_text()
         until(lambda: "Model server started." in console.read_text(), "the server is up")
         inference = re.search(r"Inference API bind to: (http://\S+)", console.read_text())[1]
-        until(lambda: requests.post(f"{inference}/predictions/echo", data=b"x", timeout=120).content == b"x", "it serves")
+        until(
+            lambda: requests.post(f"{inference}/predictions/echo", data=b"x", timeout=120).content == b"x", "it serves"
+        )
         again = run("torchserve", "--start", *flags)
         assert again.returncode == 1 and "TorchServe is already running" in again.stdout
         assert run("torchserve", "--stop", "--foreground").returncode == 0

@@ -57,7 +57,7 @@ def test_a_queued_request_whose_client_left_does_not_run(shared: Server, tmp_pat
     assert held.result().status_code == 200
     assert shared.predict(model, {"note": [str(note), "somebody"]}).status_code == 200
     assert note.read_text() == "somebody\n"
-    assert shared.metric("jitney_requests_abandoned_total", model) == 1
+    assert shared.metric("jitney_requests_cancelled_total", model) == 1
 
 
 def test_the_place_of_a_client_that_left_is_filled(shared: Server, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_client_that_leaves_while_its_batch_runs_spoils_nothing(shared: Server
     leave(connection, "reset")
     gate.open()
     assert stays.result().json()["id"] == "stays"
-    until(lambda: shared.metric("jitney_requests_abandoned_total", model) == 1, "the ghost is counted")
+    until(lambda: shared.metric("jitney_requests_cancelled_total", model) == 1, "the ghost is counted")
 
 
 def test_connections_that_were_left_are_given_back(shared: Server) -> None:

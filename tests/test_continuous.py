@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from test_streaming import Listener
 
 from harness.archives import Store
 from harness.client import together
 from harness.server import Server
 from harness.wait import until
+from test_streaming import Listener
 
 CONFIG = {"minWorkers": 1, "maxWorkers": 1, "batchSize": 4, "maxBatchDelay": 5000, "continuousBatching": True}
 

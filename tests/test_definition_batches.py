@@ -1,7 +1,7 @@
 """When the batches of a definition leave, who is in them and who pays for a failure, by handle and over HTTP.
 
 The behaviours that Ray Serve's users rely on, and where we mean to do better: a neighbour's exception, a client
-that hangs up and a cost function that raises harm no other request. Which test stands for which is listed in docs/handles.md.
+that hangs up and a cost function that raises harm no other request. docs/handles.md lists which test stands for which.
 """
 
 from __future__ import annotations
@@ -132,7 +132,21 @@ class Narrow:
         return gate
 '''
 
-NAMES = ("one", "eager", "ten", "brief", "pairs", "trio", "tell", "side_by_side", "contexts", "weigh", "graphs", "full_graphs", "Narrow")
+NAMES = (
+    "one",
+    "eager",
+    "ten",
+    "brief",
+    "pairs",
+    "trio",
+    "tell",
+    "side_by_side",
+    "contexts",
+    "weigh",
+    "graphs",
+    "full_graphs",
+    "Narrow",
+)
 MODELS = [f"app:{name}" for name in NAMES]
 
 
@@ -197,8 +211,8 @@ def test_the_window_is_counted_from_the_first_of_each_batch(session):
     for _ in range(2):
         call = brief.remote(1)
         assert call.result(ASK_SECONDS) == [1]
-        assert call.receipt.reason == "window"
-        assert call.receipt.queue_s >= 0.095
+        assert call.timing.reason == "window"
+        assert call.timing.queue_s >= 0.095
 
 
 def test_no_wake_up_is_lost(session):
@@ -266,7 +280,7 @@ def test_a_stream_that_breaks_off_keeps_what_was_told(session, trouble, error):
 def _noted(stream: Any, told: list[int]) -> Iterator[Any]:
     """Passes pieces on, and notes them: `extend` forgets what came before an exception."""
     for piece in stream:
-        told.append(piece["at"])
+        told.append(piece["at"])  # noqa: PERF401
     yield from ()
 
 

@@ -1,6 +1,6 @@
-"""The image without a container engine: its layout in a plain directory, its entry point run as it is, its promises read.
+"""The image without a container engine: its layout in a plain directory, and its entry point run as it is.
 
-What a container adds (the user, the ports mapped outside) is read off the Dockerfile; `make lint` has hadolint read it too.
+What a container adds (the user, the ports mapped outside) is read off the Dockerfile, which `make lint` checks too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ class Box:
         (names / "torchserve").chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JITNEY_", "TS_", "TMPDIR"))}
         path = f"{names}:{kept['PATH']}"
-        self.env = {**kept, "PATH": path, "TEMP": str(self.home / "tmp"), "JITNEY_IMAGE_ROOT": str(root), MARK: root.name}
+        self.env = {
+            **kept,
+            "PATH": path,
+            "TEMP": str(self.home / "tmp"),
+            "JITNEY_IMAGE_ROOT": str(root),
+            MARK: root.name,
+        }
 
     def run(self, *arguments: str) -> subprocess.Popen[bytes]:
         """`docker run IMAGE arguments`; without any the image's own CMD."""
@@ -72,7 +78,8 @@ def own_config(box: Box) -> str:
 def mounted_config(box: Box) -> str:
     """A configuration as the documents mount one over the image's: a model in it, and Java's settings."""
     return own_config(box) + (
-        'load_models=echo.mar\nmodels={"echo": {"1.0": {"defaultVersion": true, "marName": "echo.mar", "minWorkers": 1, '
+        "load_models=echo.mar\n"
+        'models={"echo": {"1.0": {"defaultVersion": true, "marName": "echo.mar", "minWorkers": 1, '
         '"maxWorkers": 1, "batchSize": 3, "maxBatchDelay": 100, "responseTimeout": 120}}}\n'
     )
 
@@ -112,7 +119,9 @@ def test_the_image_has_torchserves_layout() -> None:
     ):
         assert re.search(f"^{re.escape(line)}$", DOCKERFILE, re.MULTILINE), line
     assert f"{HOME}/model-store" in DOCKERFILE and f"{HOME}/wf-store" in DOCKERFILE
-    assert re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)[-2:] == ["gpu", "cpu"], "the last one is the default"
+    assert re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)[-2:] == ["gpu", "cpu"], (
+        "the last one is the default"
+    )
 
 
 def test_the_image_is_built_with_the_projects_compiler() -> None:

@@ -92,7 +92,7 @@ def test_the_snippets_of_the_page_on_handles_run_one_after_another(served, home,
     plain = [text for text in snippets("handles.md", "python") if not text.startswith("# ")]
     (home / "all.py").write_text("import asyncio\n" + here(served, "\n".join(plain)))
     said = run(home, binary, sys.executable, "all.py").splitlines()
-    assert said[0].startswith("4.0 Receipt(")
+    assert said[0].startswith("4.0 Timing(")
     assert said[1] == "[2.0, 1.5]"
     assert said[2:4] == ["2.0", "word 0 word 1 "]
     assert said[4].startswith("{'Shop': ") and said[4].endswith("64")

@@ -77,7 +77,9 @@ def test_under_load_everything_admitted_is_answered(start, store: Store, tmp_pat
     clients.join()
     assert not clients.wrong, clients.wrong[:5]
     ran = {body for file in ledger.iterdir() for body in file.read_bytes().split()}
-    assert ran == clients.answered, f"{len(ran - clients.answered)} requests ran and were not answered: {clients.outcomes}"
+    assert ran == clients.answered, (
+        f"{len(ran - clients.answered)} requests ran and were not answered: {clients.outcomes}"
+    )
     assert not marked(server.mark), "no worker is left"
     assert "drained" in server.log and "not answered in time" not in server.log
 

@@ -1,4 +1,4 @@
-"""GPUs as workers and operators see them. The machine needs none: `nvidia-smi` is a script with the real one's words."""
+"""GPUs as workers and operators see them. The machine needs none: `nvidia-smi` is a script here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gRPC as Python clients speak it: grpcio against the real binary, with messages made from the checked-in descriptors."""
+"""gRPC as Python clients speak it: grpcio against the real binary, with the checked-in descriptors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def handle(data, context):
     return [answer(row["body"]) for row in data or []]
 
 def answer(body):
-    outputs = [{**tensor, "name": "twice", "data": [2 * value for value in tensor["data"]]} for tensor in body["inputs"]]
+    outputs = [{**given, "name": "twice", "data": [2 * value for value in given["data"]]} for given in body["inputs"]]
     return {"id": body["id"], "model_name": body["model_name"], "outputs": outputs}
 """
 

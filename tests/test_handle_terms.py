@@ -109,7 +109,7 @@ def test_batches_are_limited_by_what_calls_say_they_cost(session):
     weigh = session.model("weigh")
     calls = [weigh.options(cost=5).remote("abcde") for _ in range(4)]
     assert [result(call) for call in calls] == [2, 2, 2, 2]
-    assert calls[0].receipt.reason == "full"
+    assert calls[0].timing.reason == "full"
     with pytest.raises(jitney.RemoteError) as caught:
         result(weigh.options(cost=11).remote("abcdefghijk"))
     assert caught.value.status == 413

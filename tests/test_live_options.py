@@ -84,7 +84,7 @@ def test_a_smaller_and_a_larger_batch_show_at_once(served, kit):
     waiting(served, 7)
     calls.append(kit.few.remote(7))
     assert [call.result(ASK_SECONDS) for call in calls] == [list(range(8))] * 8
-    assert calls[0].receipt.batch_items_max == 8
+    assert calls[0].timing.batch_items_max == 8
 
 
 def test_one_endpoint_changes_and_the_others_do_not(served, kit):
@@ -108,7 +108,7 @@ def test_the_latency_of_one_endpoint_is_its_own(served, kit):
     assert latencies(served) == {"few": 4000, "many": None, "single": None}
     patient, hurried = kit.many.remote(1), kit.few.remote(2)
     assert hurried.result(ASK_SECONDS) == [2], "half of its time is over and no other call came"
-    assert hurried.receipt.reason == "deadline"
+    assert hurried.timing.reason == "deadline"
     waiting(served, 1)
     assert not patient.done()
     kit.single.configure(max_latency_ms=9000)
@@ -177,9 +177,9 @@ def test_a_change_during_a_stream_is_for_the_next_one(served, tmp_path):
     ],
 )
 def test_what_makes_no_sense_is_rejected_before_it_is_sent(options, words):
-    with jitney.connect("http://127.0.0.1:1", management_url="http://127.0.0.1:1") as session:
-        with pytest.raises(jitney.DefinitionError, match=words):
-            session.model("m").configure(**options)
+    nowhere = "http://127.0.0.1:1"
+    with jitney.connect(nowhere, management_url=nowhere) as session, pytest.raises(jitney.DefinitionError, match=words):
+        session.model("m").configure(**options)
 
 
 def test_a_handle_that_does_not_know_the_management_address_says_so():

@@ -106,9 +106,7 @@ def test_a_hundred_thousand_unique_requests_get_their_own_answers(
 
 
 @pytest.mark.heavy
-def test_many_killed_workers_lose_nothing(
-    start, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_killed_workers_lose_nothing(start, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     server = start("serve", store.mar("curve"), *CURVE, "--workers", "2")
     killer = Killer(server)
     result = load_while(server, killer, lambda _: len(killer.killed) >= 20)

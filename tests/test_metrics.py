@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import requests
+from prometheus_client.parser import text_string_to_metric_families
+
 from harness.archives import Store
 from harness.server import FREE_ADDRESSES, Server
 from harness.wait import until
-from prometheus_client.parser import text_string_to_metric_families
 
 DECLARED = """
 dimensions:
@@ -70,7 +71,9 @@ def test_a_prometheus_parser_reads_the_page(shared: Server) -> None:
     assert shared.predict("echo", b"x").status_code == 200
     page = families(shared)
     assert {"Requests2XX", "QueueTime", "jitney_queue_seconds", "jitney_waiting"} <= page.keys()
-    buckets = [s for s in page["jitney_compute_seconds"] if s.name.endswith("_bucket") and s.labels["model_name"] == "echo"]
+    buckets = [
+        s for s in page["jitney_compute_seconds"] if s.name.endswith("_bucket") and s.labels["model_name"] == "echo"
+    ]
     counts = [sample.value for sample in buckets]
     assert counts == sorted(counts) and buckets[-1].labels["le"] == "+Inf"
     assert counts[-1] == value(shared, "jitney_compute_seconds", "jitney_compute_seconds_count", model_name="echo") >= 1
@@ -106,12 +109,18 @@ def test_in_log_mode_there_are_lines_and_the_page_is_empty(torchserve: Callable[
     for file, pattern in [
         ("ts_metrics.log", rf"Requests2XX\.Count:1\.0\|#Level:Host{host},timestamp:\d{{10}}$"),
         ("ts_metrics.log", rf"Requests4XX\.Count:1\.0\|#Level:Host{host},timestamp:\d{{10}}$"),
-        ("ts_metrics.log", rf"ts_inference_requests_total\.Count:1\.0\|#model_name:metrics,model_version:default{host}"),
+        (
+            "ts_metrics.log",
+            rf"ts_inference_requests_total\.Count:1\.0\|#model_name:metrics,model_version:default{host}",
+        ),
         ("ts_metrics.log", rf"CPUUtilization\.Percent:\d+\.\d\|#Level:Host{host}"),
-        ("model_metrics.log", rf"PredictionTime\.ms:\d+\.\d+\|#ModelName:metrics,Level:Model{host},requestID:{request}"),
+        (
+            "model_metrics.log",
+            rf"PredictionTime\.ms:\d+\.\d+\|#ModelName:metrics,Level:Model{host},requestID:{request}",
+        ),
     ]:
         line = re.compile(rf"^\S+,\d{{3}} - {pattern}", re.MULTILINE)
-        until(lambda: line.search((logs / file).read_text()), f"{file} has {pattern}")
+        until(lambda line=line, file=file: line.search((logs / file).read_text()), f"{file} has {pattern}")
     assert requests.get(server.url("/metrics", "metrics"), timeout=120).text == ""
 
 

@@ -46,7 +46,9 @@ def test_a_worker_gets_its_next_batch_while_it_works_on_this_one(start, store: S
 
 
 def test_when_it_dies_both_batches_are_answered_by_the_next_one(start, store: Store, tmp_path: Path) -> None:
-    waiting = STAGED.replace('if "wait for the next" in texts', f'if not __import__("os").path.exists({str(tmp_path / "go")!r})')
+    waiting = STAGED.replace(
+        'if "wait for the next" in texts', f'if not __import__("os").path.exists({str(tmp_path / "go")!r})'
+    )
     server: Server = start("serve", store.mar("staged", source=waiting), "--batch-size", "1")
     replies = [later(partial(server.predict, "staged", body)) for body in (b"a", b"b")]
     (pid,) = until(lambda: server.ready("staged"), "its worker").values()

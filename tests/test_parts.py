@@ -56,7 +56,7 @@ def assert_answered(reply: requests.Response, count: int, seed: int = 0) -> None
 
 def batches(timing: str) -> tuple[int, list[int]]:
     """How many batches an answer took part in, and the sizes of the first ones."""
-    several = re.search(r'last of (\d+):((?: \d+)+)', timing)
+    several = re.search(r"last of (\d+):((?: \d+)+)", timing)
     if several is None:
         return 1, [int(re.search(r'desc="(\d+) of 8', timing)[1])]
     return int(several[1]), [int(size) for size in several[2].split()]

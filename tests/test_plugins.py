@@ -1,4 +1,4 @@
-"""Plugins: endpoints and authorization in processes of their own, from outside. Whatever goes wrong, no request slips in."""
+"""Plugins: endpoints and authorization in processes of their own. Whatever goes wrong, no request slips in."""
 
 from __future__ import annotations
 
@@ -78,10 +78,14 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
-def ask(server: Server, path: str, word: str | None = None, method: str = "GET", api: str = "inference", **more: Any) -> requests.Response:
+def ask(
+    server: Server, path: str, word: str | None = None, method: str = "GET", api: str = "inference", **more: Any
+) -> requests.Response:
     """A request that says a word, or none."""
     headers = {} if word is None else {"x-word": word}
-    return requests.request(method, server.url(path, api), headers=headers | more.pop("headers", {}), timeout=120, **more)
+    return requests.request(
+        method, server.url(path, api), headers=headers | more.pop("headers", {}), timeout=120, **more
+    )
 
 
 @pytest.fixture
@@ -107,7 +111,9 @@ def test_an_endpoint_belongs_to_its_listener_and_its_methods(plain: Server) -> N
     assert ask(plain, "/greeting", api="management").status_code == 404
     assert ask(plain, "/greeting", method="DELETE").status_code == 405
     assert ask(plain, "/greeting/deeper").status_code == 404
-    assert plain.manage("GET", "/models").json()["models"] == [{"modelName": "echo", "modelUrl": plain.describe("echo")["modelUrl"]}]
+    assert plain.manage("GET", "/models").json()["models"] == [
+        {"modelName": "echo", "modelUrl": plain.describe("echo")["modelUrl"]}
+    ]
 
 
 def test_endpoints_are_in_the_description_of_their_listener(plain: Server) -> None:
@@ -149,7 +155,15 @@ def guarded(start: Callable[..., Server], store: Store, tmp_path: Path, write) -
         "disable_token_authorization=true\nenable_model_api=true\nplugin_timeout=2\n"
     )
     return start(
-        "torchserve", "--start", "--foreground", "--ncs", "--ts-config", config, "--plugins-path", plugins, wait_for_workers=False
+        "torchserve",
+        "--start",
+        "--foreground",
+        "--ncs",
+        "--ts-config",
+        config,
+        "--plugins-path",
+        plugins,
+        wait_for_workers=False,
     )
 
 
@@ -233,7 +247,9 @@ def test_a_killed_guard_is_started_again(guarded: Server) -> None:
         ({"a": ENDPOINTS.replace('"/greeting"', '"greeting"')}, "must begin with a slash"),
     ],
 )
-def test_plugins_that_do_not_fit_stop_the_start(binary: Path, store: Store, write, sources: dict[str, str], words: str) -> None:
+def test_plugins_that_do_not_fit_stop_the_start(
+    binary: Path, store: Store, write, sources: dict[str, str], words: str
+) -> None:
     flags = [word for name, source in sources.items() for word in ("--plugin", str(write(name, source)))]
     command = [str(binary), "serve", str(store.mar("echo")), *FREE_PORTS, *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -74,7 +74,9 @@ CIRCLES = {
         lib="mod a;\nmod b;", a="pub struct A(crate::b::B);", b="pub fn f() { crate::a::A::new() }\npub struct B;"
     ),
     "a parent and its child": rust(
-        a="mod b;\nuse self::b::B;\npub struct Limit;\nfn f(_: B) {}", a__b="use super::Limit;\npub struct B(Limit);", lib="mod a;"
+        a="mod b;\nuse self::b::B;\npub struct Limit;\nfn f(_: B) {}",
+        a__b="use super::Limit;\npub struct B(Limit);",
+        lib="mod a;",
     ),
     "a child of a folder's mod.rs": rust(
         lib="mod a;", a__mod="mod b;\npub struct Limit;\nfn f() { b::g() }", a__b="pub fn g() { super::Limit; }"
@@ -86,7 +88,9 @@ CIRCLES = {
         c="use crate::A;\npub struct C(Box<A>);",
     ),
     "through a renamed re-export": rust(
-        lib="mod a;\nmod b;\nuse self::b::B as Bee;", a="use crate::Bee;\npub struct A(Bee);", b="use crate::a::A;\npub struct B(A);"
+        lib="mod a;\nmod b;\nuse self::b::B as Bee;",
+        a="use crate::Bee;\npub struct A(Bee);",
+        b="use crate::a::A;\npub struct B(A);",
     ),
     "through a glob": rust(
         lib="mod a;\nmod b;\nmod face;",
@@ -112,9 +116,14 @@ NO_CIRCLES = {
         a="use crate::b::B;\npub struct A(B);",
         b="pub struct B;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}",
     ),
-    "other crates": rust(lib="mod a;\nmod b;", a="use crate::b::B;\nuse serde::A;\npub struct A2(B);", b="pub struct B(serde::a::A);"),
+    "other crates": rust(
+        lib="mod a;\nmod b;", a="use crate::b::B;\nuse serde::A;\npub struct A2(B);", b="pub struct B(serde::a::A);"
+    ),
     "a child that needs only its siblings": rust(
-        lib="mod a;", a="mod b;\nmod c;\nuse self::b::B;\nfn f(_: B) {}", a__b="use super::c::C;\npub struct B(C);", a__c="pub struct C;"
+        lib="mod a;",
+        a="mod b;\nmod c;\nuse self::b::B;\nfn f(_: B) {}",
+        a__b="use super::c::C;\npub struct B(C);",
+        a__c="pub struct C;",
     ),
 }
 
@@ -267,5 +276,7 @@ def test_a_figure_may_grow_by_the_tolerance_only() -> None:
     recorded = {"serve": 1000}
     assert instructions.verdict({"serve": 1030}, recorded) == []
     assert instructions.verdict({"serve": 900}, recorded) == []
-    assert instructions.verdict({"serve": 1031}, recorded) == ["serve: 1031 instructions per request, +3.1% of the recorded"]
+    assert instructions.verdict({"serve": 1031}, recorded) == [
+        "serve: 1031 instructions per request, +3.1% of the recorded"
+    ]
     assert instructions.verdict({"grpc": 1}, recorded) == ["grpc: no figure is recorded"]

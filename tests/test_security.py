@@ -172,7 +172,7 @@ def web(tmp_path: Path) -> Iterator[tuple[Store, str]]:
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             """Files; `/elsewhere/x` leads to `/x`."""
             if self.path.startswith("/elsewhere/"):
                 self.send_response(302)

@@ -14,13 +14,13 @@ import grpc
 import pytest
 import requests
 from google.protobuf import message_factory
-from test_grpc import INFERENCE, POOL, Stub, address
-from test_sources import torchserve
 
 from harness.archives import Store
 from harness.client import later, together
 from harness.server import Server
 from harness.wait import until
+from test_grpc import INFERENCE, POOL, Stub, address
+from test_sources import torchserve
 
 ID = "ts_request_sequence_id"
 
@@ -252,7 +252,11 @@ def test_sequences_of_one_stream_go_side_by_side(server: Server, talk: Talk, tmp
 def test_messages_without_an_id_are_one_sequence(server: Server, talk: Talk) -> None:
     """The stream's own, until a message says that it starts another."""
     model = add(server)
-    messages = [talk.message(model, "x"), talk.message(model, "x"), talk.message(model, "x", ts_request_sequence_start=b"")]
+    messages = [
+        talk.message(model, "x"),
+        talk.message(model, "x"),
+        talk.message(model, "x", ts_request_sequence_start=b""),
+    ]
     answers = list(talk.call(iter(messages), timeout=120))
     (first, one), (second, two), (third, three) = counts(answers)
     assert first == second != third and first.startswith("ts-seq-")

@@ -75,9 +75,7 @@ def test_batches_are_limited_by_what_requests_say_they_cost(
     assert (insight(server)["cost"], insight(server)["maxCost"]) == ("tokens", 10)
     replies = together([lambda: server.predict("orders", {}, headers={"x-jitney-cost": "5"})] * 4)
     assert [(timing_of(reply).size, timing_of(reply).reason) for reply in replies] == [(2, "full")] * 4
-    assert_problem(
-        server.predict("orders", {}, headers={"x-jitney-cost": "11"}), 413, "RequestEntityTooLargeException"
-    )
+    assert_problem(server.predict("orders", {}, headers={"x-jitney-cost": "11"}), 413, "RequestEntityTooLargeException")
 
 
 DEFINITION = """

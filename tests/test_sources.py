@@ -95,7 +95,7 @@ def test_a_file_must_have_the_sum_that_the_caller_gave(start, tmp_path: Path, st
 def test_sums_hold_for_local_files_and_in_configuration(start, tmp_path: Path, store: Store, binary) -> None:
     local = store.mar("echo")
     wrong = hashlib.sha256(b"").hexdigest()
-    server = torchserve(start, tmp_path, store, 'models={"echo": {"1.0": {"sha256": "%s"}}}\n' % wrong)
+    server = torchserve(start, tmp_path, store, f'models={{"echo": {{"1.0": {{"sha256": "{wrong}"}}}}}}\n')
     rejected = server.manage("POST", "/models", url=local.name)
     assert rejected.status_code == 400 and wrong in rejected.text
     listed = tmp_path / "jitney.yaml"

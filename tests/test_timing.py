@@ -81,5 +81,5 @@ def test_dispatches_are_counted_by_reason(shared: Server) -> None:
     model = shared.need("dispatches", "orders", batch_size=2, max_batch_delay=10)
     together([lambda: shared.predict(model, {}) for _ in range(2)])
     shared.predict(model, {})
-    assert sum(shared.metric("jitney_departures_total", model, reason=reason) for reason in ("full", "window")) >= 2
+    assert sum(shared.metric("jitney_dispatches_total", model, reason=reason) for reason in ("full", "window")) >= 2
     assert shared.metric("jitney_items_total", model) == 3

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import pytest
 import requests
+
 from harness.archives import Store
 from harness.server import FREE_ADDRESSES, Server
 from test_grpc import INFERENCE, Stub
@@ -43,7 +44,9 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     store = Store(home / "store")
     archive(binary, store, "imagenet", "image_classifier", "index_to_name.json")
     archive(binary, store, "faces", MODELS / "faces" / "faces_handler.py")
-    archive(binary, store, "sentiment", "text_classifier", "index_to_name.json", "source_vocab.pt", net="sentiment_net.py")
+    archive(
+        binary, store, "sentiment", "text_classifier", "index_to_name.json", "source_vocab.pt", net="sentiment_net.py"
+    )
     if SENTENCES.is_file():
         shutil.copy(SENTENCES, store.path)
     config = home / "config.properties"
@@ -92,7 +95,12 @@ def curl(server: Server, model: str, upload: str) -> list[Any]:
 
 def is_cat(answer: dict[str, float]) -> bool:
     """Whether the five likeliest classes are cats, the pets among them first."""
-    return len(answer) == 5 and answer.keys() <= CATS and next(iter(answer)).endswith("_cat") and sum(answer.values()) > 0.9
+    return (
+        len(answer) == 5
+        and answer.keys() <= CATS
+        and next(iter(answer)).endswith("_cat")
+        and sum(answer.values()) > 0.9
+    )
 
 
 def test_a_cat_is_a_cat(registered: Callable[[str], Server]) -> None:
@@ -167,7 +175,9 @@ def test_faces_have_136_numbers_each(registered: Callable[[str], Server], count:
     assert left_eye[0] < 0.5 < right_eye[0] and chin[1] > 0.8 and max(left_eye[1], right_eye[1]) < 0.5
 
 
-@pytest.mark.parametrize(("text", "label"), [("What a wonderful film, I love it", "positive"), ("Terrible, boring and bad", "negative")])
+@pytest.mark.parametrize(
+    ("text", "label"), [("What a wonderful film, I love it", "positive"), ("Terrible, boring and bad", "negative")]
+)
 def test_texts_have_a_mood(registered: Callable[[str], Server], text: str, label: str) -> None:
     url = registered("sentiment").url("/predictions/sentiment")
     answer = requests.post(url, data=text, headers={"Content-Type": "text/plain"}, timeout=120).json()
@@ -185,7 +195,7 @@ def test_the_ranks_of_a_worker_compute_together_and_answer_once(server: Server) 
 
 TEXTS = [
     "A cat sits on the mat.", "A kitten is sitting on a rug.", "The stock market fell sharply today.", "Hi", "",
-    "Sentences of a batch are padded to the longest of them, and it must not matter to the short ones how long that is.",
+    "Sentences of a batch are padded to the longest of them, and the short ones must not depend on how long that is.",
     "Mañana, naïve café", "supercalifragilistic",
 ]  # fmt: skip
 
@@ -203,13 +213,17 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.skipif(not SENTENCES.is_file(), reason="NO SENTENCES HERE: make models MODEL_NAMES=sentences (make test-all does)")
+@pytest.mark.skipif(
+    not SENTENCES.is_file(), reason="NO SENTENCES HERE: make models MODEL_NAMES=sentences (make test-all does)"
+)
 def test_sentences_have_the_vectors_a_bare_script_gives_them(server: Server) -> None:
     query = {"url": SENTENCES.name, "initial_workers": 1, "batch_size": 8, "max_batch_delay": 50, "synchronous": "true"}
     reply = requests.post(server.url("/models", "management"), params=query, timeout=UNPACK_SECONDS)
     assert reply.status_code == 200, reply.text
     command = [sys.executable, "-c", BARE, str(MODELS / "sentences")]
-    said = subprocess.run(command, input=json.dumps(TEXTS), capture_output=True, text=True, check=True, timeout=120).stdout
+    said = subprocess.run(
+        command, input=json.dumps(TEXTS), capture_output=True, text=True, check=True, timeout=120
+    ).stdout
     bare = json.loads(said)
     alone = [server.predict("sentences", text.encode()).json() for text in TEXTS]
     with ThreadPoolExecutor(len(TEXTS)) as pool:

@@ -1,7 +1,7 @@
-"""TorchServe's walk-through, command by command, and our own migration page: what the documents tell users to type works.
+"""TorchServe's walk-through, command by command, and our own migration page: what the documents tell users works.
 
-The commands are typed into bash with the original names (`torchserve`, `torch-model-archiver`) standing for ours, as the
-optional distribution installs them. The documents' ports become free ones; nothing else in a command is changed.
+The commands are typed into bash with the original names (`torchserve`, `torch-model-archiver`) standing for ours,
+as the optional distribution installs them. The documents' ports become free ones; nothing else in a command is changed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Desk:
         out_file, err_file = self.home / f"stdout-{self.typed}", self.home / f"stderr-{self.typed}"
         with out_file.open("w") as out, err_file.open("w") as err:
             shell = ["bash", "-ec", command]
-            code = subprocess.run(shell, cwd=self.home, env=self.env, stdout=out, stderr=err, timeout=120, check=False).returncode
+            code = subprocess.run(
+                shell, cwd=self.home, env=self.env, stdout=out, stderr=err, timeout=120, check=False
+            ).returncode
         said = out_file.read_text()
         assert code == 0, f"{command}\nexited with {code}:\n{said}{err_file.read_text()}\n{self.log()}"
         return said
@@ -103,7 +105,8 @@ class Desk:
         (folder / "my_handler.py").write_text(HANDLER)
         self.type(
             f"torch-model-archiver --model-name {name} \\\n--version {version} \\\n--serialized-file weights.pt \\\n"
-            "--extra-files custom_files/weights.py \\\n--handler custom_files/my_handler.py  \\\n--export-path model_store -f"
+            "--extra-files custom_files/weights.py \\\n--handler custom_files/my_handler.py  \\\n"
+            "--export-path model_store -f"
         )
 
     def describe(self, model: str) -> dict[str, Any]:
@@ -201,7 +204,7 @@ def test_batching_is_set_up_through_the_management_api(desk: Desk, pictures: lis
 def test_the_same_through_config_properties(desk: Desk, pictures: list[Path]) -> None:
     desk.pack("census", "2.0")
     desk.configure(
-        "disable_token_authorization=true\nload_models=census.mar\nmodels={\\\n  \"census\": {\\\n    \"2.0\": {\\\n"
+        'disable_token_authorization=true\nload_models=census.mar\nmodels={\\\n  "census": {\\\n    "2.0": {\\\n'
         '        "defaultVersion": true,\\\n        "marName": "census.mar",\\\n        "minWorkers": 1,\\\n'
         '        "maxWorkers": 1,\\\n        "batchSize": 3,\\\n        "maxBatchDelay": 5,\\\n'
         '        "responseTimeout": 120\\\n    }\\\n  }\\\n}\n'
@@ -266,7 +269,9 @@ def web(tmp_path: Path) -> Iterator[str]:
         [shutil.which("python3"), "-m", "http.server", str(port), "--bind", "127.0.0.1"],
         cwd=files.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    until(lambda: subprocess.run(["curl", "-sf", f"127.0.0.1:{port}/"], capture_output=True).returncode == 0, "it serves")
+    until(
+        lambda: subprocess.run(["curl", "-sf", f"127.0.0.1:{port}/"], capture_output=True).returncode == 0, "it serves"
+    )
     yield f"http://127.0.0.1:{port}"
     server.terminate()
     server.wait(10)

@@ -185,7 +185,11 @@ def test_workers_see_neither_tokens_nor_secrets(start, store: Store) -> None:
 
 
 def test_workers_that_start_after_a_model_was_scaled_divide_the_processors_anew(shared: Server) -> None:
-    model, cores, given = shared.need("sharers", "surroundings"), len(os.sched_getaffinity(0)), os.environ.get("OMP_NUM_THREADS")
+    model, cores, given = (
+        shared.need("sharers", "surroundings"),
+        len(os.sched_getaffinity(0)),
+        os.environ.get("OMP_NUM_THREADS"),
+    )
     for count in (1, 0, 2):
         reply = shared.manage("PUT", f"/models/{model}", min_worker=count, max_worker=count, synchronous="true")
         assert reply.status_code == 200

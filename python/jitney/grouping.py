@@ -27,7 +27,7 @@ class Item:
 
 
 @dataclass
-class Ride:
+class Invocation:
     """One call of the function."""
 
     positions: list[int]
@@ -69,7 +69,7 @@ class _Load(NamedTuple):
 class Plan:
     """The calls to make, and the items that are over already."""
 
-    rides: list[Ride] = field(default_factory=list)
+    invocations: list[Invocation] = field(default_factory=list)
     failed: dict[int, BaseException] = field(default_factory=dict)
 
 
@@ -81,7 +81,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     for at, item in enumerate(items):
         try:
             if not endpoint.batched:
-                made.rides.append(Ride([at], _complete(endpoint, item)))
+                made.invocations.append(Invocation([at], _complete(endpoint, item)))
                 continue
             one = _measure(endpoint, at, item)
         except Exception as error:
@@ -95,7 +95,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
         calls[-1].append(one)
         loads[one.key] = load
     for call in sorted((call for calls in groups.values() for call in calls), key=lambda call: call[0].position):
-        made.rides += _rides(endpoint, call)
+        made.invocations += _invocations(endpoint, call)
     return made
 
 
@@ -176,17 +176,17 @@ def _has_hash(bucket: Hashable) -> bool:
     return True
 
 
-def _rides(endpoint: Endpoint, call: Sequence[_Measured]) -> list[Ride]:
+def _invocations(endpoint: Endpoint, call: Sequence[_Measured]) -> list[Invocation]:
     """The call of a group; several if a lone item has more rows than one call takes."""
-    ride = _join(endpoint, call)
+    invocation = _join(endpoint, call)
     rows = call[0].rows
     if len(call) > 1 or rows is None or rows <= endpoint.max_batch_size or endpoint.options.cost is not None:
-        return [ride]
+        return [invocation]
     most = endpoint.max_batch_size
     return [_piece(endpoint, call[0], start, min(start + most, rows)) for start in range(0, rows, most)]
 
 
-def _join(endpoint: Endpoint, call: Sequence[_Measured]) -> Ride:
+def _join(endpoint: Endpoint, call: Sequence[_Measured]) -> Invocation:
     dim = endpoint.options.dims[0]
     joined: dict[str, Any] = {}
     for name, first in call[0].arguments.items():
@@ -194,13 +194,13 @@ def _join(endpoint: Endpoint, call: Sequence[_Measured]) -> Ride:
         container = None if name in endpoint.lists else container_of(first)
         joined[name] = values if container is None else container.join(values, dim)
     sizes = None if call[0].rows is None else [one.rows or 0 for one in call]
-    return Ride([one.position for one in call], joined, sizes)
+    return Invocation([one.position for one in call], joined, sizes)
 
 
-def _piece(endpoint: Endpoint, one: _Measured, start: int, end: int) -> Ride:
+def _piece(endpoint: Endpoint, one: _Measured, start: int, end: int) -> Invocation:
     dim = endpoint.options.dims[0]
     cut: dict[str, Any] = {}
     for name, value in one.arguments.items():
         container = None if name in endpoint.lists else container_of(value)
         cut[name] = [value] if container is None else container.cut(value, start, end, dim)
-    return Ride([one.position], cut, [end - start], whole=False)
+    return Invocation([one.position], cut, [end - start], whole=False)

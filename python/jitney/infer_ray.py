@@ -1,7 +1,7 @@
 """`python -m jitney.infer_ray`: `jitney infer --ray` as a Ray Data job over a cluster.
 
-The command that starts it says on stdin which parts the input has, gets one outcome per row in the
-order of the input, writes them down and remembers how far it is. Each actor of the job reads its
+The command that starts it writes the parts of the input to stdin, reads one outcome per row in the
+order of the input, stores them and keeps track of the progress. Each actor of the job reads its
 parts by itself (`jitney.infer_parts`) and runs the same `jitney` program as a job on one machine
 would, so every kind of model works. Input and model must be found under the same paths on all nodes.
 """
@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitney.infer_parts import Input
-from jitney.offline import ask
+from jitney.offline import infer_lines
 
 CHUNK = 1024
-"""Rows of a part that are asked for at a time."""
+"""Rows of a part that are under way at a time."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.write("".join(block))
             sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Nobody reads on.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # The reader is gone.
         return 1
     finally:
         ray.shutdown()
@@ -82,7 +82,7 @@ def outcomes(flags: argparse.Namespace, parts: list[dict[str, Any]]) -> Iterator
             "model": flags.model,
             "directory": flags.directory,
             "source": Input(flags.input, flags.format, flags.numbers),
-            "wishes": {"program": flags.program, "endpoint": flags.endpoint, "batch-size": flags.batch_size},
+            "flags": {"program": flags.program, "endpoint": flags.endpoint, "batch-size": flags.batch_size},
         },
         batch_size=1,
         batch_format="pyarrow",
@@ -95,12 +95,12 @@ def outcomes(flags: argparse.Namespace, parts: list[dict[str, Any]]) -> Iterator
 class Runner:
     """An actor: the jitney program, loaded once and fed part by part."""
 
-    def __init__(self, model: str, directory: str, source: Input, wishes: dict[str, Any]) -> None:
+    def __init__(self, model: str, directory: str, source: Input, flags: dict[str, Any]) -> None:
         os.chdir(directory)
         self._source = source
-        self._asked: queue.Queue[Any] = queue.Queue()
-        asked = iter(self._asked.get, self)
-        self._answers = ask(model, "-", asked, workers=1, format=source.fed_format, **wishes)
+        self._rows: queue.Queue[Any] = queue.Queue()
+        rows = iter(self._rows.get, self)
+        self._answers = infer_lines(model, "-", rows, workers=1, format=source.fed_format, **flags)
 
     def __call__(self, batch: Any) -> Iterator[dict[str, list[str]]]:
         """The outcomes of a part, one per row."""
@@ -108,11 +108,11 @@ class Runner:
             rest = self._source.lines(part)
             while lines := list(itertools.islice(rest, CHUNK)):
                 for line in lines:
-                    self._asked.put(line + b"\n")
+                    self._rows.put(line + b"\n")
                 yield {"outcome": [next(self._answers).decode() for _ in lines]}
 
     def __del__(self) -> None:
-        self._asked.put(self)
+        self._rows.put(self)
 
 
 if __name__ == "__main__":

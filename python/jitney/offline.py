@@ -4,8 +4,8 @@
         ...
 
 The work is done by the `jitney` program beside this package: the same engine, batches and workers
-as behind `jitney infer`. Rows are sent as fast as they are taken and a bounded number of them is
-under way, so that neither input nor output has to fit into memory.
+as behind `jitney infer`. Rows are sent as fast as the program takes them, and a bounded number
+of them is under way: neither input nor output has to fit into memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def infer(
     numbers: bool = False,
     program: str | os.PathLike[str] | None = None,
 ) -> Iterator[Any]:
-    """Yields one output per row, in order; of a row that failed, its `jitney.Error`.
+    """Yields one output per row, in order; for a row that failed, its `jitney.Error`.
 
     Args:
         model: what `jitney serve` takes, as text or path, the address of a served model, or a
@@ -58,12 +58,12 @@ def infer(
         program: the `jitney` program, if not the one beside this Python or on the path.
     """
     source, fed = (os.fspath(rows), None) if isinstance(rows, (str, os.PathLike)) else ("-", map(_line, rows))
-    wishes = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
-    lines = ask(model, source, fed, program=program, numbers=numbers or None, **wishes)
+    flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
+    lines = infer_lines(model, source, fed, program=program, numbers=numbers or None, **flags)
     return (_outcome(json.loads(line)) for line in lines)
 
 
-def ask(
+def infer_lines(
     model: Any,
     source: str,
     lines: Iterator[bytes] | None,
@@ -71,7 +71,7 @@ def ask(
     program: str | os.PathLike[str] | None = None,
     **flags: Any,
 ) -> Iterator[bytes]:
-    """What `jitney infer MODEL SOURCE` writes, line by line, if need be while it is fed with lines."""
+    """The output lines of `jitney infer MODEL SOURCE`; `lines`, if given, are written to its stdin meanwhile."""
     command = [find_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
     for flag, value in flags.items():
         command += [] if value is None else [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
@@ -80,8 +80,8 @@ def ask(
 
 def _run(command: list[str], lines: Iterator[bytes] | None) -> Iterator[bytes]:
     stdin = subprocess.DEVNULL if lines is None else subprocess.PIPE
-    with tempfile.TemporaryFile() as talk:
-        process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=talk, env=_environment())
+    with tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_environment())
         feeder = _Feeder(process, lines)
         try:
             assert process.stdout is not None
@@ -92,7 +92,7 @@ def _run(command: list[str], lines: Iterator[bytes] | None) -> Iterator[bytes]:
         if feeder.error is not None:
             raise feeder.error
         if status != 0:
-            raise InferError(_last_words(talk) or f"{command[0]} exited with {status}")
+            raise InferError(_error_text(stderr) or f"{command[0]} exited with {status}")
 
 
 class _Feeder:
@@ -110,17 +110,17 @@ class _Feeder:
         try:
             for line in lines:
                 stdin.write(line)
-                stdin.flush()  # How long the next row takes to come is not known.
+                stdin.flush()  # The next row may take long.
             stdin.close()
         except BrokenPipeError:
-            pass  # It ended first and says why itself.
+            pass  # The process ended first; its stderr has the reason.
         except BaseException as error:
             self.error = error
             self._process.kill()
 
 
 def _line(row: Any) -> bytes:
-    """One row; strings are JSON too, unlike in answers."""
+    """One row as a line of JSON; text becomes a JSON string, unlike in answers."""
     if isinstance(row, str):
         return json.dumps(row).encode() + b"\n"
     kind, body = encode(row)
@@ -138,7 +138,7 @@ def _outcome(line: dict[str, Any]) -> Any:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Whoever stops iterating ends the job."""
+    """Ends the job, also when the caller stops iterating."""
     if process.poll() is None:
         process.terminate()
     if process.stdin is not None:
@@ -153,9 +153,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _last_words(talk: IO[bytes]) -> str:
-    talk.seek(max(0, talk.seek(0, os.SEEK_END) - 65536))
-    return talk.read().decode(errors="replace").strip().removeprefix("error: ")
+def _error_text(stderr: IO[bytes]) -> str:
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - 65536))
+    return stderr.read().decode(errors="replace").strip().removeprefix("error: ")
 
 
 def _environment() -> dict[str, str]:

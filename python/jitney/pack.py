@@ -130,5 +130,5 @@ def _costs(definition: Definition) -> dict[str, Any]:
 
 def _least_delay(definition: Definition) -> float | None:
     """The endpoints share one queue, so the shortest of their windows holds."""
-    wishes = [one.options.max_batch_delay_ms for one in definition.endpoints]
-    return min((wish for wish in wishes if wish is not None), default=None)
+    delays = [one.options.max_batch_delay_ms for one in definition.endpoints]
+    return min((delay for delay in delays if delay is not None), default=None)

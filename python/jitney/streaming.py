@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.errors import WrongLength
-from jitney.grouping import Ride
+from jitney.grouping import Invocation
 
 
 class _End:
@@ -36,10 +36,10 @@ STREAMED = Streamed()
 
 
 class Streams:
-    """The answers of one ride while they are being made."""
+    """The answers of one invocation while they are being made."""
 
-    def __init__(self, ride: Ride, batched: bool, emit: Emit) -> None:
-        self._ride = ride
+    def __init__(self, invocation: Invocation, batched: bool, emit: Emit) -> None:
+        self._ride = invocation
         self._batched = batched
         self._emit = emit
         self.outcomes: dict[int, Any] = {}

@@ -36,12 +36,12 @@ def call(name: str, number: int, body: bytes, **said: Any) -> dict[str, Any]:
 
 
 def answer(
-    name: str, kind: int, number: int, receipt: list[int], status: int, typed: str, body: bytes
+    name: str, kind: int, number: int, timing: list[int], status: int, typed: str, body: bytes
 ) -> dict[str, Any]:
-    payload = struct.pack("<IIIIHBBHH", *receipt, status, len(typed)) + typed.encode() + body
+    payload = struct.pack("<IIIIHBBHH", *timing, status, len(typed)) + typed.encode() + body
     return {
         "name": name, "kind": kind, "hex": frame(kind, number, payload).hex(), "id": number,
-        "receipt": receipt, "status": status, "content_type": typed, "body_hex": body.hex(),
+        "timing": timing, "status": status, "content_type": typed, "body_hex": body.hex(),
     }  # fmt: skip
 
 

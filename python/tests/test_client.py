@@ -17,7 +17,7 @@ from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
 
-REFUSED = (503, {"Retry-After": "0"}, b'{"code": 503, "type": "ServiceUnavailableException", "message": "full"}')
+UNSUPPORTED = (503, {"Retry-After": "0"}, b'{"code": 503, "type": "ServiceUnavailableException", "message": "full"}')
 JSON = {"Content-Type": "application/json"}
 
 
@@ -99,13 +99,13 @@ def test_a_prediction_says_what_it_is_and_reads_the_answer_by_its_type(ask, scri
 
 
 def test_a_refusal_is_asked_again_when_the_server_says(ask, script):
-    script.answers = [REFUSED, REFUSED, (200, JSON, b"1")]
+    script.answers = [UNSUPPORTED, UNSUPPORTED, (200, JSON, b"1")]
     assert ask("predict", "m", 0) == 1
     assert len(script.asked) == 3
 
 
 def test_a_refusal_stands_after_enough_tries(ask, script):
-    script.answers = [REFUSED] * 2
+    script.answers = [UNSUPPORTED] * 2
     with pytest.raises(jitney.Overloaded, match="full") as caught:
         ask("predict", "m", 0, options={"retry": Retry(attempts=2)})
     assert caught.value.status == 503

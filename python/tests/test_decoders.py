@@ -21,8 +21,8 @@ from ts.torch_handler.decoder import prepared
 from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import Image, Recipe, transforms
+from ts.torch_handler.settings import HandlerSettings, read_settings
 from ts.torch_handler.threads import decode_processes, preprocess_threads
-from ts.torch_handler.wishes import Wishes, read_wishes
 
 STOCK = Recipe(ImageClassifier.image_processing, True)
 SIZES = [(640, 480), (480, 640), (256, 256), (257, 256), (256, 999), (300, 301), (31, 47), (17, 900), (1023, 333)]
@@ -156,13 +156,15 @@ def test_answers_are_the_same_with_and_without_helpers(loaded):
 
 def test_helpers_are_for_large_shares_unless_asked_for(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    assert (decode_processes(Wishes()), preprocess_threads(Wishes())) == (0, 4)
-    assert decode_processes(Wishes(decode_processes=3)) == preprocess_threads(Wishes(decode_processes=3)) == 3
+    assert (decode_processes(HandlerSettings()), preprocess_threads(HandlerSettings())) == (0, 4)
+    three = HandlerSettings(decode_processes=3)
+    assert decode_processes(three) == preprocess_threads(three) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
-    assert (decode_processes(Wishes()), preprocess_threads(Wishes())) == (12, 12)
-    assert decode_processes(Wishes(decode_processes=0)) == decode_processes(Wishes(preprocess_threads=1)) == 0
+    assert (decode_processes(HandlerSettings()), preprocess_threads(HandlerSettings())) == (12, 12)
+    assert decode_processes(HandlerSettings(decode_processes=0)) == 0
+    assert decode_processes(HandlerSettings(preprocess_threads=1)) == 0
     with pytest.raises(ValueError, match="decode_processes is -1, not a number from 0 to 128"):
-        read_wishes({"jitney": {"decode_processes": -1}})
+        read_settings({"jitney": {"decode_processes": -1}})
 
 
 def test_helpers_end_with_their_worker_however_it_ends():

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from jitney import calls, errors, values
+from jitney.call_options import PRIORITIES, CallOptions
 from jitney.handle import frames
-from jitney.terms import PRIORITIES, Terms
 
 VECTORS = json.loads((Path(__file__).parents[2] / "protocol" / "handles.json").read_text(encoding="utf-8"))
 
@@ -26,7 +26,7 @@ def named(which: str) -> Any:
 def test_a_call_is_written_as_the_vectors_say(vector):
     names = [vector[name] for name in ("model", "version", "endpoint", "kind")]
     timeout, priority = vector["timeout_ms"] / 1000 or None, PRIORITIES[vector["bulk"]]
-    head = frames.call_head(*names, Terms(timeout, priority, vector["tenant"] or None, vector["cost"] or None))
+    head = frames.call_head(*names, CallOptions(timeout, priority, vector["tenant"] or None, vector["cost"] or None))
     assert frames.call_frame(vector["id"], head, bytes.fromhex(vector["body_hex"])).hex() == vector["hex"]
 
 
@@ -40,9 +40,9 @@ def test_words_of_the_server_are_read_as_the_vectors_say(vector):
     ((kind, number, payload),) = frames.FrameBuffer().feed(bytes.fromhex(vector["hex"]))
     assert (kind, number) == (vector["kind"], vector["id"])
     if kind in (frames.ANSWER, frames.FIRST):
-        value, receipt, content_type = frames.read_answer(payload)
-        queue, compute, items, most, position, attempt, reason = vector["receipt"]
-        assert receipt == (queue / 1e6, compute / 1e6, items, most, position, attempt, frames.REASONS[reason])
+        value, timing, content_type = frames.read_answer(payload)
+        queue, compute, items, most, position, attempt, reason = vector["timing"]
+        assert timing == (queue / 1e6, compute / 1e6, items, most, position, attempt, frames.REASONS[reason])
         assert content_type == vector["content_type"]
         assert value == frames.read_body(bytes.fromhex(vector["body_hex"]), content_type)
     elif kind == frames.ERROR:

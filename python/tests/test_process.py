@@ -174,7 +174,7 @@ def test_a_thread_left_running_does_not_keep_a_finished_worker():
         import threading, jitney.worker.__main__ as main
         main.EXIT_GRACE_SECONDS = 0
         threading.Thread(target=threading.Event().wait).start()
-        main.end_soon(3)
+        main.exit_after_grace(3)
     """
     environment = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}
     assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=30).returncode == 3

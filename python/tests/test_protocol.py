@@ -14,9 +14,9 @@ from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import ItemProcessor, WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import encode_meta, table_of
-from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import POSITION, Frame, FrameReader, decode_control, encode_control, send_frame
 from jitney.worker.reply import encode_reply
+from jitney.worker.writer import FrameWriter
 
 with open(wire.VECTORS_PATH, encoding="utf-8") as file:
     VECTORS = json.load(file)
@@ -127,13 +127,13 @@ def test_a_chunk_encodes_to_its_bytes_and_decodes_to_its_pieces(name):
     context.bind_batch([b"\0" * 8] * 400, vector["id"])
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        context.outlet = Outlet(ours)
+        context.writer = FrameWriter(ours)
         outputs = {}
         for piece in pieces:
             outputs[piece["position"]] = answer(piece["position"], piece, context)
             context.streamed.add(piece["position"])  # The stream header is the vector's business here.
         parts = [(POSITION.pack(at) + encode_meta(context._request(at)), body) for at, body in outputs.items()]
-        context.outlet.chunk(vector["id"], len(parts), table_of(parts))
+        context.writer.send_chunk(vector["id"], len(parts), table_of(parts))
         ours.shutdown(socket.SHUT_WR)
         assert theirs.makefile("rb").read() == bytes.fromhex(vector["hex"])
     (frame,) = frames_of(bytes.fromhex(vector["hex"]))

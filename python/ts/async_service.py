@@ -49,8 +49,8 @@ class AsyncService:
             if inspect.isawaitable(outputs):
                 outputs = await outputs
         except Exception as error:
-            return one.refuse(error)
-        return one.conclude(outputs, len(rows), started)
+            return one.failed_answer(error)
+        return one.answer(outputs, len(rows), started)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

@@ -45,7 +45,7 @@ class TorchModelServiceWorker:
         async_comm: bool = False,
     ) -> None:
         self.sock_type = s_type
-        self.sock_name, self.port = place(s_type, s_name, host_addr, port_num)
+        self.sock_name, self.port = listen_address(s_type, s_name, host_addr, port_num)
         family = socket.AF_INET if s_type == "tcp" else socket.AF_UNIX
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.service: Any = None
@@ -126,7 +126,9 @@ class TorchModelServiceWorker:
             serve(cl_socket)
 
 
-def place(kind: str | None, name: str | None, host: str | None, port: int | str | None) -> tuple[str, int | str]:
+def listen_address(
+    kind: str | None, name: str | None, host: str | None, port: int | str | None
+) -> tuple[str, int | str]:
     """Where to listen: path and -1, or address and port. What an earlier worker left is removed."""
     if kind == "tcp":
         if port is None:

@@ -99,8 +99,8 @@ class Service:
         try:
             outputs = self.handle(rows)
         except Exception as error:
-            return self.refuse(error)
-        return self.conclude(outputs, len(rows), started)
+            return self.failed_answer(error)
+        return self.answer(outputs, len(rows), started)
 
     def bind(self, batch: Batch) -> list[dict[str, Any]]:
         """Makes a batch the context's current one; returns its rows."""
@@ -110,12 +110,12 @@ class Service:
             context.metrics.set_request_ids(context.request_ids)
         return rows
 
-    def refuse(self, error: Exception) -> bytes:
+    def failed_answer(self, error: Exception) -> bytes:
         """The answer to a batch whose handler raised; the log gets the traceback."""
         logger.error("Invoking custom service failed.", exc_info=error)
         return self._failed(failure_of(error))
 
-    def conclude(self, outputs: Any, count: int, started: float) -> bytes:
+    def answer(self, outputs: Any, count: int, started: float) -> bytes:
         """The answer to a batch whose handler returned, and how long it took as a metric."""
         metrics, request_ids = self._context.metrics, self._context.request_ids or {}
         if metrics is not None:

@@ -17,7 +17,10 @@ class Rememberer:
 
     def handle(self, data, context):
         """One answer per request, and what the handler was told about it."""
-        return [self.answer(context, index, bytes(row.get("data") or row["body"]).decode()) for index, row in enumerate(data)]
+        return [
+            self.answer(context, index, bytes(row.get("data") or row["body"]).decode())
+            for index, row in enumerate(data)
+        ]
 
     def answer(self, context, index, order):
         """Counts, then does as it was told."""

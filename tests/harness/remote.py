@@ -38,7 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """A file, the rest of a file, or the news that it has changed."""
         there = self.remote_files
         path = self.path.split("?")[0]

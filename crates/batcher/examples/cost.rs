@@ -27,7 +27,7 @@ struct Bench {
 impl Bench {
     fn new(objective: Option<Nanos>) -> Self {
         let policy = Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0 });
-        let config = Config { policy, max_items: 64, queue_max: 10_000, ..Config::default() };
+        let config = Config { policy, max_items: 64, max_queue: 10_000, ..Config::default() };
         let mut bench = Self {
             batcher: Batcher::new(config),
             out: Actions::new(),
@@ -49,7 +49,7 @@ impl Bench {
         self.batcher.step(now, event, &mut self.out);
         for action in self.out.iter() {
             match action {
-                Action::Dispatch { batch, members, items, .. } => {
+                Action::Dispatch(Dispatch { batch, members, items, .. }) => {
                     let exec = 5 * MS + MS * Nanos::from(*items);
                     let at = self.running.partition_point(|it| it.0 <= now + exec);
                     self.running.insert(at, (now + exec, *batch, exec));

@@ -1,9 +1,9 @@
 //! Everything a batcher can ask for, and the reusable buffer it is written into.
 //!
-//! Apart from `event`, its mirror. Members of a batch lie in the buffer beside the actions, so
+//! Apart from `event`, its mirror. MemberRange of a batch lie in the buffer beside the actions, so
 //! that a dispatch costs no allocation; the buffer never looks at what it holds.
 
-use crate::event::Failure;
+use crate::event::BatchFailure;
 use crate::padding::Padding;
 use crate::request::{BatchId, Nanos, RequestId, WorkerId};
 
@@ -11,35 +11,13 @@ use crate::request::{BatchId, Nanos, RequestId, WorkerId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Hand these requests to this worker as one batch.
-    Dispatch {
-        /// A worker with a free slot.
-        worker: WorkerId,
-        /// The name under which to report `Done` or `Failed`.
-        batch: BatchId,
-        /// Who travels; read them with [`Actions::members`].
-        members: Members,
-        /// Items of all members together.
-        items: u32,
-        /// 1 for the first try.
-        attempt: u8,
-        /// Why the batch leaves now.
-        reason: Departure,
-        /// Items to pad the batch to: one of [`Config::allowed_sizes`](crate::Config), or `items`.
-        size: u32,
-        /// What it costs as it came and as it is run; none where nothing is ever padded.
-        padding: Option<Padding>,
-        /// How long the worker is expected to take, if anything was learned.
-        predicted: Option<Nanos>,
-        /// When the batch is expected to be answered, if anything was learned. Later than now plus
-        /// `predicted` where it waits behind another batch on the same worker.
-        planned_finish: Option<Nanos>,
-    },
+    Dispatch(Dispatch),
     /// The request ends here, untried or not to be tried again.
     Reject {
         /// The request.
         id: RequestId,
         /// Why.
-        reason: Refusal,
+        reason: Rejection,
         /// When it may be worth trying again, from now; where it is known.
         retry_after: Option<Nanos>,
     },
@@ -48,7 +26,7 @@ pub enum Action {
         /// The request.
         id: RequestId,
         /// How its last batch failed.
-        kind: Failure,
+        kind: BatchFailure,
     },
     /// Send `Event::Timer` at this time, unless another action about the timer comes before.
     SetTimer(Nanos),
@@ -56,9 +34,32 @@ pub enum Action {
     ClearTimer,
 }
 
+/// A batch to be handed to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// A worker with a free slot.
+    pub worker: WorkerId,
+    /// The name under which to report `Done` or `Failed`.
+    pub batch: BatchId,
+    /// The requests in the batch; read them with [`Actions::members`].
+    pub members: MemberRange,
+    /// Items of all members together.
+    pub items: u32,
+    /// 1 for the first try.
+    pub attempt: u8,
+    /// Why the batch is dispatched now.
+    pub reason: DispatchReason,
+    /// Items the worker should run: the next larger of [`Config::sizes`](crate::Config), or `items`.
+    pub size: u32,
+    /// What the batch costs without and with padding; none where nothing is padded.
+    pub padding: Option<Padding>,
+    /// How long the worker is expected to take, if anything was learned.
+    pub predicted: Option<Nanos>,
+}
+
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum Rejection {
     /// As many requests wait as may.
     QueueFull,
     /// It would not fit into any batch.
@@ -81,7 +82,7 @@ pub enum Refusal {
 
 /// Why a batch leaves now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Departure {
+pub enum DispatchReason {
     /// It has reached its limit, or the next request would not fit.
     Full,
     /// A worker is free and waiting does not pay.
@@ -98,7 +99,7 @@ pub enum Departure {
     Retry,
 }
 
-impl Departure {
+impl DispatchReason {
     /// The word used in metrics, receipts and documents.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -116,12 +117,12 @@ impl Departure {
 
 /// Who travels in a batch: a range of the [`Actions`] that hold the dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Members {
+pub struct MemberRange {
     start: usize,
     len: usize,
 }
 
-impl Members {
+impl MemberRange {
     /// Requests in the batch, never none.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a batch is never empty")]
@@ -160,7 +161,7 @@ impl Actions {
     /// # Panics
     /// If the range comes from another buffer, or from before this one was cleared.
     #[must_use]
-    pub fn members(&self, members: &Members) -> &[RequestId] {
+    pub fn members(&self, members: &MemberRange) -> &[RequestId] {
         &self.members[members.start..members.start + members.len]
     }
 
@@ -168,9 +169,9 @@ impl Actions {
         self.actions.push(action);
     }
 
-    pub(crate) fn list(&mut self, ids: impl Iterator<Item = RequestId>) -> Members {
+    pub(crate) fn list(&mut self, ids: impl Iterator<Item = RequestId>) -> MemberRange {
         let start = self.members.len();
         self.members.extend(ids);
-        Members { start, len: self.members.len() - start }
+        MemberRange { start, len: self.members.len() - start }
     }
 }

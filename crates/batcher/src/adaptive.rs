@@ -27,7 +27,7 @@ mod trim;
 mod wait;
 
 pub(crate) use fleet::Fleet;
-pub use journal::{Decision, Verdict};
+pub use journal::{Decision, DecisionKind};
 pub(crate) use planner::{Planner, Trip};
 pub(crate) use queue::size_of;
 
@@ -36,8 +36,8 @@ use crate::request::Nanos;
 /// One point of the learned service curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The bucket whose curve this is.
-    pub bucket: u16,
+    /// The group whose curve this is.
+    pub group: u16,
     /// Size of the batch, in the unit of [`Config::measure`](crate::Config).
     pub size: u64,
     /// Mean service time.

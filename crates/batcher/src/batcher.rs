@@ -11,10 +11,10 @@ mod planning;
 #[cfg(test)]
 mod tests;
 
-use crate::action::{Action, Actions, Refusal};
+use crate::action::{Action, Actions, Rejection};
 use crate::adaptive::{CurvePoint, Decision, Planner};
 use crate::config::{Adaptive, Config, Policy};
-use crate::event::{Event, Failure};
+use crate::event::{BatchFailure, Event};
 use crate::expiry::Deadlines;
 use crate::isolation::{Budget, Retries};
 use crate::lanes::Lanes;
@@ -119,7 +119,7 @@ impl Batcher {
     }
 
     /// What was learned about the service time: one point for every batch size seen, ascending.
-    /// One curve per bucket.
+    /// One curve per group.
     pub fn curve(&self) -> impl Iterator<Item = CurvePoint> + '_ {
         self.planner.curve_points()
     }
@@ -140,8 +140,8 @@ impl Batcher {
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
             Event::Done { batch, exec } => self.done(batch, exec),
-            Event::Measured { bucket, items, cost, exec } => {
-                self.measured(bucket, (items, cost), exec);
+            Event::Measured { group, items, cost, exec } => {
+                self.measured(group, (items, cost), exec);
             }
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
@@ -179,29 +179,29 @@ impl Batcher {
         self.decide(out);
         if self.records[at].waits() && self.overfull() {
             self.withdraw(at);
-            self.reject(at, Refusal::QueueFull, self.drain_time(), out);
+            self.reject(at, Rejection::QueueFull, self.drain_time(), out);
         }
     }
 
-    fn refusal(&self, request: &Request) -> Option<Refusal> {
+    fn refusal(&self, request: &Request) -> Option<Rejection> {
         let Rules { config, draining, now } = &self.rules;
         if *draining {
-            Some(Refusal::Draining)
+            Some(Rejection::Draining)
         } else if config.too_large(request) {
-            Some(Refusal::TooLarge)
+            Some(Rejection::TooLarge)
         } else if request.deadline <= *now {
-            Some(Refusal::Expired)
+            Some(Rejection::Expired)
         } else {
             let gone = request.worker.is_some_and(|worker| !self.slots.stays(worker));
-            gone.then_some(Refusal::NoWorker)
+            gone.then_some(Rejection::NoWorker)
         }
     }
 
     /// Whether more waits than may: requests, or so many items that full batches of them would be.
     fn overfull(&self) -> bool {
-        let Config { queue_max, max_items, .. } = self.rules.config;
-        let items_max = u64::from(queue_max) * u64::from(max_items);
-        self.waiting() > queue_max || u64::from(self.waiting_items()) > items_max
+        let Config { max_queue, max_items, .. } = self.rules.config;
+        let items_max = u64::from(max_queue) * u64::from(max_items);
+        self.waiting() > max_queue || u64::from(self.waiting_items()) > items_max
     }
 
     /// How long it will take until all who wait now have been answered.
@@ -219,7 +219,7 @@ impl Batcher {
         let Some(at) = self.records.find(id) else { return };
         if self.records[at].waits() {
             self.withdraw(at);
-            self.reject(at, Refusal::Cancelled, None, out);
+            self.reject(at, Rejection::Cancelled, None, out);
         } else {
             self.records[at].cancelled = true;
         }
@@ -229,7 +229,7 @@ impl Batcher {
         self.expire_lines(out);
         while let Some(at) = self.deadlines.pop(&mut self.records, self.rules.now) {
             self.withdraw(at);
-            self.reject(at, Refusal::Expired, None, out);
+            self.reject(at, Rejection::Expired, None, out);
         }
     }
 
@@ -288,14 +288,20 @@ impl Batcher {
     }
 
     /// Ends a request that stands nowhere.
-    fn reject(&mut self, at: u32, reason: Refusal, retry_after: Option<Nanos>, out: &mut Actions) {
+    fn reject(
+        &mut self,
+        at: u32,
+        reason: Rejection,
+        retry_after: Option<Nanos>,
+        out: &mut Actions,
+    ) {
         let id = self.records[at].request.id;
         out.push(Action::Reject { id, reason, retry_after });
         self.records.end(at);
     }
 
     /// Ends a request that stands nowhere.
-    fn fail(&mut self, at: u32, kind: Failure, out: &mut Actions) {
+    fn fail(&mut self, at: u32, kind: BatchFailure, out: &mut Actions) {
         out.push(Action::Fail { id: self.records[at].request.id, kind });
         self.records.end(at);
     }

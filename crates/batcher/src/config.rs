@@ -16,7 +16,7 @@ pub struct Config {
     pub max_cost: u64,
     /// Most requests that may wait, and with them as many items as so many full batches hold;
     /// running ones do not count.
-    pub queue_max: u32,
+    pub max_queue: u32,
     /// Whether requests of different [`OriginKind`](crate::OriginKind)s may meet in a batch.
     pub mix_origins: bool,
     /// Whether members of a failed batch are tried again apart. Off for stateful models.
@@ -29,7 +29,7 @@ pub struct Config {
     pub measure: Measure,
     /// Sizes the model runs at, ascending; a batch is padded up to the next one, or trimmed to the
     /// one below where that is measured to be cheaper. Empty: any size (adaptive policy).
-    pub allowed_sizes: Vec<u32>,
+    pub sizes: Vec<u32>,
     /// Weights of tenants that are not 1, each at most once (adaptive policy).
     pub tenant_weights: Vec<(u32, u32)>,
 }
@@ -41,12 +41,12 @@ impl Default for Config {
             policy: Policy::Opportunistic,
             max_items: 1,
             max_cost: u64::MAX,
-            queue_max: 100,
+            max_queue: 100,
             mix_origins: false,
             isolate: true,
             retry_budget: 64,
             measure: Measure::Items,
-            allowed_sizes: Vec::new(),
+            sizes: Vec::new(),
             tenant_weights: Vec::new(),
         }
     }
@@ -55,9 +55,9 @@ impl Default for Config {
 impl Config {
     pub(crate) fn normal(mut self) -> Self {
         self.max_items = self.max_items.max(1);
-        self.allowed_sizes.retain(|&size| size > 0 && size <= self.max_items);
-        self.allowed_sizes.sort_unstable();
-        self.allowed_sizes.dedup();
+        self.sizes.retain(|&size| size > 0 && size <= self.max_items);
+        self.sizes.sort_unstable();
+        self.sizes.dedup();
         self
     }
 

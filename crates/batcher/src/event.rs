@@ -46,7 +46,7 @@ pub enum Event {
         /// The worker.
         worker: WorkerId,
         /// Decides what becomes of its batches.
-        why: Down,
+        why: DownReason,
     },
     /// A batch was within its worker's reach so long after it should have left; tells how far ahead
     /// of its end a worker with a second slot is handed the next one (adaptive policy).
@@ -63,8 +63,8 @@ pub enum Event {
     },
     /// A batch that was none of ours took so long: a trial run before anybody came.
     Measured {
-        /// The bucket of its items.
-        bucket: u16,
+        /// The group of its items.
+        group: u16,
         /// How many there were.
         items: u32,
         /// What all of them cost together.
@@ -77,7 +77,7 @@ pub enum Event {
         /// The batch.
         batch: BatchId,
         /// How it failed.
-        kind: Failure,
+        kind: BatchFailure,
     },
     /// New knobs for the live batcher.
     Configure(Config),
@@ -89,7 +89,7 @@ pub enum Event {
 
 /// Why a worker is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Down {
+pub enum DownReason {
     /// It died; a member of its batch may be to blame.
     Crashed,
     /// It was killed because its batch took too long.
@@ -100,7 +100,7 @@ pub enum Down {
 
 /// How a batch failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failure {
+pub enum BatchFailure {
     /// The model's code failed on the batch as a whole.
     Handler,
     /// The worker died.

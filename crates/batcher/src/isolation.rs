@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::Failure;
+use crate::event::BatchFailure;
 use crate::records::{List, Place, Record, Records};
 use crate::request::WorkerId;
 
@@ -14,20 +14,20 @@ use crate::request::WorkerId;
 const CRASHES_MAX: u8 = 2;
 
 /// Whether a member of a failed batch of `len` gets another chance; its crashes include this one.
-pub(crate) fn again(record: &Record, kind: Failure, len: u32) -> bool {
+pub(crate) fn again(record: &Record, kind: BatchFailure, len: u32) -> bool {
     // What a pinned request changed on its worker cannot be undone, nor found on another.
     record.request.worker.is_none()
         && match kind {
-            Failure::Handler | Failure::TimedOut => len > 1,
-            Failure::Crashed => record.crashes < CRASHES_MAX,
+            BatchFailure::Handler | BatchFailure::TimedOut => len > 1,
+            BatchFailure::Crashed => record.crashes < CRASHES_MAX,
         }
 }
 
 /// How many of `survivors` travel together the next time.
-pub(crate) fn group_len(kind: Failure, survivors: u32) -> u32 {
+pub(crate) fn group_len(kind: BatchFailure, survivors: u32) -> u32 {
     match kind {
-        Failure::Handler => survivors.div_ceil(2),
-        Failure::Crashed | Failure::TimedOut => 1,
+        BatchFailure::Handler => survivors.div_ceil(2),
+        BatchFailure::Crashed | BatchFailure::TimedOut => 1,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Who waits for a first departure, and with whom they may travel.
 //!
-//! A lane holds the requests that may meet in a batch: one bucket, one worker if they are pinned to
+//! A lane holds the requests that may meet in a batch: one group, one worker if they are pinned to
 //! one, one half octave of lengths where they are padded and, unless the model mixes them, one kind
 //! of origin. Inside it each priority keeps its own line in order of arrival,
 //! which nobody ever overtakes. Apart from `policy`, which says when; here is which lane and who.
 
-use crate::action::Departure;
+use crate::action::DispatchReason;
 use crate::config::{Config, Measure};
 use crate::padding::{self, Mix};
 use crate::policy::{Due, Load, Rules};
@@ -22,7 +22,7 @@ const PRIORITIES: [Priority; 2] = [Priority::Interactive, Priority::Bulk];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
-    bucket: u16,
+    group: u16,
     /// None where kinds may mix.
     kind: Option<OriginKind>,
     /// The worker they are pinned to, if they are.
@@ -34,7 +34,7 @@ struct Key {
 impl Key {
     fn of(request: &Request, config: &Config) -> Self {
         let kind = (!config.mix_origins).then_some(request.origin.kind);
-        Self { bucket: request.bucket, kind, worker: request.worker, class: config.class(request) }
+        Self { group: request.group, kind, worker: request.worker, class: config.class(request) }
     }
 }
 
@@ -81,12 +81,12 @@ pub(crate) struct Lead {
     priority: Priority,
     /// Arrival number of the request at the head.
     seq: u64,
-    pub(crate) reason: Departure,
+    pub(crate) reason: DispatchReason,
     /// Who must take it, if it is pinned.
     pub(crate) worker: Option<WorkerId>,
 }
 
-/// All lanes. There are about as many as buckets in use, few enough to scan.
+/// All lanes. There are about as many as groups in use, few enough to scan.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     /// An empty lane is taken over by the next key that needs one.

@@ -6,7 +6,7 @@
 //! always give the same actions. The engine runs it, simulators and property tests play with it.
 //!
 //! ```
-//! use jitney_batcher::{Action, Actions, Batcher, Config, Departure, Event, Policy};
+//! use jitney_batcher::{Action, Actions, Batcher, Config, DispatchReason, Event, Policy};
 //! use jitney_batcher::{Request, RequestId, WorkerId};
 //!
 //! let policy = Policy::Window { delay: 5_000_000 };
@@ -23,9 +23,9 @@
 //!
 //! out.clear();
 //! batcher.step(6_000_000, Event::Timer, &mut out);
-//! let Some(Action::Dispatch { members, reason, .. }) = out.iter().next() else { panic!() };
-//! assert_eq!(out.members(members), [anna, ben]);
-//! assert_eq!(*reason, Departure::Window);
+//! let Some(Action::Dispatch(batch)) = out.iter().next() else { panic!() };
+//! assert_eq!(out.members(&batch.members), [anna, ben]);
+//! assert_eq!(batch.reason, DispatchReason::Window);
 //! ```
 //!
 //! # The life of a request
@@ -45,7 +45,7 @@
 //!
 //! # The rules
 //!
-//! - A **lane** holds those who may meet in a batch: the same bucket, the same worker where they are
+//! - A **lane** holds those who may meet in a batch: the same group, the same worker where they are
 //!   pinned to one and, unless [`Config::mix_origins`], the same kind of origin. Within a lane and a priority nobody overtakes.
 //! - Where items are **padded** ([`Measure::Padded`]) a lane holds the lengths of one half octave. A
 //!   batch that takes all of its lane borrows from the next shorter one while no more than a fifth
@@ -70,7 +70,7 @@
 //! moment by what it has learned. Nothing needs to be set; a request without a deadline gets
 //! [`Adaptive::objective`] where there is one.
 //!
-//! - It **learns** how long a batch of each size takes (mean and 90th percentile, per bucket), how
+//! - It **learns** how long a batch of each size takes (mean and 90th percentile, per group), how
 //!   fast requests come, and how soon clients who were answered come back. Sizes are approached in
 //!   steps of four times the largest. What was learned is doubted after a quarter of a second without an answer: then an
 //!   idle worker takes whoever is there.
@@ -85,7 +85,7 @@
 //!   workers are better fed evenly than one by every trickle; requests come in groups; or all
 //!   workers would be busy for too long for newcomers to be in time. Never past the moment at which one
 //!   more could still be taken along in time, and never longer than [`Adaptive::max_wait`].
-//! - At a **step** of the curve, or of [`Config::allowed_sizes`], the last few are left for the next
+//! - At a **step** of the curve, or of [`Config::sizes`], the last few are left for the next
 //!   worker if that costs them less than it saves the others.
 //! - **Tenants** take turns by weight when not all fit. While one that asks for less than its share
 //!   is there and the workers are busy, batches stay short enough to be in time for it. Of a full
@@ -116,10 +116,10 @@ mod request;
 mod running;
 mod slots;
 
-pub use action::{Action, Actions, Departure, Members, Refusal};
-pub use adaptive::{CurvePoint, Decision, Verdict};
+pub use action::{Action, Actions, Dispatch, DispatchReason, MemberRange, Rejection};
+pub use adaptive::{CurvePoint, Decision, DecisionKind};
 pub use batcher::Batcher;
 pub use config::{Adaptive, Config, Measure, Policy};
-pub use event::{Down, Event, Failure};
+pub use event::{BatchFailure, DownReason, Event};
 pub use padding::Padding;
 pub use request::{BatchId, Nanos, Origin, OriginKind, Priority, Request, RequestId, WorkerId};

@@ -3,7 +3,7 @@
 //! Apart from `lanes`, which says who is in the batch. A pure function of the lane's load and the
 //! time; it never looks at workers, because a batch can be due while nobody is free.
 
-use crate::action::Departure;
+use crate::action::DispatchReason;
 use crate::config::{Adaptive, Config, Policy};
 use crate::request::{NEVER, Nanos, Request};
 
@@ -21,7 +21,7 @@ pub(crate) struct Load {
 /// When the lane's next batch departs if a worker is free.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    Now(Departure),
+    Now(DispatchReason),
     At(Nanos),
 }
 
@@ -57,10 +57,10 @@ impl Rules {
         // or contains one that does not fit any more.
         let Config { max_items, max_cost, policy, .. } = &self.config;
         if load.items >= u64::from(*max_items) || load.cost >= u128::from(*max_cost) {
-            return Due::Now(Departure::Full);
+            return Due::Now(DispatchReason::Full);
         }
         match *policy {
-            Policy::Opportunistic | Policy::Adaptive(_) => Due::Now(Departure::Idle),
+            Policy::Opportunistic | Policy::Adaptive(_) => Due::Now(DispatchReason::Idle),
             Policy::Window { delay } => self.window(load.oldest.saturating_add(delay), load),
         }
     }
@@ -69,11 +69,11 @@ impl Rules {
     /// time waiting for company.
     fn window(&self, end: Nanos, load: &Load) -> Due {
         if end <= self.now {
-            Due::Now(Departure::Window)
+            Due::Now(DispatchReason::Window)
         } else if load.half_time <= self.now {
-            Due::Now(Departure::Deadline)
+            Due::Now(DispatchReason::Deadline)
         } else if self.draining {
-            Due::Now(Departure::Drain)
+            Due::Now(DispatchReason::Drain)
         } else {
             Due::At(end.min(load.half_time))
         }
@@ -98,22 +98,22 @@ mod tests {
     fn a_batch_at_its_limit_of_items_or_cost_is_full_under_every_policy() {
         for policy in [OPPORTUNISTIC, WINDOW] {
             for load in [(4, 4), (9, 9), (1, 50), (2, 80)] {
-                check(policy, load, false, 1000, Due::Now(Departure::Full));
+                check(policy, load, false, 1000, Due::Now(DispatchReason::Full));
             }
         }
     }
 
     #[test]
     fn opportunistic_is_due_with_whatever_is_there() {
-        check(OPPORTUNISTIC, (1, 1), false, 1000, Due::Now(Departure::Idle));
-        check(OPPORTUNISTIC, (3, 3), true, 1000, Due::Now(Departure::Idle));
+        check(OPPORTUNISTIC, (1, 1), false, 1000, Due::Now(DispatchReason::Idle));
+        check(OPPORTUNISTIC, (3, 3), true, 1000, Due::Now(DispatchReason::Idle));
     }
 
     #[test]
     fn a_window_counts_from_the_arrival_of_the_oldest() {
         check(WINDOW, (3, 3), false, 1000, Due::At(1100));
         check(WINDOW, (3, 3), false, 1099, Due::At(1100));
-        check(WINDOW, (3, 3), false, 1100, Due::Now(Departure::Window));
+        check(WINDOW, (3, 3), false, 1100, Due::Now(DispatchReason::Window));
     }
 
     #[test]
@@ -122,13 +122,13 @@ mod tests {
         let load = Load { items: 1, cost: 1, oldest: 1000, half_time: 1020 };
         let due = |now| Rules { config: config.clone(), draining: false, now }.due(&load);
         assert_eq!(due(1019), Due::At(1020));
-        assert_eq!(due(1020), Due::Now(Departure::Deadline));
-        assert_eq!(due(1100), Due::Now(Departure::Window));
+        assert_eq!(due(1020), Due::Now(DispatchReason::Deadline));
+        assert_eq!(due(1100), Due::Now(DispatchReason::Window));
     }
 
     #[test]
     fn draining_ends_the_window() {
-        check(WINDOW, (1, 1), true, 1050, Due::Now(Departure::Drain));
-        check(WINDOW, (1, 1), true, 1100, Due::Now(Departure::Window));
+        check(WINDOW, (1, 1), true, 1050, Due::Now(DispatchReason::Drain));
+        check(WINDOW, (1, 1), true, 1100, Due::Now(DispatchReason::Window));
     }
 }

@@ -83,8 +83,8 @@ pub struct Request {
     pub items: u32,
     /// What all its items weigh together, in the unit of [`Config::max_cost`](crate::Config).
     pub cost: u64,
-    /// Only requests of the same bucket (a padded shape, an adapter) meet in a batch.
-    pub bucket: u16,
+    /// Only requests of the same group (a padded shape, an adapter) meet in a batch.
+    pub group: u16,
     /// Interactive or bulk.
     pub priority: Priority,
     /// Who pays; tenants take turns where not all fit (adaptive policy).
@@ -115,7 +115,7 @@ impl Request {
             deadline: NEVER,
             items: 1,
             cost: 1,
-            bucket: 0,
+            group: 0,
             priority: Priority::Interactive,
             tenant: 0,
             origin: Origin { kind: OriginKind::Http, peer: 0 },

@@ -24,7 +24,7 @@ pub(crate) struct Leg {
     pub(crate) departed: Nanos,
     /// Whether its worker had nothing else to do then.
     pub(crate) alone: bool,
-    pub(crate) bucket: u16,
+    pub(crate) group: u16,
     /// What its time grows with.
     pub(crate) size: u64,
 }

@@ -1,4 +1,4 @@
-//! What length buckets and borrowing save: short texts of very different length, padded in batches.
+//! What length groups and borrowing save: short texts of very different length, padded in batches.
 //!
 //! Lengths are drawn from a lognormal distribution with the median 24, as texts of users have it; so
 //! many wait that every batch could be full.
@@ -33,7 +33,7 @@ impl Dice {
 /// What is padded per what is real, and how many items a batch has.
 fn play(policy: Policy, measure: Measure) -> (f64, f64) {
     let config = Config { policy, measure, max_items: ITEMS, ..Config::default() };
-    let mut batcher = Batcher::new(Config { queue_max: 2 * WAITING, ..config });
+    let mut batcher = Batcher::new(Config { max_queue: 2 * WAITING, ..config });
     let (mut dice, mut lengths) = (Dice(7), vec![0; WAITING as usize]);
     let mut generation = vec![0; WAITING as usize];
     let mut free: Vec<u32> = (0..WAITING).collect();
@@ -49,7 +49,9 @@ fn play(policy: Policy, measure: Measure) -> (f64, f64) {
             batcher.step(now, Event::Arrive(request), &mut out);
         }
         let left = out.iter().find_map(|action| match action {
-            Action::Dispatch { batch, members, .. } => Some((*batch, out.members(members))),
+            Action::Dispatch(Dispatch { batch, members, .. }) => {
+                Some((*batch, out.members(members)))
+            }
             Action::Reject { .. }
             | Action::Fail { .. }
             | Action::SetTimer(_)

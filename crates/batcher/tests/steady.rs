@@ -28,7 +28,7 @@ impl Loop {
         self.out.clear();
         self.batcher.step(self.now, event, &mut self.out);
         for action in self.out.iter() {
-            if let Action::Dispatch { batch, .. } = action {
+            if let Action::Dispatch(Dispatch { batch, .. }) = action {
                 self.running.push(*batch);
             }
         }

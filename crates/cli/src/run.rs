@@ -9,6 +9,7 @@ mod greeting;
 mod loading;
 mod offline;
 mod plugins;
+mod preview;
 mod recorder;
 mod scratch;
 mod signals;
@@ -41,6 +42,7 @@ use crate::logs::{self, Logs};
 use crate::plan::{Drain, EnginePlan, Plan};
 use data_plane::DataPlane;
 pub use offline::Offline;
+pub use preview::preview;
 use recorder::Recorder;
 use scratch::Scratch;
 use signals::Signals;
@@ -216,6 +218,7 @@ fn engine_config(plan: &EnginePlan, scratch: &Scratch, env: &Env, admin: &Handle
             response_bytes_max: plan.response_bytes_max,
             gpus: plan.gpus,
         },
+        local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }
 }

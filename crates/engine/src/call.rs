@@ -4,7 +4,10 @@
 //! nobody parses again. Headers are kept in the very form in which workers read them, so that the
 //! hot path copies one block of bytes instead of rebuilding a map.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
@@ -116,13 +119,23 @@ pub struct Call {
     pub alone: bool,
 }
 
+/// A request, or a part of one, as a model in this process has decoded it.
+pub trait DecodedInput: Any + fmt::Debug + Send + Sync {
+    /// How many items are here.
+    fn items(&self) -> u32;
+
+    /// The request in parts of at most so many items. They share its data, and the last of them to be
+    /// answered brings the answer to the whole.
+    fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>>;
+}
+
 /// What a model's worker understands: made from an [`Input`] by the model's intake.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
     Raw(Input),
-    /// Checked and decoded tensors for an engine in this process.
-    Tensors(crate::onnx::TensorInput),
+    /// Checked and decoded for a model that runs in this process.
+    Decoded(Arc<dyn DecodedInput>),
 }
 
 /// A request inside the engine: its payload, its permit and the way back to its caller.
@@ -169,7 +182,7 @@ pub struct Timing {
     /// Place in the batch, from 0.
     pub position: u32,
     /// Why the batch left when it did.
-    pub reason: jitney_batcher::Departure,
+    pub reason: jitney_batcher::DispatchReason,
     /// 1 for the first try.
     pub attempt: u8,
     /// The batch's number among those of the model.

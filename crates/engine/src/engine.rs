@@ -21,12 +21,12 @@ pub use self::registration::Registered;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::changes::Changes;
 use crate::error::{LookupError, RegisterError, UnregisterError};
+use crate::local::LocalRuntime;
 use crate::model::{Model, SequenceHeaders};
 use crate::observer::Observer;
 use crate::python::{DialIn, PythonConfig, unpack_runtime};
 use crate::registry::Registry;
 use crate::settings::ModelDefaults;
-use jitney_settings::model::QUEUE;
 use crate::store::{Fetched, Store, StoreConfig};
 use crate::workflow::Table as Workflows;
 
@@ -42,6 +42,8 @@ pub struct EngineConfig {
     pub workflow_store: Option<StoreConfig>,
     /// How Python workers are started.
     pub python: PythonConfig,
+    /// Serves models in this process, without Python; `None` if only Python workers run models.
+    pub local: Option<LocalRuntime>,
     /// The id of the first worker; later ones count up and are never used again.
     pub first_worker_id: u32,
 }
@@ -60,6 +62,7 @@ pub struct Engine {
     store: Arc<Store>,
     workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
+    local: Option<LocalRuntime>,
     dial_in: Arc<DialIn>,
     runtime_dir: std::path::PathBuf,
     worker_ids: Arc<AtomicU32>,
@@ -101,6 +104,7 @@ impl Engine {
             workflow_store: workflow_store.unwrap_or_else(|| Arc::clone(&store)),
             store,
             python: Arc::new(config.python),
+            local: config.local,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             gpu_turn: Arc::default(),
             observer,
@@ -169,11 +173,6 @@ impl Engine {
         remove_fetched(&model).await;
         tracing::info!(model = model.name(), version = model.version(), "model unregistered");
         Ok(())
-    }
-
-    /// Requests that may wait for a model that says nothing else.
-    pub fn queue_default(&self) -> u32 {
-        self.defaults.settings.read(&QUEUE).unwrap_or(100)
     }
 
     /// A counter that moves after every change of models, workers or batching.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 
 use crate::outcome::{LaunchError, ModelFailure};
 use crate::store::StoreError;
@@ -15,7 +15,7 @@ pub enum CallError {
     #[error("refused: {reason:?}")]
     Rejected {
         /// Why.
-        reason: Refusal,
+        reason: Rejection,
         /// When trying again makes sense.
         retry_after: Option<Duration>,
     },
@@ -123,9 +123,9 @@ pub enum RegisterError {
         /// The version.
         version: String,
     },
-    /// The file is no model that an engine in this process can run.
+    /// The file is no model that can run in this process.
     #[error("{0}")]
-    Onnx(String),
+    NotLoadable(String),
     /// The server is ending.
     #[error("the server is shutting down")]
     Draining,

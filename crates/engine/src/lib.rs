@@ -3,7 +3,7 @@
 //! A request's way through this crate, in the order in which the files are best read:
 //! [`call`] (what a door hands in) → [`admission`] (a permit, or a refusal) → [`model`] (one task,
 //! the only writer of a version's state, driving the pure batcher) → `pool` (a seat per worker)
-//! → [`python`] or [`onnx`] (the worker) → `model::scatter` (every caller gets its own answer).
+//! → [`python`] or [`local`] (the worker) → `model::scatter` (every caller gets its own answer).
 //!
 //! The crate knows no HTTP, no gRPC and no status code, reads no environment and no flag.
 
@@ -13,9 +13,9 @@ mod changes;
 mod engine;
 pub mod error;
 mod histogram;
+pub mod local;
 pub mod model;
 pub mod observer;
-pub mod onnx;
 pub mod outcome;
 mod pool;
 pub mod python;
@@ -30,7 +30,7 @@ pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
-pub use jitney_batcher::{CurvePoint, Decision, Departure, Policy, Refusal, Verdict};
+pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;
 pub use model::{
     BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision, Reconfigure,

@@ -37,7 +37,7 @@ impl BatchFinished<'_> {
     pub fn request_ids(&self) -> impl Iterator<Item = &str> {
         self.requests.iter().filter_map(|request| match &request.payload {
             Payload::Raw(input) => Some(input.id.as_str()),
-            Payload::Tensors(_) => None,
+            Payload::Decoded(_) => None,
         })
     }
 }

@@ -33,11 +33,11 @@ pub struct ModelFailure {
 }
 
 /// How one item of a batch ended.
-pub(crate) type ItemOutcome = Result<Output, ModelFailure>;
+pub type ItemOutcome = Result<Output, ModelFailure>;
 
 /// What a living worker says about a batch.
 #[derive(Clone, Debug)]
-pub(crate) enum BatchOutcome {
+pub enum BatchOutcome {
     /// One outcome per request, in order. The length is checked by the scatter, not believed.
     Items(Vec<ItemOutcome>),
     /// The handler failed on the batch as a whole.

@@ -8,16 +8,18 @@ use jitney_settings::model::{
     self, ASYNC_COMMUNICATION, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES,
     MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
 };
-use jitney_settings::{Cost, PolicyName, Setting, SettingSource, SettingValue, Values, from_record};
+use jitney_settings::{
+    Cost, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
+};
 use serde_json::Value;
 
 use crate::error::RegisterError;
-use crate::onnx::OnnxModel;
+use crate::local::LocalModel;
 use crate::settings::{ModelDefaults, ModelSettings, Precedence, RegisterOptions};
 use crate::store::{Package, Runtime, Sha256};
 
 /// Items in a batch of a model whose batch dimension is open, unless a source sets another number.
-const ONNX_BATCH_SIZE: u32 = 32;
+const LOCAL_BATCH_SIZE: u32 = 32;
 
 /// Batches that a worker with an asynchronous handler may hold: enough that waiting for others
 /// costs nothing, and few enough that its exit costs little.
@@ -67,17 +69,17 @@ pub(crate) fn settings(
     )
 }
 
-/// The effective settings of an ONNX model.
-pub(crate) fn onnx_settings(
+/// The effective settings of a model that runs in this process.
+pub(crate) fn local_settings(
     (name, version): (&str, &str),
-    model: &OnnxModel,
+    model: &dyn LocalModel,
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<ModelSettings, RegisterError> {
-    let limit = model.max_batch();
+    let limit = model.max_batch_size();
     let mut own = Values::default();
-    own.set(&MAX_BATCH_SIZE, limit.unwrap_or(ONNX_BATCH_SIZE), SettingSource::Default);
-    if model.card().padding.is_some() {
+    own.set(&MAX_BATCH_SIZE, limit.unwrap_or(LOCAL_BATCH_SIZE), SettingSource::Default);
+    if model.pads() {
         own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
     }
     let mut values = resolve((name, version), own, options, defaults);
@@ -86,7 +88,7 @@ pub(crate) fn onnx_settings(
         values.set(&MAX_BATCH_SIZE, limit, SettingSource::Archive(options.url.clone()));
     }
     let headers = Arc::clone(&defaults.sequence_headers);
-    ModelSettings::new(values, "onnx".to_owned(), String::new(), headers)
+    ModelSettings::new(values, model.runtime().to_owned(), String::new(), headers)
 }
 
 /// Both timeouts, as TorchServe sets them where the archive is silent.
@@ -104,9 +106,8 @@ fn resolve(
 ) -> Values {
     let record = defaults.models.get(name).and_then(|versions| versions.get(version));
     let record = record.and_then(Value::as_object);
-    let mut record = record.map_or_else(Values::default, |record| {
-        from_record(record, &defaults.models_source, false)
-    });
+    let mut record = record
+        .map_or_else(Values::default, |record| from_record(record, &defaults.models_source, false));
     if !options.at_startup {
         record.remove(&WORKERS);
         record.remove(&MAX_WORKERS);
@@ -158,12 +159,7 @@ fn fill_in(values: &mut Values, workers: u32) {
     set(&POLICY, SettingValue::from(policy.as_str()));
     let is_async = values.read(&ASYNC_COMMUNICATION).unwrap_or(false);
     set(&MAX_CONCURRENT_BATCHES, SettingValue::Number(if is_async { ASYNC_SLOTS } else { 1 }));
-    for setting in model::SETTINGS {
-        if let Some(Ok(value)) = setting.default.map(|default| setting.kind.parse(default)) {
-            set(setting, value);
-        }
-    }
-    *values = std::mem::take(values).or(&default);
+    *values = std::mem::take(values).or(&default).or_defaults(model::SETTINGS);
     let workers: u64 = values.read(&WORKERS).unwrap_or(0);
     if values.read::<u64>(&MAX_WORKERS).is_none_or(|max| max < workers) {
         let source = values.source(&WORKERS);

@@ -105,14 +105,13 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// What the archive declares; what is known of devices comes later. Settings that count only
+    /// What the archive declares; what is known of devices comes later. ModelSettings that count only
     /// together are repeated only together: a parallel type with a level, and what sequences are
     /// allowed with how long they may be silent.
     fn of(values: &Values) -> Self {
         let flag = |setting| values.read(setting).unwrap_or(false);
-        let millis = |setting| {
-            values.read(setting).map_or(0, |time: Duration| time.as_millis() as u64)
-        };
+        let millis =
+            |setting| values.read(setting).map_or(0, |time: Duration| time.as_millis() as u64);
         let level = values.read::<u32>(&PARALLEL_LEVEL).filter(|level| *level > 0);
         let parallel = values.read::<String>(&PARALLEL_TYPE).zip(level);
         let (parallel_type, parallel_level) = parallel.unwrap_or_default();
@@ -234,8 +233,8 @@ impl ModelSettings {
         self.shares.apply(BatcherConfig {
             policy,
             max_items: self.items_max(),
-            allowed_sizes: self.sizes.clone(),
-            queue_max: if self.job_ticket { 0 } else { queue_max },
+            sizes: self.sizes.clone(),
+            max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
             ..BatcherConfig::default()

@@ -3,6 +3,7 @@
 //! The pool, the task, the batcher and the scatter are the real ones; only what a worker does with
 //! a batch is played. Run it under `tokio::time::pause`, and a minute takes no time at all.
 
+mod rows;
 mod script;
 mod worker;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::rows::RowsModel;
 pub use self::script::{Act, LaunchScript, Ride, Script};
 pub use self::worker::Kind;
 use self::worker::ScriptedLauncher;
@@ -23,13 +25,13 @@ use crate::call::{
 use crate::changes::Changes;
 use crate::engine::Draft;
 use crate::error::CallError;
+use crate::local::LocalModel;
 use crate::model::{Identity, Intake, Model};
-use crate::onnx::OnnxModel;
 use crate::outcome::LaunchError;
 use crate::settings::{ModelSettings, PolicyName};
 use crate::store::ModelDir;
 
-/// Settings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
+/// ModelSettings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
 pub fn settings() -> ModelSettings {
     ModelSettings {
         batch_size: 4,
@@ -61,7 +63,10 @@ pub struct Kit {
 
 impl Kit {
     /// A model whose workers follow `script`; none is started yet.
-    pub fn idle(settings: ModelSettings, script: impl Fn(&Ride) -> Act + Send + Sync + 'static) -> Self {
+    pub fn idle(
+        settings: ModelSettings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
         Self::with_launches(settings, script, |_| (Duration::ZERO, Ok(())))
     }
 
@@ -74,14 +79,14 @@ impl Kit {
         Self::build(None, Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
     }
 
-    /// Like [`Kit::serving`], for tensors as this model takes them. It never runs.
-    pub async fn of_tensors(
-        model: Arc<OnnxModel>,
+    /// Like [`Kit::serving`], for requests as this model decodes them. It never runs.
+    pub async fn of_local(
+        model: impl LocalModel,
         settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
-        let intake = Intake::Onnx(model);
+        let intake = Intake::Local(Arc::new(model));
         let kit =
             Self::build(None, intake, settings, Arc::new(script), Arc::new(at_once), Kind::Plain);
         drop(kit.model.scale(1, 1).await);

@@ -166,7 +166,7 @@ impl From<RegisterError> for Problem {
     fn from(error: RegisterError) -> Self {
         let code = match &error {
             RegisterError::Store(error) => store::code(error),
-            RegisterError::NoName | RegisterError::Onnx(_) => ErrorCode::InvalidModel,
+            RegisterError::NoName | RegisterError::NotLoadable(_) => ErrorCode::InvalidModel,
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
             RegisterError::Conflict { .. } => ErrorCode::Conflict,

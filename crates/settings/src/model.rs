@@ -85,7 +85,7 @@ settings! {
         .archive_clamped(&["maxWorkers"], 0).record("maxWorkers").archive_first();
     MAX_BATCH_SIZE = Setting::new("max_batch_size", SettingKind::Whole { min: 1, max: 65535 }, "Most items in a batch; 1 means no batching")
         .or_else("what the archive says, else 32 for ONNX, else 1").or("1")
-        .batching().flag("batch-size", "N").aliases(&["batch_size", "max_batch_size"])
+        .batching().flag("batch-size", "N").aliases(&["max-batch-size"])
         .archive_clamped(&["batchSize"], 1).live(&["batch_size", "max_batch_size"], 1).record("batchSize");
     SIZES = Setting::new("sizes", SettingKind::Numbers { min: 1 }, "Batch sizes that the model runs at; the adaptive policy chooses among them")
         .or_else("any size")
@@ -95,7 +95,7 @@ settings! {
         .batching().flag("max-latency-ms", "TIME").archive(&[], 1).live(&["max_latency_ms"], 0).record("maxLatencyMs");
     MAX_BATCH_DELAY = Setting::new("max_batch_delay", MILLIS, "TorchServe's window: a batch is sent when it is full or when its oldest request has waited this long")
         .or_else("100 for the policy window").or("100")
-        .batching().flag("max-batch-delay-ms", "TIME").aliases(&["max_batch_delay", "max_batch_delay_ms"])
+        .batching().flag("max-batch-delay-ms", "TIME").aliases(&["max-batch-delay"])
         .archive(&["maxBatchDelay"], 1).live(&["max_batch_delay"], 0).record("maxBatchDelay");
     POLICY = Setting::new("policy", SettingKind::Choice(PolicyName::WORDS), "When batches are sent: adaptive, window or opportunistic")
         .or_else("window if a delay is given and no latency target, else adaptive")

@@ -153,6 +153,24 @@ impl Values {
         self
     }
 
+    /// These values, and the declared defaults of the settings that have none.
+    #[must_use]
+    pub fn or_defaults(mut self, settings: &[&'static Setting]) -> Self {
+        for setting in settings.iter().filter(|setting| !self.has(setting)).collect::<Vec<_>>() {
+            if let Some(Ok(value)) = setting.default.map(|text| setting.kind.parse(text)) {
+                self.set(setting, value, SettingSource::Default);
+            }
+        }
+        self
+    }
+
+    /// Only the values that a source set.
+    #[must_use]
+    pub fn without_defaults(mut self) -> Self {
+        self.0.retain(|_, (_, source)| *source != SettingSource::Default);
+        self
+    }
+
     /// Takes over the value of `other` for one setting, if it has one.
     pub fn prefer(&mut self, setting: &Setting, other: &Self) {
         if let Some(given) = other.0.get(setting.name) {
@@ -166,6 +184,11 @@ impl Values {
         let mut values = Self::default();
         settings.iter().for_each(|setting| values.prefer(setting, self));
         values
+    }
+
+    /// The flag's value; false where there is none.
+    pub fn flag(&self, setting: &Setting) -> bool {
+        self.read(setting).unwrap_or(false)
     }
 
     /// The same values, all from one source.

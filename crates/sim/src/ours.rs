@@ -3,8 +3,8 @@
 //! It only translates: request numbers to the dense indices the batcher wants, actions to orders.
 
 use jitney_batcher::{
-    Action, Actions, BatchId, Batcher, Config, Down, Event, Nanos, Origin, OriginKind, Request,
-    RequestId, WorkerId,
+    Action, Actions, BatchId, Batcher, Config, Dispatch, DownReason, Event, Nanos, Origin,
+    OriginKind, Request, RequestId, WorkerId,
 };
 
 use crate::job::Job;
@@ -31,7 +31,7 @@ impl Ours {
     /// A batcher with this configuration and `workers` workers of one slot each.
     #[must_use]
     pub fn new(config: Config, workers: usize) -> Self {
-        let config = Config { queue_max: QUEUE_MAX, ..config };
+        let config = Config { max_queue: QUEUE_MAX, ..config };
         let mut batcher = Batcher::new(config);
         let mut actions = Actions::new();
         for worker in 0..workers {
@@ -61,7 +61,7 @@ impl Ours {
 
     fn carry_out(&mut self, action: &Action, actions: &Actions, out: &mut Orders) {
         match action {
-            Action::Dispatch { worker, batch, members, .. } => {
+            Action::Dispatch(Dispatch { worker, batch, members, .. }) => {
                 let ids: Vec<u32> =
                     actions.members(members).iter().map(|id| self.jobs[id.index()]).collect();
                 out.dispatch(worker.0 as usize, ids.iter().copied());
@@ -117,7 +117,7 @@ impl Scheduler for Ours {
     fn lost(&mut self, now: Nanos, worker: usize, _members: &[u32], out: &mut Orders) {
         self.running[worker] = None;
         let worker = WorkerId(worker as u32);
-        self.step(now, Event::WorkerDown { worker, why: Down::Removed }, out);
+        self.step(now, Event::WorkerDown { worker, why: DownReason::Removed }, out);
     }
 
     fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 from jitney.address import read_url
+from jitney.call_options import CallOptions
 from jitney.calls import read_body
 from jitney.client import requests
+from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.pool import Pool
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry
-from jitney.client.talk import Step, Talk, asking, doing, listing
 from jitney.errors import disconnected
-from jitney.terms import Terms
 
 T = TypeVar("T")
 
@@ -56,10 +56,10 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """A model's answer to one request. `timeout` is the deadline the server is told; it and the
-        other terms are those of `Handle.options`.
+        other options are those of `Handle.options`.
         """
-        terms = Terms(timeout, priority, tenant, cost)
-        return await self._ask(requests.predict(model, data, version, endpoint, terms, headers))
+        options = CallOptions(timeout, priority, tenant, cost)
+        return await self._request(requests.predict(model, data, version, endpoint, options, headers))
 
     async def stream(
         self,
@@ -75,8 +75,8 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Any]:
         """A model's answer as it is made, piece by piece: text or bytes."""
-        terms = Terms(timeout, priority, tenant, cost)
-        request = requests.predict(model, data, version, endpoint, terms, headers)
+        options = CallOptions(timeout, priority, tenant, cost)
+        request = requests.predict(model, data, version, endpoint, options, headers)
         async with self._pools[0].ask(request) as exchange:
             if exchange.status >= 400:
                 raise (await exchange.whole()).error()
@@ -93,11 +93,11 @@ class AsyncClient:
 
     async def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        return await self._carry_out(listing(self._retry))
+        return await self._run(list_models(self._retry))
 
     async def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
-        found: list[dict[str, Any]] = await self._ask(requests.describe(model, version))
+        found: list[dict[str, Any]] = await self._request(requests.describe(model, version))
         return found
 
     async def register(self, url: str, **options: Any) -> str:
@@ -135,22 +135,22 @@ class AsyncClient:
         await self.close()
 
     async def _status(self, request: Request) -> str:
-        return await self._carry_out(doing(request, self._retry))
+        return await self._run(request_status(request, self._retry))
 
-    async def _ask(self, request: Request) -> Any:
-        return await self._carry_out(asking(request, self._retry))
+    async def _request(self, request: Request) -> Any:
+        return await self._run(request_value(request, self._retry))
 
-    async def _carry_out(self, talk: Talk[T]) -> T:
+    async def _run(self, conversation: Conversation[T]) -> T:
         outcome: Reply | OSError | None = None
         while True:
             try:
-                step = talk.send(outcome)
+                step = conversation.send(outcome)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            outcome = await self._take(step)
+            outcome = await self._step(step)
 
-    async def _take(self, step: Step) -> Reply | OSError | None:
+    async def _step(self, step: Step) -> Reply | OSError | None:
         """Asks, or pauses."""
         if isinstance(step, Request):
             try:

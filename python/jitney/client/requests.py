@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from jitney.call_options import CallOptions
 from jitney.errors import DefinitionError
 from jitney.options import Options
-from jitney.terms import Terms
 
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 
@@ -28,7 +28,7 @@ class Request:
 
     @property
     def idempotent(self) -> bool:
-        """Whether doing it twice is doing it once."""
+        """Whether request_status it twice is request_status it once."""
         return self.method in ("GET", "PUT", "DELETE")
 
 
@@ -37,12 +37,12 @@ def predict(
     data: Any,
     version: str | None,
     endpoint: str | None,
-    terms: Terms,
+    options: CallOptions,
     headers: Mapping[str, str] | None,
 ) -> Request:
     """A prediction. Bytes go as they are, text as text, everything else as JSON."""
     content_type, body = encode(data)
-    said = {"Content-Type": content_type, **terms.headers}
+    said = {"Content-Type": content_type, **options.headers}
     if endpoint is None:
         path = _path("predictions", model, *([version] if version else []))
     elif version is None:

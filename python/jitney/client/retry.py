@@ -1,6 +1,6 @@
 """When a client asks again: if the server says when, or could not be reached at all.
 
-A refusal with Retry-After was made before the model ran, so asking again repeats nothing. After a
+A refusal with Retry-After was made before the model ran, so request_value again repeats nothing. After a
 connection that broke in the middle nobody knows, so only requests that may be repeated are.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 
-REFUSALS = (429, 503)
+RETRIABLE = (429, 503)
 FIRST_PAUSE = 0.1
 
 
@@ -32,7 +32,7 @@ class Retry:
     def after_reply(self, reply: Reply, attempt: int) -> float | None:
         """How long to wait after this answer; None if it stands."""
         asked = reply.retry_after
-        if reply.status not in REFUSALS or asked is None or attempt >= self.attempts or asked > self.longest:
+        if reply.status not in RETRIABLE or asked is None or attempt >= self.attempts or asked > self.longest:
             return None
         return asked + random.uniform(0, 0.1 * asked)  # So that those who were refused together come apart.
 

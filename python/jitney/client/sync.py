@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from jitney.address import Address, read_url
+from jitney.call_options import CallOptions
 from jitney.calls import read_body
 from jitney.client import requests
+from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
-from jitney.client.talk import Step, Talk, asking, doing, listing
-from jitney.terms import Terms
 
 T = TypeVar("T")
 
@@ -58,10 +58,10 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """A model's answer to one request. `timeout` is the deadline the server is told; it and the
-        other terms are those of `Handle.options`.
+        other options are those of `Handle.options`.
         """
-        terms = Terms(timeout, priority, tenant, cost)
-        return self._ask(requests.predict(model, data, version, endpoint, terms, headers))
+        options = CallOptions(timeout, priority, tenant, cost)
+        return self._request(requests.predict(model, data, version, endpoint, options, headers))
 
     def stream(
         self,
@@ -77,8 +77,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[Any]:
         """A model's answer as it is made: text or bytes, cut where the network cuts them."""
-        terms = Terms(timeout, priority, tenant, cost)
-        request = requests.predict(model, data, version, endpoint, terms, headers)
+        options = CallOptions(timeout, priority, tenant, cost)
+        request = requests.predict(model, data, version, endpoint, options, headers)
         response = self._try(request, self._connection(request))
         if response.status >= 400:
             raise _whole(response).error()
@@ -98,11 +98,11 @@ class Client:
 
     def models(self) -> dict[str, str]:
         """Names of all models, each with where it came from."""
-        return self._carry_out(listing(self._retry))
+        return self._run(list_models(self._retry))
 
     def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
         """What a model's versions are and how they do."""
-        found: list[dict[str, Any]] = self._ask(requests.describe(model, version))
+        found: list[dict[str, Any]] = self._request(requests.describe(model, version))
         return found
 
     def register(self, url: str, **options: Any) -> str:
@@ -141,22 +141,22 @@ class Client:
         self.close()
 
     def _status(self, request: Request) -> str:
-        return self._carry_out(doing(request, self._retry))
+        return self._run(request_status(request, self._retry))
 
-    def _ask(self, request: Request) -> Any:
-        return self._carry_out(asking(request, self._retry))
+    def _request(self, request: Request) -> Any:
+        return self._run(request_value(request, self._retry))
 
-    def _carry_out(self, talk: Talk[T]) -> T:
+    def _run(self, conversation: Conversation[T]) -> T:
         outcome: Reply | OSError | None = None
         while True:
             try:
-                step = talk.send(outcome)
+                step = conversation.send(outcome)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            outcome = self._take(step)
+            outcome = self._step(step)
 
-    def _take(self, step: Step) -> Reply | OSError | None:
+    def _step(self, step: Step) -> Reply | OSError | None:
         """Asks, or pauses."""
         if isinstance(step, Request):
             try:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitney.address import Address
-from jitney.handle.connection import Connection, Sink
+from jitney.handle.connection import Connection, ResultReceiver
 
 END_SECONDS = 5.0
 
@@ -29,13 +29,13 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="jitney-handles", daemon=True)
         self._thread.start()
 
-    def send(self, sink: Sink, head: bytes, body: bytes) -> None:
-        """Begins a call. What is wrong with it, the sink hears."""
-        self._do(lambda: self._send(sink, head, body))
+    def send(self, receiver: ResultReceiver, head: bytes, body: bytes) -> None:
+        """Begins a call. What is wrong with it, the receiver hears."""
+        self._do(lambda: self._send(receiver, head, body))
 
-    def give_up(self, sink: Any) -> None:
+    def cancel(self, receiver: Any) -> None:
         """Ends a call that nobody waits for any more."""
-        self._do(lambda: self._connection.cancel(sink))
+        self._do(lambda: self._connection.cancel(receiver))
 
     def close(self) -> None:
         """Ends the connection and the thread; calls under way fail."""
@@ -56,11 +56,11 @@ class Background:
         while self._waiting:
             self._waiting.popleft()()
 
-    def _send(self, sink: Sink, head: bytes, body: bytes) -> None:
+    def _send(self, receiver: ResultReceiver, head: bytes, body: bytes) -> None:
         try:
-            self._connection.send(sink, head, body)
+            self._connection.send(receiver, head, body)
         except Exception as error:
-            sink.failed(error)
+            receiver.failed(error)
 
     def _end(self) -> None:
         self._work()

@@ -14,23 +14,23 @@ from jitney.address import Address
 from jitney.calls import read_body
 from jitney.errors import Overloaded
 from jitney.handle import frames
-from jitney.handle.frames import Receipt
-from jitney.handle.wire import Why, Wire
+from jitney.handle.frames import Timing
+from jitney.handle.wire import MakeError, Wire
 
 CALLS_MAX = 65_536
 """Calls under way; one more is refused here."""
 UNSENT_BYTES_MAX = 256 << 20
 
 
-class Sink(Protocol):
+class ResultReceiver(Protocol):
     """Who waits for the words about a call."""
 
     number: int
 
-    def answered(self, value: Any, receipt: Receipt) -> None:
+    def answered(self, value: Any, timing: Timing) -> None:
         """The whole answer."""
 
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """A piece of it; False if it cannot be kept and the call is over."""
 
     def ended(self) -> None:
@@ -48,7 +48,7 @@ class Connection:
         self.loop = loop
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._calls: dict[int, Sink] = {}
+        self._calls: dict[int, ResultReceiver] = {}
         self._types: dict[int, str] = {}
         """Content types of the streams under way."""
         self._unsent: list[bytes] = []
@@ -56,20 +56,20 @@ class Connection:
         self._scheduled = False
         self._numbers = 0
 
-    def send(self, sink: Sink, head: bytes, body: bytes) -> None:
+    def send(self, receiver: ResultReceiver, head: bytes, body: bytes) -> None:
         """Begins a call."""
         if len(self._calls) >= CALLS_MAX or self._unsent_bytes > UNSENT_BYTES_MAX:
             raise Overloaded(f"{len(self._calls)} calls are under way; wait for some of them", 429, "TooManyCalls")
         self._numbers = number = self._numbers + 1
-        sink.number = number
-        self._calls[number] = sink
+        receiver.number = number
+        self._calls[number] = receiver
         self._put(frames.call_frame(number, head, body))
 
-    def cancel(self, sink: Sink) -> None:
+    def cancel(self, receiver: ResultReceiver) -> None:
         """Ends a call that nobody waits for any more."""
-        if self._calls.pop(sink.number, None) is not None:
-            self._types.pop(sink.number, None)
-            self._put(frames.cancel_frame(sink.number))
+        if self._calls.pop(receiver.number, None) is not None:
+            self._types.pop(receiver.number, None)
+            self._put(frames.cancel_frame(receiver.number))
 
     def close(self) -> None:
         """Ends the connection; calls under way fail."""
@@ -98,57 +98,57 @@ class Connection:
         """What has waited may go."""
         self._flush()
 
-    def lost(self, why: Why) -> None:
+    def lost(self, why: MakeError) -> None:
         """Nobody will answer what is under way."""
         self._wire, calls, self._calls, self._types = None, self._calls, {}, {}
         self._unsent, self._unsent_bytes = [], 0
-        for sink in calls.values():
-            sink.failed(why())
+        for receiver in calls.values():
+            receiver.failed(why())
 
-    def heard(self, kind: int, number: int, payload: memoryview) -> None:
+    def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
         """One word about one call; one that was cancelled is not there any more."""
-        sink = self._calls.get(number)
-        if sink is None:
+        receiver = self._calls.get(number)
+        if receiver is None:
             return
         try:
-            word = _WORDS[kind]
+            word = _FRAME_HANDLERS[kind]
         except KeyError:
             raise ValueError(f"a frame of kind {kind}") from None
         try:
-            word(self, number, payload, sink)
+            word(self, number, payload, receiver)
         except Exception as error:  # A body that cannot be read is that call's failure alone.
-            self.cancel(sink)
-            sink.failed(error)
+            self.cancel(receiver)
+            receiver.failed(error)
 
-    def _answer(self, number: int, payload: memoryview, sink: Sink) -> None:
-        value, receipt, _ = frames.read_answer(payload)
+    def _answer(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+        value, timing, _ = frames.read_answer(payload)
         del self._calls[number]
-        sink.answered(value, receipt)
+        receiver.answered(value, timing)
 
-    def _first(self, number: int, payload: memoryview, sink: Sink) -> None:
-        value, receipt, self._types[number] = frames.read_answer(payload)
-        if not sink.piece(value, len(payload), receipt):
-            self.cancel(sink)
+    def _first(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+        value, timing, self._types[number] = frames.read_answer(payload)
+        if not receiver.piece(value, len(payload), timing):
+            self.cancel(receiver)
 
-    def _chunk(self, number: int, payload: memoryview, sink: Sink) -> None:
+    def _chunk(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
         value = read_body(payload, self._types[number])
-        if not sink.piece(value, len(payload), None):
-            self.cancel(sink)
+        if not receiver.piece(value, len(payload), None):
+            self.cancel(receiver)
 
-    def _end(self, number: int, payload: memoryview, sink: Sink) -> None:
+    def _end(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
         self._forget(number)
-        sink.ended()
+        receiver.ended()
 
-    def _error(self, number: int, payload: memoryview, sink: Sink) -> None:
+    def _error(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
         self._forget(number)
-        sink.failed(frames.read_error(payload))
+        receiver.failed(frames.read_error(payload))
 
     def _forget(self, number: int) -> None:
         del self._calls[number]
         self._types.pop(number, None)
 
 
-_WORDS = {
+_FRAME_HANDLERS = {
     frames.ANSWER: Connection._answer,
     frames.FIRST: Connection._first,
     frames.CHUNK: Connection._chunk,

@@ -1,6 +1,6 @@
 """The frames of a handle connection as the client writes and reads them: protocol/handles.md.
 
-Pure: bytes in, words out. What an answer's body means is decided by its content type.
+Pure functions over bytes. What an answer's body means is decided by its content type.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from jitney.call_options import CallOptions
 from jitney.calls import decode_failure, read_body
 from jitney.errors import RemoteError, remote_error
-from jitney.terms import Terms
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")
@@ -24,8 +24,8 @@ FRAME_BYTES_MAX = 1 << 31
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
 
 
-class Receipt(NamedTuple):
-    """How a call rode: its waiting and computing time, and the batch that it was in."""
+class Timing(NamedTuple):
+    """How long a call waited and was computed, and the batch that it was in."""
 
     queue_s: float
     compute_s: float
@@ -36,14 +36,22 @@ class Receipt(NamedTuple):
     reason: str
 
 
-def call_head(model: str, version: str, endpoint: str, content_type: str, terms: Terms) -> bytes:
+class Timed:
+    """What calls and streams know of their timing."""
+
+    timing: Timing | None = None
+    """Known once the call is answered, or its first piece is there."""
+    receipt = property(lambda self: self.timing, doc="The older name of `timing`.")
+
+
+def call_head(model: str, version: str, endpoint: str, content_type: str, options: CallOptions) -> bytes:
     """The payload of a CALL up to its body."""
     names = [name.encode() for name in (model, version, endpoint, content_type)]
     if max(map(len, names)) > 0xFFFF:
         raise ValueError("a name is too long")
-    tenant = (terms.tenant or "").encode()
-    claim = CLAIM_HEAD.pack(terms.cost or 0, len(tenant)) + tenant if tenant or terms.cost else b""
-    millis, bulk = min(terms.timeout_ms or 0, 0xFFFFFFFF), terms.priority == "bulk"
+    tenant = (options.tenant or "").encode()
+    claim = CLAIM_HEAD.pack(options.cost or 0, len(tenant)) + tenant if tenant or options.cost else b""
+    millis, bulk = min(options.timeout_ms or 0, 0xFFFFFFFF), options.priority == "bulk"
     return CALL_HEAD.pack(millis, bulk, bool(claim), *map(len, names)) + b"".join(names) + claim
 
 
@@ -93,7 +101,7 @@ class Answer(NamedTuple):
     """An ANSWER or FIRST."""
 
     value: Any
-    receipt: Receipt
+    timing: Timing
     content_type: str
 
 
@@ -101,12 +109,12 @@ def read_answer(payload: memoryview) -> Answer:
     """The head of an answer and its body, or the first piece of it; raises what the model's status says."""
     queue, compute, items, most, position, attempt, reason, status, type_len = ANSWER_HEAD.unpack_from(payload)
     content_type = str(payload[24 : 24 + type_len], "utf-8")
-    word = REASONS[reason] if reason < len(REASONS) else ""
-    receipt = Receipt(queue / 1e6, compute / 1e6, items, most, position, attempt, word)
+    name = REASONS[reason] if reason < len(REASONS) else ""
+    timing = Timing(queue / 1e6, compute / 1e6, items, most, position, attempt, name)
     body = payload[24 + type_len :]
     if status >= 400:
         raise RemoteError(str(body, "utf-8", "replace"), status)
-    return Answer(read_body(body, content_type), receipt, content_type)
+    return Answer(read_body(body, content_type), timing, content_type)
 
 
 def read_error(payload: memoryview) -> BaseException:

@@ -15,21 +15,19 @@ from typing import Any
 
 from jitney.calls import NO_PIECES
 from jitney.handle.connection import Connection
-from jitney.handle.frames import Receipt
+from jitney.handle.frames import Timed, Timing
 
 
-class Pieces:
-    """What both kinds remember of an answer under way."""
+class Pieces(Timed):
+    """What both kinds keep of an answer under way."""
 
     number = 0
-    receipt: Receipt | None = None
-    """How the call rode, once it is answered."""
     _pieces: list[Any] | None = None
 
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """A piece of it."""
-        if receipt is not None:
-            self.receipt, self._pieces = receipt, []
+        if timing is not None:
+            self.timing, self._pieces = timing, []
         if self._pieces is not None:
             self._pieces.append(value)
         return True
@@ -54,10 +52,10 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
             self._connection.cancel(self)
         return super().cancel(msg)
 
-    def answered(self, value: Any, receipt: Receipt) -> None:
+    def answered(self, value: Any, timing: Timing) -> None:
         """The whole answer."""
         if not self.done():
-            self.receipt = receipt
+            self.timing = timing
             self.set_result([] if value is NO_PIECES else value)
 
     def ended(self) -> None:
@@ -74,9 +72,9 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
 class Call(Pieces, concurrent.futures.Future[Any]):
     """A call made outside of event loops: `result(timeout)` waits for it, from any thread."""
 
-    def __init__(self, give_up: Callable[[Call], None]) -> None:
+    def __init__(self, cancel: Callable[[Call], None]) -> None:
         super().__init__()
-        self._give_up = give_up
+        self._on_cancel = cancel
 
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self).__await__()
@@ -85,12 +83,12 @@ class Call(Pieces, concurrent.futures.Future[Any]):
         """Gives the call up; it leaves the model's queue. False if it is over already."""
         cancelled = super().cancel()
         if cancelled:
-            self._give_up(self)
+            self._on_cancel(self)
         return cancelled
 
-    def answered(self, value: Any, receipt: Receipt) -> None:
+    def answered(self, value: Any, timing: Timing) -> None:
         """The whole answer."""
-        self.receipt = receipt
+        self.timing = timing
         self._finish(self.set_result, [] if value is NO_PIECES else value)
 
     def ended(self) -> None:

@@ -12,16 +12,16 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from jitney.call_options import CallOptions
 from jitney.calls import encode_call
-from jitney.handle.connection import Connection, Sink
+from jitney.handle.connection import Connection, ResultReceiver
 from jitney.handle.connections import Connections
 from jitney.handle.frames import call_head
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream
-from jitney.terms import Terms
 
-S = TypeVar("S", bound=Sink)
-A = TypeVar("A", bound=Sink)
+S = TypeVar("S", bound=ResultReceiver)
+A = TypeVar("A", bound=ResultReceiver)
 
 ENCODINGS = {"value": "", "json": "application/json", "bytes": "application/octet-stream"}
 
@@ -37,14 +37,14 @@ class Handle:
         endpoint: str = "",
         *,
         encoding: str = "value",
-        terms: Terms | None = None,
+        options: CallOptions | None = None,
     ) -> None:
         if encoding not in ENCODINGS:
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
         self._connections = connections
         self._names = (model, version, endpoint)
-        self._encoding, self._terms = encoding, terms or Terms()
-        self._head = call_head(model, version, endpoint, ENCODINGS[encoding], self._terms)
+        self._encoding, self._options = encoding, options or CallOptions()
+        self._head = call_head(model, version, endpoint, ENCODINGS[encoding], self._options)
 
     def remote(self, *arguments: Any, **keywords: Any) -> AsyncCall | Call:
         """Calls the model with one item's arguments, and returns a future of its answer at once."""
@@ -63,14 +63,14 @@ class Handle:
         cost: int | None = None,
         method_name: str | None = None,
     ) -> Handle:
-        """The same handle with other terms; what is left out stays as it is.
+        """The same handle with other options; what is left out stays as it is.
 
         `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" fills
         idle room only. `tenant` is who asks: tenants take turns. `cost` is what a call weighs, where
         the model's batches are limited by that. `method_name` is another endpoint, by any name.
         """
-        terms = Terms(timeout, priority, tenant, cost).over(self._terms)
-        return self._like(self._names[2] if method_name is None else method_name, terms)
+        options = CallOptions(timeout, priority, tenant, cost).over(self._options)
+        return self._like(self._names[2] if method_name is None else method_name, options)
 
     def configure(self, **options: Any) -> None:
         """Changes how batches of the model leave, for everybody and from the next batch on.
@@ -86,7 +86,7 @@ class Handle:
         """Another endpoint of the model."""
         if name.startswith("_"):
             raise AttributeError(name)
-        handle = self._like(name, self._terms)
+        handle = self._like(name, self._options)
         self.__dict__[name] = handle  # The next look costs nothing.
         return handle
 
@@ -101,7 +101,7 @@ class Handle:
         loop = _running_loop()
         if loop is None:
             background = self._connections.background()
-            held = of_threads(background.give_up)
+            held = of_threads(background.cancel)
             background.send(held, self._head, body)
             return held
         connection = self._connections.connection(loop)
@@ -109,9 +109,9 @@ class Handle:
         connection.send(future, self._head, body)
         return future
 
-    def _like(self, endpoint: str, terms: Terms) -> Handle:
+    def _like(self, endpoint: str, options: CallOptions) -> Handle:
         model, version, _ = self._names
-        return Handle(self._connections, model, version, endpoint, encoding=self._encoding, terms=terms)
+        return Handle(self._connections, model, version, endpoint, encoding=self._encoding, options=options)
 
     def _body(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         if self._encoding == "value":

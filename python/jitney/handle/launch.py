@@ -31,7 +31,7 @@ READY = "Try: "
 END_SECONDS = 30.0
 LOAD_SECONDS = 24 * 3600.0
 """The server's own time-out of start-up comes first."""
-INSIDE = ("jitney", "jitney.worker")
+WORKER_PACKAGES = ("jitney", "jitney.worker")
 
 
 def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = None) -> RunningModel:
@@ -41,7 +41,7 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
     it below `if __name__ == "__main__":` if that is the file which runs. `port` is the one for HTTP
     (a free one by default; `url` tells which); `program` is the `jitney` program to use.
     """
-    _refuse_inside()
+    _check_not_in_worker()
     definition = define(target)
     spec, directory = locate_source(definition)
     command = [find_program(program), "serve", spec, "--python", sys.executable, "--until-eof"]
@@ -115,10 +115,10 @@ def locate_source(definition: Definition) -> tuple[str, str]:
     return f"{module_name}:{path}", str(source.parents[depth])
 
 
-def _refuse_inside() -> None:
+def _check_not_in_worker() -> None:
     """A worker imports the file that runs; without the guard it would start a server of its own."""
     main = sys.modules.get("__main__")
-    if getattr(main, "__package__", None) in INSIDE:
+    if getattr(main, "__package__", None) in WORKER_PACKAGES:
         raise RuntimeError('put jitney.run below `if __name__ == "__main__":`, since workers import this file')
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from jitney.calls import NO_PIECES
 from jitney.errors import Overloaded
 from jitney.handle.connection import Connection
-from jitney.handle.frames import Receipt
+from jitney.handle.frames import Timed, Timing
 
 PIECES_MAX = 4096
 BYTES_MAX = 64 << 20
@@ -25,12 +25,10 @@ def _outpaced() -> Overloaded:
     return Overloaded("the stream was read too slowly", 503, "Outpaced")
 
 
-class AsyncStream:
+class AsyncStream(Timed):
     """The pieces of an answer, for `async for`."""
 
     number = 0
-    receipt: Receipt | None = None
-    """How the call rode, from the first piece on."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -64,18 +62,18 @@ class AsyncStream:
         """The same, for `contextlib.aclosing`."""
         self.cancel()
 
-    def answered(self, value: Any, receipt: Receipt) -> None:
+    def answered(self, value: Any, timing: Timing) -> None:
         """A model that does not stream gives one piece; one that had nothing to say gives none."""
         if value is not NO_PIECES:
-            self.piece(value, 0, receipt)
+            self.piece(value, 0, timing)
         self._finish(None)
 
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """One more."""
         if len(self._pieces) >= PIECES_MAX or (self._pieces and self._bytes + size > BYTES_MAX):
             self._finish(_outpaced())
             return False
-        self.receipt = receipt or self.receipt
+        self.timing = timing or self.timing
         self._pieces.append((value, size))
         self._bytes += size
         self._wake()
@@ -98,15 +96,13 @@ class AsyncStream:
             self._reader.set_result(None)
 
 
-class Stream:
+class Stream(Timed):
     """The pieces of an answer, for `for`."""
 
     number = 0
-    receipt: Receipt | None = None
-    """How the call rode, from the first piece on."""
 
-    def __init__(self, give_up: Callable[[Stream], None]) -> None:
-        self._give_up = give_up
+    def __init__(self, cancel: Callable[[Stream], None]) -> None:
+        self._on_cancel = cancel
         self._pieces: queue.Queue[tuple[str, Any]] = queue.Queue()
         """Words of the connection; bounded by `piece`, since a loop must never wait."""
         self._over = False
@@ -127,22 +123,22 @@ class Stream:
         """Gives the rest up."""
         if not self._over:
             self._over = True
-            self._give_up(self)
+            self._on_cancel(self)
 
     close = cancel
 
-    def answered(self, value: Any, receipt: Receipt) -> None:
+    def answered(self, value: Any, timing: Timing) -> None:
         """A model that does not stream gives one piece; one that had nothing to say gives none."""
         if value is not NO_PIECES:
-            self.piece(value, 0, receipt)
+            self.piece(value, 0, timing)
         self.ended()
 
-    def piece(self, value: Any, size: int, receipt: Receipt | None) -> bool:
+    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """One more."""
         if self._pieces.qsize() >= PIECES_MAX:
             self._pieces.put(("end", _outpaced()))
             return False
-        self.receipt = receipt or self.receipt
+        self.timing = timing or self.timing
         self._pieces.put(("piece", value))
         return True
 

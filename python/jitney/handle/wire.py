@@ -22,7 +22,7 @@ CONNECT_SECONDS = 10.0
 PATH = "/.jitney/handle"
 
 
-Why = Callable[[], BaseException]
+MakeError = Callable[[], BaseException]
 """Makes the exception of one of the calls that a wire's end fails."""
 
 
@@ -32,10 +32,10 @@ class Listener(Protocol):
     def ready(self) -> None:
         """Frames may be written now."""
 
-    def heard(self, kind: int, number: int, payload: memoryview) -> None:
+    def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
         """A frame came."""
 
-    def lost(self, why: Why) -> None:
+    def lost(self, why: MakeError) -> None:
         """The wire is over, or never came to be. Told once."""
 
 
@@ -75,7 +75,7 @@ class Wire(asyncio.Protocol):
             self._transport.close()
         self._end(lambda: disconnected(why))
 
-    def _end(self, why: Why) -> None:
+    def _end(self, why: MakeError) -> None:
         listener, self._listener, self.may_write = self._listener, None, False
         if listener is not None:
             listener.lost(why)
@@ -97,9 +97,9 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Whatever the server said."""
         if self._head is not None:
-            self._greeted(data)
+            self._read_upgrade(data)
         else:
-            self._frames_came(data)
+            self._read_frames(data)
 
     def pause_writing(self) -> None:
         """The server takes its time; calls wait with us."""
@@ -117,7 +117,7 @@ class Wire(asyncio.Protocol):
 
     # -- what the server says -------------------------------------------------------------------
 
-    def _greeted(self, data: bytes) -> None:
+    def _read_upgrade(self, data: bytes) -> None:
         so_far = (self._head or b"") + data
         self._head = so_far
         head, end, rest = so_far.partition(b"\r\n\r\n")
@@ -127,15 +127,15 @@ class Wire(asyncio.Protocol):
             return
         if head.split(b" ", 2)[1:2] != [b"101"]:
             if len(rest) >= _body_bytes(head):
-                self._refused(head, rest)
+                self._upgrade_failed(head, rest)
             return
         self._head, self.may_write = None, True
         if self._listener is not None:
             self._listener.ready()
         if rest:
-            self._frames_came(rest)
+            self._read_frames(rest)
 
-    def _refused(self, head: bytes, body: bytes) -> None:
+    def _upgrade_failed(self, head: bytes, body: bytes) -> None:
         """A token that is wrong, a path that is not there: the server's own words for every call."""
         try:
             said = json.loads(body)
@@ -146,11 +146,11 @@ class Wire(asyncio.Protocol):
             self._end(lambda: disconnected(f"the server does not offer handles: {line}"))
         self.close()
 
-    def _frames_came(self, data: bytes) -> None:
+    def _read_frames(self, data: bytes) -> None:
         try:
             for kind, number, payload in self._frames.feed(data):
                 if self._listener is not None:
-                    self._listener.heard(kind, number, payload)
+                    self._listener.frame_received(kind, number, payload)
         except Exception as error:
             self.close(f"the server broke the protocol: {error!r}")
 

@@ -17,6 +17,6 @@ what it declares here. Functions may be plain or `async`; plain ones run on thre
 from __future__ import annotations
 
 from jitney.plugin.declare import authorize, endpoint
-from jitney.plugin.words import Allow, Deny, Request, Response
+from jitney.plugin.messages import Allow, Deny, Request, Response
 
 __all__ = ["Allow", "Deny", "Request", "Response", "authorize", "endpoint"]

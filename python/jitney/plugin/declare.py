@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from jitney.plugin.words import Request
+from jitney.plugin.messages import Request
 
 Function = TypeVar("Function", bound=Callable[[Request], Any])
 

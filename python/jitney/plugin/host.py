@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jitney.plugin.declare import Endpoint, declared
-from jitney.plugin.words import Allow, Deny, Request, Response
+from jitney.plugin.messages import Allow, Deny, Request, Response
 from jitney.worker.context import WorkerContext
 
 Facts = dict[str, Any]
@@ -34,7 +34,7 @@ async def handle(data: Any, context: WorkerContext) -> list[Any] | None:
         return [describe()]
     request = read_request(facts, context.get_all_request_header(0), bytes(row.get("body", b"")))
     if facts["ask"] == "authorize":
-        return [await judge(request)]
+        return [await check_authorization(request)]
     [found] = [
         each for each in declared.endpoints if (each.path, each.listener) == (facts["endpoint"], facts["listener"])
     ]
@@ -89,7 +89,7 @@ async def call(function: Callable[[Request], Any], request: Request) -> Any:
     return await asyncio.to_thread(function, request)
 
 
-async def judge(request: Request) -> Facts:
+async def check_authorization(request: Request) -> Facts:
     """The verdict; anything but a plain yes or no is a mistake of the plugin, and raised."""
     verdict = await call(declared.authorizers[0], request)
     if verdict is True or isinstance(verdict, Allow):

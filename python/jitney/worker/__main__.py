@@ -18,8 +18,8 @@ import threading
 import traceback
 
 from jitney.torchserve.metrics import past_logging
-from jitney.worker.crew import FD_VARIABLE, follow_parent
 from jitney.worker.loop import serve
+from jitney.worker.process_group import FD_VARIABLE, follow_parent
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
 TOKEN_VARIABLE = "JITNEY_WORKER_TOKEN"
@@ -53,7 +53,7 @@ def main() -> int:
     except Exception:
         traceback.print_exc(file=sys.stdout)
     finally:
-        end_soon(status)
+        exit_after_grace(status)
     return status
 
 
@@ -78,7 +78,7 @@ def connect(address: str) -> socket.socket:
     return sock
 
 
-def end_soon(status: int) -> None:
+def exit_after_grace(status: int) -> None:
     """Makes sure the process ends even if the handler left a thread running."""
     timer = threading.Timer(EXIT_GRACE_SECONDS, os._exit, (status,))
     timer.daemon = True

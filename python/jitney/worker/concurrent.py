@@ -14,23 +14,23 @@ import threading
 
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.loader import LoadedModel
-from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import BATCH, STOP, Frame, FrameReader, ProtocolError
-from jitney.worker.run import BatchAnswer, bind, conclude, excuse, send_answer
+from jitney.worker.run import BatchAnswer, answer_from, bind, failure_from, send_answer
+from jitney.worker.writer import FrameWriter
 
 CANCEL_SECONDS = 1.0
 
-Arrival = Frame | BaseException | None
+Incoming = Frame | BaseException | None
 
 
-def run_concurrently(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
+def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches until the server stops, when all are finished, or is gone."""
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(_Floor(outlet, model).run(reader))
+        loop.run_until_complete(_ConcurrentBatches(writer, model).run(reader))
     finally:
         # A blocked read keeps the socket open even after it was closed; the server must see the end.
-        outlet.hang_up()
+        writer.shut_down()
         _abandon(loop)
         loop.close()
 
@@ -44,54 +44,54 @@ def _abandon(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_SECONDS))
 
 
-class _Floor:
+class _ConcurrentBatches:
     """Where the batches of one worker are worked on."""
 
-    def __init__(self, outlet: Outlet, model: LoadedModel) -> None:
-        self._outlet = outlet
+    def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
+        self._writer = writer
         self._model = model
         self._decoder = BatchDecoder(model.decode_input)
-        self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue()
+        self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, reader: FrameReader) -> None:
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(reader, loop), daemon=True).start()
         while True:
-            arrival = await self._arrivals.get()
-            if arrival is None:
+            received = await self._incoming.get()
+            if received is None:
                 return  # The server is gone and nobody waits for what is unfinished.
-            if isinstance(arrival, BaseException):
-                raise arrival
-            if arrival.kind == STOP:
+            if isinstance(received, BaseException):
+                raise received
+            if received.kind == STOP:
                 await asyncio.gather(*self._tasks)
                 return
-            if arrival.kind != BATCH:
-                raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {arrival.kind}")
-            task = loop.create_task(self._answer(arrival))
+            if received.kind != BATCH:
+                raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {received.kind}")
+            task = loop.create_task(self._answer(received))
             self._tasks.add(task)
             task.add_done_callback(self._finished)
 
     def _read(self, reader: FrameReader, loop: asyncio.AbstractEventLoop) -> None:
         """The reading thread. The server's slots bound how much it can pile up."""
-        arrival: Arrival = None
+        received: Incoming = None
         while True:
             try:
-                arrival = reader.read()
+                received = reader.read()
             except Exception as error:
-                arrival = error
+                received = error
             try:
-                loop.call_soon_threadsafe(self._arrivals.put_nowait, arrival)
+                loop.call_soon_threadsafe(self._incoming.put_nowait, received)
             except RuntimeError:
                 return  # The loop is closed: the worker is on its way out.
-            if not isinstance(arrival, Frame) or arrival.kind == STOP:
+            if not isinstance(received, Frame) or received.kind == STOP:
                 return
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         """What a handler raises was answered; what is left broke the worker itself."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._arrivals.put_nowait(task.exception())
+            self._incoming.put_nowait(task.exception())
 
     async def _answer(self, frame: Frame) -> None:
         context = copy.copy(self._model.context)
@@ -101,7 +101,7 @@ class _Floor:
             if inspect.isawaitable(outputs):
                 outputs = await outputs
         except Exception as error:
-            answer: BatchAnswer = excuse(error)
+            answer: BatchAnswer = failure_from(error)
         else:
-            answer = conclude(outputs, frame.count, context)
-        send_answer(self._outlet, frame, answer)
+            answer = answer_from(outputs, frame.count, context)
+        send_answer(self._writer, frame, answer)

@@ -14,8 +14,8 @@ from jitney.torchserve.context import Context, RequestProcessor
 from jitney.torchserve.outputs import encode_output
 from jitney.worker.headers import Headers, read_headers, read_request_id
 from jitney.worker.items import encode_meta, table_of
-from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import POSITION, Bytes
+from jitney.worker.writer import FrameWriter
 
 STREAM_NEXT = "ts_stream_next"
 """The header by which TorchServe's clients tell a stream."""
@@ -42,7 +42,7 @@ class WorkerContext(Context):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.touched_requests: dict[int, RequestProcessor] = {}
         """Processors of the requests this batch's handler asked about; all other answers are plain."""
-        self.outlet: Outlet | None = None
+        self.writer: FrameWriter | None = None
         """Where pieces of answers go; None outside a worker."""
         self.batch_id = 0
         self.batch_ids: list[int] | None = None
@@ -60,7 +60,7 @@ class WorkerContext(Context):
         self.batch_ids = None
         self.streamed = set()
 
-    def take_over(self, other: WorkerContext) -> None:
+    def adopt_batch(self, other: WorkerContext) -> None:
         """Makes the batch another context was bound to this one's."""
         self._metas, self._request_ids = other._metas, other._request_ids
         self.touched_requests, self.streamed = other.touched_requests, other.streamed
@@ -103,15 +103,15 @@ class WorkerContext(Context):
 
     def send_intermediate(self, outputs: Sequence[Any], positions: Iterable[int]) -> None:
         """Sends one piece of each of these requests' answers to their clients, now."""
-        if self.outlet is None:
+        if self.writer is None:
             raise RuntimeError("only a worker can send intermediate responses")
         pieces = [(idx, *self._piece(idx, outputs[idx])) for idx in positions]
         if self.batch_ids is not None:
             for idx, meta, body in pieces:
-                self.outlet.piece(self.batch_ids[idx], meta, body)
+                self.writer.send_piece(self.batch_ids[idx], meta, body)
             return
         placed = [(POSITION.pack(idx) + meta, body) for idx, meta, body in pieces]
-        self.outlet.chunk(self.batch_id, len(placed), table_of(placed))
+        self.writer.send_chunk(self.batch_id, len(placed), table_of(placed))
 
     def _piece(self, idx: int, output: Any) -> tuple[bytes, Bytes]:
         body = encode_output(output)

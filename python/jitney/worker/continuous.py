@@ -18,35 +18,35 @@ from jitney.worker.context import STREAM_NEXT
 from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
-from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import encode_item, failure_of_step
-from jitney.worker.run import describe, excuse, logger, run_batch, send_answer
+from jitney.worker.run import describe, failure_from, logger, run_batch, send_answer
+from jitney.worker.writer import FrameWriter
 
-Arrival = Frame | BaseException | None
+Incoming = Frame | BaseException | None
 
 
-def run_continuously(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
+def run_continuously(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Steps through live jobs until the server stops, when all are finished, or is gone."""
-    arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(reader, arrivals), daemon=True).start()
+    incoming: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(reader, incoming), daemon=True).start()
     try:
-        _Floor(outlet, model).run(arrivals)
+        _LiveJobs(writer, model).run(incoming)
     finally:
         # A blocked read keeps the socket open even after it was closed; the server must see the end.
-        outlet.hang_up()
+        writer.shut_down()
 
 
-def _read(reader: FrameReader, arrivals: queue.SimpleQueue[Arrival]) -> None:
+def _read(reader: FrameReader, incoming: queue.SimpleQueue[Incoming]) -> None:
     """The reading thread: the server can hand over a job while a step runs. Its slots bound the queue."""
     while True:
-        arrival: Arrival
+        received: Incoming
         try:
-            arrival = reader.read()
+            received = reader.read()
         except Exception as error:
-            arrival = error
-        arrivals.put(arrival)
-        if not isinstance(arrival, Frame) or arrival.kind == STOP:
+            received = error
+        incoming.put(received)
+        if not isinstance(received, Frame) or received.kind == STOP:
             return
 
 
@@ -63,33 +63,33 @@ class _Job:
         """A piece of its answer is out, and with it its status and headers."""
 
 
-class _Floor:
+class _LiveJobs:
     """Where the jobs of one worker are worked on, all of them at each step."""
 
-    def __init__(self, outlet: Outlet, model: LoadedModel) -> None:
-        self._outlet = outlet
+    def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
+        self._writer = writer
         self._model = model
         self._context = model.context
         self._decoder = BatchDecoder(model.decode_input)
         self._live: list[_Job] = []
         self._stopping = False
 
-    def run(self, arrivals: queue.SimpleQueue[Arrival]) -> None:
-        while self._take_in(arrivals):
+    def run(self, incoming: queue.SimpleQueue[Incoming]) -> None:
+        while self._take_in(incoming):
             if self._live:
                 self._step()
 
     # Coming and going
 
-    def _take_in(self, arrivals: queue.SimpleQueue[Arrival]) -> bool:
+    def _take_in(self, incoming: queue.SimpleQueue[Incoming]) -> bool:
         """Takes in what is there, and waits only if nobody is live; False when all is over."""
-        while not self._stopping and (not self._live or not arrivals.empty()):
-            arrival = arrivals.get()
-            if arrival is None:
+        while not self._stopping and (not self._live or not incoming.empty()):
+            received = incoming.get()
+            if received is None:
                 return False  # The server is gone and nobody waits for what is unfinished.
-            if isinstance(arrival, BaseException):
-                raise arrival
-            self._handle(arrival)
+            if isinstance(received, BaseException):
+                raise received
+            self._handle(received)
         return bool(self._live) or not self._stopping
 
     def _handle(self, frame: Frame) -> None:
@@ -106,7 +106,7 @@ class _Floor:
         rows, metas = self._decoder.decode(frame.payload, frame.count)
         if len(rows) != 1 or _is_description(metas[0]):
             # What is no job of its own is answered at once, apart from the live ones.
-            send_answer(self._outlet, frame, run_batch(frame, self._decoder, self._model))
+            send_answer(self._writer, frame, run_batch(frame, self._decoder, self._model))
         else:
             self._live.append(_Job(frame.id, rows[0], metas[0]))
 
@@ -116,7 +116,7 @@ class _Floor:
             if job.batch_id == batch_id:
                 logger.info("Connection to client got closed; Removing job: %s", job.request_id)
                 self._forget(job)
-                self._outlet.frame(REPLY, 1, batch_id, assemble({}, [b""]))
+                self._writer.send(REPLY, 1, batch_id, assemble({}, [b""]))
         self._live = [job for job in self._live if job.batch_id != batch_id]
 
     def _forget(self, job: _Job) -> None:
@@ -140,7 +140,7 @@ class _Floor:
             if failure is not None:
                 logger.error("handler returned %s for a step of %d jobs", describe(outputs), len(jobs))
         except Exception as error:
-            failure = excuse(error)
+            failure = failure_from(error)
         if failure is not None:
             self._fail(failure)
             return
@@ -150,7 +150,7 @@ class _Floor:
         """A step that fails is the end of everybody in it: what the handler keeps of them is unknown."""
         for job in self._live:
             self._forget(job)
-            self._outlet.control(FAILED, failure._asdict(), job.batch_id)
+            self._writer.send_control(FAILED, failure._asdict(), job.batch_id)
         self._live = []
 
     def _send(self, idx: int, job: _Job, output: Any) -> bool:
@@ -159,7 +159,7 @@ class _Floor:
             more = self._goes_on(idx, output)
         except Exception as error:
             self._forget(job)
-            self._outlet.control(FAILED, excuse(error)._asdict(), job.batch_id)
+            self._writer.send_control(FAILED, failure_from(error)._asdict(), job.batch_id)
             return False
         if more is not None:
             self._context.set_response_header(idx, STREAM_NEXT, "true" if more else "false")
@@ -170,16 +170,16 @@ class _Floor:
                 self._forget(job)
             self._finish(job, meta, body, failed)
             return False
-        self._outlet.piece(job.batch_id, b"" if job.streams else meta, body)
+        self._writer.send_piece(job.batch_id, b"" if job.streams else meta, body)
         job.streams = True
         return True
 
     def _finish(self, job: _Job, meta: bytes, body: Bytes, failed: bool) -> None:
         if failed and job.streams:
             # Half an answer cannot become another one: its stream breaks off.
-            self._outlet.control(FAILED, failure_of_step(body)._asdict(), job.batch_id)
+            self._writer.send_control(FAILED, failure_of_step(body)._asdict(), job.batch_id)
         else:
-            self._outlet.frame(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]))
+            self._writer.send(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]))
 
     def _goes_on(self, idx: int, output: Any) -> bool | None:
         """What the job's stopping criterion says: True to go on, False at the end, None without a stream."""

@@ -162,11 +162,11 @@ class _Batch:
             content_type, body = self._spell(at, piece, whole=False)
             head = b"" if at in self._streamed else self._head(at, content_type)
             self._streamed.add(at)
-            outlet = self._context.outlet
-            if outlet is None:
+            writer = self._context.writer
+            if writer is None:
                 raise RuntimeError("only a worker can stream")
             parts = assemble({0: POSITION.pack(at) + head}, [body])
-            outlet.chunk(self._context.batch_id, 1, parts)
+            writer.send_chunk(self._context.batch_id, 1, parts)
 
         return emit
 

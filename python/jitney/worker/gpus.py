@@ -11,7 +11,7 @@ from typing import Any
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def take_gpus(spec: dict[str, Any]) -> dict[str, Any]:
+def select_gpus(spec: dict[str, Any]) -> dict[str, Any]:
     """Makes the worker's GPUs the visible ones; returns the spec with the number its first one has now."""
     gpus = spec.get("gpu_ids")
     if not gpus:

@@ -16,14 +16,14 @@ import traceback
 from typing import Any
 
 from jitney.torchserve.failures import mentions_cuda
+from jitney.torchserve.thread_limits import limit_threads
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
-from jitney.worker.crew import Crew
-from jitney.worker.gpus import take_gpus
+from jitney.worker.gpus import select_gpus
 from jitney.worker.loader import LoadedModel, load_model
-from jitney.worker.outlet import Outlet
 from jitney.worker.overlap import run_overlapped, stages_of
+from jitney.worker.process_group import ProcessGroup
 from jitney.worker.protocol import (
     BATCH,
     HELLO,
@@ -38,71 +38,71 @@ from jitney.worker.protocol import (
     decode_control,
 )
 from jitney.worker.run import print_traceback, run_batch, send_answer
-from jitney.worker.share import take_share
+from jitney.worker.writer import FrameWriter
 
 
 def serve(sock: socket.socket, token: str = "") -> int:
     """Runs a worker over a connected socket and returns the process's exit status."""
     try:
-        return live(sock, token)
+        return run_worker(sock, token)
     except (ConnectionError, Truncated):
         return 0  # The server is gone, which is no fault of the worker.
 
 
-def live(sock: socket.socket, token: str) -> int:
+def run_worker(sock: socket.socket, token: str) -> int:
     """Introduces the worker, loads its model and answers batches; returns the exit status."""
-    reader, outlet = FrameReader(sock), Outlet(sock)
+    reader, writer = FrameReader(sock), FrameWriter(sock)
     hello = {
         "protocol": PROTOCOL_VERSION,
         "token": token,
         "pid": os.getpid(),
         "python": platform.python_version(),
     }
-    outlet.control(HELLO, hello)
+    writer.send_control(HELLO, hello)
     frame = reader.read()
     if frame is None or frame.kind == STOP:
         return 0
     if frame.kind != LOAD:
         raise ProtocolError(f"expected LOAD, got a frame of kind {frame.kind}")
-    spec = take_gpus(decode_control(frame.payload))
-    with contextlib.closing(Crew(spec)) as crew:
-        model = load(outlet, spec, crew)
+    spec = select_gpus(decode_control(frame.payload))
+    with contextlib.closing(ProcessGroup(spec)) as group:
+        model = load(writer, spec, group)
         if model is None:
             return 1
-        model.context.outlet = outlet
+        model.context.writer = writer
         try:
-            run_model(outlet, crew.reader(reader), model)
+            run_model(writer, group.reader(reader), model)
         finally:
             if model.close is not None:
                 model.close()
     return 0
 
 
-def run_model(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
+def run_model(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches in the way that fits the model."""
     stages = stages_of(model)
     if stages is not None:
-        run_overlapped(outlet, reader, model, stages)
+        run_overlapped(writer, reader, model, stages)
     else:
-        MODES[model.mode](outlet, reader, model)
+        MODES[model.mode](writer, reader, model)
 
 
-def load(outlet: Outlet, spec: dict[str, Any], crew: Crew) -> LoadedModel | None:
+def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> LoadedModel | None:
     """Loads the model and reports how that went; None if it failed."""
     started = time.perf_counter()
     try:
-        crew.start()
-        take_share(spec)
+        group.start()
+        limit_threads(spec)
         model = load_model(spec)
         stages = stages_of(model)
-        crew.wait_until_loaded()
+        group.wait_until_loaded()
     except Exception as error:
         print_traceback()  # First: the server may end this process as soon as it has the frame.
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
-        outlet.control(LOAD_FAILED, {"cause": load_failure_cause(error), "message": message})
+        writer.send_control(LOAD_FAILED, {"cause": load_failure_cause(error), "message": message})
         return None
     about = {"seconds": round(time.perf_counter() - started, 6)}
-    outlet.control(LOADED, {**about, "slots": stages.slots} if stages is not None else about)
+    writer.send_control(LOADED, {**about, "slots": stages.slots} if stages is not None else about)
     return model
 
 
@@ -115,7 +115,7 @@ def load_failure_cause(error: Exception) -> str:
     return "error"
 
 
-def run_batches(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None:
+def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches, one at a time and in order, until the server stops or is gone."""
     decoder = BatchDecoder(model.decode_input)
     while True:
@@ -125,7 +125,7 @@ def run_batches(outlet: Outlet, reader: FrameReader, model: LoadedModel) -> None
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)
-        send_answer(outlet, frame, answer)
+        send_answer(writer, frame, answer)
         del frame, answer  # They may be large, and the wait for the next batch long.
 
 

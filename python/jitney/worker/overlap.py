@@ -1,7 +1,7 @@
 """Two batches at a time, one stage apart: the next one is prepared while this one is in the model.
 
 For handlers that say so (`batches_at_a_time`) and offer their work in two halves, `begin` and `finish`.
-A thread reads frames and begins; the main thread finishes and answers, in the order of arrival. The two
+A thread reads frames and begins; the main thread finishes and answers, in the order of received. The two
 halves of a batch see a context of their own, so nothing of one batch can reach another, and what `finish`
 is given is what it would be given if everything ran one after another.
 """
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import BATCH, STOP, Frame, FrameReader, ProtocolError
-from jitney.worker.run import BatchAnswer, bind, conclude, excuse, send_answer
+from jitney.worker.run import BatchAnswer, answer_from, bind, failure_from, send_answer
+from jitney.worker.writer import FrameWriter
 
 
 class Stages(NamedTuple):
@@ -30,7 +30,7 @@ class Stages(NamedTuple):
     slots: int
 
 
-class Begun(NamedTuple):
+class PreparedBatch(NamedTuple):
     """A batch between the halves: what `begin` made of it, or why it failed there."""
 
     frame: Frame
@@ -39,7 +39,7 @@ class Begun(NamedTuple):
     failure: BatchAnswer | None = None
 
 
-Arrival = Begun | BaseException | None
+Incoming = PreparedBatch | BaseException | None
 
 
 def stages_of(model: LoadedModel) -> Stages | None:
@@ -51,61 +51,61 @@ def stages_of(model: LoadedModel) -> Stages | None:
     return Stages(service.begin, service.finish, slots) if slots > 1 else None
 
 
-def run_overlapped(outlet: Outlet, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
+def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
     """Answers batches in order until the server stops or is gone."""
     # The server gives no more batches than there are slots; one place more is for its last word.
-    belt: queue.Queue[Arrival] = queue.Queue(stages.slots + 1)
-    threading.Thread(target=_begin_all, args=(reader, model, stages, belt), name="begin", daemon=True).start()
+    ready: queue.Queue[Incoming] = queue.Queue(stages.slots + 1)
+    threading.Thread(target=_begin_all, args=(reader, model, stages, ready), name="begin", daemon=True).start()
     try:
         while True:
-            arrival = belt.get()
-            if arrival is None:
+            received = ready.get()
+            if received is None:
                 return
-            if isinstance(arrival, BaseException):
-                raise arrival
-            _finish(outlet, model, stages, arrival)
-            del arrival  # It may be large, and the wait for the next batch long.
+            if isinstance(received, BaseException):
+                raise received
+            _finish(writer, model, stages, received)
+            del received  # It may be large, and the wait for the next batch long.
     finally:
         # A blocked read keeps the socket open even after it was closed; the server must see the end.
-        outlet.hang_up()
+        writer.shut_down()
 
 
-def _begin_all(reader: FrameReader, model: LoadedModel, stages: Stages, belt: queue.Queue[Arrival]) -> None:
-    """The reading thread: everything it meets goes onto the belt, its own end too."""
+def _begin_all(reader: FrameReader, model: LoadedModel, stages: Stages, ready: queue.Queue[Incoming]) -> None:
+    """The reading thread: everything it meets goes onto the ready, its own end too."""
     decoder = BatchDecoder(model.decode_input)
     try:
         while True:
             frame = reader.read()
             if frame is None or frame.kind == STOP:
-                belt.put(None)
+                ready.put(None)
                 return
             if frame.kind != BATCH:
                 raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
-            belt.put(_begin(frame, decoder, model, stages))
+            ready.put(_begin(frame, decoder, model, stages))
             del frame
     except BaseException as error:
-        belt.put(error)
+        ready.put(error)
 
 
-def _begin(frame: Frame, decoder: BatchDecoder, model: LoadedModel, stages: Stages) -> Begun:
+def _begin(frame: Frame, decoder: BatchDecoder, model: LoadedModel, stages: Stages) -> PreparedBatch:
     context = copy.copy(model.context)
     rows = bind(frame, decoder, context)
     frame = frame._replace(payload=b"")  # The rows hold what is needed of it.
     try:
-        return Begun(frame, context, stages.begin(rows, context))
+        return PreparedBatch(frame, context, stages.begin(rows, context))
     except Exception as error:
-        return Begun(frame, context, None, excuse(error))
+        return PreparedBatch(frame, context, None, failure_from(error))
 
 
-def _finish(outlet: Outlet, model: LoadedModel, stages: Stages, begun: Begun) -> None:
+def _finish(writer: FrameWriter, model: LoadedModel, stages: Stages, prepared: PreparedBatch) -> None:
     context = model.context
-    context.take_over(begun.context)
-    answer = begun.failure
+    context.adopt_batch(prepared.context)
+    answer = prepared.failure
     if answer is None:
         try:
-            outputs = stages.finish(begun.prepared, context)
+            outputs = stages.finish(prepared.prepared, context)
         except Exception as error:
-            answer = excuse(error)
+            answer = failure_from(error)
         else:
-            answer = conclude(outputs, begun.frame.count, context)
-    send_answer(outlet, begun.frame, answer)
+            answer = answer_from(outputs, prepared.frame.count, context)
+    send_answer(writer, prepared.frame, answer)

@@ -15,9 +15,9 @@ from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_ou
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.outlet import Outlet
 from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
 from jitney.worker.reply import EncodedReply, encode_reply
+from jitney.worker.writer import FrameWriter
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchA
     try:
         outputs = model.entry_point(rows, context)
     except Exception as error:
-        return excuse(error)
-    return conclude(outputs, frame.count, context)
+        return failure_from(error)
+    return answer_from(outputs, frame.count, context)
 
 
 def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Row]:
@@ -42,7 +42,7 @@ def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Ro
     return rows
 
 
-def excuse(error: Exception) -> BatchFailure:
+def failure_from(error: Exception) -> BatchFailure:
     """What the server is told about a handler's exception; the log gets the traceback."""
     if isinstance(error, ProtocolError):
         raise error  # Headers are parsed when the handler asks for them; that they are broken is not its fault.
@@ -50,7 +50,7 @@ def excuse(error: Exception) -> BatchFailure:
     return failure_of(error)
 
 
-def conclude(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
+def answer_from(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
     """The payload of the reply for what a handler returned, or what is wrong with it as a whole."""
     encoded = isinstance(outputs, EncodedReply)
     failure = None if encoded else check_outputs(outputs, count)
@@ -64,12 +64,12 @@ def conclude(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer:
     return parts
 
 
-def send_answer(outlet: Outlet, frame: Frame, answer: BatchAnswer) -> None:
+def send_answer(writer: FrameWriter, frame: Frame, answer: BatchAnswer) -> None:
     """Sends a batch's REPLY or FAILED."""
     if isinstance(answer, BatchFailure):
-        outlet.control(FAILED, answer._asdict(), frame.id)
+        writer.send_control(FAILED, answer._asdict(), frame.id)
     else:
-        outlet.frame(REPLY, frame.count, frame.id, answer)
+        writer.send(REPLY, frame.count, frame.id, answer)
 
 
 def describe(outputs: Any) -> str:

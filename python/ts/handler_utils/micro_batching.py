@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from ts.torch_handler.profiling import profiler_wanted
+from ts.torch_handler.profiling import profiler_enabled
 from ts.torch_handler.stages import asks
 
 HANDLER_METHODS = ["preprocess", "inference", "postprocess"]
@@ -140,6 +140,6 @@ class MicroBatching:
             return [self.handler.describe_handle()]
         if asks(context, "explain"):
             return self.handler.explain_handle(self.handler.preprocess(data), data)
-        if profiler_wanted() and hasattr(self.handler, "_profiled"):
+        if profiler_enabled() and hasattr(self.handler, "_profiled"):
             return self.handler._profiled(lambda: self.handle(data))
         return self.handle(data)

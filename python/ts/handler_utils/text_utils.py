@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ts.torch_handler.words import basic_english, with_ngrams
+from ts.torch_handler.text_steps import basic_english, with_ngrams
 
 __all__ = ["get_tokenizer", "ngrams_iterator"]
 

@@ -19,11 +19,11 @@ from ts.torch_handler.compiling import compiled, wants_aot
 from ts.torch_handler.devices import choose_device
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
-from ts.torch_handler.profiling import profiled, profiler_wanted
+from ts.torch_handler.profiling import profiled, profiler_enabled
 from ts.torch_handler.rows import numbers_of
+from ts.torch_handler.settings import HandlerSettings, read_settings
 from ts.torch_handler.stages import Prepared, asks, merge, milliseconds, now
-from ts.torch_handler.threads import settle_torch
-from ts.torch_handler.wishes import Wishes, read_wishes
+from ts.torch_handler.threads import set_torch_threads
 from ts.utils.util import load_label_mapping
 
 torch: Any = need("torch", "a handler based on ts.torch_handler.base_handler")
@@ -50,7 +50,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     """Loads a model and answers batches with it."""
 
     # What `initialize` has not set yet, also for handlers whose `__init__` does not call this one.
-    wishes = Wishes()
+    handler_settings = HandlerSettings()
     torch_threads = 0
 
     def __init__(self) -> None:
@@ -74,10 +74,10 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         self.context = context
         self.manifest = context.manifest
         self.model_yaml_config = getattr(context, "model_yaml_config", None) or {}
-        self.wishes = read_wishes(self.model_yaml_config)
-        self.torch_threads = settle_torch(self.wishes)
+        self.handler_settings = read_settings(self.model_yaml_config)
+        self.torch_threads = set_torch_threads(self.handler_settings)
         properties = context.system_properties
-        self.device = choose_device(properties.get("gpu_id"), self.wishes.device)
+        self.device = choose_device(properties.get("gpu_id"), self.handler_settings.device)
         self.map_location = self.device.type
         model_dir = properties.get("model_dir")
         weights = (self.manifest or {}).get("model", {}).get("serializedFile")
@@ -107,7 +107,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
 
     def _ready(self, model: Any) -> Any:
         """A module on its device, in its precision, compiled if that was asked for."""
-        model = shaped_model(model.to(self.device), self.wishes)
+        model = shaped_model(model.to(self.device), self.handler_settings)
         model.eval()
         if ipex_enabled:
             model = need("intel_extension_for_pytorch", "ipex_enable=true").optimize(model)
@@ -136,8 +136,8 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             data = data.to(self.device) if torch.is_tensor(data) else data
             if formats.is_onnx(self.model):
                 return formats.run_onnx(self.model, (data, *args))
-            data = shaped_input(data, self.wishes)
-            return plain_output(self.model(data, *args, **kwargs), self.wishes)
+            data = shaped_input(data, self.handler_settings)
+            return plain_output(self.model(data, *args, **kwargs), self.handler_settings)
 
     @timed
     def postprocess(self, data: Any) -> Any:
@@ -149,7 +149,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     def handle(self, data: Any, context: Any) -> Any:
         """Answers a batch: preprocess, inference, postprocess; or describes or explains."""
         self.context = context
-        if profiler_wanted():
+        if profiler_enabled():
             return self._profiled(lambda: self._handle(data, context))
         return self._handle(data, context)
 
@@ -217,7 +217,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         """What `GET /models/{name}?customized=true` adds."""
         return {
             "device": str(self.device),
-            "precision": self.wishes.precision,
+            "precision": self.handler_settings.precision,
             "torchThreads": self.torch_threads,
             "batchesAtATime": self.batches_at_a_time(),
         }

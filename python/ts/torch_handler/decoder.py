@@ -23,10 +23,10 @@ REQUEST = struct.Struct(">II")
 REPLY = struct.Struct(">BII")
 """Whether it worked, width and height; then three bytes for every pixel."""
 WATCH_SECONDS = 5.0
-REFUSED = REPLY.pack(0, 0, 0)
+UNSUPPORTED = REPLY.pack(0, 0, 0)
 
 
-class Refused(Exception):
+class Unsupported(Exception):
     """An image that is the worker's own business."""
 
 
@@ -46,7 +46,7 @@ def prepared(content: Any, plan: dict[str, Any]) -> Any:
     image.load()
     if image.mode != "RGB":
         if not plan["to_rgb"]:
-            raise Refused
+            raise Unsupported
         image = image.convert("RGB")
     for name, *numbers in plan["steps"]:
         image = STEPS[name](image, *numbers)
@@ -64,7 +64,7 @@ def resize(image: Any, short: int) -> Any:
 def center_crop(image: Any, height: int, width: int) -> Any:
     """As torchvision's CenterCrop does it where the image is large enough."""
     if image.size[0] < width or image.size[1] < height:
-        raise Refused
+        raise Unsupported
     top, left = round((image.size[1] - height) / 2.0), round((image.size[0] - width) / 2.0)
     return image.crop((left, top, left + width, top + height))
 
@@ -77,7 +77,7 @@ def answer(content: Any, plan: dict[str, Any]) -> bytes:
     try:
         image = prepared(content, plan)
     except Exception:
-        return REFUSED
+        return UNSUPPORTED
     pixels: bytes = image.tobytes()
     return REPLY.pack(1, *image.size) + pixels
 

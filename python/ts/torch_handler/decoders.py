@@ -23,7 +23,7 @@ from ts.torch_handler import decoder
 from ts.torch_handler.decoder import REPLY, REQUEST, receive
 
 PATIENCE_SECONDS = 30.0
-LEAVE_SECONDS = 1.0
+EXIT_SECONDS = 1.0
 REPLACEMENTS_MAX = 16
 
 
@@ -61,7 +61,7 @@ class Helper:
         """Hangs up, waits a moment, kills; leaves no zombie."""
         self.sock.close()
         try:
-            self.process.wait(LEAVE_SECONDS)
+            self.process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -38,7 +38,7 @@ class Recipe:
 
     def plan(self) -> bytes | None:
         """The work for one image in words a decoding helper knows, or None if it has no words for it."""
-        steps = [step_words(step) for step in self.head]
+        steps = [describe_step(step) for step in self.head]
         if self.normalize is None or not all(steps):
             return None
         plan = {"to_rgb": self.to_rgb, "limited": Image.MAX_IMAGE_PIXELS is not None, "steps": steps}
@@ -94,7 +94,7 @@ def cut(processing: Any) -> tuple[list[Any], Any]:
     return head, normalize
 
 
-def step_words(step: Any) -> list[Any] | None:
+def describe_step(step: Any) -> list[Any] | None:
     """A step of a transform as decoding helpers know it, if they do."""
     if type(step) is transforms.Resize and isinstance(step.size, int):
         plain = step.interpolation == transforms.InterpolationMode.BILINEAR and getattr(step, "max_size", None) is None

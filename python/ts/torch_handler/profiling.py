@@ -16,7 +16,7 @@ SWITCH = "ENABLE_TORCH_PROFILER"
 FOLDER = "pytorch_profiler"
 
 
-def profiler_wanted() -> bool:
+def profiler_enabled() -> bool:
     """Whether the operator switched the profiler on."""
     return os.environ.get(SWITCH, "").lower() not in ("", "0", "false")
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ts.torch_handler import words
+from ts.torch_handler import text_steps
 from ts.torch_handler.base_handler import BaseHandler, torch
 from ts.torch_handler.needs import installed, need
 
@@ -15,12 +15,12 @@ VOCABULARY_FILE = "source_vocab.pt"
 
 
 class TextHandler(BaseHandler, abc.ABC):
-    """Text in; `source_vocab.pt` beside the model numbers its words."""
+    """Text in; `source_vocab.pt` beside the model numbers its text_steps."""
 
     def __init__(self) -> None:
         super().__init__()
         self.source_vocab: Any = None
-        self.tokenizer: Any = words.basic_english
+        self.tokenizer: Any = text_steps.basic_english
         self.input_text: Any = None
         self.lig: Any = None
 
@@ -61,16 +61,16 @@ class TextHandler(BaseHandler, abc.ABC):
         return summed / torch.norm(summed)
 
     def _remove_html_tags(self, text: str) -> str:
-        return words.without_html(text)
+        return text_steps.without_html(text)
 
     def _expand_contractions(self, text: str) -> str:
-        return words.expanded(text)
+        return text_steps.expanded(text)
 
     def _remove_accented_characters(self, text: str) -> str:
-        return words.without_accents(text)
+        return text_steps.without_accents(text)
 
     def _remove_punctuation(self, text: str) -> str:
-        return words.without_punctuation(text)
+        return text_steps.without_punctuation(text)
 
     def _tokenize(self, text: str) -> list[str]:
         return list(self.tokenizer(text))

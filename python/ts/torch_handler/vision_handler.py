@@ -11,7 +11,7 @@ from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.pool import ItemPool
-from ts.torch_handler.profiling import profiler_wanted
+from ts.torch_handler.profiling import profiler_enabled
 from ts.torch_handler.threads import decode_processes, preprocess_threads
 from ts.utils.util import PredictionException
 
@@ -39,8 +39,8 @@ class VisionHandler(BaseHandler, abc.ABC):
         self.pool.close()
         if self.decoders is not None:
             self.decoders.close()
-        self.pool = ItemPool(preprocess_threads(self.wishes))
-        helpers = decode_processes(self.wishes) if self._prepares_items() else 0
+        self.pool = ItemPool(preprocess_threads(self.handler_settings))
+        helpers = decode_processes(self.handler_settings) if self._prepares_items() else 0
         self.decoders = Decoders(helpers) if helpers else None
         self.settle_threads()
         if installed("captum"):
@@ -106,8 +106,8 @@ class VisionHandler(BaseHandler, abc.ABC):
     def batches_at_a_time(self) -> int:
         """Decoding overlaps the model where both are as the stock handlers have them."""
         plain = getattr(self.handle, "__func__", None) is BaseHandler.handle
-        measured = wants_profile(self) or profiler_wanted()
-        return self.wishes.overlap if plain and self._prepares_items() and not measured else 1
+        measured = wants_profile(self) or profiler_enabled()
+        return self.handler_settings.overlap if plain and self._prepares_items() and not measured else 1
 
     def describe_handle(self) -> Any:
         """Also tells how many threads and processes prepare images."""

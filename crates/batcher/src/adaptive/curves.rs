@@ -1,4 +1,4 @@
-//! One service model per bucket, and the view of one that a decision asks.
+//! One service model per group, and the view of one that a decision asks.
 //!
 //! The view knows what the model alone does not: sizes a batch is padded to, and the safety factor.
 
@@ -11,16 +11,16 @@ const BUCKETS: usize = 32;
 /// What an item takes where nothing is known and no objective hints at it.
 const GUESS: Nanos = 1_000_000;
 
-/// The service models of all buckets seen.
+/// The service models of all groups seen.
 #[derive(Debug, Default)]
 pub(crate) struct Curves {
     known: Vec<(u16, Service)>,
 }
 
 impl Curves {
-    /// The place of a bucket's model; makes one that guesses like its elders.
-    pub(crate) fn place(&mut self, bucket: u16, objective: Option<Nanos>) -> usize {
-        if let Some(at) = self.known.iter().position(|(it, _)| *it == bucket) {
+    /// The place of a group's model; makes one that guesses like its elders.
+    pub(crate) fn place(&mut self, group: u16, objective: Option<Nanos>) -> usize {
+        if let Some(at) = self.known.iter().position(|(it, _)| *it == group) {
             return at;
         }
         if self.known.len() == BUCKETS {
@@ -28,7 +28,7 @@ impl Curves {
         }
         let elder = self.known.first().map(|(_, service)| service.mean(1) as Nanos);
         let guess = elder.or(objective.map(|time| time / 10)).unwrap_or(GUESS);
-        self.known.push((bucket, Service::new(guess)));
+        self.known.push((group, Service::new(guess)));
         self.known.len() - 1
     }
 
@@ -36,16 +36,16 @@ impl Curves {
         &self.known[place].1
     }
 
-    /// A batch of this bucket and size took this long; deadlines are planned with the quantile `safe`.
-    pub(crate) fn learn(&mut self, (bucket, size): (u16, u64), took: Nanos, safe: f64) {
-        let place = self.place(bucket, None);
+    /// A batch of this group and size took this long; deadlines are planned with the quantile `safe`.
+    pub(crate) fn learn(&mut self, (group, size): (u16, u64), took: Nanos, safe: f64) {
+        let place = self.place(group, None);
         self.known[place].1.safe(safe).learn(size, took);
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
-        self.known.iter().flat_map(|(bucket, service)| {
+        self.known.iter().flat_map(|(group, service)| {
             service.points().map(|(size, mean, samples)| CurvePoint {
-                bucket: *bucket,
+                group: *group,
                 size,
                 mean: mean as Nanos,
                 planned: (mean * service.factor()) as Nanos,
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn buckets_learn_apart_and_beyond_the_bound_share_a_model() {
         let mut curves = Curves::default();
-        (0..100).for_each(|bucket| curves.learn((bucket, 1), 1000, 0.9));
+        (0..100).for_each(|group| curves.learn((group, 1), 1000, 0.9));
         assert_eq!(curves.points().count(), BUCKETS);
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! A ring of plain data; whoever shows it finds the words. It never influences a decision.
 
-use crate::action::{Departure, Refusal};
+use crate::action::{DispatchReason, Rejection};
 use crate::request::Nanos;
 
 /// What was decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum DecisionKind {
     /// A batch left.
-    Depart(Departure),
+    Dispatch(DispatchReason),
     /// A batch waits for company until then at the latest.
     Wait(Nanos),
     /// A request was refused.
-    Refuse(Refusal),
+    Reject(Rejection),
 }
 
 /// One decision and what it was based on.
@@ -22,7 +22,7 @@ pub struct Decision {
     /// When.
     pub at: Nanos,
     /// What.
-    pub verdict: Verdict,
+    pub kind: DecisionKind,
     /// Size of the batch.
     pub size: u64,
     /// Requests that waited in its lane, the batch included.
@@ -51,9 +51,9 @@ pub(crate) struct Journal {
 impl Journal {
     /// Writes a decision down, over the oldest one. A wait that goes on is one decision.
     pub(crate) fn write(&mut self, decision: Decision) {
-        if matches!(decision.verdict, Verdict::Wait(_))
+        if matches!(decision.kind, DecisionKind::Wait(_))
             && let Some(last) = self.last()
-            && matches!(last.verdict, Verdict::Wait(_))
+            && matches!(last.kind, DecisionKind::Wait(_))
         {
             *last = decision;
             return;
@@ -83,20 +83,20 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn decision(at: Nanos, verdict: Verdict) -> Decision {
+    fn decision(at: Nanos, kind: DecisionKind) -> Decision {
         let (size, waiting, skipped, predicted, next_free) = (1, 1, 0, 0, 0);
         let (rate, slack) = (0.0, None);
-        Decision { at, verdict, size, waiting, skipped, predicted, next_free, rate, slack }
+        Decision { at, kind, size, waiting, skipped, predicted, next_free, rate, slack }
     }
 
     #[test]
     fn the_last_decisions_are_kept_and_a_wait_that_goes_on_is_one() {
         let mut journal = Journal::default();
         for at in 0..100 {
-            journal.write(decision(at, Verdict::Depart(Departure::Idle)));
+            journal.write(decision(at, DecisionKind::Dispatch(DispatchReason::Idle)));
         }
         for at in 100..110 {
-            journal.write(decision(at, Verdict::Wait(at + 5)));
+            journal.write(decision(at, DecisionKind::Wait(at + 5)));
         }
         let times: Vec<_> = journal.iter().map(|it| it.at).collect();
         assert_eq!((times.len(), times[0], times[62], times[63]), (KEPT, 37, 99, 109));

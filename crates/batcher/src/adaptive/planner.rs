@@ -16,7 +16,7 @@ use super::queue::{Queue, size_of};
 use super::rate::Rate;
 use super::returns::Returns;
 use super::tail::Tail;
-use crate::action::Departure;
+use crate::action::DispatchReason;
 use crate::config::{Adaptive, Config, Measure, Policy};
 use crate::policy::Rules;
 use crate::request::{NEVER, Nanos, Origin, Request};
@@ -43,7 +43,7 @@ pub(crate) struct Trip {
     pub(crate) lane: usize,
     pub(crate) line: usize,
     pub(crate) formed: Formed,
-    pub(crate) reason: Departure,
+    pub(crate) reason: DispatchReason,
     /// When the next worker is expected to be free.
     pub(crate) next_free: Nanos,
     /// Size that may be filled from the other line.
@@ -146,7 +146,7 @@ impl Planner {
                 self.all = self.queue.lanes[0].flow.all.clone();
             }
             let objective = adaptive(config).objective;
-            self.queue.lanes[lane].curve = self.curves.place(request.bucket, objective);
+            self.queue.lanes[lane].curve = self.curves.place(request.group, objective);
         }
         lane
     }
@@ -215,5 +215,5 @@ fn adaptive(config: &Config) -> Adaptive {
 
 /// Sizes a batch is padded to; only where size means items.
 fn allowed(config: &Config) -> &[u32] {
-    if config.measure == Measure::Items { &config.allowed_sizes } else { &[] }
+    if config.measure == Measure::Items { &config.sizes } else { &[] }
 }

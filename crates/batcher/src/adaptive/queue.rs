@@ -15,7 +15,7 @@ const LANES_KEPT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
-    bucket: u16,
+    group: u16,
     /// None where kinds may mix.
     kind: Option<OriginKind>,
     /// Half octave of the length, where lengths are padded.
@@ -75,7 +75,7 @@ impl Queue {
     /// The lane a request belongs to; the caller gives a new one its curve.
     pub(crate) fn lane(&mut self, request: &Request, config: &Config) -> (usize, bool) {
         let kind = (!config.mix_origins).then_some(request.origin.kind);
-        let key = Key { bucket: request.bucket, kind, class: config.class(request) };
+        let key = Key { group: request.group, kind, class: config.class(request) };
         if let Some(lane) = self.lanes.iter().position(|lane| lane.key == key) {
             return (lane, false);
         }

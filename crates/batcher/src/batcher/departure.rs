@@ -4,7 +4,7 @@
 //! late one is as good as any. Retry groups go before fresh work.
 
 use super::Batcher;
-use crate::action::{Action, Actions, Departure};
+use crate::action::{Action, Actions, Dispatch, DispatchReason};
 use crate::adaptive::Planner;
 use crate::config::Measure;
 use crate::isolation::Group;
@@ -26,7 +26,7 @@ impl Batcher {
         let Some(group) = self.retries.pop(&mut self.records) else { return false };
         let Group { members, attempt, avoid } = group;
         let worker = self.take_slot(Some(avoid));
-        self.dispatch(worker, members, attempt, Departure::Retry, out);
+        self.dispatch(worker, members, attempt, DispatchReason::Retry, out);
         true
     }
 
@@ -55,19 +55,19 @@ impl Batcher {
         worker: Option<WorkerId>,
         members: List,
         attempt: u8,
-        reason: Departure,
+        reason: DispatchReason,
         out: &mut Actions,
     ) {
         let now = self.rules.now;
         let worker = worker.expect("a batch departs only when a slot is free");
-        let (bucket, size, padding) = self.measure(&members);
-        let predicted = self.planner.predict(bucket, size, &self.rules.config);
+        let (group, size, padding) = self.measure(&members);
+        let predicted = self.planner.predict(group, size, &self.rules.config);
         self.planner.fleet.seen = false;
-        let (finish, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0), members.len);
+        let (_, alone) = self.slots.expect(worker, now, predicted.unwrap_or(0), members.len);
         let items = members.items as u32;
         let ids = out.list(self.records.ids(&members));
-        let leg = Leg { departed: now, alone, bucket, size };
-        out.push(Action::Dispatch {
+        let leg = Leg { departed: now, alone, group, size };
+        out.push(Action::Dispatch(Dispatch {
             worker,
             batch: self.running.start(worker, members, attempt, leg),
             members: ids,
@@ -77,27 +77,26 @@ impl Batcher {
             size: Planner::padded(&self.rules.config, items),
             padding,
             predicted,
-            planned_finish: predicted.map(|_| finish),
-        });
+        }));
     }
 
-    /// The bucket of a batch, what its time grows with, and what is padding of it.
+    /// The group of a batch, what its time grows with, and what is padding of it.
     fn measure(&self, members: &List) -> (u16, u64, Option<Padding>) {
         let config = &self.rules.config;
-        let bucket = members.head().map_or(0, |at| self.records[at].request.bucket);
+        let group = members.head().map_or(0, |at| self.records[at].request.group);
         match config.measure {
             Measure::Items => {
                 let padded = Planner::padded(config, members.items as u32).into();
                 let padding = Padding { real: members.items, padded };
-                (bucket, members.items, (!config.allowed_sizes.is_empty()).then_some(padding))
+                (group, members.items, (!config.sizes.is_empty()).then_some(padding))
             }
             Measure::Packed => {
                 let cost = u64::try_from(members.cost.max(1)).unwrap_or(u64::MAX);
-                (bucket, cost, None)
+                (group, cost, None)
             }
             Measure::Padded => {
                 let mix = Mix::of(self.records.walk(members).map(|record| &record.request));
-                (bucket, mix.size(), Some(mix.padding()))
+                (group, mix.size(), Some(mix.padding()))
             }
         }
     }

@@ -4,8 +4,8 @@
 //! is dropped on the way. Who gets another chance is asked of `isolation`.
 
 use super::Batcher;
-use crate::action::{Actions, Refusal};
-use crate::event::{Down, Failure};
+use crate::action::{Actions, Rejection};
+use crate::event::{BatchFailure, DownReason};
 use crate::isolation::{self, Group};
 use crate::records::{List, Record};
 use crate::request::{BatchId, WorkerId};
@@ -14,7 +14,7 @@ use crate::running::Batch;
 impl Batcher {
     // The worker reports a failure and lives on
 
-    pub(super) fn failed(&mut self, id: BatchId, kind: Failure, out: &mut Actions) {
+    pub(super) fn failed(&mut self, id: BatchId, kind: BatchFailure, out: &mut Actions) {
         let Some(batch) = self.running.take(id) else { return };
         self.slots.release(batch.worker, self.rules.now);
         self.isolate(batch, kind, out);
@@ -22,14 +22,14 @@ impl Batcher {
 
     // The worker is gone
 
-    pub(super) fn worker_down(&mut self, worker: WorkerId, why: Down, out: &mut Actions) {
+    pub(super) fn worker_down(&mut self, worker: WorkerId, why: DownReason, out: &mut Actions) {
         self.slots.down(worker);
         self.strand(worker, out);
         while let Some(batch) = self.running.take_from(worker) {
             match why {
-                Down::Crashed => self.isolate(batch, Failure::Crashed, out),
-                Down::TimedOut => self.isolate(batch, Failure::TimedOut, out),
-                Down::Removed => self.put_back(batch, out),
+                DownReason::Crashed => self.isolate(batch, BatchFailure::Crashed, out),
+                DownReason::TimedOut => self.isolate(batch, BatchFailure::TimedOut, out),
+                DownReason::Removed => self.put_back(batch, out),
             }
         }
     }
@@ -37,7 +37,7 @@ impl Batcher {
     /// Refuses those who wait for a worker that takes nothing more.
     pub(super) fn strand(&mut self, worker: WorkerId, out: &mut Actions) {
         for at in self.lanes.take_pinned(&mut self.records, worker) {
-            self.reject(at, Refusal::NoWorker, None, out);
+            self.reject(at, Rejection::NoWorker, None, out);
         }
     }
 
@@ -56,7 +56,7 @@ impl Batcher {
     }
 
     /// Gives the members another chance, apart from each other.
-    fn isolate(&mut self, batch: Batch, kind: Failure, out: &mut Actions) {
+    fn isolate(&mut self, batch: Batch, kind: BatchFailure, out: &mut Actions) {
         let Batch { members, worker: avoid, attempt, .. } = batch;
         if attempt == 1 {
             self.budget.earn(members.len);
@@ -67,7 +67,7 @@ impl Batcher {
         while survivors.len > 0 {
             let members = self.records.split(&mut survivors, len);
             // A dead worker must lose nothing: its batch is tried again even without a budget.
-            if kind == Failure::Crashed || self.budget.spend(self.rules.config.retry_budget) {
+            if kind == BatchFailure::Crashed || self.budget.spend(self.rules.config.retry_budget) {
                 self.enqueue(Group { members, attempt, avoid });
             } else {
                 self.fail_all(members, kind, out);
@@ -76,12 +76,12 @@ impl Batcher {
     }
 
     /// Ends those who get no other chance.
-    fn survivors(&mut self, mut members: List, kind: Failure, out: &mut Actions) -> List {
+    fn survivors(&mut self, mut members: List, kind: BatchFailure, out: &mut Actions) -> List {
         let len = members.len;
         let mut survivors = List::EMPTY;
         while let Some(at) = self.records.pop(&mut members) {
             let record = &mut self.records[at];
-            record.crashes += u8::from(kind == Failure::Crashed);
+            record.crashes += u8::from(kind == BatchFailure::Crashed);
             let again = self.rules.config.isolate && isolation::again(record, kind, len);
             // One that was cancelled is refused, not failed, even where it would not run again.
             if !again && !record.cancelled {
@@ -93,7 +93,7 @@ impl Batcher {
         survivors
     }
 
-    fn fail_all(&mut self, mut members: List, kind: Failure, out: &mut Actions) {
+    fn fail_all(&mut self, mut members: List, kind: BatchFailure, out: &mut Actions) {
         while let Some(at) = self.records.pop(&mut members) {
             self.fail(at, kind, out);
         }
@@ -103,13 +103,13 @@ impl Batcher {
     pub(super) fn readmit(&mut self, at: u32, out: &mut Actions) -> bool {
         let Record { request, cancelled, .. } = &self.records[at];
         let reason = if *cancelled {
-            Refusal::Cancelled
+            Rejection::Cancelled
         } else if request.deadline <= self.rules.now {
-            Refusal::Expired
+            Rejection::Expired
         } else if self.rules.config.too_large(request) {
-            Refusal::TooLarge
+            Rejection::TooLarge
         } else if request.worker.is_some_and(|worker| !self.slots.stays(worker)) {
-            Refusal::NoWorker
+            Rejection::NoWorker
         } else {
             return true;
         };

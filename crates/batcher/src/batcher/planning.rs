@@ -4,8 +4,8 @@
 //! actions are written here; what it learns is told to it from here.
 
 use super::Batcher;
-use crate::action::{Actions, Departure, Refusal};
-use crate::adaptive::{Planner, Trip, Verdict, size_of};
+use crate::action::{Actions, DispatchReason, Rejection};
+use crate::adaptive::{DecisionKind, Planner, Trip, size_of};
 use crate::config::{Config, Measure};
 use crate::records::{List, Place};
 use crate::request::{NEVER, Nanos, Priority, Request, RequestId};
@@ -15,11 +15,11 @@ impl Batcher {
     // Learning
 
     /// A trial run taught how long a batch takes.
-    pub(super) fn measured(&mut self, bucket: u16, (items, cost): (u32, u64), exec: Nanos) {
+    pub(super) fn measured(&mut self, group: u16, (items, cost): (u32, u64), exec: Nanos) {
         let Config { measure, .. } = self.rules.config;
         let run = Request { items, cost, ..Request::new(RequestId(0)) };
         let size = Planner::padded(&self.rules.config, size_of(&run, measure)).into();
-        self.planner.done(self.rules.now, (bucket, size), exec, None);
+        self.planner.done(self.rules.now, (group, size), exec, None);
     }
 
     pub(super) fn learn(&mut self, batch: &Batch, exec: Nanos) {
@@ -30,7 +30,7 @@ impl Batcher {
             Ok(items) => Planner::padded(&self.rules.config, items).into(),
             Err(_) => leg.size,
         };
-        self.planner.done(now, (leg.bucket, size), exec, leg.alone.then_some(late));
+        self.planner.done(now, (leg.group, size), exec, leg.alone.then_some(late));
         if self.rules.adaptive() {
             let members = self.records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
@@ -58,25 +58,25 @@ impl Batcher {
     }
 
     /// Why a newcomer is refused at the door, if so: it would be late, or wait far too long.
-    fn unwelcome(&self, lane: usize, request: &Request, size: u32) -> Option<Refusal> {
+    fn unwelcome(&self, lane: usize, request: &Request, size: u32) -> Option<Rejection> {
         if request.deadline == NEVER {
             return self
                 .planner
                 .overloaded(self.rules.now, &self.rules.config)
-                .then_some(Refusal::Overload);
+                .then_some(Rejection::Overload);
         }
         let soonest = self.planner.fleet.soonest(self.rules.now)?;
         let entry = (request.deadline, size);
         if self.planner.hopeless(lane, entry, soonest, &self.rules) {
-            return Some(Refusal::Hopeless);
+            return Some(Rejection::Hopeless);
         }
         let place = (lane, request.priority as usize);
-        self.planner.crowded(place, entry, soonest, &self.rules).then_some(Refusal::Overload)
+        self.planner.crowded(place, entry, soonest, &self.rules).then_some(Rejection::Overload)
     }
 
     /// Keeps the queue within its bound: at the cost of the tenant that holds more than its share.
     fn make_room(&mut self, id: RequestId, out: &mut Actions) {
-        let queue = self.rules.config.queue_max;
+        let queue = self.rules.config.max_queue;
         let Some(at) = self.records.find(id) else { return };
         if !self.records[at].waits() || !self.overfull() {
             return;
@@ -85,10 +85,10 @@ impl Batcher {
         let contested = self.planner.fair.contested();
         let (victim, reason) = match contested && !self.planner.fair.over_share(tenant, queue) {
             true => {
-                self.heaviest(queue).map_or((at, Refusal::QueueFull), |it| (it, Refusal::Quota))
+                self.heaviest(queue).map_or((at, Rejection::QueueFull), |it| (it, Rejection::Quota))
             }
-            false if contested => (at, Refusal::Quota),
-            false => (at, Refusal::QueueFull),
+            false if contested => (at, Rejection::Quota),
+            false => (at, Rejection::QueueFull),
         };
         self.withdraw(victim);
         self.reject(victim, reason, self.drain_time(), out);
@@ -131,7 +131,7 @@ impl Batcher {
         all
     }
 
-    // Departure
+    // DispatchReason
 
     /// Lets go whatever does not gain by waiting, while anybody is free to take it.
     pub(super) fn decide_adaptive(&mut self, out: &mut Actions) {
@@ -179,7 +179,7 @@ impl Batcher {
     }
 
     fn travel(&mut self, trip: Trip, out: &mut Actions) {
-        self.planner.note(&trip, Verdict::Depart(trip.reason), self.rules.now);
+        self.planner.note(&trip, DecisionKind::Dispatch(trip.reason), self.rules.now);
         let members = self.board(trip);
         let worker = self.take_slot(None);
         self.dispatch(worker, members, 1, trip.reason, out);
@@ -243,7 +243,7 @@ impl Batcher {
         self.records.push(batch, entry.at);
     }
 
-    // Refusal
+    // Rejection
 
     /// Ends those at the head of a line who could not be answered in time any more.
     fn refuse_hopeless(&mut self, out: &mut Actions) {
@@ -255,17 +255,17 @@ impl Batcher {
                 continue;
             }
             for line in 0..2 {
-                self.refuse_heads(lane, line, 0, Refusal::Hopeless, out);
+                self.refuse_heads(lane, line, 0, Rejection::Hopeless, out);
             }
         }
     }
 
     /// Ends those who were passed over and will be late at the next worker.
     fn refuse_passed_over(&mut self, trip: Trip, out: &mut Actions) {
-        if trip.formed.skip > 0 && trip.reason == Departure::Deadline {
+        if trip.formed.skip > 0 && trip.reason == DispatchReason::Deadline {
             self.survey();
             let after = self.planner.fleet.soonest(self.rules.now).unwrap_or(0);
-            self.refuse_heads(trip.lane, trip.line, after, Refusal::Overload, out);
+            self.refuse_heads(trip.lane, trip.line, after, Rejection::Overload, out);
         }
     }
 
@@ -274,7 +274,7 @@ impl Batcher {
         lane: usize,
         line: usize,
         after: Nanos,
-        reason: Refusal,
+        reason: Rejection,
         out: &mut Actions,
     ) {
         while let Some(head) = self.planner.queue.lanes[lane].lines[line].head()
@@ -319,7 +319,7 @@ impl Batcher {
                 {
                     let at = head.at;
                     self.withdraw(at);
-                    self.reject(at, Refusal::Expired, None, out);
+                    self.reject(at, Rejection::Expired, None, out);
                 }
             }
         }

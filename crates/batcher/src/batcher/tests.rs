@@ -80,12 +80,12 @@ impl Play {
     }
 
     #[track_caller]
-    fn failed(&mut self, now: Nanos, batch: u64, kind: Failure, want: &[&str]) {
+    fn failed(&mut self, now: Nanos, batch: u64, kind: BatchFailure, want: &[&str]) {
         self.step(now, Event::Failed { batch: BatchId(batch), kind }, want);
     }
 
     #[track_caller]
-    fn down(&mut self, now: Nanos, worker: u32, why: Down, want: &[&str]) {
+    fn down(&mut self, now: Nanos, worker: u32, why: DownReason, want: &[&str]) {
         self.step(now, Event::WorkerDown { worker: WorkerId(worker), why }, want);
     }
 
@@ -117,7 +117,7 @@ fn from(index: u32, kind: OriginKind) -> Request {
 
 fn say(action: &Action, out: &Actions) -> String {
     match action {
-        Action::Dispatch { worker, batch, members, attempt, reason, .. } => {
+        Action::Dispatch(Dispatch { worker, batch, members, attempt, reason, .. }) => {
             let ids: Vec<_> =
                 out.members(members).iter().map(|id| id.index().to_string()).collect();
             let again = if *attempt > 1 { format!(" #{attempt}") } else { String::new() };

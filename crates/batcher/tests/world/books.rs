@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use jitney_batcher::*;
 
-pub type Verdict = Result<(), String>;
+pub type Checked = Result<(), String>;
 
-pub fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Verdict {
+pub fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
@@ -70,7 +70,7 @@ pub struct Books {
 impl Books {
     // What an event changes
 
-    pub fn learn(&mut self, event: &Event) -> Verdict {
+    pub fn learn(&mut self, event: &Event) -> Checked {
         match event {
             Event::Arrive(request) => self.arrive(*request),
             Event::Cancel { id } => {
@@ -131,11 +131,11 @@ impl Books {
         }
     }
 
-    fn down(&mut self, worker: WorkerId, why: Down) -> Verdict {
+    fn down(&mut self, worker: WorkerId, why: DownReason) -> Checked {
         let kind = match why {
-            Down::Crashed => Some(Failure::Crashed),
-            Down::TimedOut => Some(Failure::TimedOut),
-            Down::Removed => None,
+            DownReason::Crashed => Some(BatchFailure::Crashed),
+            DownReason::TimedOut => Some(BatchFailure::TimedOut),
+            DownReason::Removed => None,
         };
         let batches = self.batches.iter().filter(|(_, batch)| batch.worker == worker);
         for id in batches.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -146,21 +146,21 @@ impl Books {
     }
 
     /// The members wait again; no kind means that they are innocent.
-    fn failed(&mut self, batch: BatchId, kind: Option<Failure>) -> Verdict {
+    fn failed(&mut self, batch: BatchId, kind: Option<BatchFailure>) -> Checked {
         let Some(batch) = self.take(batch) else { return Ok(()) };
         let len = batch.members.len();
         let budget = self.config.retry_budget > 0;
         for id in &batch.members {
             let known = self.requests.get_mut(id).ok_or("a member ended while it ran")?;
-            known.crashes += u8::from(kind == Some(Failure::Crashed));
+            known.crashes += u8::from(kind == Some(BatchFailure::Crashed));
             ensure(known.crashes <= 2, || format!("{id:?} was in three crashes"))?;
             known.state = match kind {
                 None if known.attempts == 1 => State::Fresh,
                 None => State::Retry(len),
-                Some(Failure::Crashed) => State::Retry(1),
+                Some(BatchFailure::Crashed) => State::Retry(1),
                 Some(_) if !budget => State::Retry(0),
-                Some(Failure::Handler) => State::Retry(len.div_ceil(2)),
-                Some(Failure::TimedOut) => State::Retry(1),
+                Some(BatchFailure::Handler) => State::Retry(len.div_ceil(2)),
+                Some(BatchFailure::TimedOut) => State::Retry(1),
             };
             known.attempts -= u8::from(kind.is_none());
         }
@@ -213,7 +213,7 @@ impl Books {
 
     pub fn may_meet(&self, a: &Known, b: &Known) -> bool {
         let kinds = self.config.mix_origins || a.request.origin.kind == b.request.origin.kind;
-        kinds && a.request.bucket == b.request.bucket && a.request.worker == b.request.worker
+        kinds && a.request.group == b.request.group && a.request.worker == b.request.worker
     }
 
     /// Whether they stand in one lane: where lengths are padded, only those of a half octave do.
@@ -246,7 +246,7 @@ impl Books {
             Measure::Packed => return None,
             Measure::Items => {
                 let fits = |size: &&u32| **size <= self.config.max_items && **size > 0;
-                let sizes: Vec<_> = self.config.allowed_sizes.iter().filter(fits).collect();
+                let sizes: Vec<_> = self.config.sizes.iter().filter(fits).collect();
                 let above = sizes.iter().map(|it| u64::from(**it)).filter(|it| *it >= items).min();
                 (items, above.or((!sizes.is_empty()).then_some(items))?)
             }
@@ -263,8 +263,8 @@ impl Books {
     pub fn full_for(&self, known: &Known) -> bool {
         let waiting: Vec<_> = self.waiting().collect();
         let items = sum_items(&waiting) + u64::from(known.request.items);
-        let most = u64::from(self.config.queue_max) * u64::from(self.config.max_items);
-        count(&waiting) >= self.config.queue_max as usize || items > most
+        let most = u64::from(self.config.max_queue) * u64::from(self.config.max_items);
+        count(&waiting) >= self.config.max_queue as usize || items > most
     }
 
     pub fn lanes(&self) -> Vec<Vec<&Known>> {
@@ -285,19 +285,19 @@ impl Books {
         due.flatten().filter(|known| known.request.priority == priority).map(|it| it.seq).min()
     }
 
-    pub fn due(&self, lane: &[&Known]) -> Option<Departure> {
+    pub fn due(&self, lane: &[&Known]) -> Option<DispatchReason> {
         let oldest = lane.iter().map(|known| known.arrived).min()?;
         let cost = self.weight(lane, lane[0]);
         if sum_items(lane) >= self.config.max_items.into() || cost >= self.config.max_cost {
-            return Some(Departure::Full);
+            return Some(DispatchReason::Full);
         }
         match self.config.policy {
-            Policy::Opportunistic | Policy::Adaptive(_) => Some(Departure::Idle),
-            Policy::Window { delay } if oldest + delay <= self.now => Some(Departure::Window),
+            Policy::Opportunistic | Policy::Adaptive(_) => Some(DispatchReason::Idle),
+            Policy::Window { delay } if oldest + delay <= self.now => Some(DispatchReason::Window),
             Policy::Window { .. } if lane.iter().any(|known| known.half_time() <= self.now) => {
-                Some(Departure::Deadline)
+                Some(DispatchReason::Deadline)
             }
-            Policy::Window { .. } => self.draining.then_some(Departure::Drain),
+            Policy::Window { .. } => self.draining.then_some(DispatchReason::Drain),
         }
     }
 }

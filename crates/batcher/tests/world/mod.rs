@@ -106,7 +106,7 @@ impl World {
             let (seed, step, now) = (self.seed, self.story.events.len(), self.now);
             panic!("seed {seed}, step {step}, at {now}: {wrong}\nafter {event:?}\nsaid {out:#?}");
         }
-        let departed = |action: &&Action| matches!(action, Action::Dispatch { .. });
+        let departed = |action: &&Action| matches!(action, Action::Dispatch(_));
         self.story.departures += out.iter().filter(departed).count() as u64;
     }
 
@@ -134,7 +134,7 @@ impl World {
         }
         request.items = dice.pick(&[0, 1, 1, 1, 1, 2, 3, 5]);
         request.cost = dice.pick(&[1, 1, 1, 3, 7, 9]);
-        request.bucket = dice.pick(&[0, 0, 0, 1]);
+        request.group = dice.pick(&[0, 0, 0, 1]);
         request.priority =
             dice.pick(&[Priority::Interactive, Priority::Interactive, Priority::Bulk]);
         request.tenant = dice.pick(&[0, 0, 0, 1, 2]);
@@ -182,10 +182,10 @@ impl World {
         };
         if self.dice.percent(self.trouble) {
             let kind = self.dice.pick(&[
-                Failure::Handler,
-                Failure::Handler,
-                Failure::TimedOut,
-                Failure::Crashed,
+                BatchFailure::Handler,
+                BatchFailure::Handler,
+                BatchFailure::TimedOut,
+                BatchFailure::Crashed,
             ]);
             return Event::Failed { batch, kind };
         }
@@ -217,7 +217,7 @@ impl World {
 
     fn disaster(&mut self) -> Event {
         let worker = WorkerId(self.dice.roll(4) as u32);
-        let why = self.dice.pick(&[Down::Crashed, Down::TimedOut, Down::Removed]);
+        let why = self.dice.pick(&[DownReason::Crashed, DownReason::TimedOut, DownReason::Removed]);
         match self.dice.roll(6) {
             0 => Event::WorkerRetire { worker },
             1..3 => Event::Configure(config(&mut self.dice)),
@@ -237,12 +237,12 @@ fn config(dice: &mut Dice) -> Config {
         policy: dice.pick(&[window, Policy::Opportunistic, adaptive, adaptive]),
         max_items: dice.pick(&[0, 1, 4, 4, 8]),
         max_cost: dice.pick(&[u64::MAX, 12]),
-        queue_max: dice.pick(&[0, 4, 30]),
+        max_queue: dice.pick(&[0, 4, 30]),
         mix_origins: dice.percent(30),
         isolate: dice.percent(80),
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
-        allowed_sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
+        sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
         tenant_weights: dice.pick(&[vec![], vec![(1, 3)]]),
     }
 }

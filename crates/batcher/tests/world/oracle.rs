@@ -4,7 +4,7 @@
 
 use jitney_batcher::*;
 
-use super::books::{Batch, Books, Known, State, Verdict, count, ensure, sum_items};
+use super::books::{Batch, Books, Checked, Known, State, count, ensure, sum_items};
 
 /// A retry budget no story can spend.
 pub const ENDLESS: u32 = 1_000_000;
@@ -49,7 +49,7 @@ impl Oracle {
         event: &Event,
         out: &Actions,
         batcher: &Batcher,
-    ) -> Verdict {
+    ) -> Checked {
         self.books.now = now;
         self.books.learn(event)?;
         if matches!(event, Event::Configure(_)) {
@@ -73,16 +73,16 @@ impl Oracle {
 
     // What an action claims
 
-    fn follow(&mut self, event: &Event, action: &Action, out: &Actions) -> Verdict {
+    fn follow(&mut self, event: &Event, action: &Action, out: &Actions) -> Checked {
         match action {
-            Action::Dispatch {
-                worker, batch, members, items, attempt, reason, padding, ..
-            } => {
+            Action::Dispatch(dispatch) => {
+                let Dispatch { worker, batch, members, items, attempt, reason, padding, .. } =
+                    dispatch;
                 let members = out.members(members);
                 self.check_slot(*worker, members, *reason)?;
                 self.check_company(members, *items, *attempt, *reason)?;
                 self.check_padding(members, *padding, *reason)?;
-                if *reason == Departure::Retry {
+                if *reason == DispatchReason::Retry {
                     self.check_group(members, *worker)?;
                 } else {
                     self.check_turn(members, *reason)?;
@@ -102,7 +102,7 @@ impl Oracle {
         }
     }
 
-    fn turn(&mut self, timer: Option<Nanos>) -> Verdict {
+    fn turn(&mut self, timer: Option<Nanos>) -> Checked {
         ensure(self.timer != timer, || "the timer was already set so".into())?;
         self.timer = timer;
         Ok(())
@@ -114,28 +114,28 @@ impl Oracle {
         Ok(known)
     }
 
-    fn deserved(&self, event: &Event, known: &Known, reason: Refusal) -> bool {
+    fn deserved(&self, event: &Event, known: &Known, reason: Rejection) -> bool {
         let newcomer = matches!(event, Event::Arrive(request) if request.id == known.request.id);
         match reason {
-            Refusal::Expired => known.request.deadline <= self.books.now,
-            Refusal::Cancelled => known.cancelled,
-            Refusal::TooLarge => !self.books.holds(&[known]),
-            Refusal::Draining => newcomer && self.books.draining,
-            Refusal::QueueFull => newcomer && self.books.full_for(known),
+            Rejection::Expired => known.request.deadline <= self.books.now,
+            Rejection::Cancelled => known.cancelled,
+            Rejection::TooLarge => !self.books.holds(&[known]),
+            Rejection::Draining => newcomer && self.books.draining,
+            Rejection::QueueFull => newcomer && self.books.full_for(known),
             // By what was learned, which the oracle does not know: only where there is a deadline.
-            Refusal::Hopeless | Refusal::Overload => {
+            Rejection::Hopeless | Rejection::Overload => {
                 self.books.adaptive() && known.request.deadline != Nanos::MAX
             }
-            Refusal::Quota => self.books.adaptive() && self.books.full_for(known),
-            Refusal::NoWorker => self.books.stranded(known),
+            Rejection::Quota => self.books.adaptive() && self.books.full_for(known),
+            Rejection::NoWorker => self.books.stranded(known),
         }
     }
 
-    fn hopeless(&self, known: &Known, kind: Failure) -> bool {
-        let spent = kind != Failure::Crashed && self.books.config.retry_budget != ENDLESS;
+    fn hopeless(&self, known: &Known, kind: BatchFailure) -> bool {
+        let spent = kind != BatchFailure::Crashed && self.books.config.retry_budget != ENDLESS;
         let last = match kind {
-            Failure::Handler | Failure::TimedOut => known.company == 1,
-            Failure::Crashed => known.crashes == 2,
+            BatchFailure::Handler | BatchFailure::TimedOut => known.company == 1,
+            BatchFailure::Crashed => known.crashes == 2,
         };
         let pinned = known.request.worker.is_some();
         let over = last || spent || pinned || !self.books.config.isolate;
@@ -144,12 +144,12 @@ impl Oracle {
 
     // What must be true of a departure
 
-    fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: Departure) -> Verdict {
+    fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: DispatchReason) -> Checked {
         let free: Vec<_> = self.books.free_workers().collect();
         ensure(free.contains(&worker), || format!("{worker:?} has no free slot"))?;
         let pinned = self.books.requests.get(&ids[0]).and_then(|known| known.request.worker);
-        ensure(pinned.is_none() || reason != Departure::Retry, || "a pinned retry".into())?;
-        let chosen = reason == Departure::Retry || self.books.adaptive();
+        ensure(pinned.is_none() || reason != DispatchReason::Retry, || "a pinned retry".into())?;
+        let chosen = reason == DispatchReason::Retry || self.books.adaptive();
         let right = match pinned {
             Some(pinned) => pinned == worker,
             None => chosen || free[0] == worker,
@@ -157,7 +157,13 @@ impl Oracle {
         ensure(right, || format!("{worker:?} is not the right one of {free:?}"))
     }
 
-    fn check_company(&self, ids: &[RequestId], items: u32, attempt: u8, why: Departure) -> Verdict {
+    fn check_company(
+        &self,
+        ids: &[RequestId],
+        items: u32,
+        attempt: u8,
+        why: DispatchReason,
+    ) -> Checked {
         let mut members = Vec::new();
         for id in ids {
             let known =
@@ -167,7 +173,7 @@ impl Oracle {
             ensure(!known.cancelled, || format!("{id:?} departs though cancelled"))?;
             ensure(known.request.deadline > self.books.now, || format!("{id:?} departs expired"))?;
             ensure(attempt == known.attempts + 1, || format!("{id:?}: not attempt {attempt}"))?;
-            ensure(retry == (why == Departure::Retry), || format!("{id:?} is no {why:?}"))?;
+            ensure(retry == (why == DispatchReason::Retry), || format!("{id:?} is no {why:?}"))?;
             members.push(known);
         }
         let first = *members.first().ok_or("an empty batch")?;
@@ -184,12 +190,12 @@ impl Oracle {
         &self,
         ids: &[RequestId],
         padding: Option<Padding>,
-        reason: Departure,
-    ) -> Verdict {
+        reason: DispatchReason,
+    ) -> Checked {
         let members: Vec<_> = ids.iter().map(|id| &self.books.requests[id]).collect();
         let want = self.books.padding(&members);
         ensure(padding == want, || format!("padding {padding:?}, not {want:?}"))?;
-        if self.books.config.measure != Measure::Padded || reason == Departure::Retry {
+        if self.books.config.measure != Measure::Padded || reason == DispatchReason::Retry {
             return Ok(());
         }
         let lead = members[0];
@@ -212,7 +218,7 @@ impl Oracle {
         ensure(!(borrowed && left), || "its own lane is passed over".into())
     }
 
-    fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Verdict {
+    fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Checked {
         let failed = self.books.requests[&members[0]].worker == Some(worker);
         let other = self.books.free_workers().any(|free| free != worker);
         let other = other && !self.books.adaptive();
@@ -225,7 +231,7 @@ impl Oracle {
     }
 
     /// Fresh work: after retries, when due, interactive first, oldest first, nobody overtaken.
-    fn check_turn(&mut self, members: &[RequestId], reason: Departure) -> Verdict {
+    fn check_turn(&mut self, members: &[RequestId], reason: DispatchReason) -> Checked {
         let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
         // A pinned one may take a second slot ahead of its time, which others are not handed.
         let pinned = self.books.requests[&members[0]].request.worker.is_some();
@@ -263,7 +269,7 @@ impl Oracle {
 
     /// Under the adaptive policy members of one priority and tenant leave in order of deadline, and
     /// of those whom nothing hurries nobody is overtaken by a later one of their own kind.
-    fn check_deadlines(&self, members: &[RequestId]) -> Verdict {
+    fn check_deadlines(&self, members: &[RequestId]) -> Checked {
         let members: Vec<_> = members.iter().map(|id| &self.books.requests[id]).collect();
         let key = |it: &Known| (it.request.deadline, it.seq);
         let alike = |a: &Known, b: &Known| {
@@ -292,7 +298,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn depart(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Verdict {
+    fn depart(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Checked {
         self.departures += 1;
         ensure(batch.0 == self.departures, || format!("{batch:?} is out of order"))?;
         for id in members {
@@ -309,7 +315,7 @@ impl Oracle {
 
     // What must be true after every step
 
-    fn check_those_who_wait(&self) -> Verdict {
+    fn check_those_who_wait(&self) -> Checked {
         for known in self.books.waiting() {
             ensure(!known.cancelled, || format!("{known:?} waits though cancelled"))?;
             ensure(known.request.deadline > self.books.now, || {
@@ -322,12 +328,12 @@ impl Oracle {
     }
 
     /// Before the last portion of a request nobody leaves and no timer is turned.
-    fn check_silence(&self, out: &Actions) -> Verdict {
+    fn check_silence(&self, out: &Actions) -> Checked {
         let silent = out.iter().all(|action| matches!(action, Action::Reject { .. }));
         ensure(silent, || "something is decided before the last portion".into())
     }
 
-    fn check_dues(&self) -> Verdict {
+    fn check_dues(&self) -> Checked {
         if self.books.adaptive() {
             return self.check_patience();
         }
@@ -341,7 +347,7 @@ impl Oracle {
 
     /// Under the adaptive policy an idle worker may stand beside those who wait for company, but
     /// not for ever, and not while the model is being shut down.
-    fn check_patience(&self) -> Verdict {
+    fn check_patience(&self) -> Checked {
         let loose = || self.books.waiting().filter(|known| known.request.worker.is_none());
         let patient = self.books.idle() && loose().next().is_some();
         ensure(!(patient && self.books.draining), || "a drain waits for company".into())?;
@@ -354,7 +360,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn check_adaptive_timer(&self) -> Verdict {
+    fn check_adaptive_timer(&self) -> Checked {
         let expiry = self.books.waiting().map(|known| known.request.deadline);
         let expiry = expiry.filter(|&time| time != Nanos::MAX).min();
         let soon = expiry.is_none_or(|time| self.timer.is_some_and(|timer| timer <= time));
@@ -363,7 +369,7 @@ impl Oracle {
         ensure(ahead, || format!("timer {:?} is not ahead", self.timer))
     }
 
-    fn check_timer(&self) -> Verdict {
+    fn check_timer(&self) -> Checked {
         if self.books.adaptive() {
             return self.check_adaptive_timer();
         }
@@ -378,7 +384,7 @@ impl Oracle {
         ensure(self.timer == want, || format!("timer {:?}, not {want:?}", self.timer))
     }
 
-    fn check_counts(&self, batcher: &Batcher) -> Verdict {
+    fn check_counts(&self, batcher: &Batcher) -> Checked {
         let waiting: Vec<_> = self.books.waiting().collect();
         let have = (batcher.waiting(), batcher.waiting_items(), batcher.running());
         let want =

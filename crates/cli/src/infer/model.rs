@@ -2,6 +2,12 @@
 //!
 //! Here it is decided which, how many rows may be under way there, and what must be ended afterwards.
 
+use std::path::PathBuf;
+
+use jitney_settings::model::{MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
+use jitney_settings::server::{LOG_LEVEL, MODEL_STORE, PYTHON};
+use jitney_settings::{Setting, SettingSource, SettingValue, Values};
+
 use super::parts::Whole;
 use super::python::Helper;
 use super::target::{Cluster, Here, Target, There};
@@ -13,7 +19,6 @@ use crate::flags::infer::InferFlags;
 use crate::logs::Logs;
 use crate::machine;
 use crate::run::Offline;
-use crate::serve::options::{Batching, Options, PerModel};
 use crate::serve::{self, model};
 
 /// The most rows under way, whatever the batches are.
@@ -62,7 +67,7 @@ pub(super) async fn load(
         let in_flight = wanted(IN_FLIGHT_THERE);
         return Ok(Model { target: Target::There(there), offline: None, in_flight, logs: None });
     }
-    let plan = serve::plan_offline(model::parse(&flags.model)?, options(flags), env)?;
+    let plan = serve::plan_offline(model::parse(&flags.model)?, settings(flags), env)?;
     let logs = Logs::start(&plan.logs)?;
     plan.remarks.iter().for_each(console::err);
     let offline = match Offline::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
@@ -89,22 +94,27 @@ fn is_server(model: &str) -> bool {
     web && !archive.iter().any(|ending| path.ends_with(ending))
 }
 
-fn options(flags: &InferFlags) -> Options {
-    let batching = Batching { max_batch_size: flags.batch_size, ..Batching::default() };
-    let per_model = PerModel {
-        workers: flags.workers,
-        batching,
-        response_timeout: flags.response_timeout,
-        startup_timeout: flags.startup_timeout,
-        ..PerModel::default()
+fn settings(flags: &InferFlags) -> Values {
+    let text = |path: &Option<PathBuf>| {
+        path.as_ref().map(|path| path.to_string_lossy().into_owned().into())
     };
-    Options {
-        per_model,
-        python: flags.python.clone(),
-        model_store: flags.model_store.clone(),
-        log_level: Some(flags.log_level.clone().unwrap_or_else(|| "error".to_owned())),
-        ..Options::default()
+    let level = flags.log_level.as_deref().unwrap_or("error");
+    let given: [(&Setting, Option<SettingValue>); 7] = [
+        (&WORKERS, flags.workers.map(Into::into)),
+        (&MAX_BATCH_SIZE, flags.batch_size.map(Into::into)),
+        (&RESPONSE_TIMEOUT, flags.response_timeout.map(|time| time.0.into())),
+        (&STARTUP_TIMEOUT, flags.startup_timeout.map(|time| time.0.into())),
+        (&PYTHON, text(&flags.python)),
+        (&MODEL_STORE, text(&flags.model_store)),
+        (&LOG_LEVEL, Some(level.into())),
+    ];
+    let mut values = Values::default();
+    for (setting, value) in given {
+        if let (Some(value), Some(flag)) = (value, setting.flag) {
+            values.set(setting, value, SettingSource::Flag(format!("--{flag}")));
+        }
     }
+    values
 }
 
 #[cfg(test)]

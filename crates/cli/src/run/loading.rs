@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use jitney_engine::settings::RegisterOptions;
-use jitney_engine::{Engine, Registered, onnx};
+use jitney_engine::{Engine, Registered};
 
 use super::watch::Watched;
 use crate::definition::{Packed, Packer};
@@ -62,27 +62,26 @@ async fn register(
 }
 
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
-    let model = onnx::embedded::magika()
+    let model = jitney_onnx::embedded::magika()
         .map_err(|error| Failure::failed(format!("the embedded model is damaged: {error}")))?;
-    let options =
-        RegisterOptions { url: "embedded:magika".to_owned(), at_startup: true, ..RegisterOptions::default() };
+    let options = RegisterOptions {
+        url: "embedded:magika".to_owned(),
+        at_startup: true,
+        ..RegisterOptions::default()
+    };
     engine
-        .register_onnx(model, options)
+        .register_local(model, options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }
 
-/// What a snapshot remembers beyond the archive's own word: the default version and the workers.
-fn settle(engine: &Engine, startup: &Startup, mut registered: Registered) {
+/// What a snapshot keeps beyond the settings: the default version.
+fn settle(engine: &Engine, startup: &Startup, registered: Registered) {
     let model = &registered.model;
     if startup.default
         && let Err(error) = engine.set_default(model.name(), model.version())
     {
         tracing::warn!(model = model.name(), %error, "the default version was not set");
-    }
-    if let Some((min, max)) = startup.workers {
-        model.set_worker_target(min, max);
-        (registered.workers_min, registered.workers_max) = (min, max);
     }
     staff(registered);
 }

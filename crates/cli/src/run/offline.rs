@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use jitney_engine::settings::{PolicyName, RegisterOptions};
 use jitney_engine::{Engine, Model, Registered};
+use jitney_settings::SettingSource;
+use jitney_settings::model::{MAX_BATCH_DELAY, MAX_LATENCY_MS, POLICY, QUEUE};
 use tokio::runtime::Handle;
 
 use super::data_plane::DataPlane;
@@ -18,7 +20,7 @@ use crate::plan::Plan;
 use crate::startup::Startup;
 
 /// No row of a job is ever too late: longer than any job, short enough for every clock.
-const NEVER_MS: u64 = 365 * 24 * 60 * 60 * 1000;
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How long workers may take to end.
 const GRACE: Duration = Duration::from_secs(3);
@@ -77,13 +79,13 @@ impl Offline {
 
 /// Nobody waits for a row: batches are as large as they can be, and none comes too late.
 fn unhurried(options: RegisterOptions, queue: u32) -> RegisterOptions {
-    RegisterOptions {
-        policy: Some(PolicyName::Opportunistic),
-        max_batch_delay_ms: None,
-        max_latency_ms: Some(NEVER_MS),
-        queue_max: Some(queue),
-        ..options
-    }
+    let source = SettingSource::Default;
+    let mut settings = options.settings;
+    settings.remove(&MAX_BATCH_DELAY);
+    settings.set(&POLICY, PolicyName::Opportunistic.as_str(), source.clone());
+    settings.set(&MAX_LATENCY_MS, NEVER, source.clone());
+    settings.set(&QUEUE, queue, source);
+    RegisterOptions { settings, ..options }
 }
 
 fn usual_workers(plan: &Plan) -> u32 {

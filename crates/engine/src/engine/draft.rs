@@ -45,7 +45,7 @@ impl Draft {
         let (events, workers) = mpsc::channel(1024);
         let board = Arc::new(ModelState::default());
         let Identity { name, version, .. } = &self.identity;
-        let python = !matches!(self.intake, Intake::Onnx(_));
+        let python = !matches!(self.intake, Intake::Local(_));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
         let plan = WorkerPlan {
             startup_timeout: self.settings.startup_timeout,

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Draft, Engine, blocking};
 use crate::error::RegisterError;
+use crate::local::LocalModel;
+use crate::local::thread::ThreadLauncher;
 use crate::model::{Endpoints, Identity, Intake, Model};
 use crate::observer::Observer;
-use crate::onnx::{OnnxLauncher, OnnxModel, SessionOptions};
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
-use crate::settings::{PolicyName, ModelSettings, RegisterOptions};
+use crate::settings::{ModelSettings, PolicyName, RegisterOptions};
 use crate::store::{Ask, Fetched, Found, Package, Sha256, StoreError};
 
 /// A model that was just registered, without workers yet.
@@ -28,26 +29,68 @@ pub struct Registered {
     pub workers_max: u32,
 }
 
+/// A model whose files were read.
+enum Opened {
+    /// It runs in this process.
+    Local(Arc<dyn LocalModel>, Option<Fetched>),
+    /// It runs in Python workers.
+    Package(Box<Package>),
+}
+
 impl Engine {
     /// Registers a model from the store, without workers.
     pub async fn register(&self, options: RegisterOptions) -> Result<Registered, RegisterError> {
         if self.draining() {
             return Err(RegisterError::Draining);
         }
-        resolve::check_runtime(&options)?;
-        let (store, url) = (Arc::clone(&self.store), options.url.clone());
-        let found = self.find(&options).await?;
-        if found.file().is_some_and(|file| file.extension().is_some_and(|it| it == "onnx")) {
-            return self.register_onnx_file(found, options).await;
+        match self.open(&options).await? {
+            Opened::Local(model, fetched) => {
+                self.install(self.local_draft(model, &options, fetched)?)
+            }
+            Opened::Package(package) => self.register_package(*package, &options).await,
         }
-        if url.ends_with(".onnx") {
-            return Err(StoreError::NotFound { url }.into());
+    }
+
+    /// The name and the settings that a model would be registered with. Nothing is registered.
+    pub async fn preview(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<(String, ModelSettings), RegisterError> {
+        match self.open(options).await? {
+            Opened::Local(model, _) => {
+                let draft = self.local_draft(model, options, None)?;
+                Ok((draft.identity.name, draft.settings))
+            }
+            Opened::Package(package) => {
+                let (name, version) = resolve::name_and_version(&package, options)?;
+                let settings =
+                    resolve::settings(&name, &version, &package, options, &self.defaults)?;
+                Ok((name, settings))
+            }
+        }
+    }
+
+    /// Finds, fetches, verifies and opens a model.
+    async fn open(&self, options: &RegisterOptions) -> Result<Opened, RegisterError> {
+        resolve::check_runtime(options)?;
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let found = self.find(options).await?;
+        if let Some(local) = self.local {
+            let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
+            if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
+                let model = blocking(move || (local.load)(&path)).await?;
+                let model = model.map_err(RegisterError::NotLoadable)?;
+                return Ok(Opened::Local(model, found.fetched()));
+            }
+            if is_local(Path::new(&url)) {
+                return Err(StoreError::NotFound { url }.into());
+            }
         }
         let file = found.file().map(Path::to_owned);
         let package = blocking(move || store.open(&url, found)).await??;
-        let operators = resolve::operators_sha256(&package, &options, &self.defaults)?;
+        let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
-        self.register_package(package, &options).await
+        Ok(Opened::Package(Box::new(package)))
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
@@ -73,17 +116,6 @@ impl Engine {
         let (store, url, file) =
             (Arc::clone(&self.store), url.to_owned(), file.map(Path::to_owned));
         Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
-    }
-
-    async fn register_onnx_file(
-        &self,
-        found: Found,
-        options: RegisterOptions,
-    ) -> Result<Registered, RegisterError> {
-        let path = found.file().unwrap_or(Path::new("")).to_owned();
-        let model = blocking(move || OnnxModel::open(&path)).await?;
-        let model = model.map_err(|error| RegisterError::Onnx(error.to_string()))?;
-        self.install(self.onnx_draft(model, &options, found.fetched())?)
     }
 
     pub(super) async fn register_package(
@@ -140,34 +172,34 @@ impl Engine {
     }
 
     /// Registers a model that runs in this process, without workers.
-    pub async fn register_onnx(
+    pub async fn register_local(
         &self,
-        model: Arc<OnnxModel>,
+        model: Arc<dyn LocalModel>,
         options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.onnx_draft(model, &options, None)?)
+        self.install(self.local_draft(model, &options, None)?)
     }
 
-    fn onnx_draft(
+    fn local_draft(
         &self,
-        model: Arc<OnnxModel>,
+        model: Arc<dyn LocalModel>,
         options: &RegisterOptions,
         fetched: Option<Fetched>,
     ) -> Result<Draft, RegisterError> {
         let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
         let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
         let settings =
-            resolve::onnx_settings((&name, &version), &model, options, &self.defaults)?;
-        let session = SessionOptions {
-            name: Some(name.clone()),
-            version: Some(version.clone()),
-            ..SessionOptions::default()
+            resolve::local_settings((&name, &version), &*model, options, &self.defaults)?;
+        let launcher = ThreadLauncher {
+            model: Arc::clone(&model),
+            name: name.clone(),
+            version: version.clone(),
         };
         Ok(Draft {
             identity: Identity::settled(name, version, options),
             settings,
-            launcher: Arc::new(OnnxLauncher::new(Arc::clone(&model), session)),
-            intake: Intake::Onnx(model),
+            launcher: Arc::new(launcher),
+            intake: Intake::Local(model),
             observer: Arc::clone(&self.observer),
             dir: None,
             fetched,

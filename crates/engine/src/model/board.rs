@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::{CurvePoint, Departure, Padding};
+use jitney_batcher::{CurvePoint, DispatchReason, Padding};
 
 use super::measures::Meters;
 use crate::pool::WorkerView;
 
 /// The reasons for which batches leave, in the order of [`Counters::departures`].
-pub const DISPATCH_REASONS: [Departure; 7] = [
-    Departure::Full,
-    Departure::Idle,
-    Departure::Window,
-    Departure::Deadline,
-    Departure::Everyone,
-    Departure::Drain,
-    Departure::Retry,
+pub const DISPATCH_REASONS: [DispatchReason; 7] = [
+    DispatchReason::Full,
+    DispatchReason::Idle,
+    DispatchReason::Window,
+    DispatchReason::Deadline,
+    DispatchReason::Everyone,
+    DispatchReason::Drain,
+    DispatchReason::Retry,
 ];
 
 /// Running totals of one model version.
@@ -100,7 +100,7 @@ pub(crate) fn add(counter: &AtomicU64, amount: u64) {
 }
 
 impl ModelState {
-    pub(crate) fn departed(&self, reason: Departure) {
+    pub(crate) fn departed(&self, reason: DispatchReason) {
         if let Some(index) = DISPATCH_REASONS.iter().position(|known| *known == reason) {
             add(&self.dispatches[index], 1);
         }

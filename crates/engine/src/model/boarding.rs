@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ impl Model {
     pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
         if self.refusing.load(Ordering::Relaxed) {
             add(&self.board.requests, 1);
-            return Err(self.refused(refusal(Refusal::Draining)));
+            return Err(self.refused(refusal(Rejection::Draining)));
         }
         self.carry_on(call).await
     }
@@ -60,7 +60,7 @@ impl Model {
 
     fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
         if !self.board.has_workers.load(Ordering::Relaxed) {
-            return Err(refusal(Refusal::NoWorker));
+            return Err(refusal(Rejection::NoWorker));
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
@@ -73,11 +73,11 @@ impl Model {
         let weight = settings.shares.weigh(&call.claim, length, items, value_bytes);
         let passenger = Passenger { items, weight, deadline, admitted, bucket, priority, origin };
         let payload = match payload {
-            Payload::Tensors(tensors) if splits && items > parts::size(settings.items_max()) => {
-                let split = self.admit_in_parts(tensors, &passenger, &settings, permit)?;
+            Payload::Decoded(input) if splits && items > parts::size(settings.items_max()) => {
+                let split = self.admit_in_parts(&*input, &passenger, &settings, permit)?;
                 return Ok(Admitted::InParts(split));
             }
-            whole @ (Payload::Raw(_) | Payload::Tensors(_)) => whole,
+            whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
         };
         let (reply, answer) = Reply::new();
         let arrival = passenger.arrival(payload, reply, Some(permit));
@@ -91,13 +91,13 @@ impl Model {
     pub(super) fn send(&self, message: Message) -> Result<(), CallError> {
         use mpsc::error::TrySendError;
         self.inbox.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => refusal(Refusal::QueueFull),
+            TrySendError::Full(_) => refusal(Rejection::QueueFull),
             TrySendError::Closed(_) => CallError::Gone,
         })
     }
 }
 
-fn refusal(reason: Refusal) -> CallError {
+fn refusal(reason: Rejection) -> CallError {
     CallError::Rejected { reason, retry_after: None }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Batcher, Config, CurvePoint, Decision, Verdict};
+use jitney_batcher::{Batcher, Config, CurvePoint, Decision, DecisionKind};
 
 /// A look into a model's batcher.
 #[derive(Clone, Debug)]
@@ -36,11 +36,11 @@ impl BatcherReport {
     pub(super) fn of(batcher: &Batcher, now: u64) -> Self {
         let decided = |decision: &Decision| PastDecision {
             ago: Duration::from_nanos(now.saturating_sub(decision.at)),
-            wait: match decision.verdict {
-                Verdict::Wait(until) => {
+            wait: match decision.kind {
+                DecisionKind::Wait(until) => {
                     Some(Duration::from_nanos(until.saturating_sub(decision.at)))
                 }
-                Verdict::Depart(_) | Verdict::Refuse(_) => None,
+                DecisionKind::Dispatch(_) | DecisionKind::Reject(_) => None,
             },
             decision: *decision,
         };
@@ -55,14 +55,14 @@ impl BatcherReport {
     /// The curve of the bucket that most batches were seen of.
     pub fn main_curve(&self) -> impl Iterator<Item = &CurvePoint> {
         let main = main_group(&self.curve);
-        self.curve.iter().filter(move |point| Some(point.bucket) == main)
+        self.curve.iter().filter(move |point| Some(point.group) == main)
     }
 }
 
 /// The bucket that most batches were seen of.
 pub fn main_group(curve: &[CurvePoint]) -> Option<u16> {
     let seen = |bucket: u16| -> u64 {
-        curve.iter().filter(|it| it.bucket == bucket).map(|it| u64::from(it.samples)).sum()
+        curve.iter().filter(|it| it.group == bucket).map(|it| u64::from(it.samples)).sum()
     };
-    curve.iter().map(|point| point.bucket).max_by_key(|bucket| (seen(*bucket), u16::MAX - bucket))
+    curve.iter().map(|point| point.group).max_by_key(|bucket| (seen(*bucket), u16::MAX - bucket))
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
+use crate::local::{Decoded, LocalModel};
 use crate::model::{EndpointChange, Endpoints, Objective, Reconfigure};
-use crate::onnx::OnnxModel;
 use crate::settings::ModelSettings;
 use crate::store::Api;
 
@@ -24,8 +24,8 @@ pub(crate) enum Intake {
     Python,
     /// A definition in Python: requests of different endpoints never meet.
     Defined(Endpoints),
-    /// Tensors are decoded and checked here.
-    Onnx(Arc<OnnxModel>),
+    /// A model in this process, which decodes and checks requests here.
+    Local(Arc<dyn LocalModel>),
 }
 
 /// An input that fits.
@@ -57,13 +57,11 @@ impl Intake {
                 let accepted = Self::accept_raw(input, alone, batch_size)?;
                 Ok(Accepted { bucket: accepted.bucket.max(bucket), objective, ..accepted })
             }
-            Self::Onnx(model) => {
-                let accepted =
-                    model.accept(input).map_err(|bad| CallError::BadInput(bad.to_string()))?;
-                let payload = Payload::Tensors(accepted.tensors);
-                let (items, bucket, length) = (accepted.items, accepted.bucket, accepted.length);
-                let (splits, objective) = (model.splits(), Objective::Models);
-                Ok(Accepted { payload, items, bucket, splits, objective, length })
+            Self::Local(model) => {
+                let Decoded { input, items, group, splits, length } =
+                    model.decode(input).map_err(CallError::BadInput)?;
+                let (payload, objective) = (Payload::Decoded(input), Objective::Models);
+                Ok(Accepted { payload, items, bucket: group, splits, objective, length })
             }
         }
     }
@@ -72,7 +70,7 @@ impl Intake {
     pub(crate) fn endpoints(&self) -> Option<&Endpoints> {
         match self {
             Self::Defined(endpoints) => Some(endpoints),
-            Self::Python | Self::Onnx(_) => None,
+            Self::Python | Self::Local(_) => None,
         }
     }
 

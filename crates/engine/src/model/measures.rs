@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 
 use super::board::add;
 use crate::error::CallError;
@@ -151,16 +151,16 @@ impl Meters {
 fn refusal(error: &CallError) -> Option<usize> {
     match error {
         CallError::Rejected { reason, .. } => match reason {
-            Refusal::QueueFull => Some(0),
-            Refusal::TooLarge => Some(1),
-            Refusal::Expired => Some(2),
-            Refusal::Draining => Some(3),
-            Refusal::Hopeless => Some(4),
-            Refusal::Overload => Some(5),
-            Refusal::Quota => Some(6),
-            Refusal::NoWorker => Some(7),
+            Rejection::QueueFull => Some(0),
+            Rejection::TooLarge => Some(1),
+            Rejection::Expired => Some(2),
+            Rejection::Draining => Some(3),
+            Rejection::Hopeless => Some(4),
+            Rejection::Overload => Some(5),
+            Rejection::Quota => Some(6),
+            Rejection::NoWorker => Some(7),
             // Its client went away: abandoned, not refused.
-            Refusal::Cancelled => None,
+            Rejection::Cancelled => None,
         },
         CallError::Sequence(_) => Some(0),
         CallError::ServerFull { .. } => Some(8),

@@ -55,8 +55,8 @@ pub(crate) use self::worker_target::WorkerTarget;
 use crate::admission::Admission;
 use crate::changes::Changes;
 use crate::error::ScaleError;
+use crate::local::Signature;
 use crate::observer::ModelTag;
-use crate::onnx::Signature;
 use crate::settings::ModelSettings;
 use crate::store::{Api, Fetched, ModelDir, Sha256};
 
@@ -121,7 +121,7 @@ impl Model {
     /// What it takes and gives, where that is known: of models that run in this process.
     pub fn signature(&self) -> Option<&Signature> {
         match &self.intake {
-            Intake::Onnx(model) => Some(model.signature()),
+            Intake::Local(model) => Some(model.signature()),
             Intake::Python | Intake::Defined(_) => None,
         }
     }

@@ -15,9 +15,8 @@ use super::board::add;
 use super::passenger::Passenger;
 use super::{Message, Model, Ticket, scatter};
 use crate::admission::Permit;
-use crate::call::{Answer, Output, Payload, Timing};
+use crate::call::{Answer, DecodedInput, Output, Payload, Timing};
 use crate::error::CallError;
-use crate::onnx::TensorInput;
 use crate::reply::{PartsReceiver, Reply};
 use crate::settings::ModelSettings;
 
@@ -37,7 +36,7 @@ impl Model {
     /// Sends a request on its way in parts.
     pub(super) fn admit_in_parts(
         &self,
-        tensors: TensorInput,
+        input: &dyn DecodedInput,
         passenger: &Passenger,
         settings: &ModelSettings,
         permit: Permit,
@@ -49,13 +48,13 @@ impl Model {
                  send fewer at a time"
             )));
         }
-        let parts = tensors.split(size(settings.items_max()));
+        let parts = input.split(size(settings.items_max()));
         let (replies, answers) = Reply::of_parts(parts.len(), permit);
         let arrivals = parts.into_iter().zip(replies).map(|(part, reply)| {
-            let items = part.rows().len() as u32;
+            let items = part.items();
             let weight = passenger.weight.of(items, passenger.items);
             let passenger = Passenger { items, weight, ..*passenger };
-            passenger.arrival(Payload::Tensors(part), reply, None)
+            passenger.arrival(Payload::Decoded(part), reply, None)
         });
         let arrivals: Vec<_> = arrivals.collect();
         let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();
@@ -174,7 +173,7 @@ mod tests {
 
     /// The batches that a backlog of requests with these items needs.
     fn batches(max_items: u32, requests: &[u32], part: u32) -> u32 {
-        let config = Config { max_items, queue_max: u32::MAX, ..Config::default() };
+        let config = Config { max_items, max_queue: u32::MAX, ..Config::default() };
         let (mut batcher, mut out) = (Batcher::new(config), Actions::new());
         let mut index = 0;
         for items in requests {
@@ -190,7 +189,7 @@ mod tests {
         let mut count = 0;
         loop {
             let left = out.iter().find_map(|action| match action {
-                Action::Dispatch { batch, items, .. } => Some((*batch, *items)),
+                Action::Dispatch(dispatch) => Some((dispatch.batch, dispatch.items)),
                 Action::Reject { .. } | Action::Fail { .. } => None,
                 Action::SetTimer(_) | Action::ClearTimer => None,
             });

@@ -22,7 +22,10 @@ pub struct Reconfigure {
 impl Reconfigure {
     /// A change of one setting of the model.
     pub fn of(setting: &Setting, value: impl Into<SettingValue>) -> Self {
-        Self { endpoint: None, settings: Values::default().with(setting, value, SettingSource::Live) }
+        Self {
+            endpoint: None,
+            settings: Values::default().with(setting, value, SettingSource::Live),
+        }
     }
 
     /// The most items in a batch, if they change.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::{Actions, Batcher, Event, Refusal, Request, RequestId};
+use jitney_batcher::{Actions, Batcher, Event, Rejection, Request, RequestId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -185,7 +185,7 @@ impl Task {
             items,
             cost: arrival.weight.cost,
             tenant: arrival.weight.tenant,
-            bucket: arrival.bucket,
+            group: arrival.bucket,
             priority: arrival.priority,
             origin: arrival.origin,
             worker,
@@ -206,8 +206,11 @@ impl Task {
     /// Without anybody to serve them, waiting requests are told so instead of left hanging.
     fn pool_changed(&mut self) {
         if !self.state.pool.has_workers() {
-            let reason =
-                if self.state.closing.is_some() { Refusal::Draining } else { Refusal::NoWorker };
+            let reason = if self.state.closing.is_some() {
+                Rejection::Draining
+            } else {
+                Rejection::NoWorker
+            };
             self.refuse_waiting(reason);
         }
         self.board.has_workers.store(self.state.pool.has_workers(), Ordering::Relaxed);
@@ -217,7 +220,7 @@ impl Task {
         self.state.pool.tell_waiters();
     }
 
-    fn refuse_waiting(&mut self, reason: Refusal) {
+    fn refuse_waiting(&mut self, reason: Rejection) {
         self.refuse_turns(reason);
         for id in self.state.table.waiting() {
             if let Some(request) = self.state.table.depart(id) {

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jitney_batcher::{Departure, Refusal};
+use jitney_batcher::{DispatchReason, Rejection};
 use tokio::time::{Instant, advance};
 
 use crate::call::{Origin, OriginKind};
 use crate::error::{CallError, ScaleError};
 use crate::model::Reconfigure;
-use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
 use crate::outcome::LaunchError;
-use crate::settings::{PolicyName, ModelSettings};
+use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};
+use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
 
 mod ahead;
 mod announced;
@@ -35,7 +35,7 @@ fn echo_after(ms: u64) -> impl Fn(&Ride) -> Act + Send + Sync + 'static {
     move |_| Act::After(millis(ms), Box::new(Act::Echo))
 }
 
-fn is_refused(answer: &Result<String, CallError>, wanted: Refusal) -> bool {
+fn is_refused(answer: &Result<String, CallError>, wanted: Rejection) -> bool {
     matches!(answer, Err(CallError::Rejected { reason, .. }) if *reason == wanted)
 }
 
@@ -62,7 +62,7 @@ async fn a_lone_request_leaves_when_its_window_is_over_and_its_receipt_says_so()
     let answer = kit.call("a").await.unwrap();
     assert_eq!(text(&answer), "a");
     let timing = answer.timing;
-    assert_eq!((timing.reason, timing.batch_items, timing.attempt), (Departure::Window, 1, 1));
+    assert_eq!((timing.reason, timing.batch_items, timing.attempt), (DispatchReason::Window, 1, 1));
     assert!(timing.queue >= millis(10) && timing.queue < millis(13), "{:?}", timing.queue);
     assert_eq!(timing.compute.as_millis(), 5);
     assert!(started.elapsed() < millis(18));
@@ -181,14 +181,15 @@ async fn a_departed_client_leaves_the_queue_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_told_the_moment_its_deadline_passes() {
-    let kit = Kit::serving(1, ModelSettings { batch_size: 1, ..settings() }, echo_after(1_000)).await;
+    let kit =
+        Kit::serving(1, ModelSettings { batch_size: 1, ..settings() }, echo_after(1_000)).await;
     let running = kit.start(call("running"));
     settle().await;
     let started = Instant::now();
     let mut late = call("late");
     late.deadline = Some(started + millis(200));
     let answer = kit.model.call(late).await.map(|answer| text(&answer));
-    assert!(is_refused(&answer, Refusal::Expired), "{answer:?}");
+    assert!(is_refused(&answer, Rejection::Expired), "{answer:?}");
     assert!(started.elapsed() < millis(210), "{:?}", started.elapsed());
     assert!(running.await.unwrap().is_ok());
 }
@@ -199,7 +200,7 @@ async fn the_clients_timeout_of_the_model_is_a_deadline_too() {
     let kit = Kit::serving(1, impatient, echo_after(1_000)).await;
     let answers = kit.call_all(&["running", "waiting"]).await;
     assert!(answers[0].is_ok());
-    assert!(is_refused(&answers[1], Refusal::Expired), "{answers:?}");
+    assert!(is_refused(&answers[1], Rejection::Expired), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,7 +211,7 @@ async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
     let answers = kit.call_all(&["1", "2", "3", "4", "5"]).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     let hint = answers.iter().find_map(|answer| match answer {
-        Err(CallError::Rejected { reason: Refusal::QueueFull, retry_after }) => *retry_after,
+        Err(CallError::Rejected { reason: Rejection::QueueFull, retry_after }) => *retry_after,
         _ => None,
     });
     assert!(hint.is_some_and(|hint| hint > Duration::ZERO), "{answers:?}");
@@ -223,7 +224,8 @@ async fn with_a_job_ticket_only_a_free_worker_admits() {
     let answers = kit.call_all(&["1", "2", "3"]).await;
     assert!(answers[0].is_ok());
     assert!(
-        is_refused(&answers[1], Refusal::QueueFull) && is_refused(&answers[2], Refusal::QueueFull)
+        is_refused(&answers[1], Rejection::QueueFull)
+            && is_refused(&answers[2], Rejection::QueueFull)
     );
 }
 
@@ -245,7 +247,7 @@ async fn without_workers_requests_are_refused_at_the_door() {
     let kit = Kit::idle(settings(), |_| Act::Echo);
     settle().await;
     let answers = kit.call_all(&["a"]).await;
-    assert!(is_refused(&answers[0], Refusal::NoWorker));
+    assert!(is_refused(&answers[0], Rejection::NoWorker));
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +264,7 @@ async fn scaling_up_and_down_takes_effect_and_drops_no_request() {
     assert_eq!(kit.model.status().workers.len(), 1);
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
-    assert!(is_refused(&kit.call_all(&["late"]).await[0], Refusal::NoWorker));
+    assert!(is_refused(&kit.call_all(&["late"]).await[0], Rejection::NoWorker));
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,7 +293,7 @@ async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told()
     let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
     drop(kit.model.scale(1, 1).await);
     let answers = kit.call_all(&["waits"]).await;
-    assert!(is_refused(&answers[0], Refusal::NoWorker), "{answers:?}");
+    assert!(is_refused(&answers[0], Rejection::NoWorker), "{answers:?}");
     assert!(!kit.model.healthy());
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
@@ -333,7 +335,7 @@ async fn a_live_model_can_be_reconfigured() {
     assert!(!waiting.is_finished());
     let change = Reconfigure::of(&POLICY, "opportunistic");
     kit.model.reconfigure(change).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap().timing.reason, Departure::Idle);
+    assert_eq!(waiting.await.unwrap().unwrap().timing.reason, DispatchReason::Idle);
     let refused = Reconfigure::of(&MAX_BATCH_SIZE, 0_u32);
     assert!(kit.model.reconfigure(refused).await.is_err());
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Departure, Padding, RequestId};
+use jitney_batcher::{BatchId, DispatchReason, Padding, RequestId};
 use tokio::time::Instant;
 
 use crate::call::{Answer, Output, PendingRequest, Timing};
@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     /// The most items a batch of this model may hold.
     pub(crate) items_max: u32,
     pub(crate) attempt: u8,
-    pub(crate) reason: Departure,
+    pub(crate) reason: DispatchReason,
     pub(crate) departed: Instant,
     /// How long it was expected to run, if anybody could tell.
     pub(crate) predicted: Option<Duration>,
@@ -176,7 +176,7 @@ mod tests {
             items: 1,
             items_max: 1,
             attempt: 1,
-            reason: Departure::Idle,
+            reason: DispatchReason::Idle,
             departed: Instant::now(),
             predicted: None,
             handoff: None,

@@ -101,8 +101,10 @@ mod tests {
     #[test]
     fn models_take_turns_and_a_worker_keeps_its_gpu() {
         let turn = Arc::default();
-        let (one, other) =
-            (Devices::new(3, &Values::default(), &turn), Devices::new(3, &Values::default(), &turn));
+        let (one, other) = (
+            Devices::new(3, &Values::default(), &turn),
+            Devices::new(3, &Values::default(), &turn),
+        );
         assert_eq!([one.give(9000), other.give(9001), one.give(9002)], [[1], [2], [0]]);
         assert_eq!([one.give(9000), other.give(9003)], [[1], [1]]);
         one.take_back(9000);

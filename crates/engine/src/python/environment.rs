@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use super::PythonConfig;
 use crate::error::RegisterError;
-use jitney_settings::model::USE_VENV;
 use crate::store::{ModelDir, Package};
+use jitney_settings::model::USE_VENV;
 
 /// The largest frameworks take minutes to download.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);

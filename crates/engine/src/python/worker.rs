@@ -126,7 +126,7 @@ fn refuse_large(item: &mut ItemOutcome, max: u64) {
 fn raw(request: &PendingRequest) -> Option<&Input> {
     match &request.payload {
         Payload::Raw(input) => Some(input),
-        Payload::Tensors(_) => None,
+        Payload::Decoded(_) => None,
     }
 }
 

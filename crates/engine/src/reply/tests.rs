@@ -16,7 +16,7 @@ fn big(body: Bytes) -> Answer {
         batch_items: 1,
         batch_items_max: 1,
         position: 0,
-        reason: jitney_batcher::Departure::Idle,
+        reason: jitney_batcher::DispatchReason::Idle,
         attempt: 1,
         batch: 1,
         batches: Vec::new(),

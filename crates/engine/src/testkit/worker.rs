@@ -153,6 +153,6 @@ impl Worker for ScriptedWorker {
 fn body(request: &PendingRequest) -> String {
     match &request.payload {
         Payload::Raw(input) => String::from_utf8_lossy(&input.parameters[0].value).into_owned(),
-        Payload::Tensors(tensors) => format!("{:?}", tensors.rows()),
+        Payload::Decoded(input) => format!("{input:?}"),
     }
 }

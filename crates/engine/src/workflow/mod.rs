@@ -29,7 +29,7 @@ pub use self::spec::{ModelNode, NodeSettings, Spec};
 pub(crate) use self::table::Table;
 pub(crate) use self::war::War;
 
-use crate::Refusal;
+use crate::Rejection;
 use crate::call::{Call, Output};
 use crate::error::CallError;
 use crate::store::Package;
@@ -81,7 +81,7 @@ impl Workflow {
         let _passage = Passage::begin(&self.under_way);
         if self.refusing.load(Ordering::Relaxed) {
             let node = self.course.start();
-            let error = CallError::Rejected { reason: Refusal::Draining, retry_after: None };
+            let error = CallError::Rejected { reason: Rejection::Draining, retry_after: None };
             return Err(node.refusal(error));
         }
         run::run(&self.course, call).await

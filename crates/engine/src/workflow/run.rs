@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::course::{Course, Node};
 use super::error::RunError;
-use crate::Refusal;
+use crate::Rejection;
 use crate::call::{Answer, Call, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority};
 use crate::error::CallError;
 
@@ -177,7 +177,7 @@ fn trouble(error: CallError, traveller: &Traveller) -> Trouble {
         }
         CallError::Model(failure) => Trouble::Failed(failure.message),
         CallError::WorkerExited { .. } => Trouble::Failed("Worker died.".to_owned()),
-        CallError::Rejected { reason: Refusal::Expired, .. } if in_time => Trouble::Late,
+        CallError::Rejected { reason: Rejection::Expired, .. } if in_time => Trouble::Late,
         other @ (CallError::Rejected { .. }
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::run::run;
 use super::{Course, Dag, Node, RunError};
-use crate::Refusal;
+use crate::Rejection;
 use crate::call::Output;
 use crate::error::CallError;
 use crate::testkit::{Act, Kit, Ride, call, settings};
@@ -161,7 +161,7 @@ async fn the_deadline_of_a_request_holds_for_every_node() {
     let RunError::Refused { error: CallError::Rejected { reason, .. }, .. } = error else {
         panic!("{error}");
     };
-    assert_eq!((reason, stage.rides("b")), (Refusal::Expired, 0));
+    assert_eq!((reason, stage.rides("b")), (Rejection::Expired, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,36 +5,36 @@
 
 use std::time::Duration;
 
-use jitney_engine::Refusal;
+use jitney_engine::Rejection;
 use jitney_engine::error::SequenceRejection;
 
 use super::{ErrorCode, FailedCall, Problem};
 
 impl FailedCall<'_> {
     /// How a rejection by the batcher or the engine is told.
-    pub(super) fn rejection(&self, reason: Refusal, retry_after: Option<Duration>) -> Problem {
+    pub(super) fn rejection(&self, reason: Rejection, retry_after: Option<Duration>) -> Problem {
         let (code, message) = match reason {
-            Refusal::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
-            Refusal::QueueFull => (ErrorCode::Busy, self.queue_full()),
-            Refusal::Hopeless => {
+            Rejection::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
+            Rejection::QueueFull => (ErrorCode::Busy, self.queue_full()),
+            Rejection::Hopeless => {
                 (ErrorCode::Busy, self.says("cannot answer before the deadline", "hopeless"))
             }
-            Refusal::Overload => {
+            Rejection::Overload => {
                 (ErrorCode::Busy, self.says("has more work than it can do in time", "overload"))
             }
-            Refusal::Quota => {
+            Rejection::Quota => {
                 (ErrorCode::Quota, self.says("has used up this client's share", "quota"))
             }
-            Refusal::Draining => (ErrorCode::Ending, self.says("is shutting down", "draining")),
-            Refusal::Expired => (
+            Rejection::Draining => (ErrorCode::Ending, self.says("is shutting down", "draining")),
+            Rejection::Expired => (
                 ErrorCode::Expired,
                 self.says("did not answer before the request's deadline", "expired"),
             ),
-            Refusal::TooLarge => (
+            Rejection::TooLarge => (
                 ErrorCode::TooLarge,
                 self.says("has no batch large enough for this request", "too_large"),
             ),
-            Refusal::Cancelled => {
+            Rejection::Cancelled => {
                 (ErrorCode::Cancelled, self.says("was left by its client", "cancelled"))
             }
         };

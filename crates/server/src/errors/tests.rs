@@ -2,7 +2,7 @@
 
 use http::header::RETRY_AFTER;
 use http_body_util::BodyExt;
-use jitney_engine::Refusal;
+use jitney_engine::Rejection;
 use jitney_engine::store::StoreError;
 
 use super::*;
@@ -18,7 +18,7 @@ fn check_call(error: CallError, expected: (u16, &str, &str)) {
     assert_eq!(told(&ASKED.problem(&error)), expected);
 }
 
-fn refused(reason: Refusal) -> CallError {
+fn refused(reason: Rejection) -> CallError {
     CallError::Rejected { reason, retry_after: Some(Duration::from_millis(2500)) }
 }
 
@@ -27,7 +27,7 @@ fn where_nobody_may_wait_nobody_is_told_of_a_queue() {
     let asked = FailedCall { queue_max: 0, ..ASKED };
     let message = "Model \"m\" takes a request only when a worker is free for it. Try again later. \
         [reason: queue_full]";
-    let problem = asked.problem(&refused(Refusal::QueueFull));
+    let problem = asked.problem(&refused(Rejection::QueueFull));
     assert_eq!(told(&problem), (503, "ServiceUnavailableException", message));
 }
 
@@ -36,13 +36,13 @@ fn refusals_say_why() {
     let unavailable = "ServiceUnavailableException";
     for (reason, status, kind, message) in [
         (
-            Refusal::QueueFull,
+            Rejection::QueueFull,
             503,
             unavailable,
             "Model \"m\" has a full queue (100 waiting). Try again later. [reason: queue_full]",
         ),
         (
-            Refusal::NoWorker,
+            Rejection::NoWorker,
             503,
             unavailable,
             "Model \"m\" has no worker to serve inference request. Please use scale workers API \
@@ -50,38 +50,38 @@ fn refusals_say_why() {
              expired; or exceeds maxSequenceJobQueueSize",
         ),
         (
-            Refusal::Hopeless,
+            Rejection::Hopeless,
             503,
             unavailable,
             "Model \"m\" cannot answer before the deadline. [reason: hopeless]",
         ),
         (
-            Refusal::Overload,
+            Rejection::Overload,
             503,
             unavailable,
             "Model \"m\" has more work than it can do in time. [reason: overload]",
         ),
-        (Refusal::Draining, 503, unavailable, "Model \"m\" is shutting down. [reason: draining]"),
+        (Rejection::Draining, 503, unavailable, "Model \"m\" is shutting down. [reason: draining]"),
         (
-            Refusal::Quota,
+            Rejection::Quota,
             429,
             "TooManyRequestsException",
             "Model \"m\" has used up this client's share. [reason: quota]",
         ),
         (
-            Refusal::Expired,
+            Rejection::Expired,
             408,
             "RequestTimeoutException",
             "Model \"m\" did not answer before the request's deadline. [reason: expired]",
         ),
         (
-            Refusal::TooLarge,
+            Rejection::TooLarge,
             413,
             "RequestEntityTooLargeException",
             "Model \"m\" has no batch large enough for this request. [reason: too_large]",
         ),
         (
-            Refusal::Cancelled,
+            Rejection::Cancelled,
             499,
             "RequestCancelledException",
             "Model \"m\" was left by its client. [reason: cancelled]",
@@ -94,13 +94,13 @@ fn refusals_say_why() {
 #[test]
 fn torchserves_stray_quote_is_kept() {
     let asked = FailedCall { version: Some("2"), ..ASKED };
-    let problem = asked.problem(&refused(Refusal::NoWorker));
+    let problem = asked.problem(&refused(Rejection::NoWorker));
     assert!(
         problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
     );
     let asked = FailedCall { purpose: "describe", ..ASKED };
     assert_eq!(
-        asked.problem(&refused(Refusal::NoWorker)).message,
+        asked.problem(&refused(Rejection::NoWorker)).message,
         "Model \"m\" has no worker to serve describe request. Please use scale workers API to add workers."
     );
 }
@@ -240,10 +240,10 @@ fn only_what_may_succeed_later_says_when() {
         let reply = crate::respond::problem(&problem);
         reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
     };
-    assert_eq!(wait(Refusal::QueueFull, Some(2500)).as_deref(), Some("3"));
-    assert_eq!(wait(Refusal::QueueFull, Some(3)).as_deref(), Some("1"));
-    assert_eq!(wait(Refusal::NoWorker, None).as_deref(), Some("1"));
-    assert_eq!(wait(Refusal::TooLarge, Some(2500)), None);
+    assert_eq!(wait(Rejection::QueueFull, Some(2500)).as_deref(), Some("3"));
+    assert_eq!(wait(Rejection::QueueFull, Some(3)).as_deref(), Some("1"));
+    assert_eq!(wait(Rejection::NoWorker, None).as_deref(), Some("1"));
+    assert_eq!(wait(Rejection::TooLarge, Some(2500)), None);
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl From<RunError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use jitney_engine::Refusal;
+    use jitney_engine::Rejection;
     use jitney_engine::error::CallError;
     use jitney_engine::store::StoreError;
     use jitney_engine::workflow::DagError;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_node_that_refuses_is_told_like_any_other_model() {
-        let error = CallError::Rejected { reason: Refusal::Expired, retry_after: None };
+        let error = CallError::Rejected { reason: Rejection::Expired, retry_after: None };
         let refused = RunError::Refused { model: "w__n".into(), queue_max: 9, error };
         let words =
             "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use jitney_engine::settings::RegisterOptions;
-use jitney_settings::from_parameters;
 use jitney_proto::management::management_ap_is_service_server::ManagementApIsService;
 use jitney_proto::management::{
     DescribeModelRequest, ListModelsRequest, ManagementResponse, RegisterModelRequest,
     ScaleWorkerRequest, SetDefaultRequest, UnregisterModelRequest,
 };
+use jitney_settings::from_parameters;
 use tonic::{Request, Response, Status};
 
 use super::predict::{GrpcRequest, target};

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, Call, Input, Parameter, Timing};
-use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
+use jitney_engine::local::OPEN_INFERENCE_HEADER;
 use tonic::{Extensions, Request, Response};
 
 use super::caller::{self, Caller};

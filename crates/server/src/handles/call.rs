@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
-use jitney_engine::Refusal;
+use jitney_engine::Rejection;
 use jitney_engine::call::{
     Answer, AnswerStream, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
@@ -81,7 +81,8 @@ impl PendingCall {
             (Err(_), None) => Ok(self.room.acquire().await.ok()),
             (Err(_), Some(deadline)) => {
                 let place = tokio::time::timeout_at(deadline, self.room.acquire()).await;
-                let late = |_| CallError::Rejected { reason: Refusal::Expired, retry_after: None };
+                let late =
+                    |_| CallError::Rejected { reason: Rejection::Expired, retry_after: None };
                 Ok(place.map_err(late)?.ok())
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jitney_engine::Departure;
+use jitney_engine::DispatchReason;
 use jitney_engine::call::{Output, Priority, Timing};
 use serde_json::Value;
 
@@ -11,14 +11,14 @@ use super::frame::{self, ClientFrame, ServerFrame};
 use crate::errors::{ErrorCode, Problem};
 
 const LIMIT: u64 = 1 << 20;
-const REASONS: [Departure; 7] = [
-    Departure::Full,
-    Departure::Idle,
-    Departure::Window,
-    Departure::Deadline,
-    Departure::Everyone,
-    Departure::Drain,
-    Departure::Retry,
+const REASONS: [DispatchReason; 7] = [
+    DispatchReason::Full,
+    DispatchReason::Idle,
+    DispatchReason::Window,
+    DispatchReason::Deadline,
+    DispatchReason::Everyone,
+    DispatchReason::Drain,
+    DispatchReason::Retry,
 ];
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -101,7 +101,7 @@ fn output(vector: &Value, body: Bytes) -> Output {
 }
 
 fn receipt(vector: &Value) -> Timing {
-    let field = |at: usize| number(&vector["receipt"][at]);
+    let field = |at: usize| number(&vector["timing"][at]);
     Timing {
         queue: Duration::from_micros(field(0)),
         compute: Duration::from_micros(field(1)),

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{BatcherReport, CurvePoint, Engine, Objective, PastDecision, Policy, Verdict};
+use jitney_engine::{
+    BatcherReport, CurvePoint, DecisionKind, Engine, Objective, PastDecision, Policy,
+};
 use serde::Serialize;
 
 use self::words::Unit;
@@ -163,7 +165,7 @@ impl BatchingReport {
             endpoint_latencies_ms: BTreeMap::new(),
             max_latency_ms: objective.map(millis),
             max_batch_delay_ms: delay.map(millis),
-            max_waiting: config.queue_max,
+            max_waiting: config.max_queue,
             tenants: BTreeMap::new(),
             cost: None,
             max_cost: None,
@@ -182,13 +184,13 @@ impl BatchingReport {
 }
 
 fn others(report: &BatcherReport) -> Vec<GroupCurve> {
-    let main = report.main_curve().next().map(|point| point.bucket);
+    let main = report.main_curve().next().map(|point| point.group);
     let mut others: Vec<GroupCurve> = Vec::new();
-    for point in report.curve.iter().filter(|point| Some(point.bucket) != main) {
-        match others.last_mut().filter(|other| other.bucket == point.bucket) {
+    for point in report.curve.iter().filter(|point| Some(point.group) != main) {
+        match others.last_mut().filter(|other| other.bucket == point.group) {
             Some(other) => other.curve.push(CurveSample::new(point)),
             None => others
-                .push(GroupCurve { bucket: point.bucket, curve: vec![CurveSample::new(point)] }),
+                .push(GroupCurve { bucket: point.group, curve: vec![CurveSample::new(point)] }),
         }
     }
     others
@@ -213,10 +215,10 @@ impl CurveSample {
 impl DecisionEntry {
     fn new(decided: &PastDecision, unit: Unit) -> Self {
         let decision = &decided.decision;
-        let (verdict, reason) = match decision.verdict {
-            Verdict::Depart(reason) => ("depart", Some(reason.as_str())),
-            Verdict::Wait(_) => ("wait", None),
-            Verdict::Refuse(reason) => ("refuse", Some(words::rejection(reason))),
+        let (verdict, reason) = match decision.kind {
+            DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),
+            DecisionKind::Wait(_) => ("wait", None),
+            DecisionKind::Reject(reason) => ("refuse", Some(words::rejection(reason))),
         };
         Self {
             ago_ms: in_millis(decided.ago),

@@ -18,7 +18,11 @@ pub(crate) async fn register(
     finish(run(Arc::clone(engine), options, synchronous)).await
 }
 
-async fn run(engine: Arc<Engine>, options: RegisterOptions, synchronous: bool) -> Result<Notice, Problem> {
+async fn run(
+    engine: Arc<Engine>,
+    options: RegisterOptions,
+    synchronous: bool,
+) -> Result<Notice, Problem> {
     let registered = engine.register(options).await.inspect_err(note)?;
     let Registered { model, workers_min, workers_max } = registered;
     let (name, version) = (model.name(), model.version());
@@ -54,7 +58,7 @@ fn note(error: &RegisterError) {
         | RegisterError::BadRuntime(_)
         | RegisterError::BadSettings(_)
         | RegisterError::Conflict { .. }
-        | RegisterError::Onnx(_)
+        | RegisterError::NotLoadable(_)
         | RegisterError::Draining => None,
     };
     tracing::warn!(%error, detail, "a model was not registered");

@@ -46,9 +46,9 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|snapshot| snapshot.status.counters.answered),
     ),
     (
-        "jitney_requests_refused_total",
+        "jitney_requests_rejected_total",
         MetricKind::Counter,
-        "Requests refused before the model saw them",
+        "Requests rejected before the model ran them",
         Number(|snapshot| snapshot.status.counters.rejected),
     ),
     (
@@ -58,7 +58,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|snapshot| snapshot.status.counters.failed),
     ),
     (
-        "jitney_requests_abandoned_total",
+        "jitney_requests_cancelled_total",
         MetricKind::Counter,
         "Requests subject client went away",
         Number(|snapshot| snapshot.status.counters.abandoned),
@@ -66,49 +66,49 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     (
         "jitney_requests_retried_total",
         MetricKind::Counter,
-        "Times that a request rode again after a failure",
+        "Times that a request was run again after a failure",
         Number(|snapshot| snapshot.status.counters.retried),
     ),
     (
-        "jitney_refusals_total",
+        "jitney_rejections_total",
         MetricKind::Counter,
-        "Refused requests by reason",
+        "Rejected requests by reason",
         Each("reason", |snapshot| snapshot.measures.rejections.to_vec()),
     ),
     (
         "jitney_batches_total",
         MetricKind::Counter,
-        "Batches that departed",
+        "Batches sent to a worker",
         Number(|snapshot| snapshot.status.counters.batches),
     ),
     (
         "jitney_items_total",
         MetricKind::Counter,
-        "Items in departed batches",
+        "Items in batches sent to a worker",
         Number(|snapshot| snapshot.status.counters.items),
     ),
     (
-        "jitney_departures_total",
+        "jitney_dispatches_total",
         MetricKind::Counter,
-        "Departed batches by reason",
+        "Batches by the reason for sending them",
         Each("reason", |snapshot| snapshot.status.counters.dispatches.to_vec()),
     ),
     (
         "jitney_cost_real_total",
         MetricKind::Counter,
-        "What the items of departed batches cost as they came, where they are padded",
+        "Cost of the items of batches before padding",
         Number(|snapshot| snapshot.status.counters.padding.real),
     ),
     (
         "jitney_cost_padded_total",
         MetricKind::Counter,
-        "What they cost as they were run; 1 - real / padded is wasted",
+        "Cost of the items of batches after padding; 1 - real / padded is the share of padding",
         Number(|snapshot| snapshot.status.counters.padding.padded),
     ),
     (
         "jitney_waiting",
         MetricKind::Gauge,
-        "Requests that wait now",
+        "Requests that are waiting now",
         Number(|snapshot| snapshot.status.waiting.into()),
     ),
     (
@@ -118,9 +118,9 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(ready),
     ),
     (
-        "jitney_workers_wanted",
+        "jitney_workers_min",
         MetricKind::Gauge,
-        "Workers that there should be at least",
+        "Fewest workers that the model should have",
         Number(|snapshot| snapshot.status.workers_min.into()),
     ),
     (
@@ -144,7 +144,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     (
         "jitney_batch_items",
         MetricKind::Histogram,
-        "Items of departed batches",
+        "Items per batch",
         Spread(|snapshot| &snapshot.measures.batch_items, 1.0),
     ),
     (
@@ -156,13 +156,13 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     (
         "jitney_prediction_ratio",
         MetricKind::Histogram,
-        "Time that batches took as a share of what was predicted",
+        "Measured time of batches divided by the predicted time",
         Spread(|snapshot| &snapshot.measures.prediction_permille, 1000.0),
     ),
     (
         "jitney_batch_fill_ratio",
         MetricKind::Histogram,
-        "Items of departed batches as a share of the most there may be",
+        "Items per batch divided by the largest batch size",
         Spread(|snapshot| &snapshot.measures.fill_permille, 1000.0),
     ),
 ];
@@ -171,7 +171,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
 fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
     let curve = snapshot.model.curve();
     let main = main_group(&curve);
-    let points = curve.iter().filter(|point| Some(point.bucket) == main);
+    let points = curve.iter().filter(|point| Some(point.group) == main);
     points.map(|point| (point.size, point.mean)).take(CURVE_POINTS_MAX).collect()
 }
 

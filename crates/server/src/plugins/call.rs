@@ -88,7 +88,9 @@ pub(super) async fn ask(
 
 fn failure(error: &CallError) -> PluginFailure {
     match error {
-        CallError::Rejected { reason: jitney_engine::Refusal::Expired, .. } => PluginFailure::Late,
+        CallError::Rejected { reason: jitney_engine::Rejection::Expired, .. } => {
+            PluginFailure::Late
+        }
         CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
         CallError::Rejected { .. }
         | CallError::ServerFull { .. }

@@ -11,7 +11,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
 use jitney_engine::call::{HeaderBlock, Input, Parameter};
-use jitney_engine::onnx::OPEN_INFERENCE_HEADER;
+use jitney_engine::local::OPEN_INFERENCE_HEADER;
 
 use crate::errors::Problem;
 use crate::query::{RequestFields, pairs};

@@ -61,7 +61,7 @@ fn push_millis(text: &mut String, duration: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitney_engine::Departure;
+    use jitney_engine::DispatchReason;
 
     #[test]
     fn a_receipt_fits_into_one_header() {
@@ -71,7 +71,7 @@ mod tests {
             batch_items: 8,
             batch_items_max: 32,
             position: 3,
-            reason: Departure::Idle,
+            reason: DispatchReason::Idle,
             attempt: 1,
             batch: 7,
             batches: Vec::new(),
@@ -80,7 +80,7 @@ mod tests {
         let expected = "queue;dur=1.804, compute;dur=5.210, batch;desc=\"8 of 32, idle\"";
         assert_eq!(header(&receipt), expected);
         receipt.attempt = 2;
-        receipt.reason = Departure::Retry;
+        receipt.reason = DispatchReason::Retry;
         receipt.compute = Duration::from_nanos(999);
         let expected =
             "queue;dur=1.804, compute;dur=0.000, batch;desc=\"8 of 32, retry, attempt 2\"";

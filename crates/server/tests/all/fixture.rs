@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jitney_engine::settings::{ModelDefaults, RegisterOptions};
 use jitney_engine::store::StoreConfig;
-use jitney_engine::{Engine, EngineConfig, onnx, python};
+use jitney_engine::{Engine, EngineConfig, python};
 use jitney_server::{AccessLog, Bind, ServerAddresses, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -91,9 +91,13 @@ impl Server {
 
     /// Registers the embedded model and waits for its worker.
     pub async fn with_magika(self) -> Self {
-        let model = onnx::embedded::magika().unwrap();
-        let options = RegisterOptions { url: "magika".to_owned(), at_startup: true, ..RegisterOptions::default() };
-        let registered = self.engine.register_onnx(model, options).await.unwrap();
+        let model = jitney_onnx::embedded::magika().unwrap();
+        let options = RegisterOptions {
+            url: "magika".to_owned(),
+            at_startup: true,
+            ..RegisterOptions::default()
+        };
+        let registered = self.engine.register_local(model, options).await.unwrap();
         registered.model.scale(1, 1).await.unwrap();
         self
     }
@@ -164,6 +168,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         store,
         workflow_store: None,
         python,
+        local: Some(jitney_onnx::RUNTIME),
         first_worker_id: 9000,
     };
     Engine::start(config, vec![tokio::runtime::Handle::current()]).unwrap()

@@ -167,9 +167,9 @@ async fn the_metrics_page_counts_requests_by_how_they_ended() {
     for line in [
         format!("ts_inference_requests_total{} 1.0", labels("default")),
         format!("jitney_requests_answered_total{own} 1.0"),
-        format!("jitney_requests_refused_total{own} 0.0"),
+        format!("jitney_requests_rejected_total{own} 0.0"),
         format!("jitney_workers_ready{own} 1.0"),
-        "# TYPE jitney_departures_total counter".to_owned(),
+        "# TYPE jitney_dispatches_total counter".to_owned(),
     ] {
         assert!(page.lines().any(|known| known == line), "{line} is not in\n{page}");
     }

@@ -86,9 +86,9 @@ async fn rides_and_refusals_are_measured() {
         format!("jitney_compute_seconds_bucket{{{labels}{host}le=\"+Inf\",}} 1.0"),
         format!("jitney_batch_items_bucket{{{labels}{host}le=\"1.0\",}} 1.0"),
         format!("jitney_batch_items_sum{{{labels}{host}}} 1.0"),
-        format!("jitney_refusals_total{{{labels}reason=\"no_worker\",{host}}} 1.0"),
-        format!("jitney_refusals_total{{{labels}reason=\"queue_full\",{host}}} 0.0"),
-        format!("jitney_workers_wanted{{{labels}{host}}} 0.0"),
+        format!("jitney_rejections_total{{{labels}reason=\"no_worker\",{host}}} 1.0"),
+        format!("jitney_rejections_total{{{labels}reason=\"queue_full\",{host}}} 0.0"),
+        format!("jitney_workers_min{{{labels}{host}}} 0.0"),
     ] {
         assert!(page.lines().any(|known| known == line), "{line} is not in\n{page}");
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import value_of
+from ts.torch_handler.rows import value_of
 
 
 class BodyEnvelope(BaseEnvelope):

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import document_of, plain_or_refused, refuse, share_out
+from ts.torch_handler.request_envelope.rows import bad_request, document_of, plain_or_error, share_out
 
 
 class JSONEnvelope(BaseEnvelope):
@@ -26,7 +26,7 @@ class JSONEnvelope(BaseEnvelope):
     def format_output(self, data: Any) -> Rows:
         """One JSON text per request."""
         shares = share_out(data, self._counts)
-        return [json.dumps({"predictions": share}, default=plain_or_refused) for share in shares]
+        return [json.dumps({"predictions": share}, default=plain_or_error) for share in shares]
 
 
 def decoded_instance(instance: Any) -> Any:
@@ -43,4 +43,4 @@ def decoded(value: Any) -> Any:
     try:
         return base64.b64decode(value["b64"])
     except (TypeError, ValueError, binascii.Error) as error:
-        raise refuse(f'A value under "b64" is not base64: {error}') from error
+        raise bad_request(f'A value under "b64" is not base64: {error}') from error

@@ -9,20 +9,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ts.torch_handler.rows import value_of
 from ts.utils.util import PredictionException
 
 BAD_REQUEST = 400
 
 
-def refuse(message: str) -> PredictionException:
+def bad_request(message: str) -> PredictionException:
     """What to raise about a request that is not what the envelope takes."""
     return PredictionException(message, BAD_REQUEST)
-
-
-def value_of(row: dict[str, Any]) -> Any:
-    """The request's value: a field called `data`, else the body."""
-    value = row.get("data")
-    return row.get("body") if value is None else value
 
 
 def document_of(row: dict[str, Any], key: str) -> dict[str, Any]:
@@ -32,9 +27,9 @@ def document_of(row: dict[str, Any], key: str) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise refuse(f"The request body is not valid JSON: {error}") from error
+            raise bad_request(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, dict) or not isinstance(value.get(key), list):
-        raise refuse(f'The request body must be a JSON object with a list "{key}".')
+        raise bad_request(f'The request body must be a JSON object with a list "{key}".')
     return value
 
 
@@ -57,7 +52,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def plain_or_refused(value: Any) -> Any:
+def plain_or_error(value: Any) -> Any:
     """`plain` for `json.dumps`, which asks about what it does not know."""
     listed = plain(value)
     if listed is value:

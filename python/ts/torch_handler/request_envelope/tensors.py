@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from ts.torch_handler.request_envelope.rows import plain, refuse
+from ts.torch_handler.request_envelope.rows import bad_request, plain
 
 DATATYPES = {
     "bool": "BOOL",
@@ -29,7 +29,7 @@ DATATYPES = {
 def row_of(tensor: Any) -> dict[str, Any]:
     """An input as handlers see it: all its fields, and its data as a value."""
     if not isinstance(tensor, dict) or "data" not in tensor:
-        raise refuse('Every input must be an object with "name", "shape", "datatype" and "data".')
+        raise bad_request('Every input must be an object with "name", "shape", "datatype" and "data".')
     return {**tensor, "data": value_of(tensor)}
 
 
@@ -48,7 +48,7 @@ def shaped(data: list[Any], shape: Any, name: str) -> Any:
         others = math.prod(size for size in sizes if type(size) is int and size != -1)
         sizes[sizes.index(-1)] = len(data) // others if others else 0
     if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != len(data):
-        raise refuse(f'Input "{name}" has {len(data)} elements, which is not what its shape {shape} says.')
+        raise bad_request(f'Input "{name}" has {len(data)} elements, which is not what its shape {shape} says.')
     for size in reversed(sizes[1:]):
         data = [data[at : at + size] for at in range(0, len(data), size)] if size else []
     return data if sizes else data[0]

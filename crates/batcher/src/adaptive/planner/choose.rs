@@ -4,10 +4,10 @@
 
 use super::predict::DRAIN_MAX;
 use super::{Planner, Trip, adaptive, allowed};
-use crate::action::Departure;
+use crate::action::DispatchReason;
 use crate::adaptive::curves::Curve;
 use crate::adaptive::form::{Formed, Scene};
-use crate::adaptive::journal::Verdict;
+use crate::adaptive::journal::DecisionKind;
 use crate::adaptive::line::Line;
 use crate::adaptive::queue::{Lane, Paced};
 use crate::adaptive::returns::{OUT_MAX, Out};
@@ -51,7 +51,7 @@ impl Planner {
                     }
                 }
                 Wish::Wait(trip, Wait { until, goal, .. }) => {
-                    self.note(&trip, Verdict::Wait(until), rules.now);
+                    self.note(&trip, DecisionKind::Wait(until), rules.now);
                     let only = self.queue.lanes.len() == 1 && trip.formed.skip == 0;
                     let paced =
                         |(goal, end)| Paced { line: trip.line, goal, until: until.min(end) };
@@ -116,7 +116,7 @@ impl Planner {
         let all = formed.skip + formed.len == it.lines[line].len();
         let growable = all && formed.size < cap && !rules.draining;
         if growable && let Some(wait) = self.waits(it, &scene, formed, rules) {
-            let (reason, next_free) = (Departure::Idle, rules.now + wait.next_free);
+            let (reason, next_free) = (DispatchReason::Idle, rules.now + wait.next_free);
             return Wish::Wait(Trip { lane, line, formed, reason, next_free, room: 0 }, wait);
         }
         let reason = self.reason(&scene, formed, growable, rules);
@@ -148,17 +148,17 @@ impl Planner {
         formed: Formed,
         growable: bool,
         rules: &Rules,
-    ) -> Departure {
+    ) -> DispatchReason {
         if rules.draining {
-            Departure::Drain
+            DispatchReason::Drain
         } else if formed.hurried || rules.now >= scene.latest(formed, self.unit) {
-            Departure::Deadline
+            DispatchReason::Deadline
         } else if !growable {
-            Departure::Full
+            DispatchReason::Full
         } else if formed.len > 1 && self.returns.all_back(rules.now) {
-            Departure::Everyone
+            DispatchReason::Everyone
         } else {
-            Departure::Idle
+            DispatchReason::Idle
         }
     }
 

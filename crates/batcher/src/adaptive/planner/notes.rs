@@ -1,19 +1,19 @@
 //! What the planner writes into its journal.
 
 use super::{Planner, Trip};
-use crate::action::Refusal;
-use crate::adaptive::journal::{Decision, Verdict};
+use crate::action::Rejection;
+use crate::adaptive::journal::{Decision, DecisionKind};
 use crate::request::{NEVER, Nanos};
 
 impl Planner {
     /// Writes a departure or a wait into the journal.
-    pub(crate) fn note(&mut self, trip: &Trip, verdict: Verdict, now: Nanos) {
+    pub(crate) fn note(&mut self, trip: &Trip, kind: DecisionKind, now: Nanos) {
         let lane = &self.queue.lanes[trip.lane];
         let line = &lane.lines[trip.line];
         let deadline = line.get(trip.formed.skip).deadline;
         self.journal.write(Decision {
             at: now,
-            verdict,
+            kind,
             size: trip.formed.size,
             waiting: line.len() as u32,
             skipped: trip.formed.skip as u32,
@@ -25,10 +25,16 @@ impl Planner {
     }
 
     /// Writes a refusal into the journal.
-    pub(crate) fn note_refusal(&mut self, reason: Refusal, deadline: Nanos, size: u32, now: Nanos) {
+    pub(crate) fn note_refusal(
+        &mut self,
+        reason: Rejection,
+        deadline: Nanos,
+        size: u32,
+        now: Nanos,
+    ) {
         self.journal.write(Decision {
             at: now,
-            verdict: Verdict::Refuse(reason),
+            kind: DecisionKind::Reject(reason),
             size: size.into(),
             waiting: self.queue.len,
             skipped: 0,

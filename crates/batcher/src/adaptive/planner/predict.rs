@@ -19,9 +19,9 @@ const PROVEN: u32 = 20;
 pub(super) const DRAIN_MAX: Nanos = 30_000_000_000;
 
 impl Planner {
-    /// The expected time of a batch of this size in this bucket, if anything was learned.
-    pub(crate) fn predict(&mut self, bucket: u16, size: u64, config: &Config) -> Option<Nanos> {
-        let place = self.curves.place(bucket, adaptive(config).objective);
+    /// The expected time of a batch of this size in this group, if anything was learned.
+    pub(crate) fn predict(&mut self, group: u16, size: u64, config: &Config) -> Option<Nanos> {
+        let place = self.curves.place(group, adaptive(config).objective);
         let service = self.curves.get(place);
         let curve = Curve::new(service, allowed(config));
         service.known().then(|| curve.mean(size) as Nanos)

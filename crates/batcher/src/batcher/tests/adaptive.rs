@@ -288,22 +288,19 @@ fn a_batch_that_could_grow_is_not_sent_ahead_of_clients_who_are_about_to_come_ba
 }
 
 #[test]
-fn a_departure_says_what_it_is_padded_to_and_when_it_will_be_over() {
-    let config = Config { allowed_sizes: vec![4, 8], ..Config::default() };
+fn a_dispatch_carries_the_size_to_run_at_and_the_time_it_will_take() {
+    let config = Config { sizes: vec![4, 8], ..Config::default() };
     let mut it = alone(config);
     let mut out = Actions::new();
     it.play.batcher.step(it.now, Event::Arrive(of_items(0, 3)), &mut out);
-    let Some(Action::Dispatch { items, size, predicted, planned_finish, .. }) = out.iter().next()
-    else {
-        panic!("{out:?}")
-    };
-    assert_eq!((*items, *size), (3, 4));
-    assert_eq!(planned_finish.zip(*predicted).map(|(end, time)| end - time), Some(it.now));
+    let Some(Action::Dispatch(dispatch)) = out.iter().next() else { panic!("{out:?}") };
+    assert_eq!((dispatch.items, dispatch.size), (3, 4));
+    assert!(dispatch.predicted.is_some());
 }
 
 #[test]
 fn a_full_queue_is_kept_at_the_cost_of_the_tenant_above_its_share() {
-    let mut it = alone(Config { queue_max: 3, ..Config::default() });
+    let mut it = alone(Config { max_queue: 3, ..Config::default() });
     let of = |index, tenant| Request { tenant, ..request(index) };
     it.arrive(0.0, of(0, 1), &["b1 w0 [0] idle"]);
     (1..4).for_each(|index| it.arrive(1.0, of(index, 1), &[]));
@@ -318,8 +315,9 @@ fn it_tells_its_curve_and_its_last_decisions() {
     it.arrive(0.0, request(1), &["b1 w0 [1] idle"]);
     let point = it.play.batcher.curve().find(|point| point.size == 4).unwrap();
     assert!((point.mean as i64 - 9 * MS as i64).abs() < 1000, "{point:?}");
-    let last: Vec<_> = it.play.batcher.decisions().map(|it| it.verdict).collect();
-    let want = [Verdict::Refuse(Refusal::Hopeless), Verdict::Depart(Departure::Idle)];
+    let last: Vec<_> = it.play.batcher.decisions().map(|it| it.kind).collect();
+    let want =
+        [DecisionKind::Reject(Rejection::Hopeless), DecisionKind::Dispatch(DispatchReason::Idle)];
     assert!(last.ends_with(&want), "{last:?}");
     assert!(last.len() <= 64);
 }

@@ -34,7 +34,7 @@ fn a_smaller_batch_refuses_those_who_no_longer_fit_and_may_be_full() {
 fn a_smaller_queue_evicts_nobody() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
     play.queue(0, (0..3).map(request));
-    play.configure(1, |config| config.queue_max = 1, &[]);
+    play.configure(1, |config| config.max_queue = 1, &[]);
     play.arrive(2, 3, &["3 QueueFull"]);
     assert_eq!(play.batcher.waiting(), 3);
 }
@@ -57,7 +57,7 @@ fn retry_groups_obey_new_limits_and_lanes() {
     play.queue(0, [from(6, OriginKind::Http), from(7, OriginKind::Grpc)]);
     play.up(0, 0);
     play.configure(1, |config| (config.max_items, config.mix_origins) = (3, false), &[]);
-    play.failed(2, 1, Failure::Handler, &["b2 w0 [0 1] retry #2"]);
+    play.failed(2, 1, BatchFailure::Handler, &["b2 w0 [0 1] retry #2"]);
     play.done(3, 2, &["b3 w0 [2 3] retry #2"]);
     play.done(4, 3, &["b4 w0 [4 5] retry #2"]);
     play.done(5, 4, &["b5 w0 [6] retry #2"]);
@@ -70,7 +70,7 @@ fn a_retry_group_that_waits_is_divided_when_the_limit_shrinks() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
     play.queue(0, (0..4).map(request));
     play.up(0, 0);
-    play.failed(1, 1, Failure::Handler, &["b2 w0 [0 1] retry #2"]);
+    play.failed(1, 1, BatchFailure::Handler, &["b2 w0 [0 1] retry #2"]);
     play.configure(2, |config| config.max_items = 1, &[]);
     play.done(3, 2, &["b3 w0 [2] retry #2"]);
     play.done(4, 3, &["b4 w0 [3] retry #2"]);

@@ -101,7 +101,7 @@ fn without_a_worker_requests_wait() {
 fn only_the_same_bucket_and_kind_of_origin_meet() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
     play.queue(0, [from(0, OriginKind::Http), from(1, OriginKind::Grpc)]);
-    play.queue(0, [Request { bucket: 1, ..request(2) }, from(3, OriginKind::Http)]);
+    play.queue(0, [Request { group: 1, ..request(2) }, from(3, OriginKind::Http)]);
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [0 3] idle"]);
     play.done(2, 1, &["b2 w0 [1] idle"]);
     play.done(3, 2, &["b3 w0 [2] idle"]);

@@ -20,19 +20,19 @@ fn one_that_comes_too_late_is_refused_as_expired() {
 
 #[test]
 fn the_queue_counts_those_who_wait_and_not_those_who_leave_at_once() {
-    let mut play = Play::with(Config { queue_max: 1, ..Config::default() }, 1);
+    let mut play = Play::with(Config { max_queue: 1, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] full"]);
     play.arrive(1, 1, &[]);
     play.arrive(2, 2, &["2 QueueFull"]);
     play.done(3, 1, &["b2 w0 [1] full"]);
-    let mut play = Play::with(Config { queue_max: 0, ..Config::default() }, 1);
+    let mut play = Play::with(Config { max_queue: 0, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] full"]);
     play.arrive(1, 1, &["1 QueueFull"]);
 }
 
 #[test]
 fn a_full_queue_takes_the_one_who_completes_a_batch() {
-    let config = Config { policy: WINDOW, max_items: 3, queue_max: 2, ..Config::default() };
+    let config = Config { policy: WINDOW, max_items: 3, max_queue: 2, ..Config::default() };
     let mut play = Play::with(config, 1);
     play.arrive(0, 0, &["timer 100"]);
     play.arrive(0, 1, &[]);
@@ -41,7 +41,7 @@ fn a_full_queue_takes_the_one_who_completes_a_batch() {
 
 #[test]
 fn a_full_queue_says_when_it_will_be_empty() {
-    let mut play = Play::with(Config { max_items: 2, queue_max: 4, ..Config::default() }, 1);
+    let mut play = Play::with(Config { max_items: 2, max_queue: 4, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] idle"]);
     play.step(8, Event::Done { batch: BatchId(1), exec: 8 }, &[]);
     play.arrive(9, 1, &["b2 w0 [1] idle"]);
@@ -70,7 +70,7 @@ fn nobody_departs_at_the_deadline_even_if_the_timer_is_late() {
 
 #[test]
 fn a_cancelled_request_leaves_its_place_to_others_at_once() {
-    let mut play = Play::with(Config { queue_max: 2, max_items: 2, ..Config::default() }, 1);
+    let mut play = Play::with(Config { max_queue: 2, max_items: 2, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] idle"]);
     play.queue(0, [request(1), request(2)]);
     play.cancel(1, 1, &["1 Cancelled"]);
@@ -103,10 +103,10 @@ fn stale_news_is_ignored() {
     play.arrive(0, 0, &["b1 w0 [0] idle"]);
     play.queue(0, [request(1)]);
     play.done(1, 7, &[]);
-    play.failed(1, 7, Failure::Handler, &[]);
+    play.failed(1, 7, BatchFailure::Handler, &[]);
     play.cancel(1, 9, &[]);
     play.step(1, Event::Cancel { id: RequestId::new(1, 5) }, &[]);
-    play.down(1, 3, Down::Crashed, &[]);
+    play.down(1, 3, DownReason::Crashed, &[]);
     play.step(1, Event::WorkerRetire { worker: WorkerId(3) }, &[]);
     play.step(1, Event::Timer, &[]);
     play.done(2, 1, &["b2 w0 [1] idle"]);

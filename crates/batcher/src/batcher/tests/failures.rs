@@ -2,7 +2,7 @@
 
 use super::*;
 
-const HANDLER: Failure = Failure::Handler;
+const HANDLER: BatchFailure = BatchFailure::Handler;
 
 impl Play {
     /// One batch of the requests `0..len` running on worker 0 of `workers`.
@@ -33,8 +33,8 @@ fn a_single_request_the_model_failed_on_is_not_tried_again() {
 #[test]
 fn members_of_a_crashed_batch_are_tried_alone_and_given_up_at_the_second_crash() {
     let mut play = Play::running(Config::default(), 2, 2);
-    play.down(1, 0, Down::Crashed, &["b2 w1 [0] retry #2"]);
-    play.down(2, 1, Down::Crashed, &["0 failed Crashed"]);
+    play.down(1, 0, DownReason::Crashed, &["b2 w1 [0] retry #2"]);
+    play.down(2, 1, DownReason::Crashed, &["0 failed Crashed"]);
     play.step(3, Event::WorkerUp { worker: WorkerId(2), slots: 1 }, &["b3 w2 [1] retry #2"]);
     play.done(4, 3, &[]);
 }
@@ -42,14 +42,14 @@ fn members_of_a_crashed_batch_are_tried_alone_and_given_up_at_the_second_crash()
 #[test]
 fn a_single_request_survives_one_crash() {
     let mut play = Play::running(Config::default(), 1, 2);
-    play.down(1, 0, Down::Crashed, &["b2 w1 [0] retry #2"]);
+    play.down(1, 0, DownReason::Crashed, &["b2 w1 [0] retry #2"]);
 }
 
 #[test]
 fn members_of_a_batch_that_hung_are_tried_alone_and_given_up_alone() {
     let mut play = Play::running(Config::default(), 2, 2);
-    play.down(1, 0, Down::TimedOut, &["b2 w1 [0] retry #2"]);
-    play.down(2, 1, Down::TimedOut, &["0 failed TimedOut"]);
+    play.down(1, 0, DownReason::TimedOut, &["b2 w1 [0] retry #2"]);
+    play.down(2, 1, DownReason::TimedOut, &["0 failed TimedOut"]);
     play.step(3, Event::WorkerUp { worker: WorkerId(2), slots: 1 }, &["b3 w2 [1] retry #2"]);
 }
 
@@ -59,8 +59,8 @@ fn the_batch_of_a_removed_worker_goes_back_in_order_without_penalty() {
     play.queue(0, (0..6).map(request));
     play.up(1, 0);
     play.up(1, 1);
-    play.down(2, 0, Down::Removed, &[]);
-    play.down(2, 1, Down::Removed, &[]);
+    play.down(2, 0, DownReason::Removed, &[]);
+    play.down(2, 1, DownReason::Removed, &[]);
     assert_eq!(play.batcher.waiting(), 6);
     play.step(
         3,
@@ -74,7 +74,7 @@ fn a_retry_group_on_a_removed_worker_stays_a_group_at_the_same_attempt() {
     let config = Config { retry_budget: 2, ..Config::default() };
     let mut play = Play::running(config, 4, 1);
     play.failed(1, 1, HANDLER, &["b2 w0 [0 1] retry #2"]);
-    play.down(2, 0, Down::Removed, &[]);
+    play.down(2, 0, DownReason::Removed, &[]);
     play.step(
         3,
         Event::WorkerUp { worker: WorkerId(1), slots: 2 },
@@ -84,7 +84,7 @@ fn a_retry_group_on_a_removed_worker_stays_a_group_at_the_same_attempt() {
 
 #[test]
 fn without_isolation_every_member_fails() {
-    for (why, said) in [(Down::Crashed, "Crashed"), (Down::TimedOut, "TimedOut")] {
+    for (why, said) in [(DownReason::Crashed, "Crashed"), (DownReason::TimedOut, "TimedOut")] {
         let mut play = Play::running(Config { isolate: false, ..Config::default() }, 2, 1);
         let want = [0, 1].map(|index| format!("{index} failed {said}"));
         play.down(1, 0, why, &want.each_ref().map(String::as_str));
@@ -120,9 +120,9 @@ fn a_batch_earns_a_retry_per_member_when_its_first_attempt_is_over() {
 fn a_timeout_costs_tokens_too_but_a_first_crash_does_not() {
     let none = Config { retry_budget: 0, ..Config::default() };
     let mut play = Play::running(none.clone(), 2, 2);
-    play.down(1, 0, Down::TimedOut, &["0 failed TimedOut", "1 failed TimedOut"]);
+    play.down(1, 0, DownReason::TimedOut, &["0 failed TimedOut", "1 failed TimedOut"]);
     let mut play = Play::running(none, 1, 2);
-    play.down(1, 0, Down::Crashed, &["b2 w1 [0] retry #2"]);
+    play.down(1, 0, DownReason::Crashed, &["b2 w1 [0] retry #2"]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_cancelled_member_is_refused_even_where_others_fail() {
 fn a_cancelled_member_of_a_removed_worker_ends() {
     let mut play = Play::running(Config::default(), 2, 1);
     play.cancel(1, 0, &[]);
-    play.down(2, 0, Down::Removed, &["0 Cancelled"]);
+    play.down(2, 0, DownReason::Removed, &["0 Cancelled"]);
     assert_eq!(play.batcher.waiting(), 1);
 }
 
@@ -154,7 +154,7 @@ fn members_who_wait_to_be_tried_again_can_expire_and_be_cancelled() {
     let mut play = Play::with(Config { max_items: 8, ..Config::default() }, 0);
     play.queue(0, [request(0), by(1, 50), request(2), request(3)]);
     play.up(0, 0);
-    play.down(1, 0, Down::Crashed, &["timer 50"]);
+    play.down(1, 0, DownReason::Crashed, &["timer 50"]);
     play.step(50, Event::Timer, &["1 Expired", "no timer"]);
     play.cancel(51, 2, &["2 Cancelled"]);
     assert_eq!(play.batcher.waiting(), 2);

@@ -22,7 +22,7 @@ fn behind(config: Config, requests: impl IntoIterator<Item = Request>) -> Play {
     for round in 0..80 {
         let items = round % 8 + 1;
         let (cost, exec) = (128 * items, 2 * MS + 128 * items * MS / 100);
-        play.skip(0, Event::Measured { bucket: 0, items: items as u32, cost, exec });
+        play.skip(0, Event::Measured { group: 0, items: items as u32, cost, exec });
     }
     play.skip(0, Event::Arrive(long(99, 1)));
     play.queue(1, requests);
@@ -34,7 +34,7 @@ fn padding(play: &mut Play, now: Nanos, event: Event) -> Option<Padding> {
     let mut out = Actions::new();
     play.batcher.step(now, event, &mut out);
     let told = out.iter().find_map(|action| match action {
-        Action::Dispatch { padding, .. } => Some(*padding),
+        Action::Dispatch(Dispatch { padding, .. }) => Some(*padding),
         Action::Reject { .. } | Action::Fail { .. } | Action::SetTimer(_) | Action::ClearTimer => {
             None
         }
@@ -97,8 +97,7 @@ fn a_dispatch_tells_what_is_real_and_what_is_padding() {
     assert_eq!(padding(&mut play, 10, done), Some(Padding { real: 180, padded: 200 }));
     let packed = Config { measure: Measure::Packed, ..padded(Policy::Opportunistic, 8) };
     assert_eq!(padding(&mut Play::with(packed, 1), 0, Event::Arrive(long(0, 9))), None);
-    let sizes =
-        Config { allowed_sizes: vec![4, 8], measure: Measure::Items, ..padded(ADAPTIVE, 8) };
+    let sizes = Config { sizes: vec![4, 8], measure: Measure::Items, ..padded(ADAPTIVE, 8) };
     let alone = padding(&mut Play::with(sizes, 1), 0, Event::Arrive(request(0)));
     assert_eq!(alone, Some(Padding { real: 1, padded: 4 }));
 }

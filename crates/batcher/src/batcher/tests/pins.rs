@@ -36,16 +36,16 @@ fn a_pinned_request_is_never_tried_again() {
     play.step(2, Event::Arrive(pinned(1, 0)), &[]);
     play.step(2, Event::Arrive(pinned(2, 0)), &[]);
     play.done(3, 1, &["b2 w0 [1 2] idle"]);
-    play.failed(4, 2, Failure::Handler, &["1 failed Handler", "2 failed Handler"]);
+    play.failed(4, 2, BatchFailure::Handler, &["1 failed Handler", "2 failed Handler"]);
     play.step(5, Event::Arrive(pinned(3, 0)), &["b3 w0 [3] idle"]);
-    play.down(6, 0, Down::Crashed, &["3 failed Crashed"]);
+    play.down(6, 0, DownReason::Crashed, &["3 failed Crashed"]);
 }
 
 #[test]
 fn those_who_wait_for_a_worker_that_goes_are_refused() {
     let mut play = Play::new(WINDOW, 4, 2);
     play.step(0, Event::Arrive(pinned(0, 0)), &["timer 100"]);
-    play.down(1, 0, Down::Crashed, &["0 NoWorker", "no timer"]);
+    play.down(1, 0, DownReason::Crashed, &["0 NoWorker", "no timer"]);
     play.step(2, Event::Arrive(pinned(1, 0)), &["1 NoWorker"]);
     play.step(3, Event::Arrive(pinned(2, 1)), &["timer 103"]);
     let retire = Event::WorkerRetire { worker: WorkerId(1) };
@@ -56,5 +56,5 @@ fn those_who_wait_for_a_worker_that_goes_are_refused() {
 fn a_pinned_batch_of_a_removed_worker_is_refused_rather_than_moved() {
     let mut play = Play::new(HOUSE, 4, 2);
     play.step(1, Event::Arrive(pinned(0, 0)), &["b1 w0 [0] idle"]);
-    play.down(2, 0, Down::Removed, &["0 NoWorker"]);
+    play.down(2, 0, DownReason::Removed, &["0 NoWorker"]);
 }

@@ -26,7 +26,7 @@ fn portions_fill_the_batch_that_another_request_left_room_in() {
 
 #[test]
 fn all_portions_together_are_one_request_that_waits() {
-    let config = Config { max_items: 4, queue_max: 2, ..Config::default() };
+    let config = Config { max_items: 4, max_queue: 2, ..Config::default() };
     for policy in [Policy::Opportunistic, Policy::Adaptive(Adaptive::default())] {
         let mut play = Play::with(Config { policy, ..config.clone() }, 0);
         play.queue(0, [portion(0, 2), portion(1, 2), of_items(2, 1), request(3)]);
@@ -37,7 +37,7 @@ fn all_portions_together_are_one_request_that_waits() {
 
 #[test]
 fn no_more_items_wait_than_the_full_batches_of_a_full_queue_have() {
-    let config = Config { max_items: 4, queue_max: 2, ..Config::default() };
+    let config = Config { max_items: 4, max_queue: 2, ..Config::default() };
     for policy in [Policy::Opportunistic, Policy::Adaptive(Adaptive::default())] {
         let mut play = Play::with(Config { policy, ..config.clone() }, 0);
         play.queue(0, [portion(0, 4), of_items(1, 3)]);

@@ -14,7 +14,7 @@ fn interactive_goes_first_and_bulk_fills_the_room_left() {
 #[test]
 fn bulk_of_another_lane_does_not_ride_along() {
     let mut play = Play::new(Policy::Opportunistic, 3, 0);
-    play.queue(0, [Request { bucket: 1, ..bulk(0) }, request(1)]);
+    play.queue(0, [Request { group: 1, ..bulk(0) }, request(1)]);
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [1] idle"]);
     play.done(2, 1, &["b2 w0 [0] idle"]);
 }
@@ -37,7 +37,7 @@ fn nobody_overtakes_within_a_priority_even_to_fill_a_batch() {
 #[test]
 fn among_lanes_the_oldest_head_goes_first() {
     let mut play = Play::new(Policy::Opportunistic, 2, 0);
-    play.queue(0, [2, 0, 1].map(|bucket| Request { bucket, ..request(u32::from(bucket)) }));
+    play.queue(0, [2, 0, 1].map(|group| Request { group, ..request(u32::from(group)) }));
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [2] idle"]);
     play.done(2, 1, &["b2 w0 [0] idle"]);
     play.done(3, 2, &["b3 w0 [1] idle"]);
@@ -59,9 +59,9 @@ fn bulk_leads_after_a_bounded_number_of_interactive_departures() {
 #[test]
 fn a_batch_led_by_bulk_is_filled_up_with_interactive_requests() {
     let mut play = Play::new(Policy::Opportunistic, 2, 0);
-    play.queue(0, [Request { bucket: 1, ..bulk(90) }]);
+    play.queue(0, [Request { group: 1, ..bulk(90) }]);
     play.queue(0, (0..40).map(request));
-    play.queue(0, [Request { bucket: 1, ..request(91) }]);
+    play.queue(0, [Request { group: 1, ..request(91) }]);
     play.up(0, 0);
     for batch in 1..u64::from(BULK_TURN) {
         play.skip(batch, Event::Done { batch: BatchId(batch), exec: 1 });

@@ -9,7 +9,7 @@ use jitney_engine::call::{
     Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
-use jitney_engine::{Model, Refusal};
+use jitney_engine::{Model, Rejection};
 use jitney_server::errors::FailedCall;
 
 use crate::failure::Failure;
@@ -119,10 +119,10 @@ enum Verdict {
 fn verdict(error: &CallError) -> Verdict {
     match error {
         CallError::Rejected { reason, .. } => match reason {
-            Refusal::QueueFull | Refusal::Overload | Refusal::Quota => Verdict::Later,
-            Refusal::Expired | Refusal::Hopeless => Verdict::Late,
-            Refusal::NoWorker | Refusal::Draining | Refusal::Cancelled => Verdict::Stop,
-            Refusal::TooLarge => Verdict::Failed,
+            Rejection::QueueFull | Rejection::Overload | Rejection::Quota => Verdict::Later,
+            Rejection::Expired | Rejection::Hopeless => Verdict::Late,
+            Rejection::NoWorker | Rejection::Draining | Rejection::Cancelled => Verdict::Stop,
+            Rejection::TooLarge => Verdict::Failed,
         },
         CallError::ServerFull { .. } => Verdict::Later,
         CallError::Gone => Verdict::Stop,

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::call::HeaderBlock;
+use crate::testkit;
 use jitney_settings::model::POLICY;
 use jitney_settings::{Setting, SettingSource, SettingValue};
-use crate::testkit;
 
 const NOBODY: BTreeMap<String, EndpointOptions> = BTreeMap::new();
 

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Action, Actions, Event, Failure, Members, Refusal, RequestId};
+use jitney_batcher::{
+    Action, Actions, BatchFailure, Dispatch, Event, MemberRange, Rejection, RequestId,
+};
 use tokio::time::Instant;
 
 use super::Task;
@@ -32,14 +34,14 @@ impl Task {
 
     fn act(&mut self, action: &Action, actions: &Actions) {
         match action {
-            Action::Dispatch { .. } => self.dispatch(action, actions),
-            Action::Reject { id, reason: Refusal::Cancelled, .. } => {
+            Action::Dispatch(dispatch) => self.dispatch(dispatch, actions),
+            Action::Reject { id, reason: Rejection::Cancelled, .. } => {
                 let left = self.end(*id).request;
                 if left.is_some_and(|request| !request.reply.is_part()) {
                     add(&self.board.abandoned, 1);
                 }
             }
-            Action::Reject { id, reason: Refusal::NoWorker, .. } => self.turn_back(*id),
+            Action::Reject { id, reason: Rejection::NoWorker, .. } => self.turn_back(*id),
             Action::Reject { id, reason, retry_after } => {
                 let retry_after = retry_after.map(Duration::from_nanos);
                 self.refuse(*id, CallError::Rejected { reason: *reason, retry_after });
@@ -52,21 +54,9 @@ impl Task {
         }
     }
 
-    fn dispatch(&mut self, action: &Action, actions: &Actions) {
-        let Action::Dispatch {
-            worker,
-            batch,
-            members,
-            items,
-            attempt,
-            reason,
-            predicted,
-            padding,
-            ..
-        } = action
-        else {
-            return;
-        };
+    fn dispatch(&mut self, dispatch: &Dispatch, actions: &Actions) {
+        let Dispatch { worker, batch, members, items, attempt, reason, predicted, padding, .. } =
+            dispatch;
         let (ids, requests) = self.gather(members, actions);
         self.board.departed(*reason);
         self.board.padded(*padding);
@@ -99,7 +89,7 @@ impl Task {
 
     fn gather(
         &mut self,
-        members: &Members,
+        members: &MemberRange,
         actions: &Actions,
     ) -> (Vec<RequestId>, Vec<PendingRequest>) {
         let ids = actions.members(members).to_vec();
@@ -121,10 +111,10 @@ impl Task {
         }
     }
 
-    fn fail(&mut self, id: RequestId, kind: Failure) {
+    fn fail(&mut self, id: RequestId, kind: BatchFailure) {
         let Ended { request, failure, .. } = self.end(id);
         let error = failure.unwrap_or(match kind {
-            Failure::Handler | Failure::Crashed | Failure::TimedOut => {
+            BatchFailure::Handler | BatchFailure::Crashed | BatchFailure::TimedOut => {
                 CallError::WorkerExited { killed: false }
             }
         });

@@ -1,7 +1,7 @@
 //! What becomes of a dead worker's batches, and of batches that broke off in the middle of a
 //! stream. Nothing is lost here and nobody innocent is blamed: a request is told, or tried again.
 
-use jitney_batcher::{BatchId, Down, Event, Failure};
+use jitney_batcher::{BatchFailure, BatchId, DownReason, Event};
 
 use super::Task;
 use crate::error::CallError;
@@ -54,17 +54,19 @@ impl Task {
         crowded: bool,
     ) {
         let (kind, down) = match death {
-            WorkerExit::TimedOut => (Failure::TimedOut, Down::TimedOut),
-            WorkerExit::Crashed { .. } | WorkerExit::Garbled => (Failure::Crashed, Down::Crashed),
+            WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
+            WorkerExit::Crashed { .. } | WorkerExit::Garbled => {
+                (BatchFailure::Crashed, DownReason::Crashed)
+            }
         };
         let why = match blamed {
             // Of several batches only one is to blame; the others wait again as if nothing was.
             Some(batch) if ahead || crowded => {
                 self.step(Event::Failed { batch, kind });
-                Down::Removed
+                DownReason::Removed
             }
             // It was at none of the batches that were on their way to it.
-            None if ahead => Down::Removed,
+            None if ahead => DownReason::Removed,
             Some(_) | None => down,
         };
         self.tell_down(worker, why);

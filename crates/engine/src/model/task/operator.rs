@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Config, Event, Refusal};
+use jitney_batcher::{Config, Event, Rejection};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -113,7 +113,7 @@ impl Task {
     /// Ends what is left by force, then tells those who asked for the end.
     pub(super) fn say_goodbye(&mut self) {
         self.state.pool.abort_all();
-        self.refuse_waiting(Refusal::Draining);
+        self.refuse_waiting(Rejection::Draining);
         for reply in self.state.closing.take().into_iter().flat_map(|closing| closing.replies) {
             let _told = reply.send(());
         }

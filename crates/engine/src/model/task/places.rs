@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Down, Event, Policy, WorkerId};
+use jitney_batcher::{DownReason, Event, Policy, WorkerId};
 
 use super::Task;
 
@@ -47,7 +47,7 @@ impl Task {
     }
 
     /// The worker is gone.
-    pub(super) fn tell_down(&mut self, worker: u32, why: Down) {
+    pub(super) fn tell_down(&mut self, worker: u32, why: DownReason) {
         for at in 0..self.places(worker) {
             self.step(Event::WorkerDown { worker: place(worker, at), why });
         }

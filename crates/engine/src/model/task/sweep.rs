@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Config, Departure, Event};
+use jitney_batcher::{BatchId, Config, DispatchReason, Event};
 use tokio::time::Instant;
 
 use super::Task;
@@ -78,7 +78,7 @@ impl Sweep {
             items: size,
             items_max: size,
             attempt: 1,
-            reason: Departure::Idle,
+            reason: DispatchReason::Idle,
             departed: now,
             predicted: None,
             handoff: None,
@@ -152,7 +152,7 @@ impl Task {
         let next = (size < most && !enough).then_some(course.size);
         if let Some(cost) = cost {
             let (cost, exec) = (cost.saturating_mul(size.into()), exec.as_nanos() as u64);
-            self.step(Event::Measured { bucket, items: size, cost, exec });
+            self.step(Event::Measured { group: bucket, items: size, cost, exec });
         }
         next
     }

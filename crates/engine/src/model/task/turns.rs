@@ -4,7 +4,7 @@
 //! sequences. A request that waits for its turn is owned by its sequence, one that is on its way by
 //! the table, so that each ends exactly once whatever becomes of its worker.
 
-use jitney_batcher::{Refusal, RequestId};
+use jitney_batcher::{Rejection, RequestId};
 use tokio::time::Instant;
 
 use super::Task;
@@ -36,7 +36,7 @@ impl Task {
 
     fn find_room(&mut self, arrival: &mut Arrival) -> Result<usize, CallError> {
         if self.state.closing.is_some() {
-            return Err(CallError::Rejected { reason: Refusal::Draining, retry_after: None });
+            return Err(CallError::Rejected { reason: Rejection::Draining, retry_after: None });
         }
         // The alarm may not have had its turn yet.
         self.expire_sequences();
@@ -131,17 +131,17 @@ impl Task {
         let Some(sequences) = &mut self.state.sequences else { return };
         if sequences.alarm().is_some_and(|alarm| alarm <= now) {
             let late = sequences.expire(now);
-            self.refuse_all(late, Refusal::Expired);
+            self.refuse_all(late, Rejection::Expired);
         }
     }
 
     /// Refuses everybody who waits for a turn.
-    pub(super) fn refuse_turns(&mut self, reason: Refusal) {
+    pub(super) fn refuse_turns(&mut self, reason: Rejection) {
         let waiting = self.state.sequences.as_mut().map(Sequences::take_all);
         self.refuse_all(waiting.unwrap_or_default(), reason);
     }
 
-    fn refuse_all(&self, arrivals: Vec<Arrival>, reason: Refusal) {
+    fn refuse_all(&self, arrivals: Vec<Arrival>, reason: Rejection) {
         for arrival in arrivals {
             let error = CallError::Rejected { reason, retry_after: None };
             scatter::end(arrival.request, Err(error), &self.board);
@@ -158,7 +158,7 @@ impl Task {
 fn raw(payload: &mut Payload) -> Option<&mut Input> {
     match payload {
         Payload::Raw(input) => Some(input),
-        Payload::Tensors(_) => None,
+        Payload::Decoded(_) => None,
     }
 }
 

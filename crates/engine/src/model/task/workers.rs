@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Down, Event, Failure};
+use jitney_batcher::{BatchFailure, DownReason, Event};
 use tokio::time::Instant;
 
 use super::Task;
@@ -45,7 +45,7 @@ impl Task {
             WorkerEvent::Stopped { worker } => {
                 self.forget_worker(worker);
                 self.forget_sweep(worker);
-                self.tell_down(worker, Down::Removed);
+                self.tell_down(worker, DownReason::Removed);
                 self.state.pool.stopped(worker);
                 self.pool_changed();
             }
@@ -91,7 +91,7 @@ impl Task {
             Err(failure) => {
                 self.log_failure(&batch, &failure);
                 self.give_up(batch, CallError::Model(failure));
-                self.step(Event::Failed { batch: id, kind: Failure::Handler });
+                self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
         }
     }

@@ -1,27 +1,21 @@
 //! Client-side batches that ride in parts: filled batches, one answer, one end.
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::call::Call;
-use crate::onnx::{Card, OnnxModel};
-
-/// Rows of 64-bit integers, of any length.
-const MODEL: &[u8] = include_bytes!("../../onnx/testdata/length.onnx");
-
-fn model(atomic: bool) -> Arc<OnnxModel> {
-    let card = Card { atomic, ..Card::default() };
-    OnnxModel::from_bytes("tiny", Cow::Borrowed(MODEL), card).expect("a test model loads")
-}
+use crate::testkit::RowsModel;
 
 /// At most four items in a batch, so that a part is one item, and nobody waits for company.
 fn eager() -> ModelSettings {
     ModelSettings { policy: PolicyName::Opportunistic, ..settings() }
 }
 
-async fn serving(settings: ModelSettings, script: impl Fn(&Ride) -> Act + Send + Sync + 'static) -> Kit {
-    Kit::of_tensors(model(false), settings, script).await
+async fn serving(
+    settings: ModelSettings,
+    script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+) -> Kit {
+    Kit::of_local(RowsModel::default(), settings, script).await
 }
 
 /// A request of so many rows.
@@ -56,7 +50,7 @@ async fn a_request_larger_than_a_batch_rides_in_full_ones_and_its_receipt_tells(
     assert_eq!(rows, (0..10).map(|row| format!("{row}..{}", row + 1)).collect::<Vec<_>>());
     let timing = answer.timing;
     assert_eq!(timing.batches, [4, 4, 2]);
-    assert_eq!((timing.batch_items, timing.reason), (2, Departure::Idle));
+    assert_eq!((timing.batch_items, timing.reason), (2, DispatchReason::Idle));
     assert_eq!((timing.queue.as_millis(), timing.compute.as_millis()), (0, 15));
     let counters = kit.model.status().counters;
     assert_eq!((counters.batches, counters.items), (3, 10));
@@ -126,7 +120,7 @@ async fn a_deadline_ends_the_whole_where_its_last_portion_cannot_leave_any_more(
     let started = Instant::now();
     let deadline = Some(started + millis(8));
     let answer = kit.model.call(Call { deadline, ..of_rows(12) }).await;
-    assert!(matches!(answer, Err(CallError::Rejected { reason: Refusal::Expired, .. })));
+    assert!(matches!(answer, Err(CallError::Rejected { reason: Rejection::Expired, .. })));
     assert_eq!((started.elapsed().as_millis(), sizes(&kit)), (8, vec![4, 4]));
     assert_eq!(ends(&kit), [1, 0, 1, 0, 0]);
     advance(millis(10)).await;
@@ -141,7 +135,7 @@ async fn what_cannot_wait_as_a_whole_does_not_wait_in_part() {
     let waiting = kit.start(of_rows(6));
     settle().await;
     let full = kit.model.call(of_rows(3)).await;
-    assert!(matches!(full, Err(CallError::Rejected { reason: Refusal::QueueFull, .. })));
+    assert!(matches!(full, Err(CallError::Rejected { reason: Rejection::QueueFull, .. })));
     assert_eq!(kit.model.status().waiting, 1);
     assert!(kit.model.call(of_rows(2)).await.is_ok());
     assert!(running.await.unwrap().is_ok() && waiting.await.unwrap().is_ok());
@@ -153,10 +147,10 @@ async fn what_cannot_wait_as_a_whole_does_not_wait_in_part() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_requests_must_stay_whole_takes_none_larger_than_a_batch() {
-    let kit = Kit::of_tensors(model(true), eager(), echo_after(5)).await;
+    let kit = Kit::of_local(RowsModel { whole: true, padded: None }, eager(), echo_after(5)).await;
     assert!(kit.model.call(of_rows(4)).await.is_ok());
     let answer = kit.model.call(of_rows(5)).await;
-    assert!(matches!(answer, Err(CallError::Rejected { reason: Refusal::TooLarge, .. })));
+    assert!(matches!(answer, Err(CallError::Rejected { reason: Rejection::TooLarge, .. })));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::Refusal;
+use jitney_batcher::Rejection;
 use tokio::time::{Instant, advance};
 
 use super::settle;
@@ -182,7 +182,7 @@ async fn a_deadline_passes_and_a_client_leaves_while_they_wait_for_their_turn() 
     settle().await;
     leaves.abort();
     let late = late.await.unwrap();
-    assert!(matches!(late, Err(CallError::Rejected { reason: Refusal::Expired, .. })));
+    assert!(matches!(late, Err(CallError::Rejected { reason: Rejection::Expired, .. })));
     assert_eq!((told(first).await.as_str(), told(last).await.as_str()), ("first", "last"));
     assert_eq!(kit.rides().len(), 2);
     assert_eq!((kit.model.status().counters.abandoned, kit.admission.requests()), (1, 0));
@@ -216,7 +216,7 @@ async fn without_hope_for_a_worker_those_who_wait_are_told() {
     let [first, second] = calls;
     assert_eq!(told(first).await, "1");
     let second = second.await.unwrap();
-    assert!(matches!(second, Err(CallError::Rejected { reason: Refusal::NoWorker, .. })));
+    assert!(matches!(second, Err(CallError::Rejected { reason: Rejection::NoWorker, .. })));
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,8 +35,11 @@ async fn tenants_take_turns_by_their_weights() {
     let tenants = vec![("gold".to_owned(), 3)];
     let shares = Shares { tenants, ..Shares::default() };
     let policy = PolicyName::Adaptive;
-    let kit =
-        Kit::serving(1, ModelSettings { batch_size: 4, policy, shares, ..settings() }, echo_after(5));
+    let kit = Kit::serving(
+        1,
+        ModelSettings { batch_size: 4, policy, shares, ..settings() },
+        echo_after(5),
+    );
     let kit = kit.await;
     let golden = gold_among_many(&kit).await;
     assert_eq!(golden.iter().sum::<usize>(), 8);
@@ -62,7 +65,7 @@ async fn a_batch_takes_no_more_cost_than_it_may() {
     drop(first);
     assert_eq!(later(&kit), [vec!["6", "4"], vec!["5", "5"], vec!["1"]]);
     let never = kit.model.call(costing(11)).await;
-    assert!(matches!(never, Err(CallError::Rejected { reason: Refusal::TooLarge, .. })));
+    assert!(matches!(never, Err(CallError::Rejected { reason: Rejection::TooLarge, .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +75,10 @@ async fn weights_of_tenants_change_on_the_live_model() {
         Kit::serving(1, ModelSettings { batch_size: 4, policy, ..settings() }, echo_after(5)).await;
     let weigh = |tenants: &[(&str, u32)]| {
         let tenants = tenants.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect();
-        Reconfigure::of(&jitney_settings::model::TENANTS, jitney_settings::SettingValue::Weights(tenants))
+        Reconfigure::of(
+            &jitney_settings::model::TENANTS,
+            jitney_settings::SettingValue::Weights(tenants),
+        )
     };
     kit.model.reconfigure(weigh(&[("gold", 3)])).await.unwrap();
     assert_eq!(kit.model.settings().shares.tenants, [("gold".to_owned(), 3)]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{millis, settle};
-use crate::settings::{PolicyName, ModelSettings};
+use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kind, Kit, Ride, call, settings, text};
 
 /// What one seed makes of the world.

@@ -1,12 +1,10 @@
 //! The start-up sweep: which sizes a new worker runs, what is learned of it, and when it is let be.
 
-use std::borrow::Cow;
-
 use tempfile::TempDir;
 
 use super::*;
-use crate::onnx::{Card, OnnxModel, Pads};
 use crate::shares::{Cost, Shares};
+use crate::testkit::RowsModel;
 
 /// Ten bytes, as every body of a sweep.
 const SAMPLE: &str = "a sample..";
@@ -137,16 +135,12 @@ async fn a_sample_weighs_what_its_model_says_or_teaches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_onnx_model_that_may_be_padded_is_swept_with_zeros_of_a_length() {
-    let file = include_bytes!("../../onnx/testdata/length.onnx");
-    let pads = Pads { dimension: "length".to_owned(), values: Default::default() };
-    let card = |padding| Card { padding, ..Card::default() };
-    for (padding, sizes, first) in
-        [(Some(pads), vec![1, 1, 2, 4, 8], Some(&32)), (None, vec![], None)]
+async fn a_local_model_is_swept_with_the_sample_that_it_makes_up() {
+    for (padded, sizes, first) in [(Some(32), vec![1, 1, 2, 4, 8], Some(&32)), (None, vec![], None)]
     {
-        let model = OnnxModel::from_bytes("tiny", Cow::Borrowed(file), card(padding)).unwrap();
+        let model = RowsModel { whole: false, padded };
         let shares = Shares { cost: Cost::Length, ..Shares::default() };
-        let kit = Kit::of_tensors(model, adaptive(shares), echo_after(1)).await;
+        let kit = Kit::of_local(model, adaptive(shares), echo_after(1)).await;
         tokio::time::sleep(millis(1000)).await;
         let swept: Vec<_> = kit.rides().iter().map(|ride| ride.bodies.len()).collect();
         assert_eq!((swept, learned(&kit).await.first()), (sizes, first));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jitney_engine::Model;
 use jitney_engine::call::Parameter;
-use jitney_engine::onnx::Port;
+use jitney_engine::local::TensorSpec;
 use jitney_proto::kserve::grpc_inference_service_server::GrpcInferenceService as Original;
 use jitney_proto::openinference as pb;
 use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceService;
@@ -81,7 +81,7 @@ impl OpenInferenceService {
     }
 }
 
-fn tensor(port: &Port) -> TensorMetadata {
+fn tensor(port: &TensorSpec) -> TensorMetadata {
     TensorMetadata {
         name: port.name.clone(),
         datatype: port.datatype.as_str().to_owned(),

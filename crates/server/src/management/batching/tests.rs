@@ -1,15 +1,15 @@
 //! Decisions and curves as people read them.
 
 use jitney_engine::model::PastDecision;
-use jitney_engine::{Departure, Refusal};
+use jitney_engine::{DispatchReason, Rejection};
 use serde_json::json;
 
 use super::*;
 
-fn decided(verdict: Verdict) -> PastDecision {
+fn decided(kind: DecisionKind) -> PastDecision {
     let decision = jitney_engine::Decision {
         at: 0,
-        verdict,
+        kind,
         size: 8,
         waiting: 9,
         skipped: 1,
@@ -26,33 +26,33 @@ fn decided(verdict: Verdict) -> PastDecision {
 }
 
 #[test]
-fn every_verdict_is_a_sentence_with_its_figures() {
-    for (verdict, sentence) in [
+fn every_decision_is_a_sentence_with_its_figures() {
+    for (kind, sentence) in [
         (
-            Verdict::Depart(Departure::Everyone),
+            DecisionKind::Dispatch(DispatchReason::Everyone),
             "8 items left, expected to take 6.60 ms: all who were expected had come; 1 at the head \
              were passed over, as they would be late",
         ),
         (
-            Verdict::Wait(5),
+            DecisionKind::Wait(5),
             "8 items waited for company, 3.00 ms at most: 812 items per second come",
         ),
         (
-            Verdict::Refuse(Refusal::Hopeless),
+            DecisionKind::Reject(Rejection::Hopeless),
             "a request of 8 items was refused: it would have been late with 30.00 ms left; the next \
              worker is free in 2.00 ms",
         ),
     ] {
-        assert_eq!(DecisionEntry::new(&decided(verdict), Unit::Items).words, sentence);
+        assert_eq!(DecisionEntry::new(&decided(kind), Unit::Items).words, sentence);
     }
-    let weighed = DecisionEntry::new(&decided(Verdict::Wait(5)), Unit::Cost).words;
+    let weighed = DecisionEntry::new(&decided(DecisionKind::Wait(5)), Unit::Cost).words;
     assert!(weighed.starts_with("8 units of cost waited"), "{weighed}");
 }
 
 #[test]
 fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
     let point = |bucket, size, samples| CurvePoint {
-        bucket,
+        group: bucket,
         size,
         mean: 5_200_000,
         planned: 5_300_000,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::{Departure, PastDecision, Policy, Refusal, Verdict};
+use jitney_engine::{DecisionKind, DispatchReason, PastDecision, Policy, Rejection};
 
 /// How the policy in force decides.
 pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
@@ -48,70 +48,70 @@ pub(super) fn decision(decided: &PastDecision, unit: Unit) -> String {
     } else {
         ", nothing known yet about how long that takes".to_owned()
     };
-    match it.verdict {
-        Verdict::Depart(reason) => {
+    match it.kind {
+        DecisionKind::Dispatch(reason) => {
             let skipped = match it.skipped {
                 0 => String::new(),
                 some => format!("; {some} at the head were passed over, as they would be late"),
             };
             format!("{size} left{expected}: {}{skipped}", departure(reason))
         }
-        Verdict::Wait(_) => {
+        DecisionKind::Wait(_) => {
             let most = decided.wait.unwrap_or(Duration::ZERO).as_nanos();
             let most = ms(u64::try_from(most).unwrap_or(u64::MAX));
             let rate = it.rate;
             let unit = unit.many();
             format!("{size} waited for company, {most} at most: {rate:.0} {unit} per second come")
         }
-        Verdict::Refuse(reason) => {
+        DecisionKind::Reject(reason) => {
             format!("a request of {size} was refused: {}", why(decided, reason))
         }
     }
 }
 
-fn departure(reason: Departure) -> &'static str {
+fn departure(reason: DispatchReason) -> &'static str {
     match reason {
-        Departure::Full => "no more fit, or no more would have been in time",
-        Departure::Idle => "a worker was free and waiting would not have paid",
-        Departure::Window => "the oldest had waited as long as it may",
-        Departure::Deadline => "leaving later would have made somebody late",
-        Departure::Everyone => "all who were expected had come",
-        Departure::Drain => "the model is being shut down",
-        Departure::Retry => "a part of a batch that failed",
+        DispatchReason::Full => "no more fit, or no more would have been in time",
+        DispatchReason::Idle => "a worker was free and waiting would not have paid",
+        DispatchReason::Window => "the oldest had waited as long as it may",
+        DispatchReason::Deadline => "leaving later would have made somebody late",
+        DispatchReason::Everyone => "all who were expected had come",
+        DispatchReason::Drain => "the model is being shut down",
+        DispatchReason::Retry => "a part of a batch that failed",
     }
 }
 
-fn why(decided: &PastDecision, reason: Refusal) -> String {
+fn why(decided: &PastDecision, reason: Rejection) -> String {
     let it = &decided.decision;
     let left = it.slack.map_or_else(String::new, |slack| format!(" with {} left", ms(slack)));
     let free = ms(it.next_free);
     match reason {
-        Refusal::Hopeless => {
+        Rejection::Hopeless => {
             format!("it would have been late{left}; the next worker is free in {free}")
         }
-        Refusal::Overload => format!("serving it{left} would have made others late"),
-        Refusal::QueueFull => format!("{} requests waited, and no more may", it.waiting),
-        Refusal::Quota => "its tenant had more than its share of the queue".to_owned(),
-        Refusal::TooLarge => "it fits into no batch".to_owned(),
-        Refusal::Expired => "its deadline passed while it waited".to_owned(),
-        Refusal::Cancelled => "its client went away".to_owned(),
-        Refusal::Draining => "the model is being shut down".to_owned(),
-        Refusal::NoWorker => "there was nobody to run it".to_owned(),
+        Rejection::Overload => format!("serving it{left} would have made others late"),
+        Rejection::QueueFull => format!("{} requests waited, and no more may", it.waiting),
+        Rejection::Quota => "its tenant had more than its share of the queue".to_owned(),
+        Rejection::TooLarge => "it fits into no batch".to_owned(),
+        Rejection::Expired => "its deadline passed while it waited".to_owned(),
+        Rejection::Cancelled => "its client went away".to_owned(),
+        Rejection::Draining => "the model is being shut down".to_owned(),
+        Rejection::NoWorker => "there was nobody to run it".to_owned(),
     }
 }
 
 /// The word for a rejection, as in metrics and error messages.
-pub(super) fn rejection(reason: Refusal) -> &'static str {
+pub(super) fn rejection(reason: Rejection) -> &'static str {
     match reason {
-        Refusal::QueueFull => "queue_full",
-        Refusal::TooLarge => "too_large",
-        Refusal::Expired => "expired",
-        Refusal::Cancelled => "cancelled",
-        Refusal::Draining => "draining",
-        Refusal::Hopeless => "hopeless",
-        Refusal::Overload => "overload",
-        Refusal::Quota => "quota",
-        Refusal::NoWorker => "no_worker",
+        Rejection::QueueFull => "queue_full",
+        Rejection::TooLarge => "too_large",
+        Rejection::Expired => "expired",
+        Rejection::Cancelled => "cancelled",
+        Rejection::Draining => "draining",
+        Rejection::Hopeless => "hopeless",
+        Rejection::Overload => "overload",
+        Rejection::Quota => "quota",
+        Rejection::NoWorker => "no_worker",
     }
 }
 

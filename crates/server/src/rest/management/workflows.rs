@@ -51,7 +51,8 @@ pub(crate) async fn unregister_workflow(
 fn options(fields: &RequestFields) -> Result<WorkflowOptions, Problem> {
     let text = |name| fields.text(name).map(str::to_owned);
     let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
-    let settings = from_parameters(|name| fields.text(name), false).map_err(Problem::bad_request)?;
+    let settings =
+        from_parameters(|name| fields.text(name), false).map_err(Problem::bad_request)?;
     Ok(WorkflowOptions {
         url,
         name: text("workflow_name"),

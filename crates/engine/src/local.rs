@@ -1,0 +1,117 @@
+//! Models that run in threads of this process instead of in Python workers: what the engine asks of
+//! them, and what it gives to their threads.
+//!
+//! The engine knows no file format and no tensors. Whoever builds it hands in a [`LocalRuntime`]; the
+//! requests of its models are decoded and checked before they wait, so that one that does not fit the
+//! model is rejected alone and cannot spoil a batch.
+
+mod signature;
+pub(crate) mod thread;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+pub use self::signature::{Datatype, Dim, Signature, TensorSpec};
+use crate::call::{DecodedInput, Input};
+use crate::outcome::BatchOutcome;
+
+/// A header that a route adds, as `True`, to say that the body is the Open Inference Protocol's
+/// JSON. Without it a model that takes files takes the body as a file, JSON or not.
+pub const OPEN_INFERENCE_HEADER: &str = "open_inference";
+
+/// Loads models of one kind of file.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalRuntime {
+    /// The extension of its files, without the dot.
+    pub extension: &'static str,
+    /// Loads a file, which may take long; a sentence if it cannot be served.
+    pub load: fn(&Path) -> Result<Arc<dyn LocalModel>, String>,
+}
+
+/// A loaded model whose batches run in threads of this process.
+pub trait LocalModel: Send + Sync + 'static {
+    /// The runtime's name in descriptions of the model.
+    fn runtime(&self) -> &'static str;
+
+    /// The name that the model gives itself.
+    fn name(&self) -> &str;
+
+    /// The version that the model gives itself.
+    fn version(&self) -> &str;
+
+    /// What it takes and gives.
+    fn signature(&self) -> &Signature;
+
+    /// Most items in a batch; `None` where the model sets no limit.
+    fn max_batch_size(&self) -> Option<u32>;
+
+    /// Whether the items of a batch are padded to the longest of them.
+    fn pads(&self) -> bool;
+
+    /// Decodes and checks one request.
+    ///
+    /// # Errors
+    /// A sentence for the client: what was expected and what came.
+    fn decode(&self, input: Input) -> Result<Decoded, String>;
+
+    /// One item to warm up and measure the model with, if one can be made up.
+    fn sample(&self) -> Option<Decoded>;
+
+    /// Runs all batches of one worker, on a thread of its own. Answers call the model by `name` and
+    /// `version`.
+    fn run_batches(&self, name: &str, version: &str, batches: Batches);
+}
+
+/// A request that fits its model.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// What the worker is given.
+    pub input: Arc<dyn DecodedInput>,
+    /// How many items it brings.
+    pub items: u32,
+    /// Requests of different groups must not share a batch: their shapes differ.
+    pub group: u16,
+    /// Whether its items may run in different batches.
+    pub splits: bool,
+    /// How long its items are, for a model that pads them.
+    pub length: Option<u64>,
+}
+
+/// The batches of one worker, as its thread takes them.
+#[derive(Debug)]
+pub struct Batches(mpsc::Receiver<ThreadBatch>);
+
+/// A batch on its way to the thread, with the way back for its outcome.
+#[derive(Debug)]
+pub(crate) struct ThreadBatch {
+    inputs: Vec<Arc<dyn DecodedInput>>,
+    outcome: oneshot::Sender<BatchOutcome>,
+}
+
+impl Batches {
+    /// Runs one batch after the other until the worker is ended or a batch panics.
+    pub fn run(mut self, mut work: impl FnMut(&[Arc<dyn DecodedInput>]) -> BatchOutcome) {
+        while let Some(ThreadBatch { inputs, outcome }) = self.0.blocking_recv() {
+            if outcome.is_closed() {
+                continue;
+            }
+            match catch_unwind(AssertUnwindSafe(|| work(&inputs))) {
+                // If the caller is gone meanwhile, the outcome is not needed.
+                Ok(done) => drop(outcome.send(done)),
+                Err(panic) => {
+                    let (requests, panic) = (inputs.len(), message(&*panic));
+                    tracing::error!(requests, panic, "a model's thread panicked");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}

@@ -1,0 +1,70 @@
+//! What refusals may say about words that they do not know: the nearest known name, and not more of
+//! the words than fits a sentence. Nothing else may act on a guess, since it is not what the user
+//! wrote.
+
+use jitney_engine::local::TensorSpec;
+
+/// The known name nearest to `word`, if it is near enough to have been meant.
+pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = word.chars().count().max(3) / 3;
+    known
+        .into_iter()
+        .map(|name| (distance(word, name), name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// ` (did you mean "x"?)`, or nothing.
+pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
+}
+
+/// The names of inputs or outputs, as sentences list them.
+pub(super) fn names(specs: &[TensorSpec]) -> String {
+    specs.iter().map(|spec| format!("{:?}", spec.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// A client's words as a sentence may repeat them: a megabyte of nonsense is cut short.
+pub(super) fn clip(words: &str) -> String {
+    const LENGTH_MAX: usize = 200;
+    match words.char_indices().nth(LENGTH_MAX) {
+        Some((end, _)) => format!("{}...", &words[..end]),
+        None => words.to_owned(),
+    }
+}
+
+/// Insertions, deletions and substitutions between two words.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (line, from) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, to) in right.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_cut_between_letters() {
+        assert_eq!(clip("short"), "short");
+        assert_eq!(clip(&"ä".repeat(1000)), "ä".repeat(200) + "...");
+    }
+
+    #[test]
+    fn a_typo_finds_its_word_and_a_stranger_finds_none() {
+        let known = ["name", "version", "max_batch_size"];
+        assert_eq!(nearest("max_batchsize", known), Some("max_batch_size"));
+        assert_eq!(nearest("versoin", known), Some("version"));
+        assert_eq!(nearest("colour", known), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! ONNX models as the engine runs them: how it loads a file, decodes a request, makes up a sample and
+//! runs the batches of a worker.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Output, Parameter};
+use jitney_engine::local::{
+    Batches, Decoded, Dim, LocalModel, LocalRuntime, OPEN_INFERENCE_HEADER, Signature, TensorSpec,
+};
+use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
+use rten::{RunOptions, ThreadPool};
+use serde_json::json;
+
+use super::answer::{self, Identity};
+use super::batch::{self, Leg};
+use super::gather;
+use super::intake::Accepted;
+use super::model::OnnxModel;
+use super::request::TensorInput;
+use super::tensor::Tensor;
+
+/// What the engine needs to serve `.onnx` files.
+pub const RUNTIME: LocalRuntime = LocalRuntime { extension: "onnx", load };
+
+/// Threads that one batch may use. One is right where several workers share the cores.
+const THREADS: usize = 1;
+
+/// The most numbers made up for a sample.
+const SAMPLE_NUMBERS_MAX: usize = 1 << 20;
+
+/// The length of a sample that may have any.
+const SAMPLE_LENGTH: usize = 32;
+
+fn load(path: &Path) -> Result<Arc<dyn LocalModel>, String> {
+    let model = OnnxModel::open(path).map_err(|error| error.to_string())?;
+    Ok(model)
+}
+
+impl LocalModel for OnnxModel {
+    fn runtime(&self) -> &'static str {
+        RUNTIME.extension
+    }
+
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn version(&self) -> &str {
+        self.version()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.signature()
+    }
+
+    fn max_batch_size(&self) -> Option<u32> {
+        self.max_batch()
+    }
+
+    fn pads(&self) -> bool {
+        self.card().padding.is_some()
+    }
+
+    fn decode(&self, input: Input) -> Result<Decoded, String> {
+        let Accepted { tensors, items, bucket, length } =
+            self.accept(input).map_err(|bad| bad.to_string())?;
+        let (input, splits) = (Arc::new(tensors), self.splits());
+        Ok(Decoded { input, items, group: bucket, splits, length })
+    }
+
+    fn sample(&self) -> Option<Decoded> {
+        let padded = self.card().padding.as_ref().map(|pads| pads.dimension.as_str());
+        let decoded = self.decode(zeros(self.signature(), padded)?).ok()?;
+        (decoded.items == 1).then_some(decoded)
+    }
+
+    fn run_batches(&self, name: &str, version: &str, batches: Batches) {
+        let identity = Identity { name: name.to_owned(), version: version.to_owned() };
+        let pool = Arc::new(ThreadPool::with_num_threads(THREADS));
+        let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
+        // The loop runs inside the pool: a batch then starts where it arrives instead of being handed
+        // to the pool's thread and back.
+        pool.run(|| batches.run(|inputs| run(self, &identity, inputs, &options)));
+    }
+}
+
+impl DecodedInput for TensorInput {
+    fn items(&self) -> u32 {
+        self.rows().len() as u32
+    }
+
+    fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>> {
+        let parts = Self::split(self.clone(), items).into_iter();
+        parts.map(|part| Arc::new(part) as Arc<dyn DecodedInput>).collect()
+    }
+}
+
+/// Runs a batch and writes every answer.
+pub(super) fn run(
+    model: &OnnxModel,
+    identity: &Identity,
+    inputs: &[Arc<dyn DecodedInput>],
+    options: &RunOptions,
+) -> BatchOutcome {
+    let tensors = inputs.iter().map(|input| (&**input as &dyn std::any::Any).downcast_ref());
+    let Some(tensors) = tensors.collect::<Option<Vec<&TensorInput>>>() else {
+        let message = "a request was decoded for another model".to_owned();
+        return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
+    };
+    let legs = batch::legs(&tensors);
+    match batch::run(model, &legs, options) {
+        Err(failure) => BatchOutcome::Failed(failure),
+        Ok(outputs) => {
+            let mut items = Vec::with_capacity(inputs.len());
+            for (leg, outputs) in legs.iter().zip(outputs) {
+                // Of several parts only the last one brings the answer.
+                items.extend((1..leg.inputs.len()).map(|_| Ok(Output::default())));
+                items.push(outcome(model, identity, leg, &tensors[leg.inputs.clone()], outputs));
+            }
+            BatchOutcome::Items(items)
+        }
+    }
+}
+
+/// The answer to a request all of whose items have their outputs; otherwise an empty one.
+fn outcome(
+    model: &OnnxModel,
+    identity: &Identity,
+    leg: &Leg<'_>,
+    parts: &[&TensorInput],
+    mut outputs: Vec<Tensor>,
+) -> ItemOutcome {
+    if !leg.is_whole() {
+        match gather::gathered(parts, &outputs)? {
+            Some(all) => outputs = all,
+            None => return Ok(Output::default()),
+        }
+    }
+    answer::answer(model, identity, leg.request, &outputs)
+}
+
+/// One item of zeros, where every dimension has a size but the batch and the one that is padded.
+fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
+    if !signature.batches() {
+        return None;
+    }
+    let inputs: Option<Vec<_>> = signature.inputs.iter().map(|spec| zero(spec, padded)).collect();
+    let body = json!({ "inputs": inputs? }).to_string();
+    let mut headers = HeaderBlock::new();
+    headers.push(OPEN_INFERENCE_HEADER, b"True");
+    let parameter = Parameter {
+        name: "body".into(),
+        content_type: "application/json".into(),
+        value: body.into(),
+    };
+    Some(Input { id: "jitney-sample".to_owned(), headers, parameters: vec![parameter] })
+}
+
+fn zero(spec: &TensorSpec, padded: Option<&str>) -> Option<serde_json::Value> {
+    let sizes = spec.shape.as_ref()?.iter().enumerate().map(|(place, dim)| match dim {
+        Dim::Fixed(size) => Some(*size),
+        Dim::Open(_) if place == 0 => Some(1),
+        Dim::Open(name) => (padded == Some(name)).then_some(SAMPLE_LENGTH),
+    });
+    let shape = sizes.collect::<Option<Vec<usize>>>()?;
+    let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size))?;
+    let data = (count <= SAMPLE_NUMBERS_MAX).then(|| vec![0; count])?;
+    let datatype = spec.datatype.as_str();
+    Some(json!({ "name": spec.name, "shape": shape, "datatype": datatype, "data": data }))
+}
+
+#[cfg(test)]
+mod tests {
+    use jitney_engine::local::Datatype;
+
+    use super::*;
+
+    #[test]
+    fn a_signature_with_sizes_gives_zeros_and_one_without_gives_nothing() {
+        let spec = |shape| TensorSpec {
+            name: "x".to_owned(),
+            datatype: Datatype::Fp32,
+            shape: Some(shape),
+        };
+        let open = |name: &str| Dim::Open(name.to_owned());
+        let signature = |shape| Signature { inputs: vec![spec(shape)], outputs: Vec::new() };
+        let fixed = zeros(&signature(vec![open("n"), Dim::Fixed(3)]), None).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&fixed.parameters[0].value).unwrap();
+        assert_eq!(body["inputs"][0]["shape"], json!([1, 3]));
+        let lengths = || signature(vec![open("n"), open("length")]);
+        assert!(zeros(&lengths(), None).is_none());
+        let padded = zeros(&lengths(), Some("length")).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&padded.parameters[0].value).unwrap();
+        assert_eq!(body["inputs"][0]["shape"], json!([1, SAMPLE_LENGTH]));
+    }
+}

@@ -1,0 +1,94 @@
+//! The whole way of a request through real models: accepted, batched, run, answered.
+
+mod cards;
+mod forms;
+mod magika;
+mod portions;
+mod refusals;
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use rten::{RunOptions, ThreadPool};
+use serde_json::Value;
+
+use super::answer::Identity;
+use super::card::{Card, InputKind, OutputKind};
+use super::request::TensorInput;
+use super::*;
+use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Parameter};
+use jitney_engine::local::{Datatype, OPEN_INFERENCE_HEADER};
+use jitney_engine::outcome::{BatchOutcome, ModelFailure};
+
+/// `sum = a + b` and `product = a @ [[1, 0], [0, 1], [1, 1]]` over rows of three.
+const PAIR: &[u8] = include_bytes!("testdata/pair.onnx");
+/// `twice = 2 * ids` and `positive = ids > 0` over rows of any length, 64-bit integers.
+const LENGTH: &[u8] = include_bytes!("testdata/length.onnx");
+/// `y = -x` with the batch fixed to one row of two.
+const SINGLE: &[u8] = include_bytes!("testdata/single.onnx");
+/// Sums over the batch, so that rows are lost.
+const LOSSY: &[u8] = include_bytes!("testdata/lossy.onnx");
+/// Reshapes to four columns, which most row lengths do not allow.
+const FUSSY: &[u8] = include_bytes!("testdata/fussy.onnx");
+
+static MAGIKA: LazyLock<Arc<OnnxModel>> =
+    LazyLock::new(|| embedded::magika().expect("the embedded model loads"));
+
+fn model(file: &'static [u8]) -> Arc<OnnxModel> {
+    with_card(file, Card::default())
+}
+
+fn with_card(file: &'static [u8], card: Card) -> Arc<OnnxModel> {
+    OnnxModel::from_bytes("tiny", Cow::Borrowed(file), card).expect("a test model loads")
+}
+
+fn input(parameters: &[(&'static str, &[u8])]) -> Input {
+    let parameter = |(name, value): &(&'static str, &[u8])| Parameter {
+        name: Cow::Borrowed(name),
+        content_type: Cow::Borrowed("application/json"),
+        value: Bytes::copy_from_slice(value),
+    };
+    let parameters = parameters.iter().map(parameter).collect();
+    Input { id: "request-1".to_owned(), headers: HeaderBlock::new(), parameters }
+}
+
+fn body(value: impl AsRef<[u8]>) -> Input {
+    input(&[("body", value.as_ref())])
+}
+
+fn accept(model: &OnnxModel, json: &str) -> TensorInput {
+    model.accept(body(json)).expect(json).tensors
+}
+
+fn run(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> BatchOutcome {
+    let identity = Identity { name: "tiny".to_owned(), version: "2.0".to_owned() };
+    let pool = Arc::new(ThreadPool::with_num_threads(1));
+    let options = RunOptions::default().with_thread_pool(Some(pool));
+    let inputs: Vec<_> =
+        inputs.iter().map(|input| Arc::new(input.clone()) as Arc<dyn DecodedInput>).collect();
+    runtime::run(model, &identity, &inputs, &options)
+}
+
+/// The answers to a batch that succeeds.
+fn answers(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> Vec<String> {
+    let BatchOutcome::Items(items) = run(model, inputs) else { panic!("the batch failed") };
+    let text = |item: Result<jitney_engine::call::Output, ModelFailure>| {
+        let output = item.expect("an answer");
+        assert_eq!(output.headers, [("Content-Type".to_owned(), "application/json".to_owned())]);
+        String::from_utf8(output.body.to_vec()).expect("JSON is UTF-8")
+    };
+    items.into_iter().map(text).collect()
+}
+
+/// The failure of a batch that fails.
+fn failure(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> ModelFailure {
+    let BatchOutcome::Failed(failure) = run(model, inputs) else { panic!("the batch succeeded") };
+    failure
+}
+
+/// The answer to one JSON request that rides alone.
+fn ask(model: &Arc<OnnxModel>, json: &str) -> Value {
+    let answers = answers(model, &[accept(model, json)]);
+    serde_json::from_str(&answers[0]).expect("JSON")
+}

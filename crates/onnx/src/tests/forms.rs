@@ -1,0 +1,148 @@
+//! Every form in which a request may come, and the form in which it is answered.
+
+use serde_json::json;
+
+use super::*;
+use jitney_engine::outcome::Cause;
+
+#[test]
+fn an_object_of_lists_is_answered_with_an_object_of_lists() {
+    let answer = ask(&model(PAIR), r#"{"b": [[1, 1, 1], [0, 0, 0]], "a": [[1, 2, 3], [4, 5, 6]]}"#);
+    let expected =
+        json!({"sum": [[2.0, 3.0, 4.0], [4.0, 5.0, 6.0]], "product": [[4.0, 5.0], [10.0, 11.0]]});
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn one_item_without_the_batch_dimension_is_answered_without_it() {
+    let answer = ask(&model(PAIR), r#"{"a": [1, 2, 3], "b": [1, 1, 1]}"#);
+    assert_eq!(answer, json!({"sum": [2.0, 3.0, 4.0], "product": [4.0, 5.0]}));
+    let answer = ask(&model(LENGTH), "[1, -2]");
+    assert_eq!(answer, json!({"twice": [2, -4], "positive": [true, false]}));
+    assert_eq!(accept(&model(LENGTH), "[1, -2]").tensors()[0].shape(), [1, 2]);
+}
+
+#[test]
+fn a_bare_list_serves_models_of_one_input() {
+    let answer = ask(&model(LENGTH), "[[1, -2], [0, 5]]");
+    let expected = json!({"twice": [[2, -4], [0, 10]], "positive": [[true, false], [false, true]]});
+    assert_eq!(answer, expected);
+    assert_eq!(ask(&model(SINGLE), "[[1, -2]]"), json!([[-1.0, 2.0]]), "one output, no object");
+}
+
+#[test]
+fn the_open_inference_protocol_goes_round() {
+    let request = r#"{"id": "mine", "parameters": {"any": 1}, "inputs": [
+        {"name": "ids", "shape": [2, 2], "datatype": "INT64", "data": [1, -2, 0, 5]}]}"#;
+    let expected = json!({"model_name": "tiny", "model_version": "2.0", "id": "mine", "outputs": [
+        {"name": "twice", "datatype": "INT64", "shape": [2, 2], "data": [2, -4, 0, 10]},
+        {"name": "positive", "datatype": "BOOL", "shape": [2, 2], "data": [true, false, false, true]}]});
+    assert_eq!(ask(&model(LENGTH), request), expected);
+}
+
+#[test]
+fn the_open_inference_protocol_may_nest_its_data_choose_outputs_and_leave_the_id_out() {
+    let request = r#"{"outputs": [{"name": "twice"}], "inputs": [
+        {"data": [[1, -2], [0, 5]], "datatype": "INT32", "shape": [2, 2], "name": "ids"}]}"#;
+    let expected = json!({"model_name": "tiny", "model_version": "2.0", "outputs": [
+        {"name": "twice", "datatype": "INT64", "shape": [2, 2], "data": [2, -4, 0, 10]}]});
+    assert_eq!(ask(&model(LENGTH), request), expected);
+}
+
+#[test]
+fn a_form_may_bring_one_part_per_input_or_the_whole_under_data() {
+    let model = model(PAIR);
+    let parts = input(&[("a", b"[1, 2, 3]"), ("b", b"[1, 1, 1]")]);
+    let whole = input(&[("data", br#"{"a": [1, 2, 3], "b": [1, 1, 1]}"#)]);
+    let accepted = [parts, whole].map(|input| model.accept(input).expect("accepted").tensors);
+    let answers = answers(&model, &accepted);
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], r#"{"sum":[2.0,3.0,4.0],"product":[4.0,5.0]}"#);
+}
+
+#[test]
+fn a_batch_of_several_requests_equals_one_by_one() {
+    let model = model(PAIR);
+    let requests = [
+        accept(&model, r#"{"a": [1, 2, 3], "b": [1, 1, 1]}"#),
+        accept(
+            &model,
+            r#"{"a": [[1, 2, 3], [4, 5, 6], [7, 8, 9]], "b": [[1, 1, 1], [0, 0, 0], [2, 2, 2]]}"#,
+        ),
+        accept(
+            &model,
+            r#"{"inputs": [{"name": "b", "shape": [2, 3], "datatype": "FP32", "data": [1, 2, 3, 4, 5, 6]},
+                {"name": "a", "shape": [2, 3], "datatype": "FP32", "data": [6, 5, 4, 3, 2, 1]}]}"#,
+        ),
+    ];
+    assert_eq!(requests.iter().map(TensorInput::items).collect::<Vec<_>>(), [1, 3, 2]);
+    let alone: Vec<String> = requests
+        .iter()
+        .flat_map(|request| answers(&model, std::slice::from_ref(request)))
+        .collect();
+    assert_eq!(answers(&model, &requests), alone);
+}
+
+#[test]
+fn requests_of_different_lengths_are_kept_apart_by_their_bucket() {
+    let model = model(LENGTH);
+    let accepted = ["[1, 2]", "[[3, 4], [5, 6]]", "[1, 2, 3]"]
+        .map(|json| model.accept(body(json)).expect("accepted"));
+    assert_eq!(accepted[0].bucket, accepted[1].bucket);
+    assert_ne!(accepted[0].bucket, accepted[2].bucket);
+    let failure = failure(&model, &accepted.map(|accepted| accepted.tensors));
+    assert_eq!(failure.message, "requests of different shapes met", "should they ever");
+}
+
+#[test]
+fn requests_of_different_lengths_meet_where_the_card_lets_them_be_padded() {
+    let card = |yaml: &str| Card::parse(yaml, |_| Err(String::new())).expect("a good card");
+    let model = with_card(LENGTH, card("padding: {dimension: length, values: {ids: 7}}"));
+    let accepted = ["[1, 2]", "[[3, 4, 5], [5, 6, 7]]", "[[-1]]"]
+        .map(|json| model.accept(body(json)).expect("accepted"));
+    assert_eq!(
+        accepted.each_ref().map(|it| (it.bucket, it.length)),
+        [2, 3, 1].map(|it| (0, Some(it)))
+    );
+    let inputs = accepted.map(|accepted| accepted.tensors);
+    let alone: Vec<String> =
+        inputs.iter().flat_map(|request| answers(&model, std::slice::from_ref(request))).collect();
+    assert_eq!(answers(&model, &inputs), alone, "nobody sees the padding");
+    let portions: Vec<_> = inputs.iter().flat_map(|it| it.clone().split(1)).collect();
+    let BatchOutcome::Items(items) = run(&model, &portions) else { panic!("the batch failed") };
+    let body = |item: Result<jitney_engine::call::Output, _>| item.expect("an answer").body;
+    let together: Vec<_> = items.into_iter().map(body).filter(|it| !it.is_empty()).collect();
+    assert_eq!(together, alone, "nor does anybody in portions");
+}
+
+#[test]
+fn a_model_of_fixed_batch_takes_one_request_at_a_time() {
+    let model = model(SINGLE);
+    assert_eq!(model.max_batch(), Some(1));
+    let requests = ["[[1, 2]]", "[[3, 4]]"].map(|json| accept(&model, json));
+    assert_eq!(answers(&model, &requests), ["[[-1.0,-2.0]]", "[[-3.0,-4.0]]"]);
+}
+
+#[test]
+fn a_model_that_loses_rows_by_design_is_not_batched() {
+    let model = model(LOSSY);
+    assert_eq!(model.max_batch(), Some(1));
+    assert_eq!(ask(&model, "[[1, 2], [3, 4]]"), json!([[4.0, 6.0]]), "the request's own rows");
+}
+
+#[test]
+fn an_output_of_another_length_fails_the_batch() {
+    let model = model(FUSSY);
+    assert_eq!(ask(&model, "[1, 2, 3, 4]"), json!([1.0, 2.0, 3.0, 4.0]));
+    let failure = failure(&model, &["[1, 2]", "[3, 4]"].map(|json| accept(&model, json)));
+    assert_eq!(failure.cause, Cause::WrongLength);
+    assert_eq!(failure.message, r#"output "y" has shape [1, 4] for a batch of 2 items"#);
+}
+
+#[test]
+fn an_error_of_the_engine_is_the_model_s_failure() {
+    let model = model(FUSSY);
+    let failure = failure(&model, &[accept(&model, "[1, 2, 3]")]);
+    assert_eq!(failure.cause, Cause::Raised);
+    assert!(failure.message.contains("does not match target shape"), "{}", failure.message);
+}

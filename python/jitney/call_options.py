@@ -1,0 +1,63 @@
+"""What a caller says about a call beside its arguments: how long it waits, how urgent it is, who pays, what it weighs.
+
+Checked here for handles and HTTP clients alike, before anything is sent. Handles write them into
+a call's head, clients into headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PRIORITIES = ("interactive", "bulk")
+TENANT_MAX = 128
+COST_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """The options of a call; None where nothing was said."""
+
+    timeout: float | None = None
+    """Seconds from the call's arrival at the server, after which its answer is worth nothing."""
+    priority: str | None = None
+    tenant: str | None = None
+    cost: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.priority is not None and self.priority not in PRIORITIES:
+            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, not {self.priority!r}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
+        if self.tenant is not None and not _names_a_tenant(self.tenant):
+            raise ValueError(f"tenant must be 1 to {TENANT_MAX} ASCII characters, not {self.tenant!r}")
+        if self.cost is not None and not (type(self.cost) is int and 0 < self.cost <= COST_MAX):
+            raise ValueError(f"cost must be a whole number above 0, not {self.cost!r}")
+
+    def over(self, lower: CallOptions) -> CallOptions:
+        """These, and where they are silent the others."""
+        return CallOptions(
+            lower.timeout if self.timeout is None else self.timeout,
+            lower.priority if self.priority is None else self.priority,
+            lower.tenant if self.tenant is None else self.tenant,
+            lower.cost if self.cost is None else self.cost,
+        )
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """Whole milliseconds, at least one."""
+        return None if self.timeout is None else max(round(self.timeout * 1000), 1)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The same as headers of an HTTP request."""
+        said = {
+            "x-jitney-timeout-ms": self.timeout_ms,
+            "x-jitney-priority": self.priority,
+            "x-jitney-tenant": self.tenant,
+            "x-jitney-cost": self.cost,
+        }
+        return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def _names_a_tenant(word: object) -> bool:
+    return isinstance(word, str) and 0 < len(word) <= TENANT_MAX and word.isascii() and word.isprintable()

@@ -1,0 +1,57 @@
+"""What both clients do, without the waiting: which request comes next, and when.
+
+Each conversation is a generator. It yields a `Request` and is sent the `Reply`, or the `OSError` that
+came instead of one; it yields a number of seconds to pause; it returns the result. A client only has
+to carry it out, with or without `await`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from jitney.client import requests
+from jitney.client.replies import Reply
+from jitney.client.requests import Request
+from jitney.client.retry import Retry
+from jitney.errors import disconnected
+
+Step = Request | float
+T = TypeVar("T")
+Conversation = Generator[Step, Reply | OSError | None, T]
+
+
+def request_value(request: Request, retry: Retry) -> Conversation[Any]:
+    """One request, asked again where the rules say so; returns what the answer stands for."""
+    attempt = 1
+    while True:
+        outcome = yield request
+        if isinstance(outcome, OSError):
+            pause = retry.after_error(request, outcome, attempt)
+            if pause is None:
+                why = outcome or type(outcome).__name__
+                raise disconnected(f"{request.method} {request.path}: {why}") from outcome
+        else:
+            assert outcome is not None, "a request is answered with a reply or an error"
+            pause = retry.after_reply(outcome, attempt)
+            if pause is None:
+                return outcome.value()
+        yield pause
+        attempt += 1
+
+
+def request_status(request: Request, retry: Retry) -> Conversation[str]:
+    """A change; returns the server's word about it."""
+    return str((yield from request_value(request, retry))["status"])
+
+
+def list_models(retry: Retry) -> Conversation[dict[str, str]]:
+    """Names of all models, page by page, each with where it came from."""
+    found: dict[str, str] = {}
+    token: str | None = None
+    while True:
+        page = yield from request_value(requests.models(None, token), retry)
+        found.update({one["modelName"]: one["modelUrl"] for one in page["models"]})
+        token = page.get("nextPageToken")
+        if token is None:
+            return found

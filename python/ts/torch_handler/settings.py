@@ -1,0 +1,82 @@
+"""What model-config.yaml asks of the handlers, read once and checked.
+
+TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
+
+    jitney:
+      device: cuda:0            # instead of the one the server assigned
+      precision: float16        # float32 (default), float16 or bfloat16: weights and inputs
+      channels_last: true       # memory format of convolution weights and image batches
+      preprocess_threads: 4     # for handlers that prepare items one by one; 1 is off
+      decode_processes: 4       # helpers that decode images for those threads; 0 is off
+      overlap: 2                # batches a worker holds at a time, so that their stages overlap; 1 is off
+      torch_threads: 2          # torch.set_num_threads
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+PRECISIONS = ("float32", "float16", "bfloat16")
+SPELLINGS = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
+OVERLAP_MAX = 8
+THREADS_MAX = 256
+PROCESSES_MAX = 128
+
+
+class HandlerSettings(NamedTuple):
+    """The `jitney` section of a model-config.yaml."""
+
+    device: str | None = None
+    precision: str = "float32"
+    channels_last: bool = False
+    preprocess_threads: int | None = None
+    decode_processes: int | None = None
+    overlap: int = 2
+    torch_threads: int | None = None
+
+
+def read_settings(config: dict[str, Any] | None) -> HandlerSettings:
+    """Reads the section; a wrong value or an unknown key is an error that names it."""
+    section = (config or {}).get("jitney") or {}
+    if not isinstance(section, dict):
+        raise ValueError("model-config.yaml: jitney must be a map")
+    unknown = sorted(set(section) - set(HandlerSettings._fields))
+    if unknown:
+        known = ", ".join(HandlerSettings._fields)
+        raise ValueError(f"model-config.yaml: jitney.{unknown[0]} is unknown; known are {known}")
+    settings = HandlerSettings(**section)
+    return settings._replace(
+        precision=precision(settings.precision),
+        channels_last=flag("channels_last", settings.channels_last),
+        preprocess_threads=optional("preprocess_threads", settings.preprocess_threads, THREADS_MAX),
+        decode_processes=optional("decode_processes", settings.decode_processes, PROCESSES_MAX, 0),
+        overlap=number("overlap", settings.overlap, OVERLAP_MAX),
+        torch_threads=optional("torch_threads", settings.torch_threads, THREADS_MAX),
+    )
+
+
+def precision(value: Any) -> str:
+    """The name of a floating point type."""
+    name = SPELLINGS.get(value, value) if isinstance(value, str) else None
+    if name not in PRECISIONS:
+        raise ValueError(f"model-config.yaml: jitney.precision is {value!r}, not one of {', '.join(PRECISIONS)}")
+    return name
+
+
+def flag(name: str, value: Any) -> bool:
+    """A yes or no."""
+    if not isinstance(value, bool):
+        raise ValueError(f"model-config.yaml: jitney.{name} is {value!r}, not true or false")
+    return value
+
+
+def number(name: str, value: Any, limit: int, least: int = 1) -> int:
+    """A number from `least` to its limit."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= limit:
+        raise ValueError(f"model-config.yaml: jitney.{name} is {value!r}, not a number from {least} to {limit}")
+    return value
+
+
+def optional(name: str, value: Any, limit: int, least: int = 1) -> int | None:
+    """A number, or None where none was given."""
+    return None if value is None else number(name, value, limit, least)
