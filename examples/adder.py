@@ -1,6 +1,6 @@
-"""The vectorised adder: whoever comes while a batch runs shares the next one, four at most.
+"""The vectorised adder: calls that arrive while a batch runs share the next one, four at most.
 
-Nine calls at once run as batches of 1, 4 and 4: the first finds the worker free and leaves alone.
+Nine calls at once run as batches of 1, 4 and 4: the first finds an idle worker and is dispatched alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 import jitney
 
 SECONDS = float(os.environ.get("ADDER_SECONDS", "0.2"))
-"""What a batch costs, however many are in it."""
+"""The time of a batch, whatever its size."""
 
 
 @jitney.batch(max_batch_size=4, policy="opportunistic", examples=[{"number": n} for n in range(5)])

@@ -1,7 +1,7 @@
-"""The adder with both origins: one program asks it by a Python handle and over HTTP at the same time.
+"""The adder with both origins: one program calls it through a Python handle and over HTTP at the same time.
 
-Batches never mix the two kinds of callers unless the model says `mix_origins=True`, so a model can
-rely on whom it answers together; both are answered all the same. Run it: `python both_origins.py`.
+Batches never mix the two kinds of callers unless the model sets `mix_origins=True`, so a model can
+rely on the origin of its batches; both kinds are answered. Run it: `python both_origins.py`.
 """
 
 from __future__ import annotations

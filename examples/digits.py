@@ -1,4 +1,4 @@
-"""A scikit-learn classifier: the rows of all callers are joined, the answers cut apart again."""
+"""A scikit-learn classifier: the rows of all callers are joined, and the answers are split again."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ GOOD, BAD = {"good", "great", "lovely", "sunny"}, {"bad", "late", "rainy", "brok
 
 @jitney.batch(max_batch_size=64, examples=[{"text": "a lovely day"}, {"text": "late again"}])
 def mood(text: list[str]) -> list[object]:
-    """Says whether a sentence sounds good or bad; one without words fails alone."""
-    return [judge(set(one.lower().split())) if one.strip() else jitney.BadInput("there are no words") for one in text]
+    """Tells whether a sentence sounds good or bad; an empty one fails alone."""
+    return [classify(set(one.lower().split())) if one.strip() else jitney.BadInput("the text is empty") for one in text]
 
 
-def judge(words: set[str]) -> str:
+def classify(words: set[str]) -> str:
     """The mood of one sentence."""
     balance = len(words & GOOD) - len(words & BAD)
     return "good" if balance > 0 else "bad" if balance < 0 else "neither"

@@ -1,4 +1,4 @@
-"""Streaming text: every word leaves as soon as it exists, and callers in a batch get their own."""
+"""Streaming text: every word is sent as soon as it is made, and each caller of a batch gets its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ WHOLE = len(STORY)
 
 @jitney.batch(max_batch_size=8)
 def tell(topic: list[str], words: list[int] = WHOLE) -> Iterator[list[str]]:
-    """Tells a short story, word by word. The default is what one caller gets who does not say."""
-    for place, word in enumerate(STORY[: max(words)]):
-        yield [word.format(one) + " " if place < most else jitney.END for one, most in zip(topic, words)]
+    """Tells a short story, word by word. The default is for callers that do not give a number."""
+    for position, word in enumerate(STORY[: max(words)]):
+        yield [word.format(one) + " " if position < most else jitney.END for one, most in zip(topic, words)]

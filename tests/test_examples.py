@@ -108,7 +108,7 @@ def test_the_moods_of_a_file_are_told_without_a_server(binary: Path, tmp_path: P
         ]
     assert "no words" in (tmp_path / "moods.csv.failed.jsonl").read_text()
     told = run(sys.executable, "sentiment.py", sentences)
-    assert told.strip() == "1 bad, 1 good, 1 neither, 1 there are no words"
+    assert told.strip() == "1 bad, 1 good, 1 neither, 1 the text is empty"
 
 
 def test_the_adder_answers_both_origins_and_never_mixes_them(binary: Path):

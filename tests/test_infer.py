@@ -49,7 +49,7 @@ def test_failed_rows_go_to_a_side_file_with_their_error(desk: Desk) -> None:
     unlucky, nonsense, text = desk.lines("out.jsonl.failed.jsonl")
     assert unlucky == {"row": 1, "input": {"number": 13}, "error": "unlucky", "status": 422}
     assert (nonsense["row"], nonsense["input"], nonsense["status"]) == (2, "nonsense", 400)
-    assert "no JSON" in nonsense["error"]
+    assert "not JSON" in nonsense["error"]
     assert text["row"] == 3
     assert "'number'" in text["error"]
     assert "3 failed" in said

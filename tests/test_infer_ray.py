@@ -46,7 +46,7 @@ def test_a_cluster_answers_every_row_once_and_in_order_also_after_a_kill(desk: D
     assert 0 < done < ROWS
     models.write_text(text)
     said = desk.run(*job, "-o", "out.jsonl")
-    assert f"going on after {done} rows" in said
+    assert f"resuming after {done} rows" in said
     assert desk.lines("out.jsonl") == [{"row": n, "output": 2 * n} for n in range(ROWS) if n != 13]
     assert [one["row"] for one in desk.lines("out.jsonl.failed.jsonl")] == [13]
 

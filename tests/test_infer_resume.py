@@ -37,7 +37,7 @@ def test_a_job_that_is_killed_again_and_again_ends_with_every_row_once(desk: Des
         assert not (desk.path / "out.jsonl").exists(), "an output has its name only when it is complete"
     assert 0 < done < ROWS
     said = desk.run(*job, "-o", "out.jsonl")
-    assert f"going on after {done} rows" in said
+    assert f"resuming after {done} rows" in said
     check(desk, "out.jsonl")
 
 

@@ -170,7 +170,7 @@ def test_a_change_during_a_stream_is_for_the_next_one(served, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "say what to change"),
+        ({}, "configure needs at least one of"),
         ({"max_batch_size": 0}, "max_batch_size must be"),
         ({"policy": "sometimes"}, "policy must be one of"),
         ({"max_latency_ms": -1}, "max_latency_ms must be"),

@@ -1,6 +1,6 @@
 """`python -m jitney`: what the `jitney` command leaves to Python, because it imports user code.
 
-stdout is data, stderr is talk. Exit status: 0 fine, 1 failed or mistakes found, 64 wrong use.
+stdout is for data, stderr for messages. Exit status: 0 success, 1 failed or mistakes found, 64 wrong usage.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_sample(text: str) -> dict[str, Any]:
 
 
 def load(spec: str, directory: str) -> Definition:
-    """The definition that a `module:object` names. What its modules print is talk, not data."""
+    """The definition that a `module:object` names. What its modules print goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
         return define(locate(spec, os.path.abspath(directory)))
 

@@ -28,7 +28,9 @@ def read_url(url: str, token: str | None = None, tls: ssl.SSLContext | None = No
         return Address("localhost", 0, unquote(url[len("unix:") :]), None, token)
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname:
-        raise ValueError(f"{url!r} is no address of a server; say http://host:port, https://host:port or unix:/path")
+        raise ValueError(
+            f"{url!r} is not the address of a server; write http://host:port, https://host:port or unix:/path"
+        )
     if parts.scheme == "https":
         tls = tls or ssl.create_default_context()
     return Address(parts.hostname, parts.port or PORTS[parts.scheme], None, tls, token)

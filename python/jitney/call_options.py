@@ -1,4 +1,4 @@
-"""What a caller says about a call beside its arguments: how long it waits, how urgent it is, who pays, what it weighs.
+"""The options of a call: its deadline, priority, tenant and cost.
 
 Checked here for handles and HTTP clients alike, before anything is sent. Handles write them into
 a call's head, clients into headers.
@@ -15,10 +15,10 @@ COST_MAX = 2**64 - 1
 
 @dataclass(frozen=True)
 class CallOptions:
-    """The options of a call; None where nothing was said."""
+    """The options of a call; None where not set."""
 
     timeout: float | None = None
-    """Seconds from the call's arrival at the server, after which its answer is worth nothing."""
+    """The deadline, in seconds from the call's arrival at the server."""
     priority: str | None = None
     tenant: str | None = None
     cost: int | None = None
@@ -34,7 +34,7 @@ class CallOptions:
             raise ValueError(f"cost must be a whole number above 0, not {self.cost!r}")
 
     def over(self, lower: CallOptions) -> CallOptions:
-        """These, and where they are silent the others."""
+        """These; unset ones come from `lower`."""
         return CallOptions(
             lower.timeout if self.timeout is None else self.timeout,
             lower.priority if self.priority is None else self.priority,
@@ -50,14 +50,14 @@ class CallOptions:
     @property
     def headers(self) -> dict[str, str]:
         """The same as headers of an HTTP request."""
-        said = {
+        headers = {
             "x-jitney-timeout-ms": self.timeout_ms,
             "x-jitney-priority": self.priority,
             "x-jitney-tenant": self.tenant,
             "x-jitney-cost": self.cost,
         }
-        return {name: str(value) for name, value in said.items() if value is not None}
+        return {name: str(value) for name, value in headers.items() if value is not None}
 
 
-def _names_a_tenant(word: object) -> bool:
-    return isinstance(word, str) and 0 < len(word) <= TENANT_MAX and word.isascii() and word.isprintable()
+def _names_a_tenant(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= TENANT_MAX and name.isascii() and name.isprintable()

@@ -1,7 +1,7 @@
-"""What a call through a handle says to the model's worker, and what an exception says back.
+"""How a call through a handle carries its arguments to the model's worker, and an exception back.
 
-Both ends use this file: the client encodes arguments and reads failures, the worker the other way
-round. The server passes both on unread. A failure travels as text, since that is what the server
+Both ends use this file: the client encodes arguments and decodes failures, the worker the other way
+round. The server forwards both unread. A failure travels as text, since that is what the server
 carries; it names the exception's type, but nothing is ever imported because of it.
 """
 
@@ -37,15 +37,15 @@ def encode_call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
 
 def decode_call(raw: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and named arguments."""
-    said = decode(raw)
-    if not isinstance(said, tuple):
+    values = decode(raw)
+    if not isinstance(values, tuple):
         raise ValueError("a call's arguments are a tuple")
-    return said if _is_whole(said) else (said, {})
+    return values if _is_whole(values) else (values, {})
 
 
-def _is_whole(said: tuple[Any, ...]) -> bool:
+def _is_whole(values: tuple[Any, ...]) -> bool:
     """Whether a tuple reads as positional and named arguments; most calls leave the latter out."""
-    return len(said) == 2 and isinstance(said[0], tuple) and isinstance(said[1], dict)
+    return len(values) == 2 and isinstance(values[0], tuple) and isinstance(values[1], dict)
 
 
 def read_body(body: Raw, content_type: str) -> Any:
@@ -62,7 +62,7 @@ def read_body(body: Raw, content_type: str) -> Any:
 
 
 class Failure(NamedTuple):
-    """An exception of the model's code, as its caller hears of it."""
+    """An exception of the model's code, as its caller gets it."""
 
     module: str
     name: str

@@ -1,4 +1,4 @@
-"""The decorators. They only leave a note on what they decorate and hand it back unchanged, so a
+"""The decorators. They only attach a note to what they decorate and return it unchanged, so a
 decorated function is called, tested and debugged like any other.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from jitney.options import Dims, Options
+from jitney.options import Dims, Options, make_options
 
 NOTE = "__jitney__"
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Note:
-    """What a decorator left behind."""
+    """What a decorator attaches."""
 
     options: Options
     kind: str
@@ -30,12 +30,14 @@ def note_of(target: Any) -> Note | None:
     return note if isinstance(note, Note) else None
 
 
-def _decorate(target: T | None, kind: str, options: Options) -> Any:
-    def leave_note(target: T) -> T:
+def _decorate(target: T | None, kind: str, given: Mapping[str, Any]) -> Any:
+    options = make_options(kind, given)
+
+    def attach(target: T) -> T:
         setattr(target, NOTE, Note(options, kind))
         return target
 
-    return leave_note if target is None else leave_note(target)
+    return attach if target is None else attach(target)
 
 
 @overload
@@ -68,27 +70,27 @@ def batch(
 def batch(target: Any = None, **options: Any) -> Any:
     """Marks a function, a method or a callable class that takes many items at a time.
 
-    Every argument arrives as a list with one element per item, and the answer is a list of the
+    Every argument arrives as a list with one element per item, and the answer must be a list of the
     same length. Arguments that are numpy arrays, torch tensors or pandas frames are joined along
-    `batch_dim` instead, and the answer is cut by the same rows. A parameter's default is what an
-    item gets that does not bring it.
+    `batch_dim` instead, and the answer is split by the same rows. A parameter's default is used for
+    items that do not give it.
 
     `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
-    the sum. A client that says the same in the header `x-jitney-cost`, or by
-    `handle.options(cost=...)`, spares the worker from taking batches apart: the server then makes
+    the sum. A client that sends the cost in the header `x-jitney-cost`, or by
+    `handle.options(cost=...)`, spares the worker from splitting batches: the server then forms
     none that cost too much. With `padded` the cost is a length, and `max_batch_size` limits the
     number of items times the longest of them: for a function that pads its items to a common length.
-    The server then lets similar lengths meet. `bucket` names the group an item may be batched with.
+    The server then batches similar lengths together. `bucket` names the group an item may be batched with.
     `concurrency` lets one worker run several batches of an `async` function at a time. `examples` are
     arguments of single items, for `jitney check` and for the API's page.
     """
-    return _decorate(target, "batch", Options(**options))
+    return _decorate(target, "batch", options)
 
 
 def endpoint(target: Any = None, **options: Any) -> Any:
     """Marks a function or method that takes one item at a time. Options are those of `batch`
     without the ones about batches."""
-    return _decorate(target, "endpoint", Options(**options))
+    return _decorate(target, "endpoint", options)
 
 
 def model(target: Any = None, **options: Any) -> Any:
@@ -97,4 +99,4 @@ def model(target: Any = None, **options: Any) -> Any:
     One object is made per worker; `setup()` and `teardown()` are called around its life if it
     has them.
     """
-    return _decorate(target, "model", Options(**options))
+    return _decorate(target, "model", options)

@@ -1,4 +1,4 @@
-"""A definition: what is served under one name, whoever calls it and however.
+"""A definition: what is served under one name, for every kind of caller.
 
 It is made from what the user wrote (a function, a class, an object) and knows names, options and
 endpoints. It knows neither HTTP nor frames nor files: transports build on it.
@@ -19,7 +19,7 @@ from jitney.hints import Param, Shape
 from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
 
 SINGLE_ASYNC_CONCURRENCY = 100
-"""Calls of a single-item `async` function that one worker holds unless it says otherwise."""
+"""Default limit of concurrent calls of a single-item `async` function in one worker."""
 
 CLASS_ONLY = ("workers", "name", "version", "queue", "response_timeout_s", "startup_timeout_s", "mix_origins")
 """Options that belong to a model and not to one of its endpoints."""
@@ -44,7 +44,7 @@ class Endpoint:
 
     @cached_property
     def lists(self) -> frozenset[str]:
-        """Parameters that say themselves that they are lists; arrays in them are not joined."""
+        """Parameters annotated as lists; arrays in them are not joined."""
         return frozenset(param.name for param in self.params if param.is_list)
 
     @cached_property
@@ -102,7 +102,7 @@ class Definition:
         return found
 
     def remarks(self) -> list[str]:
-        """What its maker should know and may have meant so."""
+        """Warnings about legal but surprising choices."""
         hidden = (one.name for one in self.endpoints if one.name in HANDLE_NAMES)
         return [
             f"handle.{name} is something else on every handle; call this endpoint with "
@@ -141,7 +141,7 @@ def define(target: Any) -> Definition:
 
 
 def _method(target: Any, attribute: str, outer: Note) -> Endpoint:
-    """A method as an endpoint; what it does not say itself the class says."""
+    """A method as an endpoint; options that it does not set come from the class."""
     function = getattr(target, attribute)
     note = note_of(function)
     if note is None:
@@ -195,5 +195,5 @@ def _main_method(target: Any) -> str:
 def _name_of(target: Any) -> str:
     name = getattr(target, "__name__", None) or type(target).__name__
     if not NAME.fullmatch(name):
-        raise DefinitionError(f"{name!r} cannot name a model; say name= in the decorator")
+        raise DefinitionError(f"{name!r} cannot name a model; set name= in the decorator")
     return name

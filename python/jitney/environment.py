@@ -18,7 +18,7 @@ INHERITED = "jitney_inherited.pth"
 
 
 def make(path: Path) -> None:
-    """Makes the environment at ``path``; pip comes along only where it would not be found anyway."""
+    """Makes the environment at ``path``, with pip only if this interpreter has none."""
     has_pip = importlib.util.find_spec("pip") is not None
     venv.EnvBuilder(symlinks=True, with_pip=not has_pip).create(path)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,8 +1,8 @@
-"""What can go wrong in a definition, and how a model says that one item of a batch did.
+"""The errors of definitions and calls, and how a model fails one item of a batch.
 
-A model returns an exception in an item's place, or raises `ItemErrors`, to fail these items and
-no others. Any other exception out of a batch of several fails the call as a whole; the server
-then tries its halves until the bad item stands alone.
+A model returns an exception in place of an item's output, or raises `ItemErrors`, to fail these items
+and no others. Any other exception out of a batch of several fails the whole call; the server then
+retries its halves until the bad item is alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 class DefinitionError(Exception):
-    """The definition itself makes no sense; it says what to change. Nothing was served."""
+    """The definition is invalid; the message tells what to change. Nothing was served."""
 
 
 class Error(Exception):
@@ -26,7 +26,7 @@ class Error(Exception):
 
 
 class BadInput(Error):
-    """The item itself is wrong: the client is told with status 400."""
+    """The item itself is wrong: the client gets status 400."""
 
     status = 400
 
@@ -46,7 +46,7 @@ class ItemErrors(Exception):
 
 
 class RemoteError(Error):
-    """A call failed on the server; `kind` is the type of its exception or the server's word for it."""
+    """A call failed on the server; `kind` is the type of its exception, or the type in the server's error."""
 
     retry_after: float | None = None
     """Seconds after which the same call may succeed; None where trying again does not help."""
@@ -59,7 +59,7 @@ class RemoteError(Error):
 
 
 class Overloaded(RemoteError):
-    """Refused before the model saw it: too much waits, or nobody is there to run it."""
+    """Rejected before the model saw it: too many requests wait, or there is no worker."""
 
 
 class Expired(RemoteError, TimeoutError):
@@ -75,7 +75,7 @@ class Disconnected(RemoteError, ConnectionError):
 
 
 class WrongLength(Exception):
-    """The function did not return one output per item; nobody is answered from such a batch."""
+    """The function did not return one output per item; no item of the batch gets an output."""
 
 
 class NotAnAnswer(WrongLength):
@@ -90,7 +90,7 @@ def check_status(status: int) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """The sentence a client gets: an `Error`'s own words, of others the type and the words."""
+    """The message for the client: an `Error`'s own text; for other exceptions their type and text."""
     if isinstance(error, Error):
         return str(error)
     text = str(error)
@@ -99,7 +99,7 @@ def describe(error: BaseException) -> str:
 
 
 def status_of(error: BaseException) -> int:
-    """The status a failure asks for; 500 unless it says otherwise."""
+    """The status of a failure; 500 unless it has its own."""
     return error.status if isinstance(error, Error) else 500
 
 

@@ -1,8 +1,8 @@
 """Runs a batch of items through an endpoint: arrange, call, split, one outcome per item.
 
-An outcome is the item's output, or the exception that is its own. An exception that may be
-anybody's (out of a call with several items) is raised to the caller, who knows whether the batch
-can be tried in halves. Sync and async differ in nothing but the `await`.
+An outcome is the item's output, or the exception that is its own. An exception out of a
+call with several items is raised to the caller, which decides whether the halves of the batch are
+retried. Sync and async differ in nothing but the `await`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which items of a batch meet in one call of the user's function.
+"""Which items of a batch go into one call of the user's function.
 
 The server forms batches by count and time; what an item contains is known only here. Items whose
 arrays do not fit together, whose buckets differ or whose cost is too much for one call are run
-in calls of their own, in the order in which they came. An item that fits nowhere fails alone.
+in calls of their own, in the order of arrival. An item that fits nowhere fails alone.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Invocation:
     """One call of the function."""
 
     positions: list[int]
-    """The places of its items in the batch."""
+    """The positions of its items in the batch."""
     arguments: dict[str, Any]
     sizes: list[int] | None = None
     """Rows per item where arrays were joined."""
     whole: bool = True
-    """False if it carries only a part of a single item's rows."""
+    """False if it has only a part of a single item's rows."""
 
 
 class _Measured(NamedTuple):
-    """An item with what decides whom it may meet."""
+    """An item with what decides which items it may be called with."""
 
     position: int
     arguments: dict[str, Any]
@@ -50,7 +50,7 @@ class _Measured(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """What a call weighs so far."""
+    """The cost of a call so far."""
 
     items: int = 0
     longest: float = 0
@@ -67,7 +67,7 @@ class _Load(NamedTuple):
 
 @dataclass
 class Plan:
-    """The calls to make, and the items that are over already."""
+    """The calls to make, and the items that failed already."""
 
     invocations: list[Invocation] = field(default_factory=list)
     failed: dict[int, BaseException] = field(default_factory=dict)

@@ -33,12 +33,12 @@ class Param:
 
     name: str
     hint: Any
-    """What one item brings; `Any` if the function does not say."""
+    """The type of one item's value; `Any` without a hint."""
     default: Any
     is_request: bool = False
     """Filled in with the item's `Request`."""
     is_list: bool = False
-    """The function itself says that it takes a list."""
+    """The hint is a list."""
 
     @property
     def required(self) -> bool:

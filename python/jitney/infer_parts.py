@@ -1,7 +1,7 @@
 """The rows of a part of an input, as lines for the `jitney` program; `jitney infer` cut it into parts.
 
-A row that cannot be read stays in its place as `null`: the command finds out by itself what is wrong
-with it, so here only the number and the order of the rows count.
+A row that cannot be read becomes `null`, and the command finds the mistake by itself: here only the
+number and the order of the rows matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CELL_BYTES_MAX = 64 << 20
 
 
 class Shape(NamedTuple):
-    """What an input is."""
+    """The path and format of an input."""
 
     path: str
     format: str
@@ -36,7 +36,7 @@ class Input(Shape):
 
     @property
     def fed_format(self) -> str:
-        """What the lines are."""
+        """The format of the lines."""
         return "images" if self.format == "images" else "jsonl"
 
     def lines(self, part: dict[str, Any]) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ class Input(Shape):
         return self._records(part["begin"], part["end"], part["rows"])
 
     def _lines(self, begin: int, end: int, first: bool) -> Iterator[bytes]:
-        """The lines that begin inside a part; the one before it is another's, the last may reach beyond it."""
+        """The lines that begin inside a part; the last one may end after it."""
         with open(self.path, "rb") as file:
             file.seek(begin if first else begin - 1)
             if not first:

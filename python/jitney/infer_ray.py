@@ -26,7 +26,7 @@ CHUNK = 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the job; complaints go to stderr."""
+    """Runs the job; errors go to stderr."""
     flags = parser().parse_args(arguments)
     try:
         import ray

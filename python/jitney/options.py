@@ -6,6 +6,7 @@ mean for the items of a batch by `jitney.grouping`.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +25,13 @@ CONCURRENCY_MAX = 255
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
+class UnknownOption(DefinitionError, TypeError):
+    """A decorator was given an option that it does not have."""
+
+
 @dataclass(frozen=True)
 class Options:
-    """What a decorator was told; None where it was told nothing."""
+    """The options of a decorator; None where not set."""
 
     max_batch_size: int | None = None
     max_latency_ms: float | None = None
@@ -61,11 +66,11 @@ class Options:
         if self.padded not in (None, True, False):
             raise DefinitionError(f"padded must be True or False, not {self.padded!r}")
         if self.padded and self.cost is None:
-            raise DefinitionError("padded needs cost: a function that says how long an item is")
+            raise DefinitionError("padded needs cost: a function that returns the length of an item")
         for name in ("name", "version"):
-            word = getattr(self, name)
-            if word is not None and not (isinstance(word, str) and NAME.fullmatch(word)):
-                raise DefinitionError(f"{name} must be letters, digits, '_', '-' and '.', not {word!r}")
+            text = getattr(self, name)
+            if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
+                raise DefinitionError(f"{name} must be letters, digits, '_', '-' and '.', not {text!r}")
         for example in self.examples or ():
             if not isinstance(example, Mapping):
                 raise DefinitionError(f"examples are dictionaries of one item's arguments, not {example!r}")
@@ -82,7 +87,7 @@ class Options:
 
     @cached_property
     def cost_of(self) -> Callable[[Mapping[str, Any]], float] | None:
-        """What one item weighs, by its arguments."""
+        """The cost of one item, by its arguments."""
         return None if self.cost is None else _of_arguments(self.cost)
 
     @cached_property
@@ -91,9 +96,20 @@ class Options:
         return None if self.bucket is None else _of_arguments(self.bucket)
 
     def over(self, lower: Options) -> Options:
-        """These, and where they are silent the others."""
-        said = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(lower, **{name: value for name, value in said.items() if value is not None})
+        """These; unset ones come from `lower`."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(lower, **{name: value for name, value in own.items() if value is not None})
+
+
+def make_options(decorator: str, given: Mapping[str, Any]) -> Options:
+    """The options of a decorator; an unknown name is an error with the nearest known one."""
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
+            raise UnknownOption(f"@jitney.{decorator} has no option {name!r}; {hint}")
+    return Options(**given)
 
 
 def _of_arguments(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
@@ -101,7 +117,7 @@ def _of_arguments(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]],
     try:
         params = inspect.signature(function).parameters.values()
         by_place = all(param.kind is param.POSITIONAL_ONLY for param in params)
-    except (TypeError, ValueError):  # Some built-in functions do not tell.
+    except (TypeError, ValueError):  # Some built-in functions have no signature.
         by_place = True
     return (lambda item: function(*item.values())) if by_place else (lambda item: function(**item))
 

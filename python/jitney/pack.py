@@ -23,7 +23,7 @@ QUEUE_DEFAULT, QUEUE_MAX = 100, 65535
 
 
 def pack(definition: Definition, spec: str, directory: str, out: Path, version: str | None = None) -> dict[str, Any]:
-    """Writes the model directory; returns what its maker should know."""
+    """Writes the model directory; returns its name, version and source files."""
     version = version or definition.version
     for remark in definition.remarks():
         print(f"warning: {definition.name}: {remark}", file=sys.stderr)
@@ -49,7 +49,7 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
     options = definition.options
     first = definition.endpoints[0].options
     delay = _least_delay(definition)
-    at_once = None if delay != 0 else "opportunistic"  # A window of nothing, which YAML cannot say.
+    at_once = None if delay != 0 else "opportunistic"  # A delay of zero, which the settings file cannot express.
     batching = {
         "max_batch_size": definition.max_batch_size,
         "max_latency_ms": min(latencies(definition).values(), default=None),
@@ -72,22 +72,22 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
 
 
 def queue_size(definition: Definition) -> int | None:
-    """Requests that may wait: no fewer than fill a batch for everybody, or batches would never be full."""
-    said, batch = definition.options.queue, definition.max_batch_size
-    if said is None:
+    """Requests that may wait: enough to fill a batch for every worker, or batches would never be full."""
+    size, batch = definition.options.queue, definition.max_batch_size
+    if size is None:
         room = 2 * batch * definition.concurrency * (definition.options.workers or 1)
         return min(room, QUEUE_MAX) if room > QUEUE_DEFAULT else None
-    if said < batch:
+    if size < batch:
         print(
-            f"warning: {definition.name}: batches of {batch} can never be full, since only {said} requests may wait; "
-            f"say queue={2 * batch} or more, or max_batch_size={said}",
+            f"warning: {definition.name}: batches of {batch} can never be full, since only {size} requests may wait; "
+            f"set queue={2 * batch} or more, or max_batch_size={size}",
             file=sys.stderr,
         )
-    return said
+    return size
 
 
 def api(definition: Definition) -> dict[str, Any]:
-    """What the server tells clients, and the endpoints whose requests must not meet."""
+    """The endpoints with their sizes and latencies, and the paths of the API."""
     differ = len({one.options.max_latency_ms or None for one in definition.endpoints}) > 1
     return {
         "endpoints": [one.name for one in definition.endpoints],
@@ -98,10 +98,10 @@ def api(definition: Definition) -> dict[str, Any]:
 
 
 def latencies(definition: Definition) -> dict[str, float]:
-    """The latency to keep of every endpoint that says one. The model's own is the least of them, which
+    """The latency target of every endpoint that has one. The model's own is the least of them, which
     holds for all unless they differ."""
-    said = {one.name: one.options.max_latency_ms for one in definition.endpoints}
-    return {name: latency for name, latency in said.items() if latency}
+    targets = {one.name: one.options.max_latency_ms for one in definition.endpoints}
+    return {name: latency for name, latency in targets.items() if latency}
 
 
 def sources(directory: str) -> list[str]:
@@ -120,7 +120,7 @@ def write(path: Path, value: Any) -> None:
 
 def _costs(definition: Definition) -> dict[str, Any]:
     """With `cost` the sum is limited, or with `padded` the items times the longest: by the server as far as
-    requests say theirs, then by the worker. Endpoints share the server's unit; only where all pad it is a length."""
+    requests carry a cost, then by the worker. Endpoints share the server's unit; it is a length only if all pad."""
     weighed = [one.options for one in definition.endpoints if one.options.cost is not None]
     if not weighed:
         return {}

@@ -22,7 +22,7 @@ CHUNK = 4096
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; complaints go to stderr."""
+    """Runs one command; errors go to stderr."""
     flags = parser().parse_args(arguments)
     try:
         import pyarrow
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             write(flags.lines, flags.file)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Nobody reads on: no complaint at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # The reader is gone: no error at the exit.
         return 1
     except (OSError, pyarrow.ArrowException) as error:
         print(f"error: {flags.file}: {error}", file=sys.stderr)
@@ -104,7 +104,7 @@ def _groups_from(source: Any, skip: int) -> tuple[list[int], int]:
 def _line(row: dict[str, Any]) -> str:
     try:
         return _encode(row)
-    except ValueError:  # Not-a-number, which JSON cannot say.
+    except ValueError:  # Not-a-number, which JSON does not have.
         return _encode(_without_nan(row))
 
 

@@ -1,4 +1,4 @@
-"""What a model may know about one item's request, and say about its answer.
+"""What a model can read about one item's request, and set about its answer.
 
 A function gets it by annotating a parameter with `jitney.Request` (`list[jitney.Request]` in a
 batch). It belongs to one item: nothing in it is ever another request's.
@@ -21,16 +21,16 @@ class Request:
         self._id = id
         self._headers = headers or {}
         self.endpoint = endpoint
-        """The endpoint that was asked."""
+        """The endpoint that was called."""
 
     @cached_property
     def response_headers(self) -> dict[str, str]:
-        """Headers of the answer; of a stream they count until its first piece."""
+        """Headers of the answer; in a stream they are sent with the first piece."""
         return {}
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was said about the answer."""
+        """Whether neither status nor headers were set."""
         return self.status is None and "response_headers" not in self.__dict__
 
     @property

@@ -1,7 +1,7 @@
 """What a batch function returned, cut apart by item.
 
-The length is checked before anybody gets anything: an answer that does not have exactly one
-output per item (or row) is nobody's.
+The length is checked first: no item gets an output of an answer that does not have exactly one
+output per item (or row).
 """
 
 from __future__ import annotations

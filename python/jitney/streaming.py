@@ -45,11 +45,11 @@ class Streams:
         self.outcomes: dict[int, Any] = {}
         """Items that are complete."""
         self.begun = False
-        """Whether any piece is out, after which nobody may try again."""
+        """Whether any piece was sent, after which nothing may be retried."""
 
     @property
     def open(self) -> bool:
-        """Whether anybody still waits for a piece."""
+        """Whether an item is still incomplete."""
         return len(self.outcomes) < len(self._ride.positions)
 
     def step(self, pieces: Any) -> None:

@@ -1,7 +1,7 @@
 """numpy arrays, torch tensors and pandas frames inside values: their buffers, as they lie in memory.
 
 Apart from `values` because only these need a library, which is imported on arrival if the sender
-had one. Arrays of Python objects are refused: their buffers are pointers.
+had one. Arrays of Python objects are errors: their buffers are pointers.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _head(view: memoryview, at: int) -> tuple[str, tuple[int, ...], memoryview, 
     at += 1 + 8 * dims
     end = at + math.prod(shape) * _item_size(name)
     if end > len(view):
-        raise ArrayFormatError("the array breaks off")
+        raise ArrayFormatError("the array is cut short")
     return name, shape, view[at:end], end
 
 

@@ -1,7 +1,7 @@
-"""Python values as bytes, for handles: small, self-describing, and safe to read from anybody.
+"""Python values as bytes, for handles: small, self-describing, and safe to read from any sender.
 
 protocol/handles.md has the format. Nothing is unpickled and no code is named, so the worst a
-hostile value can do is to be refused. Values of other types (dataclasses, enums, dates, pydantic
+hostile value can do is to be rejected. Values of other types (dataclasses, enums, dates, pydantic
 models) travel as what they hold; type hints make them whole again on the other side.
 """
 
@@ -21,7 +21,7 @@ Raw = bytes | bytearray | memoryview
 Put = Callable[[Any], None]
 
 DEPTH_MAX = 64
-"""Values inside values; deeper ones are refused on both sides."""
+"""Values inside values; deeper ones are errors on both sides."""
 INT_BYTES_MAX = 4096
 
 NONE, TRUE, FALSE, INT, LONG, FLOAT = b"N", b"T", b"F", b"i", b"I", b"f"
@@ -37,7 +37,7 @@ _read_size = struct.Struct("<I").unpack_from
 
 
 class ValueFormatError(ValueError):
-    """The bytes are no value, or the value has no bytes; the text says what to do."""
+    """The bytes are no value, or the value cannot be sent; the message tells what to do."""
 
 
 def encode(value: Any) -> bytes:
@@ -53,7 +53,7 @@ def decode(raw: Raw) -> Any:
     try:
         value, end = _take(view, 0, 0)
     except (struct.error, IndexError):
-        raise ValueFormatError("the value breaks off") from None
+        raise ValueFormatError("the value is cut short") from None
     except UnicodeDecodeError as error:
         raise ValueFormatError(f"text that is not UTF-8: {error.reason}") from None
     except value_arrays.ArrayFormatError as error:
@@ -178,11 +178,11 @@ def _take(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _cut(view: memoryview, at: int) -> tuple[memoryview, int]:
-    """As many bytes as a length in front of them says."""
+    """A length, and that many bytes."""
     (size,) = _read_size(view, at)
     end = at + 4 + size
     if end > len(view):
-        raise ValueFormatError("the value breaks off")
+        raise ValueFormatError("the value is cut short")
     return view[at + 4 : end], end
 
 

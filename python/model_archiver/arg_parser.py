@@ -14,7 +14,7 @@ class ArgParser:
 
     @staticmethod
     def export_model_args_parser() -> ModelArchiverConfig:
-        """What this process's command line says."""
+        """The configuration from this process's command line."""
         return ModelArchiverConfig.from_args(ArgParser.parser().parse_args())
 
     @staticmethod

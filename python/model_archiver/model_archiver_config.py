@@ -1,4 +1,4 @@
-"""Everything that can be said about an archive to be."""
+"""The configuration of an archive."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the archiver refuses."""
+"""The archiver's error."""
 
 
 class ModelArchiverError(Exception):
-    """The archive cannot be made as asked; the message says why."""
+    """The archive cannot be made; the message tells why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 
 from model_archiver.arg_parser import ArgParser
 from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
 from model_archiver.model_packaging_utils import ModelExportUtils
+from model_archiver.packing import exit_on_error
 
 __all__ = ["ArgParser", "ModelExportUtils", "generate_model_archive", "package_model"]
 
@@ -20,22 +19,20 @@ def package_model(args: ModelArchiverConfig, manifest: str) -> str:
     ModelExportUtils.validate_inputs(args.model_name, export_path)
     ModelExportUtils.check_mar_already_exists(args.model_name, export_path, args.force, args.archive_format)
     members = ModelExportUtils.gather(args, manifest)
-    path = ModelExportUtils.archive(export_path, args.model_name, members, args.archive_format)
-    ModelExportUtils.clean_temp_files(members.temporary)
-    return path
+    return ModelExportUtils.archive(export_path, args.model_name, members, args.archive_format)
 
 
 def generate_model_archive(config: ModelArchiverConfig | None = None) -> None:
-    """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
+    """Writes the archive of ``config``; without one, of this process's command line, whose errors exit with 1."""
+    given = config or ArgParser.export_model_args_parser()
+
+    def package() -> str:
+        return package_model(given, ModelExportUtils.generate_manifest_json(given))
+
     if config is not None:
-        package_model(config, ModelExportUtils.generate_manifest_json(config))
-        return
-    config = ArgParser.export_model_args_parser()
-    try:
-        package_model(config, ModelExportUtils.generate_manifest_json(config))
-    except (ModelArchiverError, OSError) as error:
-        logging.error("%s", error)
-        sys.exit(1)
+        package()
+    else:
+        exit_on_error(package, ModelArchiverError)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +10,7 @@ from model_archiver.manifest_components.manifest import Manifest, RuntimeType
 from model_archiver.manifest_components.model import Model
 from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
-from model_archiver.packing import FORMATS, NAME, FileRules, Members, write
+from model_archiver.packing import FORMATS, FileRules, Members, check_name, check_overwrite, write
 
 STOCK = {
     "base_handler",
@@ -32,13 +31,12 @@ class ModelExportUtils(FileRules):
 
     @staticmethod
     def check_model_name_regex_or_exit(model_name: str) -> None:
-        """Refuses names outside the rule."""
-        if not NAME.fullmatch(model_name):
-            raise ModelArchiverError(f"{model_name!r} cannot be a model name; it must match ^{NAME.pattern}$")
+        """Raises for a name that breaks the rule."""
+        check_name(model_name, "model", ModelArchiverError)
 
     @staticmethod
     def validate_inputs(model_name: str, export_path: str) -> None:
-        """Refuses a wrong name, and a place to write to that is no directory."""
+        """Raises for a wrong name, and for an export path that is no directory."""
         ModelExportUtils.check_model_name_regex_or_exit(model_name)
         if os.path.exists(export_path) and not os.path.isdir(export_path):
             raise ModelArchiverError(f"--export-path is not a directory: {export_path}")
@@ -54,17 +52,11 @@ class ModelExportUtils(FileRules):
     def check_mar_already_exists(
         model_name: str, export_path: str | None, overwrite: bool, archive_format: str = "default"
     ) -> str:
-        """The place to write to; refuses to replace an archive unless that is asked for."""
+        """The directory to write to; raises if the archive exists and must not be replaced."""
         export_path = export_path or os.getcwd()
         path = ModelExportUtils.get_archive_export_path(export_path, model_name, archive_format)
-        if os.path.exists(path):
-            if not overwrite:
-                raise ModelArchiverError(
-                    f"{path} already exists.\n"
-                    "Please specify --force/-f option to overwrite the model archive output file.\n"
-                    "See -h/--help for more details."
-                )
-            logging.warning("Overwriting %s ...", path)
+        hint = "the model archive output file.\nSee -h/--help for more details."
+        check_overwrite(path, overwrite, hint, ModelArchiverError)
         return export_path
 
     @staticmethod
@@ -82,7 +74,7 @@ class ModelExportUtils(FileRules):
 
     @staticmethod
     def find_unique(files: Iterable[str], suffix: str) -> str | None:
-        """The file with an ending, or None; refuses several."""
+        """The file with an ending, or None; raises for several."""
         found = [file for file in files if file.endswith(suffix)]
         if len(found) > 1:
             raise ModelArchiverError(f"more than one file ends in {suffix}: {', '.join(found)}. Please keep one.")
@@ -90,7 +82,7 @@ class ModelExportUtils(FileRules):
 
     @staticmethod
     def generate_model(modelargs: Any) -> Model:
-        """What the manifest says about the model; files are named as they are inside the archive."""
+        """The manifest's model; files are named as they are inside the archive."""
 
         def base(flag: str) -> str | None:
             path = getattr(modelargs, flag, None)

@@ -6,13 +6,15 @@ An archive appears under its name only when it is complete.
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
 import shutil
+import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_\-.]*")
 FORMATS = {"default": ".mar", "zip-store": ".mar", "tgz": ".tar.gz", "no-archive": ""}
@@ -39,13 +41,34 @@ class FileRules:
             os.remove(path)
 
 
+def check_name(name: str, kind: str, error: type[Exception]) -> None:
+    """Raises for a name that breaks the rule."""
+    if not NAME.fullmatch(name):
+        raise error(f"{name!r} cannot be a {kind} name; it must match ^{NAME.pattern}$")
+
+
+def check_overwrite(path: str, overwrite: bool, hint: str, error: type[Exception]) -> None:
+    """Raises if the archive exists and must not be replaced."""
+    if os.path.exists(path):
+        if not overwrite:
+            raise error(f"{path} already exists.\nPlease specify --force/-f option to overwrite {hint}")
+        logging.warning("Overwriting %s ...", path)
+
+
+def exit_on_error(package: Callable[[], object], error: type[Exception]) -> None:
+    """Runs a command; its errors are logged and end the process with status 1."""
+    try:
+        package()
+    except (error, OSError) as reason:
+        logging.error("%s", reason)
+        sys.exit(1)
+
+
 class Members:
     """The files of an archive by their names inside it: a path for a file, bytes for what we wrote."""
 
     def __init__(self) -> None:
         self.files: dict[str, str | bytes] = {}
-        self.temporary: list[str] = []
-        """Files somebody made only to be packed; they are removed afterwards."""
 
     def add(self, path: str | None, flag: str) -> str | None:
         """Adds the file of a flag, if it was given; returns its name inside the archive."""

@@ -88,7 +88,7 @@ def worker(model, monkeypatch):
 
 @pytest.fixture
 def raw_worker(monkeypatch):
-    """Starts a worker that has not been told to load anything."""
+    """Starts a worker without a model."""
     monkeypatch.setattr("jitney.torchserve.metrics._past_logging", True)
     workers = []
 

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import wire
 
 from model_archiver import ModelArchiver, ModelArchiverConfig, model_packaging
 from model_archiver.manifest_components.manifest import RuntimeType
@@ -100,7 +101,7 @@ def test_handlers_are_read_as_the_command_reads_them(handler, runtime, file):
 
 
 @pytest.mark.parametrize("name", ["has space", "-dash", "a/b", "ünï", "", "line\n"])
-def test_wrong_names_are_refused(yard, name):
+def test_wrong_names_are_rejected(yard, name):
     with pytest.raises(ModelArchiverError, match="model name"):
         ModelArchiver.generate_model_archive(config(model_name=name))
 
@@ -116,7 +117,7 @@ def test_the_command_line_exits_as_the_original_does(yard):
     def run(*args):
         command = [sys.executable, "-m", "model_archiver.model_packaging", *args]
         environment = {"PYTHONPATH": str(Path(model_packaging.__file__).parent.parent), "PATH": "/usr/bin:/bin"}
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=wire.PATIENCE_SECONDS)
 
     flags = ["--model-name", "mod", "-v", "1", "--handler", "sub/handler.py"]
     assert run(*flags).returncode == 0 and Path("mod.mar").exists()
@@ -125,13 +126,13 @@ def test_the_command_line_exits_as_the_original_does(yard):
     assert run("--model-name", "mod").returncode == 2
 
 
-def test_a_workflow_is_packed_into_a_place_that_exists(yard):
+def test_a_workflow_is_packed_into_an_existing_directory(yard):
     (yard / "flow.yaml").write_text("dag: {}")
-    wish = WorkflowArchiverConfig("flow", "flow.yaml", "sub/handler.py", "extra", export_path="nowhere")
+    flow = WorkflowArchiverConfig("flow", "flow.yaml", "sub/handler.py", "extra", export_path="nowhere")
     with pytest.raises(WorkflowArchiverError, match="not a directory"):
-        WorkflowArchiver.generate_workflow_archive(wish)
-    wish.export_path = None
-    WorkflowArchiver.generate_workflow_archive(wish)
+        WorkflowArchiver.generate_workflow_archive(flow)
+    flow.export_path = None
+    WorkflowArchiver.generate_workflow_archive(flow)
     found = manifest("flow.war", "WAR-INF/MANIFEST.json")
     assert found["workflow"] == {"workflowName": "flow", "specFile": "flow.yaml", "handler": "handler.py"}
     expected = {"WAR-INF/MANIFEST.json", "flow.yaml", "handler.py", "top.txt", "deep/low.txt"}

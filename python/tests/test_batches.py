@@ -48,7 +48,7 @@ def test_an_item_with_a_wrong_argument_fails_alone():
 
 
 @pytest.mark.parametrize("answer", [[1], [1, 2, 3, 4], [], (1, 2)])
-def test_a_wrong_number_of_outputs_answers_nobody(answer):
+def test_a_wrong_number_of_outputs_answers_no_item(answer):
     @jitney.batch
     def wrong(x):
         return answer
@@ -58,7 +58,7 @@ def test_a_wrong_number_of_outputs_answers_nobody(answer):
 
 
 @pytest.mark.parametrize("answer", [7, None, "abc", {1, 2, 3}, {}, {"a": 1}])
-def test_what_cannot_be_split_answers_nobody(answer):
+def test_an_output_that_cannot_be_split_answers_no_item(answer):
     @jitney.batch
     def wrong(x):
         return answer

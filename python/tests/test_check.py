@@ -63,8 +63,8 @@ def by_turn(x: list[int]) -> list[int]:
     ("function", "words"),
     [
         (too_short, "returned 4 outputs for 5 items"),
-        (sorts, "neighbours"),
-        (mean, "neighbours"),
+        (sorts, "depends on the other items"),
+        (mean, "depends on the other items"),
         (scalar_hint, "write list[int]"),
         (unsendable, "cannot be sent"),
         (not_a_list, "returned int"),

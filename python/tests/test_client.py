@@ -22,12 +22,12 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Script(ThreadingHTTPServer):
-    """Answers with what it was told, in order, and remembers what was asked."""
+    """Answers with prepared replies, in order, and keeps the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Scripted)
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -37,7 +37,7 @@ class Scripted(BaseHTTPRequestHandler):
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         script: Any = self.server
-        script.asked.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+        script.requests.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body))
         status, headers, said = script.answers.pop(0)
         self.send_response(status)
         for name, value in {"Content-Length": str(len(said)), **headers}.items():
@@ -54,7 +54,7 @@ class Scripted(BaseHTTPRequestHandler):
 @pytest.fixture
 def script() -> Iterator[Script]:
     server = Script()
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield server
     server.shutdown()
@@ -87,24 +87,24 @@ def test_a_prediction_says_what_it_is_and_reads_the_answer_by_its_type(ask, scri
     ]:
         script.answers = [(200, JSON, b'{"y": 2}')]
         assert ask("predict", "m", data, options={"token": "key"}) == {"y": 2}
-        method, path, headers, body = script.asked.pop()
+        method, path, headers, body = script.requests.pop()
         assert (method, path, body, headers["content-type"]) == ("POST", "/predictions/m", sent, content_type)
         assert headers["authorization"] == "Bearer key"
     script.answers = [(200, {"Content-Type": "text/plain"}, b"hello"), (200, {}, b"\0")]
     assert ask("predict", "m", version="2", timeout=0.25, priority="bulk") == "hello"
-    _, path, headers, _ = script.asked.pop()
+    _, path, headers, _ = script.requests.pop()
     assert (path, headers["x-jitney-timeout-ms"], headers["x-jitney-priority"]) == ("/predictions/m/2", "250", "bulk")
     assert ask("predict", "m", endpoint="price") == b"\0"
-    assert script.asked.pop()[1] == "/m/price"
+    assert script.requests.pop()[1] == "/m/price"
 
 
-def test_a_refusal_is_asked_again_when_the_server_says(ask, script):
+def test_a_rejection_is_retried_after_the_servers_delay(ask, script):
     script.answers = [UNSUPPORTED, UNSUPPORTED, (200, JSON, b"1")]
     assert ask("predict", "m", 0) == 1
-    assert len(script.asked) == 3
+    assert len(script.requests) == 3
 
 
-def test_a_refusal_stands_after_enough_tries(ask, script):
+def test_a_rejection_is_raised_after_enough_tries(ask, script):
     script.answers = [UNSUPPORTED] * 2
     with pytest.raises(jitney.Overloaded, match="full") as caught:
         ask("predict", "m", 0, options={"retry": Retry(attempts=2)})
@@ -116,12 +116,12 @@ def test_a_refusal_stands_after_enough_tries(ask, script):
     ("status", "kind"),
     [(400, jitney.RemoteError), (404, jitney.NotFound), (408, jitney.Expired), (500, jitney.RemoteError)],
 )
-def test_failures_are_told_once_and_in_the_servers_words(ask, script, status, kind):
+def test_failures_are_raised_once_with_the_servers_message(ask, script, status, kind):
     script.answers = [(status, JSON, json.dumps({"code": status, "type": "T", "message": "why"}).encode())]
     with pytest.raises(kind, match="why") as caught:
         ask("predict", "m", 0)
     assert (caught.value.status, caught.value.kind) == (status, "T")
-    assert len(script.asked) == 1
+    assert len(script.requests) == 1
 
 
 def test_management_is_typed(ask, script):
@@ -131,7 +131,7 @@ def test_management_is_typed(ask, script):
     assert ask("scale", "m", min_worker=2) == "done"
     assert ask("set_default", "m", "2.0") == "done"
     assert ask("unregister", "m", "1.0") == "done"
-    assert [(method, path) for method, path, _, _ in script.asked] == [
+    assert [(method, path) for method, path, _, _ in script.requests] == [
         ("POST", "/models?url=m.mar&initial_workers=1&synchronous=true"),
         ("PUT", "/models/m?min_worker=2"),
         ("PUT", "/models/m/2.0/set-default"),
@@ -142,7 +142,7 @@ def test_management_is_typed(ask, script):
     assert ask("models") == {"a": "x"}
 
 
-def test_nobody_there_is_said(ask, script):
+def test_an_unreachable_server_is_reported(ask, script):
     free = script.url.rpartition(":")[0] + ":1"
     with pytest.raises(jitney.Disconnected):
         jitney.Client(free, retry=Retry(attempts=1)).predict("m")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
 import pytest
+import wire
 
 PROJECT = Path(__file__).parent.parent / "torchserve-compat"
 
@@ -18,18 +20,20 @@ JITNEY = '#!/bin/sh\necho jitney "$@"\nexit 7\n'
 @pytest.fixture(scope="module")
 def bin_dir(tmp_path_factory):
     home = tmp_path_factory.mktemp("venv")
-    venv.create(home, with_pip=True)
+    venv.create(home)
     # A copy: pip leaves its build beside the source.
     source = shutil.copytree(PROJECT, home / "source")
-    command = [home / "bin/python", "-m", "pip", "install", "--quiet", str(source)]
-    installed = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=home)
+    command = [sys.executable, "-m", "pip", "--python", home / "bin/python", "install", "--quiet", str(source)]
+    installed = subprocess.run(command, capture_output=True, text=True, timeout=wire.PATIENCE_SECONDS, cwd=home)
     if installed.returncode != 0:
         pytest.skip(f"pip cannot install here: {installed.stderr[-300:]}")
     return home / "bin"
 
 
 def run(command, *args, env=None):
-    return subprocess.run([command, *args], capture_output=True, text=True, timeout=60, env=env or {"PATH": "/usr/bin"})
+    return subprocess.run(
+        [command, *args], capture_output=True, text=True, timeout=wire.PATIENCE_SECONDS, env=env or {"PATH": "/usr/bin"}
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_batches_overlap_and_each_keeps_its_own_context(worker):
     assert {answer(one), answer(one)} == {(wire.REPLY, 4, b"open a r4"), (wire.REPLY, 1, b"wait a r1")}
 
 
-def test_a_failing_batch_leaves_the_others_alone(worker):
+def test_a_failing_batch_does_not_affect_the_others(worker):
     one = start(worker)
     ask(one, b"wait a", 1)
     ask(one, b"raise", 2)
@@ -73,7 +73,7 @@ def test_pieces_go_to_their_own_batch(worker):
     assert answer(one) == (wire.REPLY, 2, b"stream r2")
 
 
-def test_stop_waits_for_what_was_begun_and_the_end_of_the_stream_for_nobody(worker):
+def test_stop_waits_for_begun_batches_and_the_end_of_the_stream_does_not(worker):
     one = start(worker)
     ask(one, b"wait a", 1)
     ask(one, b"open a", 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.comparing import same
+from jitney.check import same
 from jitney.containers import container_of
 from jitney.testing import load
 
@@ -69,7 +69,7 @@ def test_torch_tensors_come_back_as_they_were(dtype, dim):
     assert all(one.dtype == other.dtype and torch.equal(one, other) for one, other in zip(given, back))
 
 
-def test_a_dictionary_of_tensors_arrives_as_keyword_arguments_and_other_dtypes_ride_apart():
+def test_a_dictionary_of_tensors_arrives_as_keyword_arguments_and_other_dtypes_are_batched_apart():
     torch = pytest.importorskip("torch")
 
     @jitney.batch
@@ -194,7 +194,7 @@ def test_an_item_with_more_rows_than_a_call_takes_is_run_in_parts():
     assert small.tolist() == [[2.0]]
 
 
-def test_wrong_rows_out_answer_nobody():
+def test_a_wrong_number_of_rows_answers_no_item():
     @jitney.batch
     def short(x: np.ndarray) -> np.ndarray:
         return x[:-1]

@@ -47,7 +47,7 @@ def test_a_plain_context_serves_unit_tests_of_handlers():
     assert (processor.get_response_header("k"), processor.get_response_header("none")) == ("v", None)
 
 
-def test_headers_are_parsed_only_when_asked_for(monkeypatch):
+def test_headers_are_parsed_only_when_they_are_read(monkeypatch):
     parsed = []
     read = worker_context.read_headers
     monkeypatch.setattr(worker_context, "read_headers", lambda meta: parsed.append(meta) or read(meta))

@@ -65,7 +65,7 @@ def ask(one, body, frame_id, headers=()):
     one.send(wire.batch([wire.item([("body", "", body)], headers, request_id=f"r{frame_id}")], frame_id))
 
 
-def hear(one):
+def receive(one):
     """Kind, batch, body and headers of the next frame."""
     kind, count, frame_id, payload = one.read()
     if kind == wire.FAILED:
@@ -78,7 +78,7 @@ def hear(one):
 def test_a_job_streams_a_piece_per_step_and_ends_when_its_criterion_says_so(worker):
     one = start(worker)
     ask(one, b"count 3", 1)
-    got = [hear(one) for _ in range(3)]
+    got = [receive(one) for _ in range(3)]
     assert [(kind, body) for kind, _, body, _ in got] == [
         (wire.CHUNK, "r1:2of1"), (wire.CHUNK, "r1:1of1"), (wire.REPLY, "r1:0of1")]  # fmt: skip
     assert got[0][3] == {"ts_stream_next": "true", "x-step": "1"}
@@ -88,9 +88,9 @@ def test_a_job_streams_a_piece_per_step_and_ends_when_its_criterion_says_so(work
 def test_a_job_that_ends_with_its_first_step_has_a_plain_answer(worker):
     one = start(worker)
     ask(one, b"count 1", 1)
-    assert hear(one)[:3] == (wire.REPLY, 1, "r1:0of1")
+    assert receive(one)[:3] == (wire.REPLY, 1, "r1:0of1")
     ask(one, b"whole 5", 2)
-    kind, _, body, headers = hear(one)
+    kind, _, body, headers = receive(one)
     assert (kind, body, "ts_stream_next" in headers) == (wire.REPLY, "r2:4of1", False)
 
 
@@ -99,17 +99,17 @@ def read_all(one, batches):
     got = {batch: [] for batch in batches}
     open_batches = set(batches)
     while open_batches:
-        kind, batch, body, _ = hear(one)
+        kind, batch, body, _ = receive(one)
         got[batch].append(body)
         if kind != wire.CHUNK:
             open_batches.discard(batch)
     return got
 
 
-def test_jobs_join_between_steps_and_leave_when_they_are_done(worker):
+def test_jobs_join_between_steps_and_end_when_they_are_complete(worker):
     one = start(worker)
     ask(one, b"count 400", 1)
-    hear(one)
+    receive(one)
     ask(one, b"count 2", 2)
     got = read_all(one, [1, 2])
     assert got[2] == ["r2:1of2", "r2:0of2"]
@@ -120,29 +120,29 @@ def test_jobs_join_between_steps_and_leave_when_they_are_done(worker):
 def test_a_cancelled_job_drops_out_with_what_the_handler_kept_of_it(worker):
     one = start(worker)
     ask(one, b"count 1000000", 1)
-    hear(one)
+    receive(one)
     one.send(wire.control(wire.CANCEL, frame_id=1))
-    while (heard := hear(one))[0] == wire.CHUNK:
+    while (received := receive(one))[0] == wire.CHUNK:
         pass
-    assert heard[:3] == (wire.REPLY, 1, "")
+    assert received[:3] == (wire.REPLY, 1, "")
     one.send(wire.control(wire.CANCEL, frame_id=1))  # It may cross with the last word.
     ask(one, b"count 2", 1)  # The same request id: nothing is left of the first.
     assert read_all(one, [1]) == {1: ["r1:1of1", "r1:0of1"]}
 
 
 @pytest.mark.parametrize(("order", "cause"), [(b"raise 5", "raised"), (b"short 5", "wrong-length")])
-def test_a_step_that_fails_ends_everybody_in_it_and_nobody_after(worker, order, cause):
+def test_a_failed_step_fails_its_jobs_and_no_later_ones(worker, order, cause):
     one = start(worker)
     ask(one, order, 1)
-    assert hear(one)[:3] == (wire.FAILED, 1, cause)
+    assert receive(one)[:3] == (wire.FAILED, 1, cause)
     ask(one, b"count 1", 2)
-    assert hear(one)[:3] == (wire.REPLY, 2, "r2:0of1")
+    assert receive(one)[:3] == (wire.REPLY, 2, "r2:0of1")
 
 
 def test_a_criterion_that_raises_ends_its_own_job_only(worker):
     one = start(worker)
     ask(one, b"count 300", 1)
-    hear(one)
+    receive(one)
     ask(one, b"badstop 1", 2)
     got = read_all(one, [1, 2])
     assert got[2] == ["raised"] and "r1:0of1" in got[1][-1]
@@ -151,36 +151,36 @@ def test_a_criterion_that_raises_ends_its_own_job_only(worker):
 def test_an_output_without_bytes_fails_alone_and_breaks_a_stream_off(worker):
     one = start(worker)
     ask(one, b"object 1", 1)
-    kind, _, body, _ = hear(one)
+    kind, _, body, _ = receive(one)
     assert (kind, body) == (wire.REPLY, "Unsupported model output data type.")
     ask(one, b"object 2", 2)
-    assert [hear(one)[:2], hear(one)[:2]] == [(wire.CHUNK, 2), (wire.FAILED, 2)]
+    assert [receive(one)[:2], receive(one)[:2]] == [(wire.CHUNK, 2), (wire.FAILED, 2)]
 
 
 def test_a_handler_may_send_more_pieces_by_itself(worker):
     one = start(worker)
     ask(one, b"extra 1", 1)
-    assert [hear(one)[:3], hear(one)[:3]] == [(wire.CHUNK, 1, "+"), (wire.REPLY, 1, "r1:0of1")]
+    assert [receive(one)[:3], receive(one)[:3]] == [(wire.CHUNK, 1, "+"), (wire.REPLY, 1, "r1:0of1")]
 
 
 def test_a_description_is_answered_apart_from_the_live_jobs(worker):
     one = start(worker)
     ask(one, b"count 300", 1)
-    hear(one)
+    receive(one)
     ask(one, b"describe", 2, [("describe", "True")])
     assert read_all(one, [1, 2])[2] == ["described 1"]
 
 
-def test_stop_waits_for_live_jobs_and_the_end_of_the_stream_for_nobody(worker):
+def test_stop_waits_for_live_jobs_and_the_end_of_the_stream_does_not(worker):
     one = start(worker)
     ask(one, b"count 3", 1)
     one.send(wire.control(wire.STOP))
-    assert [hear(one)[0] for _ in range(3)] == [wire.CHUNK, wire.CHUNK, wire.REPLY]
+    assert [receive(one)[0] for _ in range(3)] == [wire.CHUNK, wire.CHUNK, wire.REPLY]
     assert one.ended() and one.end() == 0
 
     one = start(worker)
     ask(one, b"count 1000000000", 1)
-    hear(one)
+    receive(one)
     assert one.end() == 0
 
 

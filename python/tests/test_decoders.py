@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch_models as models
+import wire
 from torch_models import EAGER, image
 from wire import bodies
 
@@ -47,7 +48,7 @@ def alive(pid):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 20
+    end = time.monotonic() + wire.PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -80,7 +81,7 @@ def test_a_transform_that_helpers_do_not_know_has_no_plan(step):
     assert Recipe(step, True).plan() is None
 
 
-def test_helpers_refuse_what_is_not_plain(two):
+def test_helpers_reject_unusual_images(two):
     plan = STOCK.plan()
     small = Recipe(transforms.Compose([transforms.CenterCrop(64), *STOCK.processing.transforms[2:]]), True)
     assert two.decode(plan, b"no image") is None
@@ -91,7 +92,7 @@ def test_helpers_refuse_what_is_not_plain(two):
     assert len(two) == 2
 
 
-def test_a_bomb_is_refused_unless_the_operator_took_the_limit_away(two, monkeypatch):
+def test_a_decompression_bomb_is_rejected_unless_the_operator_removed_the_limit(two, monkeypatch):
     bomb = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
     assert two.decode(STOCK.plan(), bomb.getvalue()) is None
@@ -99,7 +100,7 @@ def test_a_bomb_is_refused_unless_the_operator_took_the_limit_away(two, monkeypa
     assert json.loads(STOCK.plan())["limited"] is False
 
 
-def test_a_dead_helper_is_replaced_and_its_image_read_by_the_worker(two):
+def test_a_killed_helper_is_replaced_and_its_image_read_by_the_worker(two):
     content = image(2)
     for helper in list(two._helpers):
         helper.process.kill()
@@ -110,8 +111,8 @@ def test_a_dead_helper_is_replaced_and_its_image_read_by_the_worker(two):
     assert two.decode(STOCK.plan(), content) is not None
 
 
-def test_helpers_that_keep_dying_are_given_up(two, monkeypatch):
-    monkeypatch.setattr(module.decoder, "__name__", "no.such.module")  # What comes next dies at once.
+def test_helpers_that_keep_exiting_are_not_replaced_for_ever(two, monkeypatch):
+    monkeypatch.setattr(module.decoder, "__name__", "no.such.module")  # The next helper exits at once.
     two._replacements = 3
     for helper in list(two._helpers):
         helper.process.kill()
@@ -119,7 +120,7 @@ def test_helpers_that_keep_dying_are_given_up(two, monkeypatch):
     assert STOCK.read(image(3), two, STOCK.plan()).tobytes() == STOCK.read(image(3)).tobytes()
 
 
-def test_a_silent_helper_costs_patience_and_not_the_image(monkeypatch):
+def test_a_helper_that_hangs_is_replaced_and_its_image_read_by_the_worker(monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.3)
     helpers = Decoders(1)
     (helper,) = helpers._helpers
@@ -154,7 +155,7 @@ def test_answers_are_the_same_with_and_without_helpers(loaded):
     assert with_helpers == alone
 
 
-def test_helpers_are_for_large_shares_unless_asked_for(monkeypatch):
+def test_helpers_are_for_large_shares_unless_configured(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert (decode_processes(HandlerSettings()), preprocess_threads(HandlerSettings())) == (0, 4)
     three = HandlerSettings(decode_processes=3)
@@ -167,7 +168,7 @@ def test_helpers_are_for_large_shares_unless_asked_for(monkeypatch):
         read_settings({"jitney": {"decode_processes": -1}})
 
 
-def test_helpers_end_with_their_worker_however_it_ends():
+def test_helpers_end_with_their_worker():
     program = (
         "import sys, time; from ts.torch_handler.decoders import Decoders; helpers = Decoders(2)\n"
         "print(*[helper.process.pid for helper in helpers._helpers], flush=True); sys.stdin.read()"
@@ -180,5 +181,5 @@ def test_helpers_end_with_their_worker_however_it_ends():
         pids = list(map(int, process.stdout.readline().split()))
         assert all(map(alive, pids))
         end(process)
-        process.wait(20)
+        process.wait(wire.PATIENCE_SECONDS)
         wait_until(lambda pids=pids: not any(map(alive, pids)))

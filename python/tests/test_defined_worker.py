@@ -72,7 +72,7 @@ def test_a_model_chooses_its_content_type_and_a_handle_still_reads_a_value(defin
     assert (handle["headers"], handle["body"]) == ([["Content-Type", VALUE_TYPE]], encode(b"png"))
 
 
-def test_pieces_of_a_stream_leave_one_by_one(defined):
+def test_pieces_of_a_stream_are_sent_one_by_one(defined):
     defined.send(wire.batch([item("spell", "ab")]))
     pieces = []
     for _ in "ab":

@@ -1,4 +1,4 @@
-"""What the decorators accept, what they refuse, and what a definition knows about itself."""
+"""What the decorators accept, what they reject, and what a definition knows about itself."""
 
 from __future__ import annotations
 
@@ -46,16 +46,29 @@ def test_a_decorated_function_is_still_the_function():
         {"examples": [3]},
     ],
 )
-def test_options_that_make_no_sense_are_refused_where_they_are_written(options):
+def test_invalid_options_are_rejected_where_they_are_written(options):
     with pytest.raises(jitney.DefinitionError, match=next(iter(options))):
         jitney.batch(**options)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "option", "message"),
+    [
+        (jitney.batch, "max_batchsize", "@jitney.batch has no option 'max_batchsize'; did you mean max_batch_size?"),
+        (jitney.model, "colour", "@jitney.model has no option 'colour'; the options are max_batch_size, "),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_nearest_known_one(decorator, option, message):
+    with pytest.raises(jitney.DefinitionError) as error:
+        decorator(**{option: 3})
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(
     "options",
     [{"max_batch_size": 1.0}, {"max_latency_ms": 0}, {"max_batch_delay_ms": 0.0}, {"batch_dim": (1, 0)}, {}],
 )
-def test_options_that_make_sense_are_accepted(options):
+def test_valid_options_are_accepted(options):
     @jitney.batch(**options)
     def function(x):
         return x
@@ -102,7 +115,7 @@ def test_endpoints_keep_the_latencies_that_they_say_and_the_model_the_strictest(
     )
 
 
-def test_what_a_handle_has_itself_hides_endpoints_of_that_name_which_is_said():
+def test_an_endpoint_hidden_by_a_handles_own_name_is_warned_of():
     class Kit:
         @jitney.endpoint
         def stream(self, x): ...
@@ -116,12 +129,12 @@ def test_what_a_handle_has_itself_hides_endpoints_of_that_name_which_is_said():
     assert set(HANDLE_NAMES) == public | {"url", "management_url"}
 
 
-def test_an_unknown_option_is_a_type_error_of_python():
+def test_an_unknown_option_is_also_a_type_error():
     with pytest.raises(TypeError):
         jitney.batch(max_bach_size=3)
 
 
-def test_sync_async_and_generators_are_told_apart():
+def test_sync_async_and_generators_are_recognised():
     async def coroutine(x: int) -> int:
         return x
 

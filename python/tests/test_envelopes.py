@@ -67,7 +67,7 @@ def test_a_handler_is_not_called_without_rows():
     assert ask(KServeEnvelope, None, {"instances": []}) == [{"predictions": []}]
 
 
-def test_a_description_is_asked_for_past_the_envelope():
+def test_a_description_bypasses_the_envelope():
     assert KServeEnvelope(lambda data, _: ["about me"]).handle([{}], context_of({"describe": "True"})) == ["about me"]
 
 
@@ -121,7 +121,7 @@ def test_a_handler_sees_all_a_v2_input_says():
     assert seen == [{**sent[0], "data": [[1, 2], [3, 4]]}, {**sent[1], "data": "hi"}]
 
 
-def test_numbers_too_large_for_signed_ones_are_told_as_unsigned():
+def test_numbers_too_large_for_signed_types_are_unsigned():
     (answer,) = ask(KServev2Envelope, lambda rows, _: [[1, 2**64 - 1]], {"inputs": [tensor(1)]})
     assert answer["outputs"][0]["datatype"] == "UINT64"
 

@@ -94,7 +94,7 @@ def test_a_hung_up_server_ends_the_worker_with_status_0(worker, raw_worker):
     assert raw_worker().end() == 0
 
 
-def test_a_server_that_dies_inside_a_frame_ends_the_worker_with_status_0(worker):
+def test_a_server_that_exits_inside_a_frame_ends_the_worker_with_status_0(worker):
     one = worker(FAILING)
     one.send(wire.batch(wire.bodies(b"x"))[:-1])
     assert one.end() == 0

@@ -36,7 +36,7 @@ def test_a_cancel_is_written_as_the_vectors_say(vector):
 
 
 @named("words")
-def test_words_of_the_server_are_read_as_the_vectors_say(vector):
+def test_frames_of_the_server_are_read_as_in_the_vectors(vector):
     ((kind, number, payload),) = frames.FrameBuffer().feed(bytes.fromhex(vector["hex"]))
     assert (kind, number) == (vector["kind"], vector["id"])
     if kind in (frames.ANSWER, frames.FIRST):
@@ -72,7 +72,7 @@ def test_values_are_written_and_read_as_the_vectors_say(vector):
 
 
 @named("bad_values")
-def test_broken_values_are_refused(vector):
+def test_broken_values_are_rejected(vector):
     with pytest.raises(values.ValueFormatError):
         values.decode(bytes.fromhex(vector["hex"]))
 
@@ -133,7 +133,7 @@ def thrown(error: BaseException) -> BaseException:
         return calls.decode_failure(calls.encode_failure(raised), 500)
 
 
-def test_an_exception_keeps_its_type_words_and_traceback():
+def test_an_exception_keeps_its_type_message_and_traceback():
     for error in (
         ValueError("no"),
         KeyError("k"),

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import wire
 
 import jitney
 from jitney import values
@@ -64,7 +65,7 @@ def talk(client: Callable[[jitney.Session], Awaitable[Any]], server: Callable[[P
         listener = await asyncio.start_server(accept, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         async with listener, jitney.connect(f"http://127.0.0.1:{port}", token="key") as session:
-            result = await asyncio.wait_for(client(session), 20)
+            result = await asyncio.wait_for(client(session), wire.PATIENCE_SECONDS)
         if done.done():
             done.result()
         return result
@@ -72,7 +73,7 @@ def talk(client: Callable[[jitney.Session], Awaitable[Any]], server: Callable[[P
     return asyncio.run(main())
 
 
-def test_calls_of_one_turn_leave_in_one_write_after_the_upgrade():
+def test_calls_of_one_turn_are_sent_in_one_write_after_the_upgrade():
     async def server(peer: Peer) -> None:
         head = await peer.upgrade()
         assert b"Upgrade: jitney-handle/1\r\n" in head
@@ -92,7 +93,7 @@ def test_calls_of_one_turn_leave_in_one_write_after_the_upgrade():
     assert talk(client, server) == [10 * number for number in range(1, 101)]
 
 
-def test_a_cancelled_call_is_told_to_the_server_and_a_late_answer_is_ignored():
+def test_a_cancelled_call_is_sent_to_the_server_and_a_late_answer_is_ignored():
     async def server(peer: Peer) -> None:
         await peer.upgrade()
         assert await peer.frame() == (frames.CALL, 1)
@@ -193,7 +194,7 @@ def test_a_stream_that_is_not_read_ends_alone(monkeypatch):
     assert talk(client, server) == ([0, 1, 2], "good")
 
 
-def test_too_many_calls_are_refused_here(monkeypatch):
+def test_too_many_calls_are_rejected_by_the_client(monkeypatch):
     monkeypatch.setattr(connection, "CALLS_MAX", 2)
 
     async def client(session: jitney.Session) -> None:
@@ -211,7 +212,7 @@ def test_too_many_calls_are_refused_here(monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://x", "http://"])
-def test_what_is_no_address_is_refused_with_what_to_say(url):
+def test_a_wrong_address_is_rejected_with_the_right_form(url):
     with pytest.raises(ValueError, match="http://host:port"):
         jitney.connect(url)
 
@@ -226,7 +227,7 @@ def test_addresses_are_read():
 @pytest.mark.parametrize(
     ("options", "words"), [({"timeout": 0}, "above 0"), ({"timeout": -1}, "above 0"), ({"priority": "vip"}, "one of")]
 )
-def test_options_that_make_no_sense_are_refused_at_once(options, words):
+def test_invalid_options_are_rejected_at_once(options, words):
     with pytest.raises(ValueError, match=words):
         jitney.connect("http://h:1").model("m").options(**options)
 
@@ -247,7 +248,7 @@ def importable(x: int) -> int:
     return x
 
 
-def test_a_worker_that_runs_the_file_again_is_told_about_the_guard(monkeypatch):
+def test_a_worker_that_runs_the_file_again_gets_an_error_about_the_guard(monkeypatch):
     monkeypatch.setattr(sys.modules["__main__"], "__package__", "jitney.worker")
     with pytest.raises(RuntimeError, match="__main__"):
         jitney.run(importable)

@@ -84,7 +84,7 @@ def test_values_become_what_the_hint_says(hint, body, expected):
         (bytes, 3, "octet-stream"),
     ],
 )
-def test_values_that_do_not_fit_are_refused_with_the_reason(hint, body, words):
+def test_values_that_do_not_fit_are_rejected_with_the_reason(hint, body, words):
     with load(echo_as(hint)) as model:
         answer = model.post({"value": body})
     assert answer.status == 400

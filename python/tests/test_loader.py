@@ -1,4 +1,4 @@
-"""Which handlers load, which do not, and what the server is told."""
+"""Which handlers load, which do not, and what the server gets."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_handler_that_is_nowhere_is_named_in_the_failure(raw_worker, model):
     assert failure["cause"] == "error" and "'ghost'" in failure["message"]
 
 
-def test_an_unknown_envelope_is_refused_with_the_known_ones(raw_worker, model):
+def test_an_unknown_envelope_is_rejected_with_the_known_ones(raw_worker, model):
     worker = raw_worker()
     worker.load(model(ECHO_CLASS), "handler.py", envelope="kserv")
     message = worker.read_control(wire.LOAD_FAILED)["message"]
@@ -164,4 +164,4 @@ def test_an_unknown_envelope_is_refused_with_the_known_ones(raw_worker, model):
 def test_the_time_a_load_took_is_reported(raw_worker, model):
     worker = raw_worker()
     worker.load(model(ECHO_CLASS), "handler.py")
-    assert 0 < worker.read_control(wire.LOADED)["seconds"] < 30
+    assert worker.read_control(wire.LOADED)["seconds"] > 0

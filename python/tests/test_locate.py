@@ -51,7 +51,7 @@ def test_an_object_inside_another_is_found(app):
         ("no_such_file.py:x", "no file no_such_file.py"),
     ],
 )
-def test_what_is_not_there_is_said_with_what_is(app, spec, words):
+def test_a_missing_object_is_reported_with_those_that_exist(app, spec, words):
     with pytest.raises(jitney.DefinitionError, match=words):
         locate(spec, str(app))
 
@@ -59,9 +59,9 @@ def test_what_is_not_there_is_said_with_what_is(app, spec, words):
 def test_packing_writes_what_the_server_reads(app, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["pack", "located_app:served_one", "--directory", str(app), "--out", str(out)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["name"], told["version"]) == ("served_one", "1.0")
-    assert told["sources"] == [str(app / "located_app.py")]
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["name"], printed["version"]) == ("served_one", "1.0")
+    assert printed["sources"] == [str(app / "located_app.py")]
     settings = json.loads((out / "model-config.yaml").read_text())
     assert settings["batching"] == {"max_batch_size": 8, "max_latency_ms": 50, "policy": "adaptive"}
     assert (settings["minWorkers"], settings["jobQueueSize"]) == (2, 7)
@@ -85,6 +85,6 @@ def test_a_cost_reaches_the_server_as_tokens_or_as_a_length(tmp_path):
 def test_code_that_does_not_import_is_an_error_with_its_traceback(tmp_path, capsys):
     (tmp_path / "broken_app.py").write_text("1/0\n")
     assert main(["check", "broken_app:x", "--directory", str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert "ZeroDivisionError" in told
-    assert "while it was imported" in told
+    printed = capsys.readouterr().err
+    assert "ZeroDivisionError" in printed
+    assert "while it was imported" in printed

@@ -43,7 +43,7 @@ def test_an_output_has_its_body(output, body):
 
 
 @pytest.mark.parametrize("output", [object(), {"a": {1, 2}}, "\ud800", {("a", "b"): 1}, Text("\ud800")])
-def test_an_output_without_a_byte_form_is_refused(output):
+def test_an_output_without_a_byte_form_is_rejected(output):
     with pytest.raises(UnsupportedOutput, match=r"^Unsupported model output data type\.$"):
         encode_output(output)
 

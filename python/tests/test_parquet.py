@@ -27,9 +27,7 @@ def test_every_row_is_a_place_to_begin(tmp_path: Path, capsys: pytest.CaptureFix
         assert read(capsys, file, skip) == (10, [{"n": n} for n in range(skip, 10)])
 
 
-def test_values_that_json_does_not_know_are_said_in_its_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_without_a_json_type_are_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "in.parquet"
     row = {"bytes": b"\xff", "day": datetime.date(2026, 1, 2), "nan": float("nan"), "list": [{"x": float("inf")}]}
     parquet.write_table(pyarrow.Table.from_pylist([row]), file)
@@ -66,7 +64,7 @@ def test_a_type_may_change_after_many_rows(tmp_path: Path) -> None:
     assert parquet.read_table(file).column("output").to_pylist() == outputs
 
 
-def test_a_file_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_parquet_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.parquet").write_text("nonsense")
     assert main(["read", str(tmp_path / "in.parquet")]) == 1
     assert "in.parquet" in capsys.readouterr().err

@@ -66,7 +66,7 @@ def x(request):
     }
 
 
-def test_a_file_that_declares_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_declares_nothing_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("")
     with pytest.raises(ValueError, match="declares neither"):
         host.load(str(tmp_path / "empty.py"))
@@ -121,20 +121,20 @@ def test_an_endpoint_may_return_a_bare_body(answer: Any, body: Any) -> None:
         (Deny(401, "no"), {"allow": False, "status": 401, "message": "no"}),
     ],
 )
-def test_a_verdict_is_told(verdict: Any, said: dict[str, Any]) -> None:
+def test_a_decision_is_returned(verdict: Any, said: dict[str, Any]) -> None:
     authorize(lambda request: verdict)
     assert ask("authorize") == said
 
 
 @pytest.mark.parametrize("verdict", [None, 1, "yes", {"allow": True}, object()])
-def test_anything_but_a_clear_verdict_is_raised(verdict: Any) -> None:
+def test_anything_but_a_clear_decision_is_raised(verdict: Any) -> None:
     authorize(lambda request: verdict)
     with pytest.raises(TypeError, match="must return True, False, Allow or Deny"):
         ask("authorize")
 
 
-def test_statuses_that_make_no_sense_are_refused_where_they_are_made() -> None:
-    with pytest.raises(ValueError, match="no refusal"):
+def test_invalid_statuses_are_rejected_where_they_are_made() -> None:
+    with pytest.raises(ValueError, match="from 400 to 499, not 200"):
         Deny(200)
-    with pytest.raises(ValueError, match="ends no request"):
+    with pytest.raises(ValueError, match="from 200 to 599, not 100"):
         Response(status=100)

@@ -55,7 +55,7 @@ class ProcessWorker(wire.Server):
         )  # fmt: skip
         self.lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._drains = [self._drain("stdout"), self._drain("stderr")]
-        listener.settimeout(30)
+        listener.settimeout(wire.PATIENCE_SECONDS)
         super().__init__(listener.accept()[0])
 
     def _drain(self, name: str) -> threading.Thread:
@@ -66,7 +66,7 @@ class ProcessWorker(wire.Server):
 
     def wait(self) -> int:
         """Returns the exit status once all output is read."""
-        status = self.process.wait(30)
+        status = self.process.wait(wire.PATIENCE_SECONDS)
         for thread in self._drains:
             thread.join(30)
         return status
@@ -146,13 +146,13 @@ def test_a_handler_may_print_megabytes(start):
 
 
 @pytest.mark.parametrize("op, status", [("exit 7", 7), ("exit 0", 0), ("_exit 9", 9)])
-def test_a_handler_that_exits_is_a_death(start, op, status):
+def test_a_handler_that_exits_ends_the_worker(start, op, status):
     worker = start()
     worker.send(wire.batch(wire.bodies(op.encode())))
     assert worker.ended() and worker.wait() == status
 
 
-def test_a_child_left_behind_does_not_hide_the_death_of_its_worker(start):
+def test_a_forked_child_does_not_hide_the_exit_of_its_worker(start):
     worker = start()
     child = int(worker.do("fork")[0]["body"])
     try:
@@ -177,7 +177,9 @@ def test_a_thread_left_running_does_not_keep_a_finished_worker():
         main.exit_after_grace(3)
     """
     environment = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=30).returncode == 3
+    assert (
+        subprocess.run([sys.executable, "-c", program], env=environment, timeout=wire.PATIENCE_SECONDS).returncode == 3
+    )
 
 
 def test_a_failed_load_exits_with_status_1_and_its_traceback(dial_in, model):
@@ -191,6 +193,10 @@ def test_a_failed_load_exits_with_status_1_and_its_traceback(dial_in, model):
 def test_started_by_hand_it_says_what_is_missing():
     environment = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}
     done = subprocess.run(
-        [sys.executable, "-m", "jitney.worker"], env=environment, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "jitney.worker"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=wire.PATIENCE_SECONDS,
     )
     assert done.returncode == 64 and "JITNEY_WORKER_SOCKET" in done.stderr

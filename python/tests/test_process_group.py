@@ -45,7 +45,7 @@ def group(model):
     yield start
     for worker in with_process:
         worker.sock.close()
-        worker.process.wait(20)
+        worker.process.wait(wire.PATIENCE_SECONDS)
 
 
 def wire_process(directory, config, **fields):
@@ -56,7 +56,7 @@ def wire_process(directory, config, **fields):
     listener.listen(1)
     env = {**os.environ, "JITNEY_WORKER_SOCKET": path, "JITNEY_WORKER_TOKEN": "t", "PYTHONPATH": wire.PYTHON_DIR}
     process = subprocess.Popen([sys.executable, "-m", "jitney.worker"], env=env, cwd=directory, start_new_session=True)
-    listener.settimeout(30)
+    listener.settimeout(wire.PATIENCE_SECONDS)
     server = wire.Server(listener.accept()[0])
     listener.close()
     server.process = process
@@ -79,7 +79,7 @@ def test_every_rank_gets_every_batch_and_the_first_one_answers(group, model, tmp
     assert json.loads(answer["body"]) == dict(zip(NAMES, ["0", "0", "3", "3", "2"]))
     worker.ask(bodies(b"b", b"c"))
     worker.send(wire.control(wire.STOP))
-    assert worker.process.wait(20) == 0
+    assert worker.process.wait(wire.PATIENCE_SECONDS) == 0
     assert [(tmp_path / f"seen-{rank}").read_text() for rank in range(3)] == ["abc"] * 3
 
 
@@ -88,7 +88,7 @@ def test_in_a_pipeline_the_first_rank_alone_gets_batches(group, tmp_path):
     worker.read_control(wire.LOADED)
     worker.ask(bodies(b"a"))
     worker.send(wire.control(wire.STOP))
-    assert worker.process.wait(20) == 0
+    assert worker.process.wait(wire.PATIENCE_SECONDS) == 0
     assert (tmp_path / "rank-2").exists()
     assert [(tmp_path / f"seen-{rank}").exists() for rank in range(3)] == [True, False, False]
 
@@ -139,21 +139,21 @@ def test_all_ranks_end_when_one_does(group, tmp_path, how):
         worker.send(wire.batch(bodies(b"die"), 1))
     else:
         os.kill(worker.process.pid, signal.SIGKILL)
-    worker.process.wait(20)
+    worker.process.wait(wire.PATIENCE_SECONDS)
     assert worker.process.returncode != 0
     for pid in pids:
         wait_for_end(pid)
 
 
 def wait_for_end(pid):
-    """A killed process's children notice within a second."""
-    end = time.monotonic() + 20
-    while alive(pid) and time.monotonic() < end:
+    """A killed process's children notice it by themselves."""
+    end = time.monotonic() + wire.PATIENCE_SECONDS
+    while alive(pid):
+        assert time.monotonic() < end
         time.sleep(0.05)
-    assert not alive(pid)
 
 
-def test_a_rank_that_cannot_load_fails_the_worker_with_its_words(group):
+def test_a_rank_that_cannot_load_fails_the_worker_with_its_message(group):
     source = """
 import os
 def handle(data, context):
@@ -162,13 +162,13 @@ def handle(data, context):
 """
     worker = group(source)
     assert "rank 1: ValueError: no part for me" in worker.read_control(wire.LOAD_FAILED)["message"]
-    assert worker.process.wait(20) == 1
+    assert worker.process.wait(wire.PATIENCE_SECONDS) == 1
 
 
 @pytest.mark.parametrize(
     ("torchrun", "complaint"), [({"nproc-per-node": "two"}, "nproc-per-node"), ({"nnodes": 2}, "nnodes must be 1")]
 )
-def test_a_crew_that_cannot_be_is_refused(group, torchrun, complaint):
+def test_an_impossible_group_is_rejected(group, torchrun, complaint):
     worker = group(config={"parallelType": "pp", "torchrun": torchrun})
     assert complaint in worker.read_control(wire.LOAD_FAILED)["message"]
 
@@ -202,7 +202,6 @@ class Summing:
 def test_ranks_compute_together_with_gloo(group):
     pytest.importorskip("torch", reason="NO TORCH HERE: ranks were not tested with gloo (make torch)")
     worker = group(GLOO)
-    worker.sock.settimeout(120)
     worker.read_control(wire.LOADED)
     answers = worker.ask(bodies(b"1", b"10"))
     assert [float(answer["body"]) for answer in answers] == [6.0, 60.0]

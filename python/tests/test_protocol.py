@@ -152,13 +152,13 @@ def understood(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in BAD if not n.startswith(("reply", "chunk"))])
-def test_a_bad_frame_is_refused_with_its_error(name):
+def test_a_bad_frame_is_rejected_with_its_error(name):
     with pytest.raises(ERRORS[BAD[name]["error"]]):
         understood(bytes.fromhex(BAD[name]["hex"]))
 
 
 @pytest.mark.parametrize("name", [n for n in BAD if n.startswith(("reply", "chunk"))])
-def test_a_bad_reply_is_refused_by_the_tests_own_server(name):
+def test_a_bad_reply_is_rejected_by_the_tests_own_server(name):
     (frame,) = frames_of(bytes.fromhex(BAD[name]["hex"]))
     with pytest.raises(Exception):  # noqa: B017 - the helper only asserts; the classes are the Rust side's
         decode = wire.decode_chunk if frame.kind == wire.CHUNK else wire.decode_reply

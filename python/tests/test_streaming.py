@@ -48,7 +48,7 @@ def last(one):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("module", ["ts.handler_utils.utils", "ts.protocol.otf_message_handler"])
-def test_every_intermediate_response_is_one_chunk_for_everybody(worker, module):
+def test_every_intermediate_response_is_one_chunk_for_each_request(worker, module):
     one = worker(STREAMS.format(module=module))
     one.send(wire.batch(wire.bodies(b"stream", b"x")))
     head = [["ts_stream_next", "true"]]

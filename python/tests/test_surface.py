@@ -77,7 +77,7 @@ def test_a_streamer_gives_the_new_text_of_every_request_batch_after_batch(stream
         assert list(streamer) == [[{"text": "a"}, {"text": "x"}], [{"text": "b"}, {"text": "y"}]]
 
 
-def test_a_streamer_refuses_another_number_of_requests(streaming):
+def test_a_streamer_rejects_another_number_of_requests(streaming):
     with pytest.raises(ValueError, match="made for 2"):
         streaming.TextIteratorStreamerBatch("tokenizer", batch_size=2).put(Tokens(["a"]))
 
@@ -89,13 +89,13 @@ def test_metrics_become_json():
         json.dumps(object(), cls=MetricEncoder)
 
 
-def test_memory_of_processes_is_told_by_id(capsys):
+def test_memory_of_processes_is_reported_by_id(capsys):
     process_memory_metric.check_process_mem_usage(io.StringIO(f"{os.getpid()},999999999\n"))
     own, gone = capsys.readouterr().out.splitlines()
     assert int(own.partition(":")[2]) > 1 << 20 and gone == "999999999:0"
 
 
-def test_an_older_python_is_told_what_is_needed():
+def test_an_older_python_gets_an_error_with_the_needed_version():
     code = "import sys; sys.version_info = (3, 9, 18); import jitney"
     old = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "jitney needs Python 3.10 or newer; this is " in old.stderr

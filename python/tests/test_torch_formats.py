@@ -123,13 +123,13 @@ def test_a_model_that_cannot_be_compiled_runs_as_it_is(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["net.so", "net.bin"])
-def test_an_unknown_form_is_refused(tmp_path, name):
+def test_an_unknown_form_is_rejected(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(RuntimeError, match=f"No model weights could be loaded: {name}"):
         ready(tmp_path, serialized(name))
 
 
-def test_two_classes_in_a_model_file_are_refused(tmp_path):
+def test_two_classes_in_a_model_file_are_rejected(tmp_path):
     models.unpack(tmp_path, models.LINEAR)
     (tmp_path / "net.py").write_text(models.LINEAR + "class Other: pass\n")
     with pytest.raises(ValueError, match="Expected only one class as model definition"):

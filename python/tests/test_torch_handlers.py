@@ -120,7 +120,7 @@ def test_an_error_in_a_stage_fails_its_batch_and_no_other(own):
     assert worker.read()[0] == wire.REPLY
 
 
-def test_a_worker_of_overlapping_stages_ends_when_it_is_told_to(own):
+def test_a_worker_of_overlapping_stages_ends_at_stop(own):
     worker = own(FINISHED)
     worker.send(wire.batch(bodies(image(1)), 1) + wire.control(wire.STOP))
     assert worker.read()[0] == wire.REPLY
@@ -214,7 +214,7 @@ def test_micro_batching_lets_the_handler_describe_and_explain(worker, what):
     assert answer["body"] == {"describe": b"described", "explain": b"explained b'x' 1"}[what]
 
 
-def test_an_explanation_is_told_the_first_request_as_it_came():
+def test_an_explanation_gets_the_first_request_as_it_came():
     class Explaining(base_handler.BaseHandler):
         def get_insights(self, tensor_data, raw_data, target):
             return [tensor_data, raw_data, target]

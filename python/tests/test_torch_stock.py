@@ -199,7 +199,7 @@ def test_memory_format_and_precision_are_switches(loaded, config):
     assert sum(answer.values()) == pytest.approx(sum(best.values()), abs=0.02)
 
 
-def test_a_wrong_switch_is_refused_by_name(raw_worker, tmp_path):
+def test_a_wrong_setting_is_rejected_by_name(raw_worker, tmp_path):
     worker = raw_worker()
     directory = models.unpack(tmp_path, models.CLASSIFIER)
     config = {"jitney": {"precison": "float16"}}

@@ -14,6 +14,7 @@ import sys
 import threading
 
 import pytest
+import wire
 
 from ts.arg_parser import ArgParser
 from ts.async_service import AsyncService
@@ -135,7 +136,7 @@ def test_decoding_can_be_switched_off(monkeypatch):
     assert requests[0]["parameters"][0]["value"] == b"{}"
 
 
-def test_unknown_commands_and_lengths_are_refused():
+def test_unknown_commands_and_lengths_are_rejected():
     with pytest.raises(ValueError, match="Invalid command"):
         otf.retrieve_msg(Wire(b"X"))
     with pytest.raises(ValueError, match="Invalid length"):
@@ -221,7 +222,7 @@ def test_a_loader_takes_a_function_and_an_envelope(model_dir):
     assert json.loads(wrapped.handle([{"body": {"instances": [1, 2]}}])[0]) == {"predictions": [2, 4]}
 
 
-def test_a_loader_refuses_a_function_that_is_not_there(model_dir):
+def test_a_loader_rejects_a_missing_function(model_dir):
     path, name = model_dir("def infer(data, context): pass\n")
     with pytest.raises(ValueError, match="Expected only one class"):
         TsModelLoader().load("m", path, f"{name}:other", None, 1)
@@ -252,7 +253,7 @@ def converse(serve, path, name):
     ours, theirs = socket.socketpair()
     served = threading.Thread(target=ignoring_exit, args=(serve, theirs))
     served.start()
-    ours.settimeout(20)
+    ours.settimeout(wire.PATIENCE_SECONDS)
     ours.sendall(load_message(path.encode(), name.encode()))
     replies = [read_reply(receive(ours))]
     ours.sendall(batch_message(request(b"r", b"hello", b"text/plain")))
@@ -308,8 +309,8 @@ def test_a_model_without_resources_is_reported(monkeypatch, tmp_path, error, cod
     worker = TorchModelServiceWorker("unix", str(tmp_path / "s.3"))
     worker.sock.close()
     monkeypatch.setattr(TsModelLoader, "load", _raise(error))
-    service, _, told = worker.load_model({"modelName": b"m", "modelPath": b"p", "handler": b"h"})
-    assert service is None and told == code
+    service, _, status = worker.load_model({"modelName": b"m", "modelPath": b"p", "handler": b"h"})
+    assert service is None and status == code
 
 
 def _raise(error):
@@ -338,8 +339,8 @@ def test_the_collector_prints_the_machine_and_then_the_processes(monkeypatch, ca
 def test_a_gpu_that_tells_little_is_reported_in_part(monkeypatch):
     monkeypatch.setattr(system_metrics, "system_metrics", [])
     system_metrics._report_gpu(["1", "[N/A]", "5", "20"])
-    told = [(metric.name, metric.value) for metric in system_metrics.system_metrics]
-    assert told == [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 5.0)]
+    metrics = [(metric.name, metric.value) for metric in system_metrics.system_metrics]
+    assert metrics == [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 5.0)]
 
 
 @pytest.mark.parametrize("name", ["", "Alone", "json.NoSuchClass"])
@@ -362,7 +363,7 @@ def test_the_launcher_is_called_as_torchserves(monkeypatch):
     monkeypatch.setattr(launcher.subprocess, "Popen", started)
     launcher.stop(wait=False)
     lines = launcher.start("store", "c.properties", True, "plugins", True, "all", True)
-    assert lines.get(timeout=30) is None, "the server said no more"
+    assert lines.get(timeout=wire.PATIENCE_SECONDS) is None, "the server said no more"
     launcher.start("store")
     assert ran[0] == ["--stop"] and ran[1] == ["--stop", "--foreground"]
     assert ran[2] == [

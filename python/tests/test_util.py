@@ -44,7 +44,7 @@ def test_probabilities_are_labelled():
         util.map_class_to_label([[1]], ["cat"])
 
 
-def test_yaml_is_asked_for_clearly_when_it_is_missing(monkeypatch, tmp_path):
+def test_missing_pyyaml_is_a_clear_error(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ImportError, match="needs PyYAML"):
         util.get_yaml_config(str(tmp_path / "config.yaml"))

@@ -12,6 +12,8 @@ import struct
 from typing import Any
 
 HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CANCEL = range(1, 12)
+PATIENCE_SECONDS = 300
+"""When a test gives up waiting for what must happen; no test passes or fails by how fast the machine is."""
 PYTHON_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VECTORS_PATH = os.path.join(os.path.dirname(PYTHON_DIR), "protocol", "vectors.json")
 
@@ -107,7 +109,7 @@ class Server:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        sock.settimeout(30)
+        sock.settimeout(PATIENCE_SECONDS)
 
     def exactly(self, size: int) -> bytes:
         data = bytearray()

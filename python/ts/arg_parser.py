@@ -1,7 +1,4 @@
-"""The command lines of TorchServe's launcher and of its Python worker, as parsers.
-
-`jitney torchserve` reads its own command line; these are for code that imports them.
-"""
+"""The command lines of TorchServe's launcher and of its Python worker, as parsers (see `ts.protocol`)."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class ArgParser:
         add("--foreground", action="store_true", help="stay until the server ends")
         add("--no-config-snapshots", "--ncs", action="store_true", help="write no snapshots")
         add("--plugins-path", "--ppath", help="plugins, separated by commas")
-        add("--disable-token-auth", "--dt", action="store_true", help="let everybody in")
+        add("--disable-token-auth", "--dt", action="store_true", help="require no token")
         add("--enable-model-api", action="store_true", help="allow models to be registered while the server runs")
         return parser
 
@@ -49,5 +46,5 @@ class ArgParser:
 
     @staticmethod
     def extract_args(args: Sequence[str] | None = None) -> argparse.Namespace:
-        """What the launcher was told; from the process's own command line unless given."""
+        """The launcher's arguments; from the process's own command line unless given."""
         return ArgParser.ts_parser().parse_args(args)

@@ -1,7 +1,4 @@
-"""Many batches at a time for asynchronous handlers, over TorchServe's own worker protocol.
-
-For `ts.model_service_worker --async` only: Jitney's workers do the same in `jitney.worker.concurrent`.
-"""
+"""Many batches at a time for asynchronous handlers, for `ts.model_service_worker --async` (see `ts.protocol`)."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class AsyncService:
         self.service.set_cl_socket(cl_socket)
 
     def run(self) -> None:
-        """Serves until the frontend is gone, which ends the process."""
+        """Serves until the frontend has disconnected, which ends the process."""
         asyncio.run(self._serve())
 
     async def predict(self, batch: list[dict[str, Any]]) -> bytes:
@@ -65,7 +62,7 @@ class AsyncService:
                 task = loop.create_task(self._answer(batch, room))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
-        for task in tasks:  # Nobody is left to read their answers.
+        for task in tasks:  # The frontend is gone.
             task.cancel()
 
     def _next_batch(self) -> list[dict[str, Any]] | None:
@@ -83,6 +80,6 @@ class AsyncService:
             # Whole answers, one after the other: this thread is the only one that writes them.
             self.cl_socket.sendall(await self.predict(batch))
         except OSError as error:
-            logger.warning("the frontend cannot be told an answer: %s", error)
+            logger.warning("cannot send an answer to the frontend: %s", error)
         finally:
             room.release()

@@ -63,8 +63,8 @@ def start(
         "--enable-model-api": enable_model_api,
     }
     command = [*program(), "--start"]
-    command += [word for name, value in options.items() if value for word in (name, value)]
-    command += [name for name, wanted in flags.items() if wanted]
+    command += [part for name, value in options.items() if value for part in (name, value)]
+    command += [name for name, is_set in flags.items() if is_set]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
     wait_until_started(server.stdout)
@@ -74,7 +74,7 @@ def start(
 
 
 def stop(wait: bool = True) -> None:
-    """Stops the server, if one runs, and waits for its end unless told not to."""
+    """Stops the server, if one runs, and waits for its end unless `wait` is false."""
     subprocess.run([*program(), "--stop", *(["--foreground"] if wait else [])], check=False)
 
 
@@ -109,16 +109,16 @@ def program() -> list[str]:
 
 
 def wait_until_started(stdout: IO[str]) -> None:
-    """Prints the server's lines up to the one that says it listens."""
+    """Prints the server's lines up to the one that announces the start."""
     for line in stdout:
         print(line.rstrip())
         if STARTED in line:
             return
-    raise RuntimeError("the server ended before it had started; its last lines say why")
+    raise RuntimeError("the server ended before it had started; see its output above")
 
 
 def follow(stdout: IO[str], lines: Queue[str | None]) -> None:
-    """Prints and keeps the server's lines; those nobody takes are lost, the oldest stay."""
+    """Prints the server's lines and keeps the first ones; when the queue is full further lines are dropped."""
     for line in stdout:
         print(line.rstrip())
         try:

@@ -1,12 +1,5 @@
-"""TorchServe's module of this name serves vLLM and TensorRT-LLM; Jitney has neither and says so."""
-
-from __future__ import annotations
+"""Not in Jitney: TorchServe's module of this name builds on vLLM or TensorRT-LLM."""
 
 from ts.torch_handler.absent import absent
 
-raise absent(
-    __name__,
-    "vLLM or TensorRT-LLM",
-    "Write an asynchronous handler around the engine, archive it and set asyncCommunication: true in "
-    "model-config.yaml; or serve the model with the engine's own server.",
-)
+raise absent(__name__, "vLLM or TensorRT-LLM")

@@ -1,8 +1,4 @@
-"""Loads a model directory into a `ts.service.Service`, for code and tests written against TorchServe.
-
-Jitney's worker loads models in `jitney.worker.loader`; both find and initialise handlers by the
-rules of `jitney.torchserve.loading`.
-"""
+"""Loads a model directory into a `ts.service.Service`, for `ts.model_service_worker` (see `ts.protocol`)."""
 
 from __future__ import annotations
 
@@ -23,17 +19,7 @@ class ModelLoader(ABC):
     """Something that makes a service of a model directory."""
 
     @abstractmethod
-    def load(
-        self,
-        model_name: str,
-        model_dir: str,
-        handler: str,
-        gpu_id: int | None,
-        batch_size: int | None,
-        envelope: str | None = None,
-        limit_max_image_pixels: bool = True,
-        metrics_cache: Any = None,
-    ) -> Service:
+    def load(self, *args: Any, **kwargs: Any) -> Service:
         """Imports the handler, initialises it once and returns it with its context."""
 
 

@@ -1,8 +1,4 @@
-"""A worker for TorchServe's own frontend: listens, loads one model, answers its batches.
-
-Jitney starts its workers as `python -m jitney.worker`, over another protocol; this module exists
-for code, tests and frontends that expect TorchServe's.
-"""
+"""A worker for TorchServe's own frontend (see `ts.protocol`): listens, loads one model, answers its batches."""
 
 from __future__ import annotations
 
@@ -54,7 +50,7 @@ class TorchModelServiceWorker:
         self.metrics_cache.initialize_cache()
 
     def load_model(self, load_model_request: dict[str, Any]) -> Loaded:
-        """The service, or None, with what the frontend is told; any error but lack of resources goes on up."""
+        """The service, or None, with the frontend's message and status; other than runtime errors are raised."""
         name = text(load_model_request["modelName"])
         try:
             service = self._load(name, load_model_request)
@@ -81,7 +77,7 @@ class TorchModelServiceWorker:
         )
 
     def handle_connection(self, cl_socket: socket.socket) -> None:
-        """Obeys the frontend until it is gone."""
+        """Answers the frontend's commands until it disconnects."""
         service: Any = None
         while True:
             command, message = retrieve_msg(cl_socket)
@@ -110,7 +106,7 @@ class TorchModelServiceWorker:
         return service
 
     def run_server(self) -> None:
-        """Listens, says so on stdout as the frontend expects, and serves who comes."""
+        """Listens, announces it on stdout as the frontend expects, and serves each connection."""
         if self.sock_type == "unix":
             self.sock.bind(self.sock_name)
         else:
@@ -159,20 +155,20 @@ def announce(name: str, port: int | str) -> None:
 
 
 def loaded(service: Any) -> Any:
-    """The service, which a frontend must have asked for before it sends a batch."""
+    """The service; raises if the frontend sent a batch before it loaded a model."""
     if service is None:
         raise RuntimeError("received a batch before any model was loaded")
     return service
 
 
 def failed(name: str, error: Exception, message: str, code: int) -> Loaded:
-    """What the frontend is told of a model that cannot be loaded; the log gets the traceback."""
+    """The answer for a model that cannot be loaded; the log gets the traceback."""
     logger.error("Load model %s exception: %s", name, error, exc_info=error)
     return None, message, code
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs a worker as its command line says."""
+    """Runs a worker by its command line."""
     logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
     given = ArgParser.model_service_worker_args().parse_args(args)
     name, port = given.sock_name, given.port

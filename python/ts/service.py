@@ -1,8 +1,4 @@
-"""A model with its entry point and context, and the way metrics leave the process.
-
-Jitney's worker keeps this pair itself; the class exists for code written against TorchServe
-and for `ts.model_service_worker`. What a failure is called is decided by the worker's own rules.
-"""
+"""A model with its entry point and context, for `ts.model_service_worker` (see `ts.protocol`); and `emit_metrics`."""
 
 from __future__ import annotations
 
@@ -73,7 +69,7 @@ class Service:
         return self._entry_point(data, self._context)
 
     def set_cl_socket(self, cl_socket: socket.socket) -> None:
-        """Tells handlers that stream where TorchServe's frontend listens."""
+        """Sets the socket that handlers stream to."""
         if self.context is not None:
             self.context.cl_socket = cl_socket
 

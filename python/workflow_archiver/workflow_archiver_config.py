@@ -1,4 +1,4 @@
-"""Everything that can be said about a workflow archive to be."""
+"""The configuration of a workflow archive."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the workflow archiver refuses."""
+"""The workflow archiver's error."""
 
 
 class WorkflowArchiverError(Exception):
-    """The archive cannot be made as asked; the message says why."""
+    """The archive cannot be made; the message tells why."""

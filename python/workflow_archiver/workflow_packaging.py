@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import sys
 from typing import Any
 
+from model_archiver.packing import exit_on_error
 from workflow_archiver.workflow_archiver_config import WorkflowArchiverConfig
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
 from workflow_archiver.workflow_packaging_utils import WorkflowExportUtils
@@ -38,22 +37,20 @@ def package_workflow(args: Any, manifest: str) -> str:
     WorkflowExportUtils.validate_inputs(args.workflow_name, export_path)
     WorkflowExportUtils.check_war_already_exists(args.workflow_name, export_path, args.force)
     members = WorkflowExportUtils.gather(args, manifest)
-    path = WorkflowExportUtils.archive(export_path, args.workflow_name, members)
-    WorkflowExportUtils.clean_temp_files(members.temporary)
-    return path
+    return WorkflowExportUtils.archive(export_path, args.workflow_name, members)
 
 
 def generate_workflow_archive(config: WorkflowArchiverConfig | None = None) -> None:
-    """Writes the archive of ``config``; without one, of this process's command line, whose complaints exit with 1."""
+    """Writes the archive of ``config``; without one, of this process's command line, whose errors exit with 1."""
+    given = config or ArgParser.workflow_archiver_args_parser().parse_args()
+
+    def package() -> str:
+        return package_workflow(given, WorkflowExportUtils.generate_manifest_json(given))
+
     if config is not None:
-        package_workflow(config, WorkflowExportUtils.generate_manifest_json(config))
-        return
-    args = ArgParser.workflow_archiver_args_parser().parse_args()
-    try:
-        package_workflow(args, WorkflowExportUtils.generate_manifest_json(args))
-    except (WorkflowArchiverError, OSError) as error:
-        logging.error("%s", error)
-        sys.exit(1)
+        package()
+    else:
+        exit_on_error(package, WorkflowArchiverError)
 
 
 if __name__ == "__main__":

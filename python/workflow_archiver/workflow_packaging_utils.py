@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any
 
 from model_archiver.manifest_components.manifest import created_on
-from model_archiver.packing import NAME, FileRules, Members, write
+from model_archiver.packing import FileRules, Members, check_name, check_overwrite, write
 from model_archiver.version import __version__
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
 
 
 @dataclass
 class Workflow:
-    """What a manifest says about its workflow."""
+    """The workflow of a manifest."""
 
     workflow_name: str
     spec_file: str | None
@@ -33,33 +32,26 @@ class WorkflowExportUtils(FileRules):
 
     @staticmethod
     def check_workflow_name_regex_or_exit(workflow_name: str) -> None:
-        """Refuses names outside the rule."""
-        if not NAME.fullmatch(workflow_name):
-            message = f"{workflow_name!r} cannot be a workflow name; it must match ^{NAME.pattern}$"
-            raise WorkflowArchiverError(message)
+        """Raises for a name that breaks the rule."""
+        check_name(workflow_name, "workflow", WorkflowArchiverError)
 
     @staticmethod
     def validate_inputs(workflow_name: str, export_path: str) -> None:
-        """Refuses a wrong name, and a place to write to that is no directory."""
+        """Raises for a wrong name, and for an export path that is no directory."""
         WorkflowExportUtils.check_workflow_name_regex_or_exit(workflow_name)
         if not os.path.isdir(export_path):
             raise WorkflowArchiverError(f"--export-path is not a directory: {export_path}")
 
     @staticmethod
     def check_war_already_exists(workflow_name: str, export_path: str | None, overwrite: bool) -> str:
-        """The place to write to; refuses to replace an archive unless that is asked for."""
+        """The directory to write to; raises if the archive exists and must not be replaced."""
         export_path = export_path or os.getcwd()
-        path = os.path.join(export_path, workflow_name + ".war")
-        if os.path.exists(path):
-            if not overwrite:
-                message = f"{path} already exists.\nPlease specify --force/-f option to overwrite it."
-                raise WorkflowArchiverError(message)
-            logging.warning("Overwriting %s ...", path)
+        check_overwrite(os.path.join(export_path, workflow_name + ".war"), overwrite, "it.", WorkflowArchiverError)
         return export_path
 
     @staticmethod
     def generate_workflow(args: Any) -> Workflow:
-        """What the manifest says about the workflow; files are named as they are inside the archive."""
+        """The manifest's workflow; files are named as they are inside the archive."""
         handler = os.path.basename(args.handler) if args.handler else None
         return Workflow(args.workflow_name, os.path.basename(args.spec_file), handler)
 

@@ -14,11 +14,11 @@ PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.005
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
+def until(condition: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, poll: float = POLL_SECONDS) -> T:
     """Returns the condition's first true value; fails with `what` when the deadline passes."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds} s in vain: {what}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll)
     return value

@@ -1,19 +1,20 @@
-//! Why the program ends early: a sentence, perhaps a hint, and the exit code that scripts see.
+//! Why a command ends early: one sentence, an optional hint, and the exit code.
 
-use std::fmt;
+use std::path::Path;
+use std::{fmt, io};
 
-/// The exit code of a start that failed, TorchServe's own.
+/// The exit code of a start that failed, as TorchServe's.
 pub const FAILED: u8 = 1;
-/// The exit code of a wrong `jitney torchserve` command line, argparse's own.
+/// The exit code of a wrong `jitney torchserve` command line, as argparse's.
 pub const USAGE_TORCHSERVE: u8 = 2;
 /// The exit code of any other wrong command line or configuration (`EX_USAGE`), always before a
 /// port is bound.
 pub const USAGE: u8 = 64;
 
-/// An early end, as a value.
+/// Why a command ended early.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the process exits with.
+    /// The exit code of the process.
     pub code: u8,
     /// What went wrong, in one sentence.
     pub message: String,
@@ -22,14 +23,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something that was asked for cannot be done.
+    /// The command cannot be carried out.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { code: FAILED, message: message.into(), hint: None }
     }
 
-    /// What was asked for makes no sense.
+    /// The command line or the configuration is wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into(), hint: None }
+    }
+
+    /// A file that cannot be read or written; `action` is the verb.
+    pub fn file(action: &str, path: &Path, error: &io::Error) -> Self {
+        Self::failed(format!("cannot {action} {}: {error}", path.display()))
     }
 
     /// Adds what to do about it.

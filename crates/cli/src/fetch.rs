@@ -1,86 +1,76 @@
-//! Models from other machines: the store asks, this room finds out who can answer. Plain files come
-//! over [HTTP](web), objects of clouds from their [buckets](bucket), both through one client.
+//! Downloads models for the store: plain files over [HTTP](web), objects from cloud
+//! [buckets](bucket), both through one client.
 //!
-//! Everything runs on the admin plane, whoever asks. Every redirect has to pass the allow-list again
-//! and never leads from https to http. The usual proxy variables are honoured. How often and for how
-//! long something is tried is the store's business.
+//! All downloads run on the admin plane. Every redirect must pass the allow-list and never leads from
+//! https to http. The usual proxy variables are honoured. The store decides about retries.
 
 mod bucket;
 pub mod client;
 mod web;
 
-use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
-use jitney_engine::store::{Ask, Download, Later, Remote, Trouble};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader};
 use reqwest::{Client, Url};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::env::Env;
 use crate::url_rule::UrlRule;
-use bucket::Clouds;
+use bucket::BucketAccess;
 
-/// Other machines, as far as the allow-list goes.
-pub struct Elsewhere {
+/// Downloads from the URLs of an allow-list.
+pub struct RemoteFetcher {
     rule: Arc<UrlRule>,
     admin: Handle,
-    clouds: Clouds,
-    /// Made for the first download: the system's certificates take a moment to read.
+    buckets: BucketAccess,
+    /// Made for the first download, because reading the system's certificates takes time.
     client: OnceLock<Result<Client, String>>,
 }
 
-impl Elsewhere {
-    /// Nothing is reached until a model is asked for.
+impl RemoteFetcher {
+    /// Opens no connection yet.
     pub fn new(rule: Arc<UrlRule>, env: &Env, admin: Handle) -> Self {
-        Self { rule, admin, clouds: Clouds::new(env), client: OnceLock::new() }
+        Self { rule, admin, buckets: BucketAccess::new(env), client: OnceLock::new() }
     }
 
-    fn client(&self) -> Result<Client, Trouble> {
-        let make = || client::make(Arc::clone(&self.rule)).map_err(|error| words(&error));
-        self.client.get_or_init(make).clone().map_err(Trouble::lasting)
+    fn client(&self) -> Result<Client, DownloadError> {
+        let make =
+            || client::make(Arc::clone(&self.rule)).map_err(|error| client::error_chain(&error));
+        self.client.get_or_init(make).clone().map_err(DownloadError::permanent)
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Box<dyn Download>, Trouble> {
+    async fn ask(&self, ask: DownloadRequest<'_>) -> Result<Box<dyn Download>, DownloadError> {
         let client = self.client()?;
-        let url = Url::parse(ask.url).map_err(Trouble::lasting)?;
-        match self.clouds.place(&url, ask.signed, &client)? {
-            Some(place) => self.on_admin(place.open(ask.resume)).await,
+        let url = Url::parse(ask.url).map_err(DownloadError::permanent)?;
+        match self.buckets.object(&url, ask.signed, &client)? {
+            Some(object) => self.on_admin(object.open(ask.resume)).await,
             None => self.on_admin(web::open(&client, url, ask.resume)).await,
         }
     }
 
-    /// A set of one: unlike a bare task it ends when the caller goes away.
+    /// A set of one task: unlike a bare task it is cancelled with the caller.
     async fn on_admin(
         &self,
-        asking: impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + 'static,
-    ) -> Result<Box<dyn Download>, Trouble> {
+        asking: impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + 'static,
+    ) -> Result<Box<dyn Download>, DownloadError> {
         let mut set = JoinSet::new();
         set.spawn_on(asking, &self.admin);
-        let asked = set.join_next().await.ok_or_else(|| Trouble::lasting("nobody asked"))?;
-        asked.map_err(Trouble::lasting)?
+        let asked = set
+            .join_next()
+            .await
+            .ok_or_else(|| DownloadError::permanent("the download did not start"))?;
+        asked.map_err(DownloadError::permanent)?
     }
 }
 
-impl Remote for Elsewhere {
-    fn open<'a>(&'a self, ask: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
+impl Downloader for RemoteFetcher {
+    fn open<'a>(
+        &'a self,
+        ask: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
         Box::pin(self.ask(ask))
     }
-}
-
-/// The error and everything below it, since the outermost one seldom says what happened.
-fn words(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut below = error.source();
-    while let Some(error) = below {
-        let more = error.to_string();
-        // Some errors repeat what is below them.
-        if !words.ends_with(&more) {
-            words += &format!(": {more}");
-        }
-        below = error.source();
-    }
-    words
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The GPUs of this machine, as `nvidia-smi` tells of them: how many there are, and how busy.
+//! The GPUs of this machine: how many there are and how busy they are, as `nvidia-smi` reports.
 //!
-//! Where there is no such program there are no GPUs, unless the driver itself lists some. The program
-//! may hang where a driver is broken, so it is never waited for without end.
+//! Without that program the GPUs that the driver lists are counted. A broken driver can make the
+//! program hang, so it has a timeout.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use std::time::Duration;
 use jitney_server::metrics::GpuSample;
 
 use crate::env::Env;
+use crate::python::on_path;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const QUERY: &str = "--query-gpu=index,utilization.gpu,utilization.memory,memory.used,memory.total";
 const FORMAT: &str = "--format=csv,noheader,nounits";
@@ -21,11 +22,11 @@ const FORMAT: &str = "--format=csv,noheader,nounits";
 /// GPUs that workers may be given: those that `CUDA_VISIBLE_DEVICES` names if it is set, else all.
 pub fn count(env: &Env) -> u32 {
     if let Some(visible) = env.text("CUDA_VISIBLE_DEVICES") {
-        // CUDA itself stops at the first entry that is none.
+        // CUDA stops at the first invalid entry, too.
         let named = visible.split(',').map(str::trim);
         return named.take_while(|one| !one.is_empty() && *one != "-1").count() as u32;
     }
-    match Smi::find(env).and_then(|smi| smi.said(&["--query-gpu=index", FORMAT])) {
+    match NvidiaSmi::find(env).and_then(|smi| smi.output(&["--query-gpu=index", FORMAT])) {
         Some(text) => text.lines().filter(|line| line.trim().parse::<u32>().is_ok()).count() as u32,
         None => {
             let listed = std::fs::read_dir("/proc/driver/nvidia/gpus");
@@ -34,31 +35,29 @@ pub fn count(env: &Env) -> u32 {
     }
 }
 
-/// The program.
+/// The program `nvidia-smi`.
 #[derive(Clone, Debug)]
-pub struct Smi(PathBuf);
+pub struct NvidiaSmi(PathBuf);
 
-impl Smi {
+impl NvidiaSmi {
     /// Finds it on the path.
     pub fn find(env: &Env) -> Option<Self> {
-        let path = env.path("PATH")?;
-        let mut places = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
-        places.find(|file| file.is_file()).map(Self)
+        on_path(Path::new("nvidia-smi"), env).map(Self)
     }
 
     /// How busy every GPU is. Blocks.
-    pub fn look(&self) -> Vec<GpuSample> {
-        let text = self.said(&[QUERY, FORMAT]).unwrap_or_default();
-        text.lines().filter_map(sample).collect()
+    pub fn sample(&self) -> Vec<GpuSample> {
+        let text = self.output(&[QUERY, FORMAT]).unwrap_or_default();
+        text.lines().filter_map(parse).collect()
     }
 
-    fn said(&self, arguments: &[&str]) -> Option<String> {
-        said(&self.0, arguments, PATIENCE)
+    fn output(&self, arguments: &[&str]) -> Option<String> {
+        output(&self.0, arguments, TIMEOUT)
     }
 }
 
-/// `0, 37, 12, 1024, 81559`; what a device does not tell is `[N/A]`.
-fn sample(line: &str) -> Option<GpuSample> {
+/// Parses a line like `0, 37, 12, 1024, 81559`; unknown values are `[N/A]`.
+fn parse(line: &str) -> Option<GpuSample> {
     let mut fields = line.split(',').map(|field| field.trim().parse::<f64>().ok());
     let index = fields.next()??;
     let [busy, memory_busy, used, total] = [(); 4].map(|()| fields.next().flatten());
@@ -70,23 +69,23 @@ fn sample(line: &str) -> Option<GpuSample> {
     })
 }
 
-/// What a program prints if it ends well in time.
-fn said(program: &Path, arguments: &[&str], patience: Duration) -> Option<String> {
+/// The output of a program that succeeds before the timeout.
+fn output(program: &Path, arguments: &[&str], timeout: Duration) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let mut stdout = child.stdout.take()?;
-    let (told, text) = mpsc::sync_channel(1);
+    let (sender, text) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let mut text = String::new();
         let read = stdout.read_to_string(&mut text).map(|_| text);
-        // Nobody listens any more if it took too long.
-        let _ = told.send(read);
+        // The receiver is gone after the timeout.
+        let _ = sender.send(read);
     });
-    let Ok(text) = text.recv_timeout(patience) else {
-        // Fails only when it has ended meanwhile.
+    let Ok(text) = text.recv_timeout(timeout) else {
+        // Fails only if the program has ended meanwhile.
         let _ = child.kill().and_then(|()| child.wait());
-        tracing::warn!(program = %program.display(), "it does not answer");
+        tracing::warn!(program = %program.display(), "the program did not end in time");
         return None;
     };
     child.wait().ok()?.success().then_some(text.ok()?)
@@ -97,17 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_and_gaps_in_it_are_left_out() {
+    fn a_line_is_parsed_and_unknown_values_are_left_out() {
         let full = GpuSample {
             index: 1,
             percent: Some(37.0),
             memory_percent: Some(12.0),
             memory_mib: Some((1024.0, 4096.0)),
         };
-        assert_eq!(sample("1, 37, 12, 1024, 4096"), Some(full));
-        let gaps = sample("0, [N/A], [N/A], 5, [N/A]").expect("a device");
+        assert_eq!(parse("1, 37, 12, 1024, 4096"), Some(full));
+        let gaps = parse("0, [N/A], [N/A], 5, [N/A]").expect("a device");
         assert_eq!((gaps.percent, gaps.memory_mib), (None, None));
-        assert_eq!(sample("No devices were found"), None);
+        assert_eq!(parse("No devices were found"), None);
     }
 
     #[test]
@@ -119,10 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_or_fails_says_nothing() {
-        let shell = |script, patience| said(Path::new("/bin/sh"), &["-c", script], patience);
-        assert_eq!(shell("echo 0", PATIENCE).as_deref(), Some("0\n"));
-        assert_eq!(shell("echo 0; exit 9", PATIENCE), None);
+    fn a_program_that_hangs_or_fails_has_no_output() {
+        let shell = |script, timeout| output(Path::new("/bin/sh"), &["-c", script], timeout);
+        assert_eq!(shell("echo 0", TIMEOUT).as_deref(), Some("0\n"));
+        assert_eq!(shell("echo 0; exit 9", TIMEOUT), None);
         assert_eq!(shell("while true; do :; done", Duration::ZERO), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `key_file.json`: where clients of this machine find their tokens, for the owner's eyes only.
+//! `key_file.json`: the tokens for clients on this machine, readable by the owner only.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use tempfile::NamedTempFile;
 /// The file's name, in the directory that the server was started in.
 pub const KEY_FILE: &str = "key_file.json";
 
-/// How long a token lives unless told otherwise.
+/// How long a token is valid by default.
 pub const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// The file.
 pub struct KeyFile(PathBuf);
 
 impl KeyFile {
-    /// The one in the current directory, wherever the process goes later.
+    /// The file in the current directory.
     pub fn here() -> io::Result<Self> {
         std::path::absolute(KEY_FILE).map(Self)
     }
 }
 
 impl KeyStore for KeyFile {
-    /// A temporary file is the owner's alone from its first byte, and nobody ever reads half of it.
+    /// A temporary file is readable by the owner only, and the rename makes the change atomic.
     fn save(&self, text: &str) -> io::Result<()> {
         let directory = self.0.parent().unwrap_or(Path::new("."));
         let mut file = NamedTempFile::new_in(directory)?;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_replaced_and_stays_the_owners_alone() {
+    fn the_file_is_replaced_and_readable_by_the_owner_only() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join(KEY_FILE);
         std::fs::write(&path, "of an earlier server, readable by all").expect("file");

@@ -1,7 +1,6 @@
-//! What the machine offers: processors for threads and workers, and its name. Accelerators have a
-//! room of their own, [`crate::gpu`].
+//! Processors and name of this machine; for GPUs see [`crate::gpu`].
 
-/// Processors this process may use.
+/// The number of processors that this process may use.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
@@ -11,7 +10,7 @@ pub fn io_threads() -> usize {
     (cpus() as usize / 4).max(1)
 }
 
-/// The host's name, for metrics.
+/// The host name, for metrics.
 pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }

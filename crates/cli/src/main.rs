@@ -1,8 +1,8 @@
-//! The binary `jitney`: the only place that reads flags, files and the environment, and that knows
-//! every concrete part. Commands become a plan, a plan becomes a running server.
+//! The binary `jitney`: the only crate that reads flags, files and the environment, and that connects
+//! all parts. A command becomes a plan, and a plan becomes a running server.
 //!
-//! Exit codes: 0 fine, 1 failed, 2 wrong flags of `torchserve` or `archive`, 64 any other wrong use,
-//! 130 told twice to end.
+//! Exit codes: 0 success, 1 failure, 2 wrong flags of `torchserve` or `archive`, 64 any other wrong
+//! usage, 130 interrupted.
 
 mod address;
 mod archive;
@@ -37,9 +37,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use env::Env;
-use failure::Failure;
 use flags::Command;
-use plan::Plan;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -50,7 +48,7 @@ fn main() -> ExitCode {
     ExitCode::from(match flags::parse(&args) {
         Ok(cli) => dispatch(cli.command, &args, &env),
         Err((error, code)) => {
-            // Help and complaints choose their own stream; one that is closed is nobody's error.
+            // clap chooses the stream; a closed one is no error of this program.
             let _ = error.print();
             code
         }
@@ -58,22 +56,19 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
-    match command {
-        Command::Serve(flags) => carry_out(serve::plan(*flags, env), env),
-        Command::Check(flags) => check::main(&flags, env),
-        Command::Infer(flags) => infer::main(*flags, env),
-        Command::Demo(flags) => carry_out(serve::plan_demo(flags, env), env),
-        Command::Torchserve(flags) => torchserve::main(&flags, args, env),
+    let ended = match command {
+        Command::Serve(flags) => serve::plan(*flags, env).and_then(|plan| run::run(plan, env)),
+        Command::Check(flags) => check::run(flags, env),
+        Command::Infer(flags) => infer::infer(&flags, env),
+        Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),
+        Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
-        Command::Config(flags) => config::main(*flags, env),
-        Command::Simulate(flags) => study::simulate(*flags),
-        Command::Plan(flags) => study::plan(&flags),
-    }
-}
-
-fn carry_out(plan: Result<Plan, Failure>, env: &Env) -> u8 {
-    plan.and_then(|plan| run::run(plan, env)).unwrap_or_else(|failure| {
+        Command::Config(flags) => Ok(config::main(*flags, env)),
+        Command::Simulate(flags) => Ok(study::simulate(*flags)),
+        Command::Plan(flags) => Ok(study::plan(&flags)),
+    };
+    ended.unwrap_or_else(|failure| {
         console::err(format!("error: {failure}"));
         failure.code
     })

@@ -1,4 +1,4 @@
-//! What is measured and how it is told, as flags and files decide it.
+//! The metrics of a server, as flags and files set them.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use jitney_server::metrics::{MetricDeclarations, MetricsMode};
 
 use crate::machine;
 
-/// How often the machine is looked at unless said otherwise.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How often the machine is sampled by default.
+const SAMPLE_EVERY: Duration = Duration::from_secs(60);
 
-/// The metrics of a server to be.
+/// The metrics of a server.
 pub struct MetricsPlan {
-    /// How TorchServe's metrics are told.
+    /// How TorchServe's metrics are published.
     pub mode: MetricsMode,
-    /// Which there are.
+    /// The declared metrics.
     pub declared: MetricDeclarations,
-    /// Whether undeclared metrics of handlers are taken as they come.
+    /// Whether undeclared metrics of handlers are accepted.
     pub auto_detect: bool,
-    /// The host's name in labels and lines.
+    /// The host name in labels and log lines.
     pub hostname: String,
-    /// How often the machine is looked at, if at all.
-    pub look_every: Option<Duration>,
+    /// How often the machine is sampled, if at all.
+    pub sample_every: Option<Duration>,
 }
 
-/// Everything on the page, nothing in a log.
+/// Metrics are on the Prometheus page and not in a log.
 impl Default for MetricsPlan {
     fn default() -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Default for MetricsPlan {
             declared: MetricDeclarations::default(),
             auto_detect: false,
             hostname: machine::hostname(),
-            look_every: Some(LOOK_EVERY),
+            sample_every: Some(SAMPLE_EVERY),
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Which plugins there are: files and modules that the operator names, and what lies in a directory.
-//! Files are looked for here, once; what is in them is found out by their processes.
+//! Plugins: finds the files and modules that the operator names, and starts one process for each.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::PluginPlan;
+use jitney_engine::{Engine, PluginPlan};
+use jitney_server::Plugins;
 
 use crate::failure::Failure;
 
-/// How long a plugin's callers wait.
+/// How long a call of a plugin may take.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The names in a comma-separated list.
@@ -17,7 +18,7 @@ pub fn listed(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// The Python files of a directory, sorted by name; jars are remarked on.
+/// The Python files of a directory, sorted by name, with a remark about jars.
 pub fn inside(dir: &Path, remarks: &mut Vec<String>) -> Result<Vec<String>, Failure> {
     let unreadable = |error| {
         Failure::failed(format!("plugins_path {}: {error}", dir.display()))
@@ -39,7 +40,7 @@ pub fn inside(dir: &Path, remarks: &mut Vec<String>) -> Result<Vec<String>, Fail
     Ok(files.iter().filter(ending("py")).map(|path| path.display().to_string()).collect())
 }
 
-/// A plan for every source; a file must be there, and no two may have one name.
+/// A plan for every plugin; files must exist, and names must be unique.
 pub fn named(sources: &[String], timeout: Duration) -> Result<Vec<PluginPlan>, Failure> {
     let mut names = BTreeSet::new();
     sources
@@ -55,6 +56,28 @@ pub fn named(sources: &[String], timeout: Duration) -> Result<Vec<PluginPlan>, F
         .collect()
 }
 
+/// Starts all plugins and collects what they offer. The server opens no port before all of them have
+/// answered, because a plugin may control access.
+pub async fn start(
+    plans: &[PluginPlan],
+    engine: &Arc<Engine>,
+) -> Result<Option<Arc<Plugins>>, Failure> {
+    let Some(first) = plans.first() else { return Ok(None) };
+    let mut started = Vec::new();
+    for plan in plans {
+        let plugin = engine.start_plugin(plan).await.map_err(|error| {
+            Failure::failed(format!("plugin {} did not start: {error}", plan.source))
+                .hint("its traceback is in the log above")
+        })?;
+        tracing::info!(plugin = plan.name, source = plan.source, "plugin loaded");
+        started.push(plugin);
+    }
+    let gathered = Plugins::gather(started, first.timeout).await;
+    gathered
+        .map(|plugins| Some(Arc::new(plugins)))
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
 fn plan(source: &str, timeout: Duration) -> Result<PluginPlan, Failure> {
     let here = |error: std::io::Error| Failure::failed(format!("plugin {source}: {error}"));
     if !source.ends_with(".py") {
@@ -63,7 +86,7 @@ fn plan(source: &str, timeout: Duration) -> Result<PluginPlan, Failure> {
     }
     let file = std::path::absolute(source).map_err(here)?;
     let dir = file.parent().filter(|_| file.is_file()).ok_or_else(|| {
-        Failure::failed(format!("plugin {source}: there is no such file"))
+        Failure::failed(format!("plugin {source}: no such file"))
             .hint("name a Python file by its path, or a module by its dotted name")
     })?;
     let source = file.display().to_string();
@@ -85,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_gives_its_python_files_and_a_word_about_jars() {
+    fn a_directory_gives_its_python_files_and_a_remark_about_jars() {
         let dir = files(&["b.py", "a.py", "old.jar", "notes.txt"]);
         let mut remarks = Vec::new();
         let found = inside(dir.path(), &mut remarks).expect("reads");
@@ -98,17 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_and_a_name_taken_twice_are_refused() {
+    fn a_missing_file_and_a_duplicate_name_are_errors() {
         let (one, other) = (files(&["same.py"]), files(&["same.py"]));
         let path = |dir: &tempfile::TempDir| dir.path().join("same.py").display().to_string();
-        let twice = named(&[path(&one), path(&other)], TIMEOUT).expect_err("refused");
+        let twice = named(&[path(&one), path(&other)], TIMEOUT).expect_err("an error");
         assert_eq!(twice.message, "two plugins are named same");
-        let missing = named(&["nowhere.py".to_owned()], TIMEOUT).expect_err("refused");
-        assert!(missing.message.ends_with("there is no such file"), "{}", missing.message);
+        let missing = named(&["nowhere.py".to_owned()], TIMEOUT).expect_err("an error");
+        assert!(missing.message.ends_with("no such file"), "{}", missing.message);
     }
 
     #[test]
-    fn a_module_is_taken_by_its_name() {
+    fn a_module_is_named_by_its_path() {
         let plans = named(&listed(" company.gate ,,"), TIMEOUT).expect("plans");
         assert_eq!((plans[0].name.as_str(), plans.len()), ("company.gate", 1));
     }

@@ -1,13 +1,66 @@
-//! Which Python runs the workers. It is looked for once, and not finding one matters only when a
-//! Python model is loaded.
+//! The Python interpreter: which one runs the workers, and how this program runs its own Python
+//! modules. A missing interpreter matters only when Python is needed.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
+use tempfile::TempDir;
+
+use crate::definition::python_path;
 use crate::env::Env;
+use crate::failure::Failure;
+use crate::worker_env::Hidden;
+
+/// Runs the Python modules that come with this program. They are unpacked on first use, and removed
+/// with this value.
+pub struct PythonHelper {
+    interpreter: Option<PathBuf>,
+    env: Env,
+    unpacked: OnceLock<(TempDir, PathBuf)>,
+}
+
+impl PythonHelper {
+    /// Nothing is unpacked yet; without an interpreter the usual one is taken.
+    pub fn new(interpreter: Option<PathBuf>, env: &Env) -> Self {
+        Self { interpreter, env: env.clone(), unpacked: OnceLock::new() }
+    }
+
+    /// `python -m module`, with our packages.
+    pub fn command(&self, module: &str) -> Result<Command, Failure> {
+        let found = find(self.interpreter.as_deref(), &self.env);
+        if let Some(remark) = found.remark {
+            return Err(Failure::failed(remark));
+        }
+        let packages = self.packages().map_err(cannot_run)?;
+        let env = Hidden::default().filter(&self.env);
+        let mut command = Command::new(found.interpreter);
+        command
+            .args(["-m", module])
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .env("PYTHONPATH", python_path(packages, &env));
+        Ok(command)
+    }
+
+    fn packages(&self) -> std::io::Result<&PathBuf> {
+        if let Some((_, packages)) = self.unpacked.get() {
+            return Ok(packages);
+        }
+        let directory = tempfile::tempdir_in(self.env.temp_dir())?;
+        let packages = jitney_engine::python::unpack_runtime(directory.path())?;
+        Ok(&self.unpacked.get_or_init(|| (directory, packages)).1)
+    }
+}
+
+/// The failure of a Python process that could not be started.
+pub fn cannot_run(error: std::io::Error) -> Failure {
+    Failure::failed(format!("cannot run Python: {error}"))
+}
 
 /// The interpreter, and a remark for the log if there is none.
 pub struct Python {
-    /// Absolute where it was found.
+    /// An absolute path if it was found.
     pub interpreter: PathBuf,
     /// Why Python models will not start.
     pub remark: Option<String>,
@@ -29,7 +82,7 @@ pub fn find(asked: Option<&Path>, env: &Env) -> Python {
     Python { interpreter: found.unwrap_or_else(|| wanted.to_owned()), remark }
 }
 
-/// A name is looked up on the path, anything with a slash is a file.
+/// A bare name is looked up on the path; anything with a slash is a file.
 fn resolve(asked: &Path, env: &Env) -> Option<PathBuf> {
     if asked.components().count() == 1 && asked.is_relative() {
         return on_path(asked, env);
@@ -37,7 +90,7 @@ fn resolve(asked: &Path, env: &Env) -> Option<PathBuf> {
     asked.is_file().then(|| std::path::absolute(asked).ok()).flatten()
 }
 
-/// A wheel puts this program beside the interpreter it was installed for.
+/// A wheel installs this program beside its interpreter.
 fn beside(program: Option<&Path>) -> Option<PathBuf> {
     let bin = program?.parent()?;
     let python = bin.join("python3");
@@ -49,7 +102,8 @@ fn active(env: &Env) -> Option<PathBuf> {
     python.is_file().then_some(python)
 }
 
-fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
+/// A program on the path.
+pub fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
     let path = env.path("PATH")?;
     let found =
         std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())?;
@@ -66,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_active_environment_wins_over_the_path_and_a_wish_over_both() {
+    fn the_active_environment_wins_over_the_path_and_a_flag_over_both() {
         let dir = tempfile::tempdir().expect("directory");
         let at = |name: &str| dir.path().join(name);
         [at("venv/bin/python"), at("path/python3"), at("mine")].iter().for_each(|file| touch(file));
@@ -81,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_in_a_virtual_environment_uses_its_neighbour() {
+    fn a_program_in_a_virtual_environment_uses_the_interpreter_beside_it() {
         let dir = tempfile::tempdir().expect("directory");
         let bin = dir.path().join("bin");
         touch(&bin.join("python3"));

@@ -1,4 +1,4 @@
-//! Certificates: read from the files that flags and keys name, or made for want of any.
+//! Certificates: read from files, or self-signed.
 
 use std::path::Path;
 
@@ -22,14 +22,13 @@ pub fn read(certificate: &Path, key: &Path) -> Result<Tls, Failure> {
 }
 
 fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(file)
-        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", file.display())))
+    std::fs::read(file).map_err(|error| Failure::file("read", file, &error))
 }
 
-/// A certificate for the names by which this machine, and these doors, may be called.
-pub fn self_signed(doors: &[&Address]) -> Result<Tls, Failure> {
+/// A certificate for the names of this machine and of these addresses.
+pub fn self_signed(addresses: &[&Address]) -> Result<Tls, Failure> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    names.extend(doors.iter().filter_map(|door| door.host()).map(str::to_owned));
+    names.extend(addresses.iter().filter_map(|address| address.host()).map(str::to_owned));
     names.sort();
     names.dedup();
     Tls::self_signed(names)
@@ -41,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_wrong_kind_is_named() {
+    fn an_invalid_file_is_named() {
         let dir = tempfile::tempdir().expect("directory");
         let file = dir.path().join("keystore.p12");
         std::fs::write(&file, [0x30, 0x82, 1, 2]).expect("file");
-        let failure = read(&file, &file).expect_err("refused");
-        assert!(failure.message.contains("keystore.p12: no certificate can be read"), "{failure}");
-        let failure = read(&dir.path().join("absent.pem"), &file).expect_err("refused");
+        let failure = read(&file, &file).expect_err("an error");
+        assert!(failure.message.contains("keystore.p12: cannot read the certificate"), "{failure}");
+        let failure = read(&dir.path().join("absent.pem"), &file).expect_err("an error");
         assert!(failure.message.starts_with("cannot read "), "{failure}");
     }
 

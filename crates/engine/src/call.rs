@@ -41,13 +41,12 @@ impl HeaderBlock {
         Self { bytes: BytesMut::with_capacity(512) }
     }
 
-    /// Adds a header. A name longer than 64 KiB is cut, since no client sends one.
+    /// Adds a header of the client's. One that has the name of a fact of the [`CallRoute`] is left
+    /// out: handlers believe what it says, and only the server knows it.
     pub fn push(&mut self, name: &str, value: &[u8]) {
-        let name = &name.as_bytes()[..name.len().min(usize::from(u16::MAX))];
-        self.bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
-        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(name);
-        self.bytes.extend_from_slice(value);
+        if !ROUTE_HEADERS.iter().any(|fact| fact.eq_ignore_ascii_case(name)) {
+            put_header(&mut self.bytes, name, value);
+        }
     }
 
     /// The block as workers read it.
@@ -70,13 +69,107 @@ impl HeaderBlock {
     }
 }
 
+/// Appends a header. A name longer than 64 KiB is cut, since no client sends one.
+pub(crate) fn put_header(out: &mut BytesMut, name: &str, value: &[u8]) {
+    let name = &name.as_bytes()[..name.len().min(usize::from(u16::MAX))];
+    out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+}
+
+/// The header under which handlers read whether an explanation is wanted.
+pub(crate) const EXPLAIN_HEADER: &str = "explain";
+/// The header under which handlers read whether their description is wanted.
+pub(crate) const DESCRIBE_HEADER: &str = "describe";
+/// The header under which handlers read the rest of the path, which is a definition's endpoint.
+pub(crate) const ENDPOINT_HEADER: &str = "url_path";
+
+const ROUTE_HEADERS: [&str; 3] = [EXPLAIN_HEADER, DESCRIBE_HEADER, ENDPOINT_HEADER];
+
+/// What is asked of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// A prediction.
+    #[default]
+    Predict,
+    /// An explanation of one.
+    Explain,
+    /// The handler's description of itself.
+    Describe,
+}
+
+/// The sequence that a request belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceRef {
+    /// Its id.
+    pub id: String,
+    /// Whether it begins with this request.
+    pub starts: bool,
+}
+
+/// The names of the headers of sequences, compared without regard to case; operators may choose them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceHeaders {
+    /// Names the sequence that a request belongs to.
+    pub id: String,
+    /// Says `true` where a sequence begins.
+    pub start: String,
+    /// Names, in an answer, the sequences that are over.
+    pub end: String,
+}
+
+impl Default for SequenceHeaders {
+    fn default() -> Self {
+        Self {
+            id: "ts_request_sequence_id".to_owned(),
+            start: "ts_request_sequence_start".to_owned(),
+            end: "ts_request_sequence_end".to_owned(),
+        }
+    }
+}
+
+/// What the route of a request says about it: set by the protocol that read the request, never taken
+/// from the client's headers. Handlers find it among their headers, where TorchServe has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallRoute {
+    /// What is asked of the model.
+    pub operation: Operation,
+    /// Whether the handler of a prediction is told that no explanation is wanted, as on those of
+    /// TorchServe's paths that have a counterpart for explanations.
+    pub tells_explain: bool,
+    /// Whether the body is the Open Inference Protocol's JSON.
+    pub open_inference: bool,
+    /// The endpoint of a definition, or what follows model and version in a path.
+    pub endpoint: Option<Box<str>>,
+    /// The sequence that the request names.
+    pub sequence: Option<Box<SequenceRef>>,
+    /// The largest batch of the endpoint; 0 where the definition's own size
+    /// holds. The engine sets it.
+    pub batch_size: u32,
+}
+
+impl CallRoute {
+    /// The route of a prediction by this endpoint.
+    pub fn to_endpoint(endpoint: &str) -> Self {
+        Self { endpoint: Some(endpoint.into()), ..Self::default() }
+    }
+
+    /// Whether the request must be run alone: handlers ask the first request of a batch what to do.
+    pub fn is_alone(&self) -> bool {
+        matches!(self.operation, Operation::Explain | Operation::Describe)
+    }
+}
+
 /// What one request brings for the model.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The server's own id of the request, as the client sees it in `x-request-id`.
     pub id: String,
-    /// The client's headers and those the route adds (`explain`, `url_path`, ...).
+    /// The client's headers.
     pub headers: HeaderBlock,
+    /// What the route says.
+    pub route: CallRoute,
     /// The values, in the order in which they came.
     pub parameters: Vec<Parameter>,
 }
@@ -115,8 +208,6 @@ pub struct Call {
     pub priority: Priority,
     /// What it says about its share.
     pub claim: Claim,
-    /// Whether it must ride alone, as the handler's description of itself does.
-    pub alone: bool,
 }
 
 /// A request, or a part of one, as a model in this process has decoded it.

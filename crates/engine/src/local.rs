@@ -18,10 +18,6 @@ pub use self::signature::{Datatype, Dim, Signature, TensorSpec};
 use crate::call::{DecodedInput, Input};
 use crate::outcome::BatchOutcome;
 
-/// A header that a route adds, as `True`, to say that the body is the Open Inference Protocol's
-/// JSON. Without it a model that takes files takes the body as a file, JSON or not.
-pub const OPEN_INFERENCE_HEADER: &str = "open_inference";
-
 /// Loads models of one kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalRuntime {

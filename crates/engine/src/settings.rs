@@ -19,8 +19,9 @@ use jitney_settings::{SettingSource, Values};
 
 pub use self::defaults::{ModelDefaults, Precedence};
 pub use self::register_options::{EndpointOptions, RegisterOptions};
+use crate::call::SequenceHeaders;
 use crate::error::RegisterError;
-use crate::model::{SequenceHeaders, SequenceLimits};
+use crate::model::SequenceLimits;
 use crate::shares::Shares;
 pub use jitney_settings::PolicyName;
 

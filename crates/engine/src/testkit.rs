@@ -20,7 +20,7 @@ pub use self::worker::Kind;
 use self::worker::ScriptedLauncher;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::call::{
-    Answer, Call, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use crate::changes::Changes;
 use crate::engine::Draft;
@@ -99,7 +99,7 @@ impl Kit {
         settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let (dir, launch) = (ModelDir::in_place(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
+        let (dir, launch) = (ModelDir::existing(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
         let (script, launch) = (Arc::new(script), Arc::new(launch));
         Self::build(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
     }
@@ -199,17 +199,14 @@ impl Kit {
 pub fn call(body: &str) -> Call {
     let value = Bytes::copy_from_slice(body.as_bytes());
     let parameter = Parameter { name: "body".into(), content_type: "".into(), value };
-    let input =
-        Input { id: body.to_owned(), headers: HeaderBlock::default(), parameters: vec![parameter] };
+    let input = Input {
+        id: body.to_owned(),
+        headers: HeaderBlock::default(),
+        route: CallRoute::default(),
+        parameters: vec![parameter],
+    };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
-    Call {
-        input,
-        deadline: None,
-        origin,
-        priority: Priority::Interactive,
-        claim: Claim::default(),
-        alone: false,
-    }
+    Call { input, deadline: None, origin, priority: Priority::Interactive, claim: Claim::default() }
 }
 
 /// An answer's body.

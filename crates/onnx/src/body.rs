@@ -1,6 +1,6 @@
 //! Reads a JSON body into named numbers, in whichever of the three forms it came: the Open Inference
 //! Protocol's, an object of lists by input name, or one bare list. It reads once, front to back, and
-//! keeps nothing that the model does not know. What the numbers mean is the intake's business.
+//! keeps nothing that the model does not know. Whether the numbers fit the model is checked in `fit`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use jitney_engine::local::Signature;
 
 /// A value for one input.
 #[derive(Debug, Deserialize)]
-pub(super) struct Given {
+pub(super) struct NamedNumbers {
     /// The input's name.
     pub name: String,
     /// The shape that the client states; lists speak for themselves.
@@ -24,56 +24,61 @@ pub(super) struct Given {
 }
 
 #[derive(Debug, Deserialize)]
-struct Wanted {
+struct RequestedOutput {
     name: String,
 }
 
 /// A body, read.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum JsonBody {
     /// The Open Inference Protocol.
-    OpenInference { id: Option<String>, given: Vec<Given>, outputs: Vec<String> },
+    OpenInference { id: Option<String>, values: Vec<NamedNumbers>, outputs: Vec<String> },
     /// An object of lists by input name; `unknown` are the keys that are no inputs.
-    Named { given: Vec<Given>, unknown: Vec<String> },
+    Named { values: Vec<NamedNumbers>, unknown: Vec<String> },
     /// One list.
     List(Numbers),
 }
 
 /// Reads a body. With `protocol` set a key `inputs` is the protocol's even if the model has an
 /// input of that name.
-pub(super) fn read(json: &[u8], signature: &Signature, protocol: bool) -> Result<Body, String> {
+pub(super) fn read(json: &[u8], signature: &Signature, protocol: bool) -> Result<JsonBody, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let body = Reader { signature, protocol }.deserialize(&mut deserializer);
+    let body = BodyReader { signature, protocol }.deserialize(&mut deserializer);
     body.and_then(|body| deserializer.end().map(|()| body)).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Copy)]
-struct Reader<'a> {
+struct BodyReader<'a> {
     signature: &'a Signature,
     protocol: bool,
 }
 
 /// What has been read of an object so far.
 #[derive(Default)]
-struct Object {
+struct BodyObject {
     id: Option<String>,
-    inputs: Option<Vec<Given>>,
-    outputs: Vec<Wanted>,
-    named: Vec<Given>,
+    inputs: Option<Vec<NamedNumbers>>,
+    outputs: Vec<RequestedOutput>,
+    named: Vec<NamedNumbers>,
     unknown: Vec<String>,
 }
 
-impl Reader<'_> {
+impl BodyReader<'_> {
     fn entry<'de, A: MapAccess<'de>>(
         self,
-        into: &mut Object,
+        into: &mut BodyObject,
         key: String,
         map: &mut A,
     ) -> Result<(), A::Error> {
         if !self.protocol && self.signature.input(&key).is_some() {
             let data = map.next_value::<Numbers>();
             let data = data.map_err(|error| Error::custom(format!("input {key:?}: {error}")))?;
-            into.named.push(Given { name: key, shape: None, datatype: None, data: Some(data) });
+            into.named.push(NamedNumbers {
+                name: key,
+                shape: None,
+                datatype: None,
+                data: Some(data),
+            });
             return Ok(());
         }
         match key.as_str() {
@@ -90,47 +95,47 @@ impl Reader<'_> {
     }
 }
 
-impl Object {
-    fn finish<E: Error>(self) -> Result<Body, E> {
-        let Self { id, inputs, outputs, named: given, mut unknown } = self;
+impl BodyObject {
+    fn finish<E: Error>(self) -> Result<JsonBody, E> {
+        let Self { id, inputs, outputs, named: values, mut unknown } = self;
         let Some(inputs) = inputs else {
             unknown.extend(id.map(|_| "id".to_owned()));
-            return Ok(Body::Named { given, unknown });
+            return Ok(JsonBody::Named { values, unknown });
         };
-        if let Some(given) = given.first() {
-            let name = &given.name;
+        if let Some(values) = values.first() {
+            let name = &values.name;
             return Err(E::custom(format!(
                 "{name:?} stands beside \"inputs\": use one of the two"
             )));
         }
-        let outputs = outputs.into_iter().map(|wanted| wanted.name).collect();
-        Ok(Body::OpenInference { id, given: inputs, outputs })
+        let outputs = outputs.into_iter().map(|requested| requested.name).collect();
+        Ok(JsonBody::OpenInference { id, values: inputs, outputs })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Reader<'_> {
-    type Value = Body;
+impl<'de> DeserializeSeed<'de> for BodyReader<'_> {
+    type Value = JsonBody;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Body, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonBody, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Reader<'_> {
-    type Value = Body;
+impl<'de> Visitor<'de> for BodyReader<'_> {
+    type Value = JsonBody;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list of numbers or an object of inputs")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Body, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<JsonBody, A::Error> {
         let mut numbers = Numbers::default();
         Level { into: &mut numbers, depth: 0 }.visit_seq(list)?;
-        Ok(Body::List(numbers))
+        Ok(JsonBody::List(numbers))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body, A::Error> {
-        let mut object = Object::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonBody, A::Error> {
+        let mut object = BodyObject::default();
         while let Some(key) = map.next_key::<String>()? {
             self.entry(&mut object, key, &mut map)?;
         }

@@ -1,6 +1,6 @@
-//! The card beside a model: an optional YAML file that says how a request becomes tensors and how
-//! outputs become an answer, without a line of Python. Keys that it does not know are refused with
-//! the nearest that it does, since a silently ignored key is a wrong answer later. A card can only
+//! The card beside a model: an optional YAML file that describes how a request becomes tensors and how
+//! outputs become an answer, without a line of Python. Unknown keys are rejected with
+//! the nearest known one, since a silently ignored key is a wrong answer later. A card can only
 //! name files that lie beside it.
 
 use std::path::{Component, Path};
@@ -8,9 +8,9 @@ use std::path::{Component, Path};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::features::FileBytes;
+use super::file_bytes::FileBytes;
 use super::hint;
-use super::pad::Pads;
+use super::padding::PaddingRule;
 
 const CARD_KEYS: &[&str] =
     &["name", "version", "input", "output", "max_batch_size", "split", "padding"];
@@ -22,7 +22,7 @@ const INPUT_KINDS: &[(&str, &[&str])] = &[
 const OUTPUT_KINDS: &[(&str, &[&str])] =
     &[("tensors", &["kind"]), ("labels", &["kind", "labels", "top", "softmax"])];
 
-/// What a card says.
+/// What a card describes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
     /// The model's name; the file's own where absent.
@@ -35,11 +35,11 @@ pub struct Card {
     pub output: OutputKind,
     /// Most items in a batch.
     pub max_batch_size: Option<u32>,
-    /// Whether all items of a request must ride in one batch (`split: false`), as for a model that
+    /// Whether all items of a request must stay in one batch (`split: false`), as for a model that
     /// relates them to each other.
     pub atomic: bool,
-    /// Whether and how items of different length may ride together.
-    pub padding: Option<Pads>,
+    /// Whether and how items of different length may share a batch.
+    pub padding: Option<PaddingRule>,
 }
 
 /// How a request becomes tensors.
@@ -72,7 +72,7 @@ pub enum OutputKind {
 #[derive(Deserialize)]
 struct Root {
     name: Option<String>,
-    version: Option<Version>,
+    version: Option<CardVersion>,
     input: Option<Map<String, Value>>,
     output: Option<Map<String, Value>>,
     max_batch_size: Option<u32>,
@@ -83,7 +83,7 @@ struct Root {
 /// YAML reads `version: 1.0` as a number; both spellings mean the same text.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Version {
+enum CardVersion {
     Text(String),
     Number(serde_json::Number),
 }
@@ -130,8 +130,8 @@ impl Card {
         Ok(Self {
             name: root.name,
             version: root.version.map(|version| match version {
-                Version::Text(text) => text,
-                Version::Number(number) => number.to_string(),
+                CardVersion::Text(text) => text,
+                CardVersion::Number(number) => number.to_string(),
             }),
             input: input_kind(root.input)?,
             output: output_kind(root.output, beside)?,
@@ -154,7 +154,7 @@ fn input_kind(section: Option<Map<String, Value>>) -> Result<InputKind, String> 
     Ok(InputKind::FileBytes(features))
 }
 
-fn pads(section: Map<String, Value>) -> Result<Pads, String> {
+fn pads(section: Map<String, Value>) -> Result<PaddingRule, String> {
     only_known(&section, PADDING_KEYS, "padding.")?;
     typed(section, "padding")
 }

@@ -1,6 +1,5 @@
-//! What refusals may say about words that they do not know: the nearest known name, and not more of
-//! the words than fits a sentence. Nothing else may act on a guess, since it is not what the user
-//! wrote.
+//! Hints in error messages about unknown names: the nearest known name, and the client's own text cut
+//! to a length that fits a sentence.
 
 use jitney_engine::local::TensorSpec;
 

@@ -1,37 +1,34 @@
-//! ONNX models in this process: a `.onnx` file is decoded, batched, run and answered without Python.
+//! ONNX models: a `.onnx` file is loaded, its requests are decoded, batched, run and answered, without
+//! Python.
 //!
-//! A request passes these rooms in order: `intake` checks it against the model's signature
-//! at the door, `batch` joins it with its neighbours, `session` runs the batch on a thread of its
-//! own, `answer` words the outputs in the form in which the request asked. The engine underneath is
-//! rten, and only `load`, `model`, `value`,
-//! `batch` and `session` know its name. Nothing here knows HTTP, and nothing
-//! that a client can send may reach a batch unchecked: a batch has innocent neighbours in it.
+//! A request passes these files in order: `decode` checks it against the model's signature before it
+//! waits, `batch` joins it with others and runs the model, `answer` writes the outputs in the form in
+//! which the request came. `runtime` is what the engine sees of all this. Only `load`, `model`, `value`,
+//! `batch` and `runtime` know rten. Nothing that a client sends reaches a batch unchecked, since a batch
+//! holds requests of others.
 
 mod answer;
+mod bad_input;
 mod batch;
 mod body;
-mod bucket;
 mod card;
-mod declared;
+mod decode;
 pub mod embedded;
-mod features;
+mod file;
+mod file_bytes;
 mod fit;
-mod gather;
 mod hint;
-mod intake;
 mod load;
 mod model;
 mod nest;
 mod numbers;
-mod pad;
+mod padding;
 mod protobuf;
-mod ranking;
-mod refusal;
 mod request;
 mod runtime;
+mod shape_groups;
 mod tensor;
 mod value;
-mod wellformed;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 //! Everything between a file and a model that can be trusted: the file is looked through before the
-//! engine sees it, the engine's panics are caught, and the card is held against what the model takes
+//! rten sees it, panics of rten are caught, and the card is checked against what the model takes
 //! and gives. All that can go wrong without a request goes wrong here, at load.
 
 use std::collections::HashMap;
@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use rten::{Dimension, Model, NodeId, ValueType};
 
 use super::card::{Card, InputKind, OutputKind};
-use super::declared;
+use super::file;
 use super::value;
-use super::wellformed;
 use jitney_engine::local::Datatype;
 use jitney_engine::local::{Dim, Signature, TensorSpec};
 
@@ -26,12 +25,12 @@ pub enum OnnxError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The engine does not load the model.
+    /// rten does not load the model.
     #[error("model {name:?} does not load: {reason}")]
     Load {
         /// The model.
         name: String,
-        /// What the engine said.
+        /// What rten reported.
         reason: String,
     },
     /// The card is wrong, or wrong for this model.
@@ -45,18 +44,18 @@ pub enum OnnxError {
 }
 
 /// The element types that a file declares, by the names of its inputs and outputs.
-pub(super) type Declared = HashMap<String, Datatype>;
+pub(super) type DeclaredTypes = HashMap<String, Datatype>;
 
-/// What the file itself says of its types, once it is known to be safe for the engine.
-pub(super) fn examine(name: &str, file: &[u8]) -> Result<Declared, OnnxError> {
-    wellformed::check(file).map_err(|_| OnnxError::Load {
+/// The types that the file declares, once it is known to be safe for rten.
+pub(super) fn examine(name: &str, bytes: &[u8]) -> Result<DeclaredTypes, OnnxError> {
+    file::check(bytes).map_err(|_| OnnxError::Load {
         name: name.to_owned(),
         reason: "it is not an ONNX file, or it is damaged".to_owned(),
     })?;
-    Ok(declared::datatypes(file))
+    Ok(file::datatypes(bytes))
 }
 
-/// Runs the engine's loader, which may panic on files made by nobody's exporter.
+/// Runs rten's loader, which may panic on files that no exporter made.
 pub(super) fn load<E: std::fmt::Display>(
     name: &str,
     loader: impl FnOnce() -> Result<Model, E>,
@@ -64,35 +63,35 @@ pub(super) fn load<E: std::fmt::Display>(
     let failed = |reason: String| OnnxError::Load { name: name.to_owned(), reason };
     match catch_unwind(AssertUnwindSafe(loader)) {
         Ok(loaded) => loaded.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed("the engine panicked on it".to_owned())),
+        Err(_) => Err(failed("the loader panicked on it".to_owned())),
     }
 }
 
-/// What the model takes and gives, by the engine's word and the file's.
+/// What the model takes and gives, as rten and the file have it.
 pub(super) fn signature(
     name: &str,
-    engine: &Model,
-    declared: &Declared,
+    graph: &Model,
+    declared: &DeclaredTypes,
 ) -> Result<Signature, OnnxError> {
-    let ports = |ids: &[NodeId], guess| -> Result<Vec<TensorSpec>, String> {
-        ids.iter().map(|id| port(engine, *id, declared, guess)).collect()
+    let specs = |ids: &[NodeId], guess| -> Result<Vec<TensorSpec>, String> {
+        ids.iter().map(|id| spec(graph, *id, declared, guess)).collect()
     };
     // A file may leave the type of an output unsaid; single precision is the likeliest.
-    ports(engine.input_ids(), None)
+    specs(graph.input_ids(), None)
         .and_then(|inputs| {
-            Ok(Signature { inputs, outputs: ports(engine.output_ids(), Some(Datatype::Fp32))? })
+            Ok(Signature { inputs, outputs: specs(graph.output_ids(), Some(Datatype::Fp32))? })
         })
         .and_then(serves)
         .map_err(|reason| OnnxError::Load { name: name.to_owned(), reason })
 }
 
-fn port(
-    engine: &Model,
+fn spec(
+    graph: &Model,
     id: NodeId,
-    declared: &Declared,
+    declared: &DeclaredTypes,
     guess: Option<Datatype>,
 ) -> Result<TensorSpec, String> {
-    let node = engine.node_info(id).ok_or("an input or output is not in the graph")?;
+    let node = graph.node_info(id).ok_or("an input or output is not in the graph")?;
     let name = node.name().unwrap_or_default().to_owned();
     let held = match node.dtype() {
         Some(ValueType::Tensor(held)) => value::datatype(held),
@@ -112,7 +111,7 @@ fn dim(dimension: Dimension) -> Dim {
     }
 }
 
-/// An empty file is an empty model to the engine; there is nothing to ask such a model.
+/// To rten an empty file is an empty model, which cannot answer anything.
 fn serves(signature: Signature) -> Result<Signature, String> {
     if signature.inputs.is_empty() || signature.outputs.is_empty() {
         return Err("it has no inputs or no outputs".to_owned());
@@ -125,9 +124,9 @@ pub(super) fn suits(card: &Card, signature: &Signature) -> Result<(), String> {
     if let InputKind::FileBytes(features) = &card.input {
         let width = features.width();
         let row = [Dim::Fixed(width)];
-        let fits = |port: &TensorSpec| {
-            Datatype::Int32.admits(port.datatype)
-                && port.shape.as_ref().is_some_and(|shape| shape.len() == 2 && shape[1..] == row)
+        let fits = |spec: &TensorSpec| {
+            Datatype::Int32.admits(spec.datatype)
+                && spec.shape.as_ref().is_some_and(|shape| shape.len() == 2 && shape[1..] == row)
         };
         if !(signature.inputs.len() == 1 && signature.inputs.iter().all(fits)) {
             let got = signature
@@ -145,7 +144,7 @@ pub(super) fn suits(card: &Card, signature: &Signature) -> Result<(), String> {
         pads.suit(signature)?;
     }
     if let OutputKind::Labels { labels, .. } = &card.output {
-        let classes = signature.outputs.first().and_then(|port| port.shape.as_ref()?.last());
+        let classes = signature.outputs.first().and_then(|spec| spec.shape.as_ref()?.last());
         if let Some(Dim::Fixed(classes)) = classes
             && *classes != labels.len()
         {

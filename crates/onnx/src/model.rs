@@ -1,6 +1,6 @@
 //! A loaded ONNX model: its weights, its signature and its card. Loading reads and checks everything
-//! that can be checked without a request; afterwards the model never changes and is shared by the
-//! door and all sessions. It holds no thread and no queue.
+//! that can be checked without a request; afterwards the model never changes and is shared by
+//! all threads.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rten::{Model, NodeId, RunOptions};
 
-use super::bucket::Buckets;
 use super::card::Card;
-use super::load::{self, Declared, OnnxError};
+use super::load::{self, DeclaredTypes, OnnxError};
+use super::shape_groups::ShapeGroups;
 use super::tensor::Tensor;
 use super::value;
 use jitney_engine::local::Signature;
@@ -21,12 +21,12 @@ const VERSION_DEFAULT: &str = "1.0";
 /// A model that is ready to be run.
 pub struct OnnxModel {
     name: String,
-    engine: Model,
+    graph: Model,
     inputs: Vec<NodeId>,
     outputs: Vec<NodeId>,
     signature: Signature,
     card: Card,
-    buckets: Buckets,
+    shape_groups: ShapeGroups,
 }
 
 impl std::fmt::Debug for OnnxModel {
@@ -55,8 +55,8 @@ impl OnnxModel {
         let declared = load::examine(&name, &file)?;
         drop(file);
         // By path rather than from the bytes, so that weights in files of their own are found.
-        let engine = load::load(&name, || Model::load_file(path))?;
-        Self::assemble(name, engine, card, &declared)
+        let graph = load::load(&name, || Model::load_file(path))?;
+        Self::assemble(name, graph, card, &declared)
     }
 
     /// Loads a model from memory; bytes of the program itself are used where they are.
@@ -69,26 +69,26 @@ impl OnnxModel {
         card: Card,
     ) -> Result<Arc<Self>, OnnxError> {
         let declared = load::examine(name, &file)?;
-        let engine = load::load(name, || match file {
+        let graph = load::load(name, || match file {
             Cow::Borrowed(file) => Model::load_static_slice(file),
             Cow::Owned(file) => Model::load(file),
         })?;
-        Self::assemble(name.to_owned(), engine, card, &declared)
+        Self::assemble(name.to_owned(), graph, card, &declared)
     }
 
     fn assemble(
         name: String,
-        engine: Model,
+        graph: Model,
         card: Card,
-        declared: &Declared,
+        declared: &DeclaredTypes,
     ) -> Result<Arc<Self>, OnnxError> {
-        let signature = load::signature(&name, &engine, declared)?;
+        let signature = load::signature(&name, &graph, declared)?;
         load::suits(&card, &signature)
             .map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
         let name = card.name.clone().unwrap_or(name);
-        let (inputs, outputs) = (engine.input_ids().to_vec(), engine.output_ids().to_vec());
-        let buckets = Buckets::default();
-        Ok(Arc::new(Self { name, engine, inputs, outputs, signature, card, buckets }))
+        let (inputs, outputs) = (graph.input_ids().to_vec(), graph.output_ids().to_vec());
+        let shape_groups = ShapeGroups::default();
+        Ok(Arc::new(Self { name, graph, inputs, outputs, signature, card, shape_groups }))
     }
 
     /// The name that the card gives, or the file's.
@@ -106,25 +106,25 @@ impl OnnxModel {
         &self.signature
     }
 
-    /// What the card says.
+    /// Its card.
     pub fn card(&self) -> &Card {
         &self.card
     }
 
-    /// Most items in a batch: 1 when the model's first dimension is not open, the card's word
+    /// Most items in a batch: 1 when the model's first dimension is not open, the card's limit
     /// otherwise, `None` when nothing limits it.
     pub fn max_batch(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
     }
 
-    /// Whether the items of a request may ride in different batches: they may, unless the card says
-    /// otherwise.
+    /// Whether the items of a request may run in different batches: they may, unless the card forbids
+    /// it.
     pub fn splits(&self) -> bool {
         self.signature.batches() && !self.card.atomic
     }
 
-    pub(super) fn buckets(&self) -> &Buckets {
-        &self.buckets
+    pub(super) fn shape_groups(&self) -> &ShapeGroups {
+        &self.shape_groups
     }
 
     /// Runs the model once on tensors in the order of its inputs.
@@ -137,11 +137,11 @@ impl OnnxModel {
         let views: Option<Vec<_>> = views.collect();
         let views = views.ok_or("a tensor's data does not fill its shape")?;
         let inputs = self.inputs.iter().copied().zip(views).collect();
-        let values = self.engine.run(inputs, &self.outputs, Some(options));
+        let values = self.graph.run(inputs, &self.outputs, Some(options));
         let values = values.map_err(|error| error.to_string())?;
         let tensors = values.into_iter().zip(&self.signature.outputs);
-        let tensors = tensors.map(|(value, port)| {
-            value::tensor(value, port).ok_or_else(|| format!("output {:?} is no tensor", port.name))
+        let tensors = tensors.map(|(value, spec)| {
+            value::tensor(value, spec).ok_or_else(|| format!("output {:?} is no tensor", spec.name))
         });
         tensors.collect()
     }

@@ -3,12 +3,12 @@
 
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-use super::tensor::{Data, Tensor};
+use super::tensor::{Tensor, TensorData};
 use jitney_engine::local::Datatype;
 
 /// A part of a tensor that is written as nested lists of this shape.
 #[derive(Clone, Copy)]
-pub(super) struct Nest<'a> {
+pub(super) struct NestedLists<'a> {
     tensor: &'a Tensor,
     shape: Shape<'a>,
     start: usize,
@@ -20,7 +20,7 @@ enum Shape<'a> {
     Flat,
 }
 
-impl<'a> Nest<'a> {
+impl<'a> NestedLists<'a> {
     /// All elements in one list.
     pub(super) fn flat(tensor: &'a Tensor) -> Self {
         Self { tensor, shape: Shape::Flat, start: 0 }
@@ -52,18 +52,18 @@ impl<'a> Nest<'a> {
 
     fn element<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.tensor.data() {
-            Data::F32(data) => serializer.serialize_f32(data[self.start]),
-            Data::I32(data) if self.tensor.datatype() == Datatype::Bool => {
+            TensorData::F32(data) => serializer.serialize_f32(data[self.start]),
+            TensorData::I32(data) if self.tensor.datatype() == Datatype::Bool => {
                 serializer.serialize_bool(data[self.start] != 0)
             }
-            Data::I32(data) => serializer.serialize_i32(data[self.start]),
-            Data::I8(data) => serializer.serialize_i8(data[self.start]),
-            Data::U8(data) => serializer.serialize_u8(data[self.start]),
+            TensorData::I32(data) => serializer.serialize_i32(data[self.start]),
+            TensorData::I8(data) => serializer.serialize_i8(data[self.start]),
+            TensorData::U8(data) => serializer.serialize_u8(data[self.start]),
         }
     }
 }
 
-impl Serialize for Nest<'_> {
+impl Serialize for NestedLists<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.shape {
             Shape::Flat => self.list(serializer, self.tensor.data().len(), &[]),
@@ -77,28 +77,28 @@ impl Serialize for Nest<'_> {
 mod tests {
     use super::*;
 
-    fn check(nest: Nest<'_>, expected: &str) {
+    fn check(nest: NestedLists<'_>, expected: &str) {
         assert_eq!(serde_json::to_string(&nest).expect("numbers"), expected);
     }
 
     #[test]
     fn elements_are_written_flat_nested_or_without_the_batch() {
-        let data = Data::F32(vec![1.0, 2.5, f32::NAN, -0.1]);
+        let data = TensorData::F32(vec![1.0, 2.5, f32::NAN, -0.1]);
         let tensor = Tensor::new(Datatype::Fp32, vec![1, 2, 2], data).expect("four elements");
-        check(Nest::flat(&tensor), "[1.0,2.5,null,-0.1]");
-        check(Nest::of(&tensor, false), "[[[1.0,2.5],[null,-0.1]]]");
-        check(Nest::of(&tensor, true), "[[1.0,2.5],[null,-0.1]]");
+        check(NestedLists::flat(&tensor), "[1.0,2.5,null,-0.1]");
+        check(NestedLists::of(&tensor, false), "[[[1.0,2.5],[null,-0.1]]]");
+        check(NestedLists::of(&tensor, true), "[[1.0,2.5],[null,-0.1]]");
     }
 
     #[test]
     fn truth_values_are_written_as_such() {
-        let tensor = Tensor::new(Datatype::Bool, vec![2], Data::I32(vec![0, 1]));
-        check(Nest::of(&tensor.expect("two elements"), false), "[false,true]");
+        let tensor = Tensor::new(Datatype::Bool, vec![2], TensorData::I32(vec![0, 1]));
+        check(NestedLists::of(&tensor.expect("two elements"), false), "[false,true]");
     }
 
     #[test]
     fn a_single_number_needs_no_list() {
-        let tensor = Tensor::new(Datatype::Int64, vec![], Data::I32(vec![7]));
-        check(Nest::of(&tensor.expect("one element"), true), "7");
+        let tensor = Tensor::new(Datatype::Int64, vec![], TensorData::I32(vec![7]));
+        check(NestedLists::of(&tensor.expect("one element"), true), "7");
     }
 }

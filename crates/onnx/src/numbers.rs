@@ -1,6 +1,6 @@
 //! Numbers out of JSON: nested lists are flattened while they are read, and their shape with them.
 //!
-//! A tree of JSON values would cost eight times the memory of the numbers, at the door, where
+//! A tree of JSON values would cost eight times the memory of the numbers, and
 //! clients decide how much comes. Ragged nests, strings, nulls and endless lists end the reading at
 //! once. Nothing here knows a model; the types it can narrow to are the protocol's.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
-use super::tensor::Data;
+use super::tensor::TensorData;
 use jitney_engine::local::Datatype;
 
 /// Elements that one input of a request may bring.
@@ -33,24 +33,26 @@ impl Numbers {
         self.values.len()
     }
 
-    /// The numbers in the type that the model wants, or the sentence that says why not.
-    pub(super) fn narrow(&self, datatype: Datatype) -> Result<Data, String> {
+    /// The numbers in the type that the model wants, or a sentence about why not.
+    pub(super) fn narrow(&self, datatype: Datatype) -> Result<TensorData, String> {
         if self.booleans && datatype != Datatype::Bool {
             return Err(format!("true and false are not {datatype} values"));
         }
         let values = &self.values;
         Ok(match datatype {
-            Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => Data::F32(each(values, float)?),
-            Datatype::Int32 | Datatype::Int64 => Data::I32(each(values, |value| {
+            Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => {
+                TensorData::F32(each(values, float)?)
+            }
+            Datatype::Int32 | Datatype::Int64 => TensorData::I32(each(values, |value| {
                 whole(value, datatype, i32::MIN.into(), i32::MAX.into()).map(|value| value as i32)
             })?),
-            Datatype::Bool => Data::I32(each(values, |value| {
+            Datatype::Bool => TensorData::I32(each(values, |value| {
                 whole(value, datatype, 0.0, 1.0).map(|value| value as i32)
             })?),
-            Datatype::Int8 => Data::I8(each(values, |value| {
+            Datatype::Int8 => TensorData::I8(each(values, |value| {
                 whole(value, datatype, i8::MIN.into(), i8::MAX.into()).map(|value| value as i8)
             })?),
-            Datatype::Uint8 => Data::U8(each(values, |value| {
+            Datatype::Uint8 => TensorData::U8(each(values, |value| {
                 whole(value, datatype, 0.0, u8::MAX.into()).map(|value| value as u8)
             })?),
         })

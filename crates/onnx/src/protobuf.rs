@@ -8,7 +8,7 @@ pub(super) enum Field<'a> {
     Number(u64),
     /// Anything that carries its length: text, bytes, a message, packed numbers.
     Block(&'a [u8]),
-    /// Four or eight bytes, which nobody here reads.
+    /// Four or eight bytes, which are not read.
     Fixed,
 }
 

@@ -1,89 +1,157 @@
-//! One accepted request on its way through a batch: its tensors and what its answer must look like.
-//! Shared rather than copied between the request that may have to ride again and the thread that runs
-//! it; nobody changes it after the intake made it.
+//! A decoded request: its tensors, the form of its answer, and the parts that it may be run in.
+//!
+//! It is shared rather than copied between the model's task, which may have to run it again, and the
+//! thread that runs it. The parts of a request run in different batches and in any order; the one that
+//! completes the outputs takes them all and brings the answer. A part that runs twice changes nothing.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::bucket::Ticket;
-use super::gather::Gather;
-use super::tensor::Tensor;
+use jitney_engine::outcome::{Cause, ModelFailure};
 
-/// How a request asked, and hence how it is answered.
+use super::shape_groups::GroupClaim;
+use super::tensor::{self, Tensor};
+
+/// How a request was written, and hence how it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum BodyForm {
     /// The Open Inference Protocol's JSON.
     OpenInference,
     /// A list, an object of lists, or a file: answered with lists or labels.
     Plain,
 }
 
-/// One request's decoded and checked tensors with what is needed to word its answer.
-///
-/// Made by [`OnnxModel::accept`](super::OnnxModel::accept) only. Clones share the data.
+/// A request, or a part of one, as a batch takes it. Clones share the data.
 #[derive(Clone, Debug)]
-pub struct TensorInput {
-    pub(super) shared: Arc<Request>,
-    /// None for the request as a whole.
-    pub(super) portion: Option<Portion>,
+pub(super) struct TensorInput {
+    pub(super) shared: Arc<DecodedRequest>,
+    /// `None` for the request as a whole.
+    pub(super) part: Option<RequestPart>,
 }
 
-/// The part of a request that rides by itself.
+/// The part of a request that runs by itself.
 #[derive(Clone, Debug)]
-pub(super) struct Portion {
-    /// Its place among the portions.
-    pub place: usize,
+pub(super) struct RequestPart {
+    /// Its position among the parts.
+    pub position: usize,
     /// The items it has of the request's.
     pub rows: Range<usize>,
-    /// Where the portions' outputs come together.
-    pub gather: Arc<Gather>,
+    /// Where the parts' outputs come together.
+    pub outputs: Arc<PartOutputs>,
 }
 
 /// What the clones of a [`TensorInput`] share.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct DecodedRequest {
     /// One tensor per input of the model, in the model's order, batch dimension included.
     pub tensors: Vec<Tensor>,
     /// How many items it brings; 1 for models that do not batch.
     pub items: u32,
-    /// How it asked.
-    pub form: Form,
+    /// How long its items are, for a model that pads them.
+    pub length: Option<u64>,
+    /// How it was written.
+    pub form: BodyForm,
     /// Whether it brought one item without the batch dimension and is answered without it.
     pub bare: bool,
     /// The client's own id, repeated in the answer.
     pub id: Option<String>,
-    /// The outputs asked for by their place in the model; empty for all of them.
+    /// The outputs asked for, by their position in the model; empty for all of them.
     pub outputs: Vec<usize>,
-    /// Keeps the shape's bucket from being given to another shape while the request lives.
-    pub _ticket: Option<Ticket>,
+    /// Keeps the shape's group from being given to another shape while the request lives.
+    pub claim: Option<GroupClaim>,
+}
+
+impl From<DecodedRequest> for TensorInput {
+    fn from(request: DecodedRequest) -> Self {
+        Self { shared: Arc::new(request), part: None }
+    }
 }
 
 impl TensorInput {
-    /// The tensors, in the order of the model's inputs.
-    pub fn tensors(&self) -> &[Tensor] {
-        &self.shared.tensors
+    /// Requests of different groups must not share a batch: their shapes differ.
+    pub(super) fn group(&self) -> u16 {
+        self.shared.claim.as_ref().map_or(0, GroupClaim::id)
     }
 
-    /// How many items the request brings.
-    pub fn items(&self) -> u32 {
-        self.shared.items
-    }
-
-    /// The items that ride here.
+    /// The items that are run here.
     pub(super) fn rows(&self) -> Range<usize> {
-        self.portion.as_ref().map_or(0..self.shared.items as usize, |portion| portion.rows.clone())
+        self.part.as_ref().map_or(0..self.shared.items as usize, |part| part.rows.clone())
     }
 
-    /// The request in portions of at most so many items. They share its data, and one of them, the
+    /// The request in parts of at most so many items. They share its data, and one of them, the
     /// last to be answered, brings the answer to the whole.
     pub(super) fn split(self, items: u32) -> Vec<Self> {
         let (total, most) = (self.shared.items as usize, items.max(1) as usize);
-        let gather = Arc::new(Gather::new(total.div_ceil(most)));
-        let portion = |(place, start): (usize, usize)| {
+        let outputs = Arc::new(PartOutputs::new(total.div_ceil(most)));
+        let part = |(position, start): (usize, usize)| {
             let rows = start..(start + most).min(total);
-            let portion = Portion { place, rows, gather: Arc::clone(&gather) };
-            Self { shared: Arc::clone(&self.shared), portion: Some(portion) }
+            let part = RequestPart { position, rows, outputs: Arc::clone(&outputs) };
+            Self { shared: Arc::clone(&self.shared), part: Some(part) }
         };
-        (0..total).step_by(most).enumerate().map(portion).collect()
+        (0..total).step_by(most).enumerate().map(part).collect()
     }
+}
+
+/// The outputs that are there so far, by the position of their part.
+#[derive(Debug)]
+pub(super) struct PartOutputs {
+    outputs: Mutex<Vec<Option<Vec<Tensor>>>>,
+}
+
+/// Stores the outputs of neighbouring parts of a request; those of the whole request once none is
+/// missing.
+pub(super) fn gathered(
+    parts: &[&TensorInput],
+    outputs: &[Tensor],
+) -> Result<Option<Vec<Tensor>>, ModelFailure> {
+    let Some(first) = parts.first().and_then(|input| input.part.as_ref()) else {
+        return Ok(None);
+    };
+    let rows: Vec<usize> = parts.iter().map(|input| input.rows().len()).collect();
+    let shares = outputs.iter().map(|output| output.split(&rows));
+    let shares: Vec<Vec<Tensor>> = shares.collect::<Option<_>>().ok_or_else(uneven)?;
+    first.outputs.put(first.position, rows.len(), shares)
+}
+
+impl PartOutputs {
+    /// Room for so many parts.
+    pub(super) fn new(parts: usize) -> Self {
+        Self { outputs: Mutex::new(vec![None; parts]) }
+    }
+
+    /// `shares` are the parts' tensors for each output of the model.
+    fn put(
+        &self,
+        position: usize,
+        parts: usize,
+        shares: Vec<Vec<Tensor>>,
+    ) -> Result<Option<Vec<Tensor>>, ModelFailure> {
+        let mut columns: Vec<_> = shares.into_iter().map(Vec::into_iter).collect();
+        // A list of outputs is whole between any two statements, so a poisoned lock is still good.
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in outputs.iter_mut().skip(position).take(parts) {
+            *slot = columns.iter_mut().map(Iterator::next).collect();
+        }
+        let Some(all) = outputs.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        joined(&all, columns.len()).map(Some).ok_or_else(uneven)
+    }
+}
+
+/// The parts' tensors, in order, as one tensor for each output.
+fn joined(parts: &[&Vec<Tensor>], outputs: usize) -> Option<Vec<Tensor>> {
+    let column = |output: usize| {
+        let tensors: Vec<_> = parts.iter().map(|part| part[output].all_rows()).collect();
+        tensor::concat(&tensors).map(std::borrow::Cow::into_owned)
+    };
+    (0..outputs).map(column).collect()
+}
+
+fn uneven() -> ModelFailure {
+    let message =
+        "the model's outputs have another shape in every batch, so that a request cannot \
+                   be answered in parts; set \"split: false\" on its card"
+            .to_owned();
+    ModelFailure { cause: Cause::UnsupportedOutput, status: None, message }
 }

@@ -4,21 +4,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Output, Parameter};
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
 use jitney_engine::local::{
-    Batches, Decoded, Dim, LocalModel, LocalRuntime, OPEN_INFERENCE_HEADER, Signature, TensorSpec,
+    Batches, Decoded, Dim, LocalModel, LocalRuntime, Signature, TensorSpec,
 };
-use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use rten::{RunOptions, ThreadPool};
 use serde_json::json;
 
-use super::answer::{self, Identity};
-use super::batch::{self, Leg};
-use super::gather;
-use super::intake::Accepted;
+use super::answer::ServedName;
+use super::batch;
+use super::decode::decode;
 use super::model::OnnxModel;
 use super::request::TensorInput;
-use super::tensor::Tensor;
 
 /// What the engine needs to serve `.onnx` files.
 pub const RUNTIME: LocalRuntime = LocalRuntime { extension: "onnx", load };
@@ -63,10 +60,14 @@ impl LocalModel for OnnxModel {
     }
 
     fn decode(&self, input: Input) -> Result<Decoded, String> {
-        let Accepted { tensors, items, bucket, length } =
-            self.accept(input).map_err(|bad| bad.to_string())?;
-        let (input, splits) = (Arc::new(tensors), self.splits());
-        Ok(Decoded { input, items, group: bucket, splits, length })
+        let input = decode(self, &input).map_err(|bad| bad.to_string())?;
+        Ok(Decoded {
+            items: input.shared.items,
+            group: input.group(),
+            splits: self.splits(),
+            length: input.shared.length,
+            input: Arc::new(input),
+        })
     }
 
     fn sample(&self) -> Option<Decoded> {
@@ -76,12 +77,12 @@ impl LocalModel for OnnxModel {
     }
 
     fn run_batches(&self, name: &str, version: &str, batches: Batches) {
-        let identity = Identity { name: name.to_owned(), version: version.to_owned() };
+        let served = ServedName { name: name.to_owned(), version: version.to_owned() };
         let pool = Arc::new(ThreadPool::with_num_threads(THREADS));
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
         // The loop runs inside the pool: a batch then starts where it arrives instead of being handed
         // to the pool's thread and back.
-        pool.run(|| batches.run(|inputs| run(self, &identity, inputs, &options)));
+        pool.run(|| batches.run(|inputs| batch::run(self, &served, inputs, &options)));
     }
 }
 
@@ -96,50 +97,6 @@ impl DecodedInput for TensorInput {
     }
 }
 
-/// Runs a batch and writes every answer.
-pub(super) fn run(
-    model: &OnnxModel,
-    identity: &Identity,
-    inputs: &[Arc<dyn DecodedInput>],
-    options: &RunOptions,
-) -> BatchOutcome {
-    let tensors = inputs.iter().map(|input| (&**input as &dyn std::any::Any).downcast_ref());
-    let Some(tensors) = tensors.collect::<Option<Vec<&TensorInput>>>() else {
-        let message = "a request was decoded for another model".to_owned();
-        return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
-    };
-    let legs = batch::legs(&tensors);
-    match batch::run(model, &legs, options) {
-        Err(failure) => BatchOutcome::Failed(failure),
-        Ok(outputs) => {
-            let mut items = Vec::with_capacity(inputs.len());
-            for (leg, outputs) in legs.iter().zip(outputs) {
-                // Of several parts only the last one brings the answer.
-                items.extend((1..leg.inputs.len()).map(|_| Ok(Output::default())));
-                items.push(outcome(model, identity, leg, &tensors[leg.inputs.clone()], outputs));
-            }
-            BatchOutcome::Items(items)
-        }
-    }
-}
-
-/// The answer to a request all of whose items have their outputs; otherwise an empty one.
-fn outcome(
-    model: &OnnxModel,
-    identity: &Identity,
-    leg: &Leg<'_>,
-    parts: &[&TensorInput],
-    mut outputs: Vec<Tensor>,
-) -> ItemOutcome {
-    if !leg.is_whole() {
-        match gather::gathered(parts, &outputs)? {
-            Some(all) => outputs = all,
-            None => return Ok(Output::default()),
-        }
-    }
-    answer::answer(model, identity, leg.request, &outputs)
-}
-
 /// One item of zeros, where every dimension has a size but the batch and the one that is padded.
 fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
     if !signature.batches() {
@@ -147,14 +104,18 @@ fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
     }
     let inputs: Option<Vec<_>> = signature.inputs.iter().map(|spec| zero(spec, padded)).collect();
     let body = json!({ "inputs": inputs? }).to_string();
-    let mut headers = HeaderBlock::new();
-    headers.push(OPEN_INFERENCE_HEADER, b"True");
+    let route = CallRoute { open_inference: true, ..CallRoute::default() };
     let parameter = Parameter {
         name: "body".into(),
         content_type: "application/json".into(),
         value: body.into(),
     };
-    Some(Input { id: "jitney-sample".to_owned(), headers, parameters: vec![parameter] })
+    Some(Input {
+        id: "jitney-sample".to_owned(),
+        headers: HeaderBlock::new(),
+        route,
+        parameters: vec![parameter],
+    })
 }
 
 fn zero(spec: &TensorSpec, padded: Option<&str>) -> Option<serde_json::Value> {

@@ -1,14 +1,15 @@
-//! Tensors as requests bring them and answers carry them, in the words of the Open Inference
-//! Protocol. Kept apart from the engine's own tensors so that a change of engine changes one file.
-//! Nothing here copies data that could be shared, and no tensor exists whose shape and data differ.
+//! Tensors as requests bring them and answers carry them, joined and taken apart along their first
+//! dimension. They are not rten's, so that a change of rten changes one file. The data of a tensor
+//! always fills its shape.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use jitney_engine::local::Datatype;
 
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Data {
+pub(super) enum TensorData {
     /// For `FP16`, `FP32` and `FP64`.
     F32(Vec<f32>),
     /// For `INT32`, `INT64` and `BOOL`.
@@ -19,20 +20,15 @@ pub enum Data {
     U8(Vec<u8>),
 }
 
-impl Data {
+impl TensorData {
     /// How many elements there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::F32(data) => data.len(),
             Self::I32(data) => data.len(),
             Self::I8(data) => data.len(),
             Self::U8(data) => data.len(),
         }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// A copy of some of the elements.
@@ -81,31 +77,182 @@ impl Data {
 
 /// Elements with a shape; the product of the shape is the number of elements, always.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
+pub(super) struct Tensor {
     datatype: Datatype,
     shape: Vec<usize>,
-    data: Data,
+    data: TensorData,
 }
 
 impl Tensor {
     /// A tensor, unless the data does not fill the shape.
-    pub fn new(datatype: Datatype, shape: Vec<usize>, data: Data) -> Option<Self> {
+    pub(super) fn new(datatype: Datatype, shape: Vec<usize>, data: TensorData) -> Option<Self> {
         let elements = shape.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim))?;
         (elements == data.len()).then_some(Self { datatype, shape, data })
     }
 
     /// The element type that the model declares.
-    pub fn datatype(&self) -> Datatype {
+    pub(super) fn datatype(&self) -> Datatype {
         self.datatype
     }
 
     /// The size of each dimension.
-    pub fn shape(&self) -> &[usize] {
+    pub(super) fn shape(&self) -> &[usize] {
         &self.shape
     }
 
     /// The elements.
-    pub fn data(&self) -> &Data {
+    pub(super) fn data(&self) -> &TensorData {
         &self.data
+    }
+
+    /// All rows.
+    pub(super) fn all_rows(&self) -> Rows<'_> {
+        (self, 0..self.shape.first().copied().unwrap_or(1))
+    }
+
+    /// The tensor taken apart along its first dimension; `None` when the parts do not add up to it.
+    pub(super) fn split(&self, items: &[usize]) -> Option<Vec<Self>> {
+        let (rows, row) = self.shape.split_first()?;
+        if items.iter().sum::<usize>() != *rows {
+            return None;
+        }
+        let width: usize = row.iter().product();
+        let mut start = 0;
+        let part = |items: &usize| {
+            let range = start..start + items * width;
+            start = range.end;
+            Self::new(self.datatype, [&[*items], row].concat(), self.data.part(range))
+        };
+        items.iter().map(part).collect()
+    }
+
+    /// Some rows with another size of a dimension: filled up behind with `value`, or cut.
+    pub(super) fn resized(
+        &self,
+        rows: Range<usize>,
+        axis: usize,
+        length: usize,
+        value: f64,
+    ) -> Option<Self> {
+        let before = *self.shape.get(axis)?;
+        let inner: usize = self.shape[axis + 1..].iter().product();
+        let blocks: usize = self.shape.get(1..axis)?.iter().product();
+        let (kept, missing) = (before.min(length) * inner, length.saturating_sub(before) * inner);
+        let mut data = self.data.empty_like(rows.len() * blocks * length * inner);
+        for block in rows.start * blocks..rows.end * blocks {
+            let start = block * before * inner;
+            if !data.append(&self.data, start..start + kept) {
+                return None;
+            }
+            data.fill(missing, value);
+        }
+        let mut shape = self.shape.clone();
+        (shape[0], shape[axis]) = (rows.len(), length);
+        Self::new(self.datatype, shape, data)
+    }
+}
+
+/// Some rows of a tensor.
+pub(super) type Rows<'a> = (&'a Tensor, Range<usize>);
+
+/// Rows of tensors joined along their first dimension; `None` when they differ in anything else. All
+/// rows of a tensor alone are not copied.
+pub(super) fn concat<'a>(tensors: &[Rows<'a>]) -> Option<Cow<'a, Tensor>> {
+    let ((first, rows), rest) = tensors.split_first()?;
+    if rest.is_empty() && first.shape().first().is_none_or(|all| *rows == (0..*all)) {
+        return Some(Cow::Borrowed(first));
+    }
+    let row = first.shape().get(1..)?;
+    let width: usize = row.iter().product();
+    let total: usize = tensors.iter().map(|(_, rows)| rows.len()).sum();
+    let mut data = first.data().empty_like(total * width);
+    for (tensor, rows) in tensors {
+        let (items, other_row) = tensor.shape().split_first()?;
+        let alike = tensor.datatype() == first.datatype() && other_row == row;
+        let range = rows.start * width..rows.end * width;
+        if !alike || rows.end > *items || !data.append(tensor.data(), range) {
+            return None;
+        }
+    }
+    Tensor::new(first.datatype(), [&[total], row].concat(), data).map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tensor(datatype: Datatype, items: usize, row: &[usize], seed: usize) -> Tensor {
+        let count = items * row.iter().product::<usize>();
+        let data = if datatype == Datatype::Fp32 {
+            TensorData::F32((0..count).map(|index| (seed + index) as f32).collect())
+        } else {
+            TensorData::I32((0..count).map(|index| (seed * 31 + index) as i32).collect())
+        };
+        Tensor::new(datatype, [&[items], row].concat(), data).expect("shape and data agree")
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_joined_comes_apart_again(
+            items in prop::collection::vec(1usize..5, 1..9),
+            row in prop::collection::vec(1usize..4, 0..4),
+            whole in any::<bool>(),
+        ) {
+            let datatype = if whole { Datatype::Int64 } else { Datatype::Fp32 };
+            let tensors: Vec<Tensor> = items
+                .iter()
+                .enumerate()
+                .map(|(seed, items)| tensor(datatype, *items, &row, seed * 1000))
+                .collect();
+            let together = concat(&tensors.iter().map(Tensor::all_rows).collect::<Vec<_>>()).expect("alike");
+            prop_assert_eq!(together.split(&items), Some(tensors));
+        }
+    }
+
+    #[test]
+    fn tensors_of_different_rows_or_types_are_not_joined() {
+        let floats = tensor(Datatype::Fp32, 1, &[2], 0);
+        let wider = tensor(Datatype::Fp32, 1, &[3], 0);
+        let whole = tensor(Datatype::Int32, 1, &[2], 0);
+        assert_eq!(concat(&[&floats, &wider].map(Tensor::all_rows)), None);
+        assert_eq!(concat(&[&floats, &whole].map(Tensor::all_rows)), None);
+        assert_eq!(concat(&[]), None);
+    }
+
+    #[test]
+    fn a_tensor_of_another_length_than_its_parts_is_not_split() {
+        assert_eq!(tensor(Datatype::Fp32, 3, &[2], 0).split(&[1, 1]), None);
+        let scalar = Tensor::new(Datatype::Fp32, vec![], TensorData::F32(vec![1.0]));
+        assert_eq!(scalar.expect("one element").split(&[1]), None);
+    }
+
+    fn counted(shape: &[usize]) -> Tensor {
+        let count = shape.iter().product::<usize>();
+        let data = TensorData::I32((1..=count as i32).collect());
+        Tensor::new(Datatype::Int64, shape.to_vec(), data).expect("shape and data agree")
+    }
+
+    fn numbers(tensor: &Tensor) -> &[i32] {
+        let TensorData::I32(numbers) = tensor.data() else { panic!("whole numbers") };
+        numbers
+    }
+
+    #[test]
+    fn rows_are_filled_up_behind_and_cut_back() {
+        let filled = counted(&[3, 2]).resized(1..3, 1, 4, -1.0).expect("filled");
+        assert_eq!(filled.shape(), [2, 4]);
+        assert_eq!(numbers(&filled), [3, 4, -1, -1, 5, 6, -1, -1]);
+        let back = filled.resized(0..2, 1, 2, 0.0).expect("cut");
+        assert_eq!((back.shape(), numbers(&back)), (&[2, 2][..], &[3, 4, 5, 6][..]));
+        assert!(filled.resized(0..2, 2, 2, 0.0).is_none(), "no such dimension");
+    }
+
+    #[test]
+    fn a_dimension_in_the_middle_is_padded_in_every_block() {
+        let filled = counted(&[1, 2, 1, 2]).resized(0..1, 2, 2, 0.0).expect("filled");
+        assert_eq!(filled.shape(), [1, 2, 2, 2]);
+        assert_eq!(numbers(&filled), [1, 2, 0, 0, 3, 4, 0, 0]);
     }
 }

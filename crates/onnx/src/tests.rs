@@ -1,10 +1,10 @@
 //! The whole way of a request through real models: accepted, batched, run, answered.
 
+mod bad_inputs;
 mod cards;
 mod forms;
 mod magika;
-mod portions;
-mod refusals;
+mod parts;
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -13,12 +13,13 @@ use bytes::Bytes;
 use rten::{RunOptions, ThreadPool};
 use serde_json::Value;
 
-use super::answer::Identity;
+use super::answer::ServedName;
 use super::card::{Card, InputKind, OutputKind};
+use super::decode::decode;
 use super::request::TensorInput;
 use super::*;
-use jitney_engine::call::{DecodedInput, HeaderBlock, Input, Parameter};
-use jitney_engine::local::{Datatype, OPEN_INFERENCE_HEADER};
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
+use jitney_engine::local::Datatype;
 use jitney_engine::outcome::{BatchOutcome, ModelFailure};
 
 /// `sum = a + b` and `product = a @ [[1, 0], [0, 1], [1, 1]]` over rows of three.
@@ -50,7 +51,12 @@ fn input(parameters: &[(&'static str, &[u8])]) -> Input {
         value: Bytes::copy_from_slice(value),
     };
     let parameters = parameters.iter().map(parameter).collect();
-    Input { id: "request-1".to_owned(), headers: HeaderBlock::new(), parameters }
+    Input {
+        id: "request-1".to_owned(),
+        headers: HeaderBlock::new(),
+        route: CallRoute::default(),
+        parameters,
+    }
 }
 
 fn body(value: impl AsRef<[u8]>) -> Input {
@@ -58,16 +64,16 @@ fn body(value: impl AsRef<[u8]>) -> Input {
 }
 
 fn accept(model: &OnnxModel, json: &str) -> TensorInput {
-    model.accept(body(json)).expect(json).tensors
+    decode(model, &body(json)).expect(json)
 }
 
 fn run(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> BatchOutcome {
-    let identity = Identity { name: "tiny".to_owned(), version: "2.0".to_owned() };
+    let served = ServedName { name: "tiny".to_owned(), version: "2.0".to_owned() };
     let pool = Arc::new(ThreadPool::with_num_threads(1));
     let options = RunOptions::default().with_thread_pool(Some(pool));
     let inputs: Vec<_> =
         inputs.iter().map(|input| Arc::new(input.clone()) as Arc<dyn DecodedInput>).collect();
-    runtime::run(model, &identity, &inputs, &options)
+    batch::run(model, &served, &inputs, &options)
 }
 
 /// The answers to a batch that succeeds.
@@ -87,7 +93,7 @@ fn failure(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> ModelFailure {
     failure
 }
 
-/// The answer to one JSON request that rides alone.
+/// The answer to one JSON request that is alone in its batch.
 fn ask(model: &Arc<OnnxModel>, json: &str) -> Value {
     let answers = answers(model, &[accept(model, json)]);
     serde_json::from_str(&answers[0]).expect("JSON")

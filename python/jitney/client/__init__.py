@@ -1,6 +1,6 @@
 """Clients over HTTP: `Client` for programs with threads, `AsyncClient` for event loops.
 
-Both say the same (`requests`), read the same (`replies`) and try again by the same rules (`retry`);
+Both share their requests (`requests`), replies (`replies`), retries (`retry`) and steps (`conversation`);
 they differ in how bytes move. Nothing but the standard library is needed.
 """
 

@@ -55,8 +55,8 @@ class AsyncClient:
         cost: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """A model's answer to one request. `timeout` is the deadline the server is told; it and the
-        other options are those of `Handle.options`.
+        """A model's answer to one request. `timeout` is the deadline that the server gets; it and
+        the other options are those of `Handle.options`.
         """
         options = CallOptions(timeout, priority, tenant, cost)
         return await self._request(requests.predict(model, data, version, endpoint, options, headers))
@@ -85,7 +85,7 @@ class AsyncClient:
                 yield read_body(piece, content_type if content_type.startswith("text/") else "")
 
     async def ping(self) -> bool:
-        """Whether the server is there and well."""
+        """Whether the server is reachable and healthy."""
         try:
             return (await self._once(requests.ping())).status == 200
         except (OSError, asyncio.TimeoutError):
@@ -109,7 +109,7 @@ class AsyncClient:
         return await self._status(requests.scale(model, version, options))
 
     async def configure(self, model: str, version: str | None = None, **options: Any) -> str:
-        """Changes how batches of a served model leave, at once, by the names that decorators have:
+        """Changes the batching of a served model at once, with the names of the decorators' options:
         `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
         `policy`, `queue`, and weights of `tenants`.
         """
@@ -151,7 +151,7 @@ class AsyncClient:
             outcome = await self._step(step)
 
     async def _step(self, step: Step) -> Reply | OSError | None:
-        """Asks, or pauses."""
+        """Sends the request, or pauses."""
         if isinstance(step, Request):
             try:
                 return await self._once(step)

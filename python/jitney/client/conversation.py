@@ -1,8 +1,8 @@
-"""What both clients do, without the waiting: which request comes next, and when.
+"""The steps of both clients, without the waiting: which request comes next, and when.
 
 Each conversation is a generator. It yields a `Request` and is sent the `Reply`, or the `OSError` that
-came instead of one; it yields a number of seconds to pause; it returns the result. A client only has
-to carry it out, with or without `await`.
+came instead of one; it yields a number of seconds to pause; it returns the result. A client runs
+the steps, with or without `await`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Conversation = Generator[Step, Reply | OSError | None, T]
 
 
 def request_value(request: Request, retry: Retry) -> Conversation[Any]:
-    """One request, asked again where the rules say so; returns what the answer stands for."""
+    """One request, retried by the rules of `retry`; returns the decoded answer."""
     attempt = 1
     while True:
         outcome = yield request
@@ -41,7 +41,7 @@ def request_value(request: Request, retry: Retry) -> Conversation[Any]:
 
 
 def request_status(request: Request, retry: Retry) -> Conversation[str]:
-    """A change; returns the server's word about it."""
+    """A change; returns the server's status text."""
     return str((yield from request_value(request, retry))["status"])
 
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 over asyncio's streams: just what a client of this server needs.
 
 Connections are kept open and used again, the last one first; there are never more than the pool's
-size, and whoever finds all of them busy waits for one.
+size, and a request that finds all of them busy waits for one.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Pool:
                     exchange.link.writer.close()
 
     def close(self) -> None:
-        """Ends those that nobody uses."""
+        """Closes the idle ones."""
         while self._idle:
             self._idle.pop().writer.close()
 
     async def _begin(self, request: Request) -> Exchange:
-        """A connection that was kept may have been closed meanwhile, which only shows when it is used."""
+        """A kept connection may have been closed meanwhile, which is seen only when it is used."""
         while self._idle:
             link = self._idle.pop()
             try:
@@ -91,8 +91,8 @@ class Pool:
         link.writer.write("\r\n".join([*lines, "", ""]).encode() + request.body)
         await link.writer.drain()
         head = (await link.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        status, *said = head.split("\r\n")
-        pairs = (line.partition(":") for line in said if line)
+        status, *fields = head.split("\r\n")
+        pairs = (line.partition(":") for line in fields if line)
         return Exchange(link, int(status.split(" ", 2)[1]), {name.lower(): value.strip() for name, _, value in pairs})
 
 
@@ -123,7 +123,7 @@ class Exchange:
                 while left:
                     piece = await reader.read(min(left, READ_BYTES))
                     if not piece:
-                        raise ConnectionError("the answer broke off")
+                        raise ConnectionError("the answer was cut short")
                     left -= len(piece)
                     yield piece
             else:
@@ -131,5 +131,5 @@ class Exchange:
                     yield piece
                 return
         except asyncio.IncompleteReadError:
-            raise ConnectionError("the answer broke off") from None
+            raise ConnectionError("the answer was cut short") from None
         self.reusable = self.headers.get("connection", "").lower() != "close"

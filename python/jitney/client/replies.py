@@ -18,24 +18,24 @@ class Reply(NamedTuple):
     body: bytes
 
     def value(self) -> Any:
-        """What the body stands for, by its content type; raises what a failure says."""
+        """The body decoded by its content type; raises the error of a failure."""
         if self.status >= 400:
             raise self.error()
         return read_body(self.body, self.headers.get("content-type", ""))
 
     def error(self) -> RemoteError:
-        """A failure in the server's words."""
+        """A failure with the server's message."""
         kind, message = "", self.body.decode("utf-8", "replace")
         try:
-            said = json.loads(self.body)
-            kind, message = str(said["type"]), str(said["message"])
+            error = json.loads(self.body)
+            kind, message = str(error["type"]), str(error["message"])
         except (ValueError, KeyError, TypeError):
             pass
         return remote_error(self.status, kind, message or f"status {self.status}", self.retry_after)
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds after which the server wants to be asked again, if it does."""
+        """The server's Retry-After in seconds, if it sent one."""
         try:
             return max(0.0, float(self.headers["retry-after"]))
         except (KeyError, ValueError):

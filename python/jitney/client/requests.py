@@ -1,4 +1,4 @@
-"""What a client asks a server: every request of the inference and management API as plain data."""
+"""Every request of the inference and management API as plain data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Request:
 
     @property
     def idempotent(self) -> bool:
-        """Whether request_status it twice is request_status it once."""
+        """Whether repeating it is harmless."""
         return self.method in ("GET", "PUT", "DELETE")
 
 
@@ -42,14 +42,14 @@ def predict(
 ) -> Request:
     """A prediction. Bytes go as they are, text as text, everything else as JSON."""
     content_type, body = encode(data)
-    said = {"Content-Type": content_type, **options.headers}
+    known = {"Content-Type": content_type, **options.headers}
     if endpoint is None:
         path = _path("predictions", model, *([version] if version else []))
     elif version is None:
         path = _path(model, endpoint)
     else:
         path = _path("predictions", model, version, endpoint)
-    return Request("POST", path, {**said, **(headers or {})}, body)
+    return Request("POST", path, {**known, **(headers or {})}, body)
 
 
 def encode(data: Any) -> tuple[str, bytes]:
@@ -100,23 +100,23 @@ def configure(
 ) -> Request:
     """Other batching on a model that is being served. Options mean what they mean in a decorator; weights of tenants
     take the place of those there are."""
-    said = Options(
+    checked = Options(
         max_batch_size=max_batch_size,
         max_latency_ms=max_latency_ms,
         max_batch_delay_ms=max_batch_delay_ms,
         policy=policy,
         queue=queue,
     )
-    if said == Options() and tenants is None:
+    if checked == Options() and tenants is None:
         known = "max_batch_size, max_latency_ms, max_batch_delay_ms, policy, queue or tenants"
-        raise DefinitionError(f"say what to change: {known}")
+        raise DefinitionError(f"configure needs at least one of {known}")
     options = {
         "endpoint": endpoint,
-        "max_batch_size": said.max_batch_size,
+        "max_batch_size": checked.max_batch_size,
         "max_latency_ms": _millis(max_latency_ms),
         "max_batch_delay": _millis(max_batch_delay_ms),
         "policy": policy,
-        "job_queue_size": said.queue,
+        "job_queue_size": checked.queue,
         "tenants": None if tenants is None else _weights(tenants),
     }
     return scale(model, version, options)
@@ -148,11 +148,11 @@ def set_default(model: str, version: str) -> Request:
 
 
 def _manage(method: str, path: str, **query: Any) -> Request:
-    said = {name: _word(value) for name, value in query.items() if value is not None}
-    return Request(method, path + (f"?{urlencode(said)}" if said else ""), management=True)
+    fields = {name: _query_text(value) for name, value in query.items() if value is not None}
+    return Request(method, path + (f"?{urlencode(fields)}" if fields else ""), management=True)
 
 
-def _word(value: Any) -> str:
+def _query_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,7 +1,8 @@
-"""When a client asks again: if the server says when, or could not be reached at all.
+"""When a client tries again: if the server sends Retry-After, or could not be reached at all.
 
-A refusal with Retry-After was made before the model ran, so request_value again repeats nothing. After a
-connection that broke in the middle nobody knows, so only requests that may be repeated are.
+A rejection with Retry-After was made before the model ran, so trying again repeats nothing. After a
+connection that broke in the middle it is unknown whether the model ran, so only idempotent requests
+are repeated.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ FIRST_PAUSE = 0.1
 
 
 class Unreachable(ConnectionError):
-    """No connection came to be: nothing was sent."""
+    """No connection could be made: nothing was sent."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how patiently."""
+    """How often to try, and how long to wait."""
 
     attempts: int = 4
-    """Tries in all; 1 never asks again."""
+    """Tries in all; 1 never tries again."""
     longest: float = 30.0
-    """The longest pause in seconds; a server that asks for more is not asked again."""
+    """The longest pause in seconds; there is no retry if the server wants a longer one."""
 
     def after_reply(self, reply: Reply, attempt: int) -> float | None:
-        """How long to wait after this answer; None if it stands."""
-        asked = reply.retry_after
-        if reply.status not in RETRIABLE or asked is None or attempt >= self.attempts or asked > self.longest:
+        """How long to wait before trying again after this answer; None if there is no retry."""
+        delay = reply.retry_after
+        if reply.status not in RETRIABLE or delay is None or attempt >= self.attempts or delay > self.longest:
             return None
-        return asked + random.uniform(0, 0.1 * asked)  # So that those who were refused together come apart.
+        return delay + random.uniform(0, 0.1 * delay)  # So that clients do not all come back at once.
 
     def after_error(self, request: Request, error: OSError, attempt: int) -> float | None:
-        """How long to wait after no answer; None if that is it."""
+        """How long to wait before trying again without an answer; None if there is no retry."""
         may = request.idempotent or isinstance(error, Unreachable)
         if not may or attempt >= self.attempts:
             return None

@@ -57,8 +57,8 @@ class Client:
         cost: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """A model's answer to one request. `timeout` is the deadline the server is told; it and the
-        other options are those of `Handle.options`.
+        """A model's answer to one request. `timeout` is the deadline that the server gets; it and
+        the other options are those of `Handle.options`.
         """
         options = CallOptions(timeout, priority, tenant, cost)
         return self._request(requests.predict(model, data, version, endpoint, options, headers))
@@ -90,7 +90,7 @@ class Client:
             yield read_body(piece, content_type if content_type.startswith("text/") else "")
 
     def ping(self) -> bool:
-        """Whether the server is there and well."""
+        """Whether the server is reachable and healthy."""
         try:
             return self._once(requests.ping()).status == 200
         except OSError:
@@ -114,7 +114,7 @@ class Client:
         return self._status(requests.scale(model, version, options))
 
     def configure(self, model: str, version: str | None = None, **options: Any) -> str:
-        """Changes how batches of a served model leave, at once, by the names that decorators have:
+        """Changes the batching of a served model at once, with the names of the decorators' options:
         `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
         `policy`, `queue`, and weights of `tenants`.
         """
@@ -157,7 +157,7 @@ class Client:
             outcome = self._step(step)
 
     def _step(self, step: Step) -> Reply | OSError | None:
-        """Asks, or pauses."""
+        """Sends the request, or pauses."""
         if isinstance(step, Request):
             try:
                 return self._once(step)
@@ -170,7 +170,7 @@ class Client:
         return _whole(self._try(request, self._connection(request)))
 
     def _try(self, request: Request, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
-        """A connection that was kept may have been closed meanwhile, which only shows when it is used."""
+        """A kept connection may have been closed meanwhile, which is seen only when it is used."""
         fresh = connection.sock is None
         try:
             return self._send(request, connection, fresh)

@@ -1,7 +1,7 @@
 """A connection for threads that run no event loop: on a loop of its own, in a thread of its own.
 
-Callers leave their calls in a list and wake the loop only if it does not know yet, so that many
-calls of many threads are one wake-up and one write.
+Callers append their calls to a queue and wake the loop only if it is asleep, so that many calls of
+many threads cost one wake-up and one write.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Background:
         self._thread.start()
 
     def send(self, receiver: ResultReceiver, head: bytes, body: bytes) -> None:
-        """Begins a call. What is wrong with it, the receiver hears."""
+        """Begins a call; the receiver gets errors too."""
         self._do(lambda: self._send(receiver, head, body))
 
     def cancel(self, receiver: Any) -> None:
-        """Ends a call that nobody waits for any more."""
+        """Cancels a call."""
         self._do(lambda: self._connection.cancel(receiver))
 
     def close(self) -> None:
@@ -47,12 +47,12 @@ class Background:
         if self._loop.is_closed():
             raise RuntimeError("the session is closed")
         self._waiting.append(task)
-        if not self._awake:  # Two threads may both see it asleep; one wake-up too many harms nobody.
+        if not self._awake:  # Two threads may both see it asleep; one wake-up too many is harmless.
             self._awake = True
             self._loop.call_soon_threadsafe(self._work)
 
     def _work(self) -> None:
-        self._awake = False  # First: whoever comes from now on wakes the loop again.
+        self._awake = False  # First: a task that is added from now on wakes the loop again.
         while self._waiting:
             self._waiting.popleft()()
 

@@ -1,8 +1,8 @@
-"""The calls to one server from one event loop: out they go, and words about them come in.
+"""The calls to one server from one event loop: sends their frames and receives their answers.
 
-Everything here runs on the loop's thread. Calls made in one turn of the loop leave in one write,
-and a read completes every call that it can. It opens itself with the first call, and again with the
-next one after it was lost; calls that were under way then fail, since the model may have run.
+Everything here runs on the loop's thread. Calls made in one turn of the loop are sent in one write,
+and a read completes every call that it can. The first call opens the connection, and the next call
+after it was lost opens it again; calls that were under way then fail, since the model may have run.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from jitney.handle.frames import Timing
 from jitney.handle.wire import MakeError, Wire
 
 CALLS_MAX = 65_536
-"""Calls under way; one more is refused here."""
+"""Calls under way; one more is rejected here."""
 UNSENT_BYTES_MAX = 256 << 20
 
 
 class ResultReceiver(Protocol):
-    """Who waits for the words about a call."""
+    """What a caller holds while its call is under way: it receives the result."""
 
     number: int
 
@@ -34,14 +34,14 @@ class ResultReceiver(Protocol):
         """A piece of it; False if it cannot be kept and the call is over."""
 
     def ended(self) -> None:
-        """The last piece was there."""
+        """The last piece was received."""
 
     def failed(self, error: BaseException) -> None:
         """There is no answer, or no more of it."""
 
 
 class Connection:
-    """A server's end of many calls."""
+    """All calls to a server from one event loop."""
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self._address = address
@@ -66,7 +66,7 @@ class Connection:
         self._put(frames.call_frame(number, head, body))
 
     def cancel(self, receiver: ResultReceiver) -> None:
-        """Ends a call that nobody waits for any more."""
+        """Cancels a call."""
         if self._calls.pop(receiver.number, None) is not None:
             self._types.pop(receiver.number, None)
             self._put(frames.cancel_frame(receiver.number))
@@ -92,30 +92,30 @@ class Connection:
             unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
             self._wire.write(b"".join(unsent))
 
-    # -- what the wire says ---------------------------------------------------------------------
+    # -- events of the wire ---------------------------------------------------------------------
 
     def ready(self) -> None:
-        """What has waited may go."""
+        """Sends what has waited."""
         self._flush()
 
     def lost(self, why: MakeError) -> None:
-        """Nobody will answer what is under way."""
+        """Fails all calls under way."""
         self._wire, calls, self._calls, self._types = None, self._calls, {}, {}
         self._unsent, self._unsent_bytes = [], 0
         for receiver in calls.values():
             receiver.failed(why())
 
     def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
-        """One word about one call; one that was cancelled is not there any more."""
+        """Handles one frame; the call may have been cancelled meanwhile."""
         receiver = self._calls.get(number)
         if receiver is None:
             return
         try:
-            word = _FRAME_HANDLERS[kind]
+            handle = _FRAME_HANDLERS[kind]
         except KeyError:
             raise ValueError(f"a frame of kind {kind}") from None
         try:
-            word(self, number, payload, receiver)
+            handle(self, number, payload, receiver)
         except Exception as error:  # A body that cannot be read is that call's failure alone.
             self.cancel(receiver)
             receiver.failed(error)

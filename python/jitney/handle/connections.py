@@ -34,9 +34,11 @@ class Connections:
         self._closed = False
 
     def configure(self, model: str, version: str, **options: Any) -> None:
-        """Changes how batches of a model leave."""
+        """Changes the batching of a model."""
         if self._manager is None:
-            raise ValueError("tell jitney.connect where models are managed: management_url='http://host:8081'")
+            raise ValueError(
+                "changing a model needs the management address: jitney.connect(..., management_url='http://host:8081')"
+            )
         url, token, tls = self._manager
         with Client(url, token=token, tls=tls) as client:
             client.configure(model, version or None, **options)

@@ -106,7 +106,7 @@ class Answer(NamedTuple):
 
 
 def read_answer(payload: memoryview) -> Answer:
-    """The head of an answer and its body, or the first piece of it; raises what the model's status says."""
+    """The head of an answer and its body, or the first piece of it; raises if the model's status is an error."""
     queue, compute, items, most, position, attempt, reason, status, type_len = ANSWER_HEAD.unpack_from(payload)
     content_type = str(payload[24 : 24 + type_len], "utf-8")
     name = REASONS[reason] if reason < len(REASONS) else ""

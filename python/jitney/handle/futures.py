@@ -41,7 +41,7 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
         self._connection = connection
 
     def result(self, timeout: float | None = None) -> Any:
-        """The answer, if it is there. A loop cannot wait inside a function, so await it instead."""
+        """The answer of a finished call. A loop cannot wait inside a function, so await it instead."""
         if not self.done():
             raise RuntimeError("this call was made inside an event loop: `await` it instead of .result()")
         return super().result()
@@ -59,7 +59,7 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
             self.set_result([] if value is NO_PIECES else value)
 
     def ended(self) -> None:
-        """The last piece was there."""
+        """The last piece was received."""
         if not self.done():
             self.set_result(self._pieces or [])
 
@@ -92,7 +92,7 @@ class Call(Pieces, concurrent.futures.Future[Any]):
         self._finish(self.set_result, [] if value is NO_PIECES else value)
 
     def ended(self) -> None:
-        """The last piece was there."""
+        """The last piece was received."""
         self._finish(self.set_result, self._pieces or [])
 
     def failed(self, error: BaseException) -> None:

@@ -73,7 +73,7 @@ class Handle:
         return self._like(self._names[2] if method_name is None else method_name, options)
 
     def configure(self, **options: Any) -> None:
-        """Changes how batches of the model leave, for everybody and from the next batch on.
+        """Changes the batching of the model, for all callers and from the next batch on.
 
         Options are those of the decorator: `max_batch_size` and `max_latency_ms` (of this endpoint
         alone, on `handle.method`), `max_batch_delay_ms`, `policy`, `queue`; and weights of `tenants`.

@@ -30,7 +30,7 @@ ADDRESS = re.compile(r"^(Inference|Management) +(\S+)$")
 READY = "Try: "
 END_SECONDS = 30.0
 LOAD_SECONDS = 24 * 3600.0
-"""The server's own time-out of start-up comes first."""
+"""Longer than the server's own start-up timeout, which ends the wait first."""
 WORKER_PACKAGES = ("jitney", "jitney.worker")
 
 
@@ -39,7 +39,7 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
 
     It must be importable, since workers are processes of their own: define it in a file, and start
     it below `if __name__ == "__main__":` if that is the file which runs. `port` is the one for HTTP
-    (a free one by default; `url` tells which); `program` is the `jitney` program to use.
+    (a free one by default; see `url`); `program` is the `jitney` program to use.
     """
     _check_not_in_worker()
     definition = define(target)
@@ -52,7 +52,7 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
     addresses = _addresses(process.stdout)
     if "Inference" not in addresses:
         code = process.wait()
-        raise RuntimeError(f"the server did not start (status {code}); the lines above say why")
+        raise RuntimeError(f"the server did not start (status {code}); see its output above")
     running = RunningModel(definition.name, process, addresses)
     try:
         _await_workers(definition.name, running.management_url)
@@ -69,14 +69,14 @@ class RunningModel(Handle):
         session = Session(read_url(addresses["Inference"]), Manager(addresses["Management"]))
         super().__init__(session, name)
         self.url = addresses["Inference"]
-        """Where the model is asked over HTTP."""
+        """The address of the model over HTTP."""
         self.management_url = addresses["Management"]
-        """Where it is managed."""
+        """The address of the management API."""
         self._process = process
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Ends the server; what it has taken on is answered first."""
+        """Ends the server after it has answered what it has accepted."""
         atexit.unregister(self.close)
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
@@ -116,24 +116,24 @@ def locate_source(definition: Definition) -> tuple[str, str]:
 
 
 def _check_not_in_worker() -> None:
-    """A worker imports the file that runs; without the guard it would start a server of its own."""
+    """Raises inside a worker: it imports the main file, and would start a server of its own."""
     main = sys.modules.get("__main__")
     if getattr(main, "__package__", None) in WORKER_PACKAGES:
         raise RuntimeError('put jitney.run below `if __name__ == "__main__":`, since workers import this file')
 
 
 def _await_workers(name: str, management_url: str) -> None:
-    """A call that came earlier would spend its deadline waiting for them."""
+    """Waits until the workers are loaded; an earlier call would spend its deadline waiting."""
     with Client(management_url, timeout=LOAD_SECONDS) as client:
         model = client.describe(name)[0]
         try:
             client.scale(name, min_worker=model["minWorkers"], max_worker=model["maxWorkers"], synchronous=True)
         except RemoteError as error:
-            raise RuntimeError(f"{name} did not load; the lines above say why ({error})") from None
+            raise RuntimeError(f"{name} did not load; see the server's output above ({error})") from None
 
 
 def _addresses(lines: IO[str]) -> dict[str, str]:
-    """Where the server listens, once it says that it is ready; what it says later is thrown away."""
+    """The server's addresses, once it is ready; its later output is discarded."""
     found: dict[str, str] = {}
     for line in lines:
         match = ADDRESS.match(line.rstrip())

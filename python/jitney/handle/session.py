@@ -39,7 +39,7 @@ class Session(Connections):
     def model(self, name: str, version: str = "", *, encoding: str = "value") -> Handle:
         """A handle of a model, in its default version unless one is named.
 
-        `encoding` says how a call's one argument travels to models that are not written with this
+        `encoding` is how a call's one argument is sent to models that are not written with this
         package: as "json" or as plain "bytes".
         """
         return Handle(self, name, version, encoding=encoding)

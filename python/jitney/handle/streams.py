@@ -63,7 +63,7 @@ class AsyncStream(Timed):
         self.cancel()
 
     def answered(self, value: Any, timing: Timing) -> None:
-        """A model that does not stream gives one piece; one that had nothing to say gives none."""
+        """A model that does not stream gives one piece; an empty stream gives none."""
         if value is not NO_PIECES:
             self.piece(value, 0, timing)
         self._finish(None)
@@ -80,7 +80,7 @@ class AsyncStream(Timed):
         return True
 
     def ended(self) -> None:
-        """The last piece was there."""
+        """The last piece was received."""
         self._finish(None)
 
     def failed(self, error: BaseException) -> None:
@@ -104,7 +104,7 @@ class Stream(Timed):
     def __init__(self, cancel: Callable[[Stream], None]) -> None:
         self._on_cancel = cancel
         self._pieces: queue.Queue[tuple[str, Any]] = queue.Queue()
-        """Words of the connection; bounded by `piece`, since a loop must never wait."""
+        """Pieces and the end of the stream; bounded by `piece`, since a loop must never wait."""
         self._over = False
 
     def __iter__(self) -> Stream:
@@ -113,8 +113,8 @@ class Stream(Timed):
     def __next__(self) -> Any:
         if self._over:
             raise StopIteration
-        word, value = self._pieces.get()
-        if word == "piece":
+        kind, value = self._pieces.get()
+        if kind == "piece":
             return value
         self._over = True
         raise value or StopIteration
@@ -128,7 +128,7 @@ class Stream(Timed):
     close = cancel
 
     def answered(self, value: Any, timing: Timing) -> None:
-        """A model that does not stream gives one piece; one that had nothing to say gives none."""
+        """A model that does not stream gives one piece; an empty stream gives none."""
         if value is not NO_PIECES:
             self.piece(value, 0, timing)
         self.ended()
@@ -143,7 +143,7 @@ class Stream(Timed):
         return True
 
     def ended(self) -> None:
-        """The last piece was there."""
+        """The last piece was received."""
         self._pieces.put(("end", None))
 
     def failed(self, error: BaseException) -> None:

@@ -1,7 +1,7 @@
-"""One socket to a server: asks for frames over HTTP, then cuts what comes into them.
+"""One socket to a server: upgrades from HTTP, then splits the stream into frames.
 
-Apart from `connection`, which knows calls and outlives it: a wire is used once, and what it hears
-after its end reaches nobody.
+Apart from `connection`, which knows calls and outlives it: a wire is used once, and reports nothing
+after its end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PATH = "/.jitney/handle"
 
 
 MakeError = Callable[[], BaseException]
-"""Makes the exception of one of the calls that a wire's end fails."""
+"""Makes the exception for one of the calls that fail with the wire."""
 
 
 class Listener(Protocol):
-    """Who is told what happens on a wire."""
+    """Receives the events of a wire."""
 
     def ready(self) -> None:
         """Frames may be written now."""
@@ -36,11 +36,11 @@ class Listener(Protocol):
         """A frame came."""
 
     def lost(self, why: MakeError) -> None:
-        """The wire is over, or never came to be. Told once."""
+        """The wire was closed, or could not be opened. Called once."""
 
 
 class Wire(asyncio.Protocol):
-    """A socket on its way through its life."""
+    """One socket, from the connect to the close."""
 
     def __init__(self, address: Address, listener: Listener) -> None:
         self._address = address
@@ -52,7 +52,7 @@ class Wire(asyncio.Protocol):
         self.may_write = False
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Connects; the listener learns what becomes of it."""
+        """Connects; the listener gets the outcome."""
         host, port, path, tls, _ = self._address
         try:
             if path is not None:
@@ -80,10 +80,10 @@ class Wire(asyncio.Protocol):
         if listener is not None:
             listener.lost(why)
 
-    # -- what asyncio says ----------------------------------------------------------------------
+    # -- callbacks of asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Asks the server to speak frames."""
+        """Requests the upgrade to frames."""
         self._transport = transport
         if self._listener is None:
             transport.abort()
@@ -95,27 +95,27 @@ class Wire(asyncio.Protocol):
         transport.write("\r\n".join([*lines, "", ""]).encode())
 
     def data_received(self, data: bytes) -> None:
-        """Whatever the server said."""
+        """Reads bytes of the server."""
         if self._head is not None:
             self._read_upgrade(data)
         else:
             self._read_frames(data)
 
     def pause_writing(self) -> None:
-        """The server takes its time; calls wait with us."""
+        """The server reads slowly; calls wait in this process."""
         self.may_write = False
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The server reads again."""
         if self._listener is not None and self._head is None:
             self.may_write = True
             self._listener.ready()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The server is gone, or we are."""
+        """The connection was closed by either side."""
         self._end(lambda: disconnected(f"the connection to the server was lost{f': {exc}' if exc else ''}"))
 
-    # -- what the server says -------------------------------------------------------------------
+    # -- bytes of the server --------------------------------------------------------------------
 
     def _read_upgrade(self, data: bytes) -> None:
         so_far = (self._head or b"") + data
@@ -123,7 +123,7 @@ class Wire(asyncio.Protocol):
         head, end, rest = so_far.partition(b"\r\n\r\n")
         if not end:
             if len(so_far) > HEAD_BYTES_MAX:
-                self.close("the server speaks something else than HTTP")
+                self.close("the server did not answer with HTTP")
             return
         if head.split(b" ", 2)[1:2] != [b"101"]:
             if len(rest) >= _body_bytes(head):
@@ -136,10 +136,10 @@ class Wire(asyncio.Protocol):
             self._read_frames(rest)
 
     def _upgrade_failed(self, head: bytes, body: bytes) -> None:
-        """A token that is wrong, a path that is not there: the server's own words for every call."""
+        """A wrong token or path: every call fails with the server's message."""
         try:
-            said = json.loads(body)
-            status, kind, message = int(said["code"]), str(said["type"]), str(said["message"])
+            error = json.loads(body)
+            status, kind, message = int(error["code"]), str(error["type"]), str(error["message"])
             self._end(lambda: remote_error(status, kind, message, None))
         except (ValueError, KeyError, TypeError):
             line = head.partition(b"\r\n")[0].decode("latin-1")
@@ -156,6 +156,6 @@ class Wire(asyncio.Protocol):
 
 
 def _body_bytes(head: bytes) -> int:
-    """How long a refusal's body is, as far as it is worth waiting for."""
+    """The length of an error's body, up to a limit."""
     found = re.search(rb"\r\ncontent-length: *(\d{1,9})", head, re.IGNORECASE)
     return min(int(found[1]), HEAD_BYTES_MAX) if found else 0

@@ -1,5 +1,5 @@
-"""How HTTP's words become a definition's arguments and its outputs become bodies, by type hints.
+"""How the parameters of HTTP requests become a definition's arguments, and its outputs become bodies.
 
-Nothing here listens to a socket: the server does that, and the worker uses this room on the
-parameters it is handed.
+Nothing here listens to a socket: the server does that, and the worker uses this package on the
+parameters that it gets.
 """

@@ -1,7 +1,7 @@
 """From a request's parameters, as the worker reads them, to an endpoint's arguments.
 
 A JSON object is keyword arguments; any other body is the one argument there is. Query and form
-fields are arguments by name. Extra fields are refused, so that a misspelt name is not silence.
+fields are arguments by name. Unknown fields are errors, so that a misspelt name is noticed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_call(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
 
 
 def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -> None:
-    """Puts what the body holds beside the other fields."""
+    """Adds the contents of the body to the other fields."""
     body = named.pop(BODY)
     missing = [param for param in params if param.name not in named]
     if _is_empty(body) and (named or not any(param.required for param in missing)):
@@ -57,12 +57,12 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
         return
     target = _sole(params, missing)
     if target is None:
-        raise BadInput(f"send a JSON object with {_list(params)}" if params else "it takes no body")
+        raise BadInput(f"send a JSON object with {_list(params)}" if params else "this endpoint takes no body")
     named[target.name] = body
 
 
 def _is_keywords(endpoint: Endpoint, params: list[Param], missing: list[Param], body: dict[str, Any]) -> bool:
-    """An object is the arguments by name, unless the one parameter wants an object itself."""
+    """An object is the arguments by name, unless the one parameter takes an object itself."""
     names = {param.name for param in params}
     if len(missing) != 1 or endpoint.shape.takes_any:
         return True

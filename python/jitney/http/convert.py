@@ -1,6 +1,6 @@
 """One value from the wire as its parameter's type hint wants it.
 
-Text (queries, form fields, text bodies, JSON strings) is read as the hint says; other JSON values
+Text (queries, form fields, text bodies, JSON strings) is read as the hint requires; other JSON values
 keep their types. What does not fit is `BadInput` with the reason; a hint this file does not know
 lets the value pass as it came.
 """
@@ -26,7 +26,7 @@ TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 class Mismatch(Exception):
-    """The value does not fit; the text says what would."""
+    """The value does not fit; the text names what would."""
 
 
 def convert(name: str, value: Any, hint: Any) -> Any:
@@ -241,6 +241,6 @@ def _image(value: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    """A value's type in the client's words."""
+    """A value's type, for a message to the client."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value)) or ("bytes" if isinstance(value, (bytes, bytearray)) else repr(value)[:60])

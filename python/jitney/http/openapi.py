@@ -57,7 +57,7 @@ def _operation(definition: Definition, endpoint: Endpoint, operation_id: str) ->
             "200": {"description": "The answer", "content": _answer(endpoint.shape.output)},
             "400": {"description": "The request does not fit the parameters"},
             "500": {"description": "The model failed on this request"},
-            "503": {"description": "Refused: the reason and Retry-After say why and until when"},
+            "503": {"description": "Rejected: see the reason, and Retry-After for when to try again"},
         },
     }
 
@@ -79,7 +79,7 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _example(endpoint: Endpoint) -> dict[str, Any]:
-    """The decorator's first example, if JSON can say it."""
+    """The decorator's first example, if it has a JSON form."""
     try:
         return {"example": json.loads(json.dumps(dict((endpoint.options.examples or ())[0])))}
     except (IndexError, TypeError, ValueError):
@@ -102,7 +102,7 @@ def _answer(hint: Any) -> dict[str, Any]:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a hint; empty, which means anything, where the hint does not tell."""
+    """The JSON schema of a hint; empty, which means anything, for an unknown hint."""
     try:
         if hint in SIMPLE:
             return dict(SIMPLE[hint])

@@ -70,7 +70,7 @@ def _numpy() -> Any:
 
 
 def _dtype_of(hint: Any) -> Any:
-    """The dtype of `NDArray[float32]`, if the hint says one."""
+    """The dtype of `NDArray[float32]`, if the hint has one."""
     for arg in typing.get_args(hint)[1:]:
         scalar = typing.get_args(arg)[:1]
         if scalar and isinstance(scalar[0], type):
@@ -84,7 +84,7 @@ def _array(value: Any, dtype: Any) -> Any:
         value = _npy(value) if bytes(value[:6]) == NPY else _loads(value)
     array = numpy.asarray(value, dtype=dtype)
     if array.dtype.hasobject:
-        raise ValueError("its rows have different lengths or hold what is no number")
+        raise ValueError("its rows differ in length or contain values that are not numbers")
     return array
 
 

@@ -1,7 +1,7 @@
-"""The handler of a plugin's process: loads the file, says what it offers, passes requests to its functions.
+"""The handler of a plugin's process: loads the file, describes what it offers, passes requests to its functions.
 
 To the worker runtime this is a model like any other (`docs/adr/0010`). A row brings `ask`, a JSON object of facts about
-the request, and `body`. What is not a clear yes of `authorize` is never turned into one here: the server fails closed.
+the request, and `body`. Only a clear yes of `authorize` counts as one: the server fails closed.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def describe() -> Facts:
 
 
 def describe_endpoint(each: Endpoint) -> Facts:
-    """One path; the first paragraph of the function's docstring says what it is for."""
-    said = (inspect.getdoc(each.function) or "").split("\n\n")[0]
-    description = " ".join(said.split())
+    """One path; its description is the first paragraph of the function's docstring."""
+    first = (inspect.getdoc(each.function) or "").split("\n\n")[0]
+    description = " ".join(first.split())
     return {"path": each.path, "methods": each.methods, "listener": each.listener, "description": description}
 
 
@@ -83,22 +83,22 @@ def read_request(facts: Facts, headers: Any, body: bytes) -> Request:
 
 
 async def call(function: Callable[[Request], Any], request: Request) -> Any:
-    """Calls a plugin's function; one that is not `async` runs on a thread and delays nobody."""
+    """Calls a plugin's function; one that is not `async` runs on a thread and delays no other."""
     if inspect.iscoroutinefunction(function):
         return await function(request)
     return await asyncio.to_thread(function, request)
 
 
 async def check_authorization(request: Request) -> Facts:
-    """The verdict; anything but a plain yes or no is a mistake of the plugin, and raised."""
-    verdict = await call(declared.authorizers[0], request)
-    if verdict is True or isinstance(verdict, Allow):
+    """The plugin's decision; anything but a plain yes or no is the plugin's mistake, and raised."""
+    decision = await call(declared.authorizers[0], request)
+    if decision is True or isinstance(decision, Allow):
         return {"allow": True}
-    if verdict is False:
-        verdict = Deny()
-    if not isinstance(verdict, Deny):
-        raise TypeError(f"@authorize must return True, False, Allow or Deny, not {type(verdict).__name__}")
-    return {"allow": False, "status": verdict.status, "message": verdict.message}
+    if decision is False:
+        decision = Deny()
+    if not isinstance(decision, Deny):
+        raise TypeError(f"@authorize must return True, False, Allow or Deny, not {type(decision).__name__}")
+    return {"allow": False, "status": decision.status, "message": decision.message}
 
 
 def write(answer: Any, context: WorkerContext) -> Any:

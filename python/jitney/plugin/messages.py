@@ -47,7 +47,7 @@ class Response:
 
     def __post_init__(self) -> None:
         if not 200 <= self.status <= 599:
-            raise ValueError(f"status {self.status} ends no request; it is 200 to 599")
+            raise ValueError(f"status must be from 200 to 599, not {self.status}")
 
 
 @dataclass(frozen=True)
@@ -64,4 +64,4 @@ class Deny:
 
     def __post_init__(self) -> None:
         if not 400 <= self.status <= 499:
-            raise ValueError(f"status {self.status} is no refusal; it is 400 to 499")
+            raise ValueError(f"status must be from 400 to 499, not {self.status}")

@@ -1,7 +1,7 @@
-"""What a handler can ask about its model and its requests, and say about its answers.
+"""What a handler can read about its model and its requests, and set about its answers.
 
 The members are TorchServe's. These classes are plain, so handlers can be tested without a
-server; the worker passes a subclass that reads request headers only when asked.
+server; the worker passes a subclass that parses request headers only when they are read.
 """
 
 from __future__ import annotations

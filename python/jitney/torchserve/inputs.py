@@ -43,7 +43,7 @@ def read_json(raw: Raw) -> Any:
     try:
         return json.loads(bytes(raw))
     except (ValueError, RecursionError) as error:
-        logger.warning("body is not JSON although its content type says so, passing raw bytes: %s", error)
+        logger.warning("the content type is JSON but the body is not, passing raw bytes: %s", error)
         return bytearray(raw)
 
 
@@ -52,5 +52,5 @@ def read_string(raw: Raw) -> str | bytearray:
     try:
         return str(raw, "utf-8")
     except UnicodeDecodeError as error:
-        logger.warning("body is not UTF-8 although its content type is text, passing raw bytes: %s", error.reason)
+        logger.warning("the content type is text but the body is not UTF-8, passing raw bytes: %s", error.reason)
         return bytearray(raw)

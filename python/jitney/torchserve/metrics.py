@@ -114,6 +114,71 @@ class Metric:
         }
 
 
+Dimensions = Sequence[Dimension] | None
+Index = Any
+"""A position in the batch or several; anything else stands for the whole batch."""
+
+
+class MetricReporter:
+    """The calls by which handlers report metrics; subclasses implement `_report`."""
+
+    request_ids: Any
+    unit_error: type[ValueError] = ValueError
+
+    def _report(
+        self, name: str, value: Any, unit: str, ids: str | None, dimensions: Dimensions, metric_type: MetricTypes
+    ) -> None:
+        raise NotImplementedError
+
+    def _ids(self, idx: Index) -> str:
+        ids = self.request_ids or {}
+        if not isinstance(ids, dict):
+            return str(ids)
+        if isinstance(idx, (list, tuple, range)):
+            return ",".join(ids[position] for position in idx if position in ids)
+        return ids[idx] if idx is not None and idx in ids else ",".join(ids.values())
+
+    def add_metric(
+        self, name: str, value: float, unit: str, idx: Index = None, dimensions: Dimensions = None,
+        metric_type: MetricTypes = MetricTypes.COUNTER,
+    ) -> None:  # fmt: skip
+        """Reports any metric."""
+        self._report(name, value, unit, self._ids(idx), dimensions, metric_type)
+
+    def add_counter(self, name: str, value: float, idx: Index = None, dimensions: Dimensions = None) -> None:
+        """Adds to a counter."""
+        self._report(name, value, "count", self._ids(idx), dimensions, MetricTypes.COUNTER)
+
+    def add_time(
+        self, name: str, value: float, idx: Index = None, unit: str = "ms", dimensions: Dimensions = None,
+        metric_type: MetricTypes = MetricTypes.GAUGE,
+    ) -> None:  # fmt: skip
+        """Reports a duration in ms or s."""
+        if unit not in TIME_UNITS:
+            raise self.unit_error("the unit for a timed metric should be one of ['ms', 's']")
+        self._report(name, value, unit, self._ids(idx), dimensions, metric_type)
+
+    def add_size(
+        self, name: str, value: float, idx: Index = None, unit: str = "MB", dimensions: Dimensions = None,
+        metric_type: MetricTypes = MetricTypes.GAUGE,
+    ) -> None:  # fmt: skip
+        """Reports a size in MB, kB, GB or B."""
+        if unit not in SIZE_UNITS:
+            raise self.unit_error("The unit for size based metric is one of ['MB','kB', 'GB', 'B']")
+        self._report(name, value, unit, self._ids(idx), dimensions, metric_type)
+
+    def add_percent(
+        self, name: str, value: float, idx: Index = None, dimensions: Dimensions = None,
+        metric_type: MetricTypes = MetricTypes.GAUGE,
+    ) -> None:  # fmt: skip
+        """Reports a percentage."""
+        self._report(name, value, "percent", self._ids(idx), dimensions, metric_type)
+
+    def add_error(self, name: str, value: float, dimensions: Dimensions = None) -> None:
+        """Reports an error, which belongs to no request."""
+        self._report(name, value, "", None, dimensions, MetricTypes.COUNTER)
+
+
 _past_logging = False
 
 

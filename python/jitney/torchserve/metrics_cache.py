@@ -11,16 +11,20 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jitney.torchserve.metrics import SIZE_UNITS, TIME_UNITS, Dimension, Metric, MetricTypes, full_unit, write_metric
+from jitney.torchserve.metrics import (
+    Dimension,
+    Dimensions,
+    Metric,
+    MetricReporter,
+    MetricTypes,
+    full_unit,
+    write_metric,
+)
 from jitney.torchserve.yaml_file import get_yaml_config
 
 logger = logging.getLogger(__name__)
 
 RequestIds = dict[int, str] | None
-Dimensions = Sequence[Dimension] | None
-Index = Any
-"""A place in the batch or several; anything else stands for the whole batch."""
-
 NO_FILE = ""
 
 
@@ -91,8 +95,10 @@ class CachingMetric:
         write_metric(Metric(self.metric_name, value, self.unit, dimensions, request_id, metric_type=self.metric_type))
 
 
-class MetricsCacheYamlImpl:
+class MetricsCacheYamlImpl(MetricReporter):
     """Metrics by type and name."""
+
+    unit_error = MetricsCacheValueError
 
     def __init__(self, config_file_path: str = NO_FILE) -> None:
         self.config_file_path = config_file_path
@@ -176,14 +182,8 @@ class MetricsCacheYamlImpl:
             raise MetricsCacheKeyError(f"Metric of type '{metric_type}' and name '{metric_name}' doesn't exist")
         return metric
 
-    def _ids(self, idx: Index) -> str:
-        ids = self.request_ids or {}
-        if isinstance(idx, (list, tuple, range)):
-            return ",".join(ids[place] for place in idx if place in ids)
-        return ids[idx] if idx is not None and idx in ids else ",".join(ids.values())
-
     def _report(
-        self, name: str, value: float, unit: str, ids: str, dimensions: Dimensions, metric_type: MetricTypes
+        self, name: str, value: float, unit: str, ids: str | None, dimensions: Dimensions, metric_type: MetricTypes
     ) -> None:
         given = list(dimensions or ())
         names = [dimension.name for dimension in given]
@@ -193,50 +193,12 @@ class MetricsCacheYamlImpl:
             names += [dimension.name for dimension in usual]
             metric = self.add_metric_to_cache(name, unit, names, metric_type)
         metric.usual = {dimension.name: dimension for dimension in usual}
-        metric.update(value, ids, [*given, *usual])
+        metric.update(value, ids or "", [*given, *usual])
 
-    def _usual(self, ids: str) -> list[Dimension]:
-        """What every report carries unless the handler says otherwise."""
+    def _usual(self, ids: str | None) -> list[Dimension]:
+        """The dimensions of every report unless the handler gives its own."""
         level = Dimension("Level", "Model" if ids else "Error")
         return [Dimension("ModelName", self.model_name), level] if self.model_name else [level]
-
-    def add_metric(
-        self, name: str, value: float, unit: str, idx: Index = None, dimensions: Dimensions = None,
-        metric_type: MetricTypes = MetricTypes.COUNTER,
-    ) -> None:  # fmt: skip
-        """Reports any metric."""
-        self._report(name, value, unit, self._ids(idx), dimensions, metric_type)
-
-    def add_counter(self, name: str, value: float, idx: Index = None, dimensions: Dimensions = None) -> None:
-        """Adds to a counter."""
-        self._report(name, value, "count", self._ids(idx), dimensions, MetricTypes.COUNTER)
-
-    def add_time(
-        self, name: str, value: float, idx: Index = None, unit: str = "ms", dimensions: Dimensions = None,
-        metric_type: MetricTypes = MetricTypes.GAUGE,
-    ) -> None:  # fmt: skip
-        """Reports a duration in ms or s."""
-        check_unit(unit, TIME_UNITS)
-        self._report(name, value, unit, self._ids(idx), dimensions, metric_type)
-
-    def add_size(
-        self, name: str, value: float, idx: Index = None, unit: str = "MB", dimensions: Dimensions = None,
-        metric_type: MetricTypes = MetricTypes.GAUGE,
-    ) -> None:  # fmt: skip
-        """Reports a size in MB, kB, GB or B."""
-        check_unit(unit, SIZE_UNITS)
-        self._report(name, value, unit, self._ids(idx), dimensions, metric_type)
-
-    def add_percent(
-        self, name: str, value: float, idx: Index = None, dimensions: Dimensions = None,
-        metric_type: MetricTypes = MetricTypes.GAUGE,
-    ) -> None:  # fmt: skip
-        """Reports a percentage."""
-        self._report(name, value, "percent", self._ids(idx), dimensions, metric_type)
-
-    def add_error(self, name: str, value: float, dimensions: Dimensions = None) -> None:
-        """Reports an error, which belongs to no request."""
-        self._report(name, value, "", "", dimensions, MetricTypes.COUNTER)
 
 
 WRONG_METRIC_TYPE = "`metric_type` must be a MetricTypes enum"
@@ -246,12 +208,6 @@ def check_type(value: Any, kind: Any, message: str) -> None:
     """Raises for a value of the wrong type."""
     if not isinstance(value, kind):
         raise MetricsCacheTypeError(message)
-
-
-def check_unit(unit: str, allowed: frozenset[str]) -> None:
-    """Raises for a unit that does not fit the kind of metric."""
-    if unit not in allowed:
-        raise MetricsCacheValueError(f"unit {unit!r} is not one of {sorted(allowed)}")
 
 
 def missing_keys(section: dict[str, list[dict[str, Any]]]) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""A worker's share of the machine's processors, told to the libraries it will import.
+"""A worker's share of the machine's processors, as environment variables for the libraries it will import.
 
-Torch, numpy and ONNX Runtime start as many threads as there are processors unless OMP_NUM_THREADS says
-otherwise; several workers that all do so slow each other down. Their threads also wait for each other by spinning,
-which takes processors away from whoever else works (decoding of the next batch, other workers): on a busy machine a
-ResNet-18 batch took 2.7 s of processor time spinning and 0.7 s sleeping. An operator's own values are left alone.
+Torch, numpy and ONNX Runtime start as many threads as there are processors unless OMP_NUM_THREADS is set; several
+workers that all do so slow each other down. Their threads also wait for each other by spinning, which takes processor
+time from other work (decoding of the next batch, other workers): on a busy machine a ResNet-18 batch took 2.7 s of
+processor time spinning and 0.7 s sleeping. An operator's own values are left alone.
 """
 
 from __future__ import annotations

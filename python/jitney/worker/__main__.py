@@ -41,7 +41,7 @@ def main() -> int:
     if fd:
         follow_parent()
     sock = socket.socket(fileno=int(fd)) if fd else connect(address)
-    # A child the handler forks must not hold the stream open: its end is how the server sees a death.
+    # A child that the handler forks must not hold the stream open: the server sees by its end that the worker exited.
     os.register_at_fork(after_in_child=sock.close)
     status = 1
     try:
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def prepare_output() -> None:
-    """Line-buffered UTF-8 streams, plain log lines and metrics on stdout, whatever the locale says."""
+    """Line-buffered UTF-8 streams, plain log lines and metrics on stdout, whatever the locale is."""
     past_logging()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

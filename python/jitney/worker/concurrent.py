@@ -8,6 +8,7 @@ leave in the order in which they are ready.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import inspect
 import threading
@@ -15,12 +16,10 @@ import threading
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, STOP, Frame, FrameReader, ProtocolError
-from jitney.worker.run import BatchAnswer, answer_from, bind, failure_from, send_answer
+from jitney.worker.run import BatchAnswer, Incoming, answer_from, bind, failure_from, read_frames, send_answer
 from jitney.worker.writer import FrameWriter
 
 CANCEL_SECONDS = 1.0
-
-Incoming = Frame | BaseException | None
 
 
 def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
@@ -60,7 +59,7 @@ class _ConcurrentBatches:
         while True:
             received = await self._incoming.get()
             if received is None:
-                return  # The server is gone and nobody waits for what is unfinished.
+                return  # The server is gone; unfinished work has no receiver.
             if isinstance(received, BaseException):
                 raise received
             if received.kind == STOP:
@@ -73,19 +72,9 @@ class _ConcurrentBatches:
             task.add_done_callback(self._finished)
 
     def _read(self, reader: FrameReader, loop: asyncio.AbstractEventLoop) -> None:
-        """The reading thread. The server's slots bound how much it can pile up."""
-        received: Incoming = None
-        while True:
-            try:
-                received = reader.read()
-            except Exception as error:
-                received = error
-            try:
-                loop.call_soon_threadsafe(self._incoming.put_nowait, received)
-            except RuntimeError:
-                return  # The loop is closed: the worker is on its way out.
-            if not isinstance(received, Frame) or received.kind == STOP:
-                return
+        """The reading thread."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed when the worker ends.
+            read_frames(reader, lambda received: loop.call_soon_threadsafe(self._incoming.put_nowait, received))
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         """What a handler raises was answered; what is left broke the worker itself."""

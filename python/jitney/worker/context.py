@@ -18,11 +18,11 @@ from jitney.worker.protocol import POSITION, Bytes
 from jitney.worker.writer import FrameWriter
 
 STREAM_NEXT = "ts_stream_next"
-"""The header by which TorchServe's clients tell a stream."""
+"""The header by which TorchServe's clients recognise a stream."""
 
 
 class ItemProcessor(RequestProcessor):
-    """A RequestProcessor whose headers stay unparsed until somebody reads one."""
+    """A RequestProcessor that parses its headers when the first one is read."""
 
     def __init__(self, meta: bytes) -> None:
         self._meta = meta
@@ -41,7 +41,7 @@ class WorkerContext(Context):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.touched_requests: dict[int, RequestProcessor] = {}
-        """Processors of the requests this batch's handler asked about; all other answers are plain."""
+        """Processors of the requests this batch's handler looked at; all other answers are plain."""
         self.writer: FrameWriter | None = None
         """Where pieces of answers go; None outside a worker."""
         self.batch_id = 0
@@ -68,7 +68,7 @@ class WorkerContext(Context):
 
     @property
     def metas(self) -> list[bytes]:
-        """The metas of the current batch, for whoever reads them without the context's help."""
+        """The metas of the current batch, for code that reads them directly."""
         return self._metas or []
 
     @property

@@ -2,8 +2,8 @@
 
 The server hands over one job per BATCH, as many as the worker has slots; this loop calls the
 handler again and again with all of them, as TorchServe does: a new job brings its parameters, a
-continued one an empty row. After each step `context.stopping_criteria` says whose answer is
-complete. New jobs join between two steps, and those whose client has left drop out.
+continued one an empty row. After each step `context.stopping_criteria` decides which answers are
+complete. New jobs join between two steps, and jobs whose client has disconnected are dropped.
 """
 
 from __future__ import annotations
@@ -20,34 +20,19 @@ from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import encode_item, failure_of_step
-from jitney.worker.run import describe, failure_from, logger, run_batch, send_answer
+from jitney.worker.run import Incoming, describe, failure_from, logger, read_frames, run_batch, send_answer
 from jitney.worker.writer import FrameWriter
-
-Incoming = Frame | BaseException | None
 
 
 def run_continuously(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Steps through live jobs until the server stops, when all are finished, or is gone."""
     incoming: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(reader, incoming), daemon=True).start()
+    threading.Thread(target=read_frames, args=(reader, incoming.put), daemon=True).start()
     try:
         _LiveJobs(writer, model).run(incoming)
     finally:
         # A blocked read keeps the socket open even after it was closed; the server must see the end.
         writer.shut_down()
-
-
-def _read(reader: FrameReader, incoming: queue.SimpleQueue[Incoming]) -> None:
-    """The reading thread: the server can hand over a job while a step runs. Its slots bound the queue."""
-    while True:
-        received: Incoming
-        try:
-            received = reader.read()
-        except Exception as error:
-            received = error
-        incoming.put(received)
-        if not isinstance(received, Frame) or received.kind == STOP:
-            return
 
 
 class _Job:
@@ -82,11 +67,11 @@ class _LiveJobs:
     # Coming and going
 
     def _take_in(self, incoming: queue.SimpleQueue[Incoming]) -> bool:
-        """Takes in what is there, and waits only if nobody is live; False when all is over."""
+        """Takes new frames, and waits for one only if no job is live; False when there is nothing left to do."""
         while not self._stopping and (not self._live or not incoming.empty()):
             received = incoming.get()
             if received is None:
-                return False  # The server is gone and nobody waits for what is unfinished.
+                return False  # The server is gone; unfinished work has no receiver.
             if isinstance(received, BaseException):
                 raise received
             self._handle(received)
@@ -111,7 +96,7 @@ class _LiveJobs:
             self._live.append(_Job(frame.id, rows[0], metas[0]))
 
     def _cancel(self, batch_id: int) -> None:
-        """Nobody waits for this job any more; one that is over already needs nothing."""
+        """Drops a job whose client has disconnected; it may be finished already."""
         for job in self._live:
             if job.batch_id == batch_id:
                 logger.info("Connection to client got closed; Removing job: %s", job.request_id)
@@ -120,7 +105,7 @@ class _LiveJobs:
         self._live = [job for job in self._live if job.batch_id != batch_id]
 
     def _forget(self, job: _Job) -> None:
-        """Handlers keep what they know of a job in `context.cache` under its id, and only hear of good ends."""
+        """Removes a job from `context.cache`: handlers themselves see only the end of jobs that succeed."""
         cache = getattr(self._context, "cache", None)
         if isinstance(cache, dict):
             cache.pop(job.request_id, None)
@@ -147,7 +132,7 @@ class _LiveJobs:
         self._live = [job for idx, job in enumerate(jobs) if self._send(idx, job, outputs[idx])]
 
     def _fail(self, failure: BatchFailure) -> None:
-        """A step that fails is the end of everybody in it: what the handler keeps of them is unknown."""
+        """Fails every live job: after a failed step the handler's state of them is unknown."""
         for job in self._live:
             self._forget(job)
             self._writer.send_control(FAILED, failure._asdict(), job.batch_id)
@@ -182,7 +167,7 @@ class _LiveJobs:
             self._writer.send(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]))
 
     def _goes_on(self, idx: int, output: Any) -> bool | None:
-        """What the job's stopping criterion says: True to go on, False at the end, None without a stream."""
+        """The result of the job's stopping criterion: True to go on, False at the end, None without a stream."""
         criteria = self._context.stopping_criteria
         criterion = criteria[idx] if criteria is not None else None
         if criterion is None:

@@ -1,8 +1,8 @@
 """The worker's side of a definition: parameters in, arguments, a call, answers out.
 
 It stands where a TorchServe handler would, and answers with ready-made items, since a definition
-can fail one item, choose content types and stream, which a handler's plain list cannot say. A call
-through a handle differs from an HTTP request in how its arguments, answer and failure are spelt.
+can fail one item, choose content types and stream, which a handler's plain list cannot express. A call
+through a handle differs from an HTTP request in how its arguments, answer and failure are encoded.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class _Batch:
         return answers.encode(output, self._accept(at, output) if whole else "")
 
     def _accept(self, at: int, output: Any) -> str:
-        """The client's wish; only looked up for outputs that have more than one form."""
+        """The client's Accept header; only read for outputs that have more than one form."""
         if not hasattr(output, "shape"):
             return ""
         return str(self.items[at].request.headers.get("accept", ""))
@@ -212,7 +212,7 @@ class _Batch:
             return _PLAIN_HEADS[content_type]
         others = dict(request.response_headers)
         chosen = [others.pop(name) for name in tuple(others) if name.lower() == "content-type"]
-        if chosen and at not in self._calls:  # A handle reads values, whatever browsers are to make of them.
+        if chosen and at not in self._calls:  # A handle always reads values.
             content_type = chosen[-1]
         return encode_fields(request.status or 200, "", {"Content-Type": content_type, **others})
 
@@ -228,7 +228,7 @@ def _choose(definition: Definition, meta: bytes) -> Endpoint:
 
 
 def _failed(error: BaseException, through_handle: bool = False) -> tuple[bytes, Bytes]:
-    """An item that failed alone. Client mistakes leave no traceback in the log."""
+    """An item that failed alone. Mistakes of clients are not logged."""
     status = status_of(error)
     if status >= 500:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))

@@ -1,4 +1,4 @@
-"""Request headers as a handler sees them, parsed from an item's meta only when asked for.
+"""Request headers as a handler sees them, parsed from an item's meta only when they are read.
 
 Most handlers never look at a header, so a batch carries its metas as plain bytes and this
 file turns one of them into a dictionary on demand.

@@ -1,9 +1,9 @@
 """Two batches at a time, one stage apart: the next one is prepared while this one is in the model.
 
-For handlers that say so (`batches_at_a_time`) and offer their work in two halves, `begin` and `finish`.
-A thread reads frames and begins; the main thread finishes and answers, in the order of received. The two
-halves of a batch see a context of their own, so nothing of one batch can reach another, and what `finish`
-is given is what it would be given if everything ran one after another.
+For handlers that allow it (`batches_at_a_time`) and have their work in two halves, `begin` and `finish`.
+A thread reads frames and begins; the main thread finishes and answers, in the order of arrival. Each batch
+has a context of its own, so nothing of one batch can reach another, and `finish` gets the same as if
+everything ran one after another.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def stages_of(model: LoadedModel) -> Stages | None:
 
 def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
     """Answers batches in order until the server stops or is gone."""
-    # The server gives no more batches than there are slots; one place more is for its last word.
+    # The server sends no more batches than there are slots; one entry more is for the end of the stream.
     ready: queue.Queue[Incoming] = queue.Queue(stages.slots + 1)
     threading.Thread(target=_begin_all, args=(reader, model, stages, ready), name="begin", daemon=True).start()
     try:
@@ -71,7 +71,7 @@ def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel,
 
 
 def _begin_all(reader: FrameReader, model: LoadedModel, stages: Stages, ready: queue.Queue[Incoming]) -> None:
-    """The reading thread: everything it meets goes onto the ready, its own end too."""
+    """The reading thread: every batch it prepares goes into the queue, and so does its own end."""
     decoder = BatchDecoder(model.decode_input)
     try:
         while True:

@@ -1,9 +1,9 @@
 """One logical worker of several processes, for models that torchrun would start (`torchrun` in model-config.yaml).
 
-The process the server started is rank 0. It starts the others, passes every frame it gets on to them, and is the
-only one whose answers count; so the server sees one worker. In a pipeline (`parallelType: pp`) rank 0 alone gets the
-batches, as in TorchServe: it drives the others by means of its own. They share one fate: when any of them dies all
-end, and the server starts the whole group again.
+The process that the server started is rank 0. It starts the others, forwards every frame to them, and is the only one
+whose answers count; so the server sees one worker. In a pipeline (`parallelType: pp`) rank 0 alone gets the batches, as
+in TorchServe: it drives the others by its own means. When one rank ends all end, and the server starts the whole group
+again.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ EXIT_SECONDS = 2.0
 
 
 class ProcessGroupError(Exception):
-    """The configuration asks for a group that cannot be, or a member of it failed."""
+    """The configured group is impossible, or one of its ranks failed."""
 
 
 def rank_count(spec: dict[str, Any]) -> int:
-    """How many processes a model's configuration asks for."""
+    """The number of processes in a model's configuration."""
     config = spec.get("model_yaml_config") or {}
     torchrun = config.get("torchrun")
     if not isinstance(torchrun, dict) or config.get("parallelType") not in PARALLEL_TYPES:
@@ -59,7 +59,7 @@ def rank_count(spec: dict[str, Any]) -> int:
 
 
 def rank_environment(spec: dict[str, Any], ranks: int, port: int) -> dict[str, str]:
-    """What torchrun tells every process, without its own number."""
+    """The variables that torchrun sets for every process alike."""
     threads = spec["model_yaml_config"]["torchrun"].get("OMP_NUMBER_THREADS", 1)
     return {
         "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -68,7 +68,7 @@ def rank_environment(spec: dict[str, Any], ranks: int, port: int) -> dict[str, s
 
 
 def rank_variables(rank: int) -> dict[str, str]:
-    """A process's own number."""
+    """The variables that differ from rank to rank."""
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
 
 
@@ -81,7 +81,7 @@ class ProcessGroup:
         self._members: list[RankProcess] = []
 
     def start(self) -> None:
-        """Starts the other ranks if the model wants any, and has them load; a rank of a group starts no group."""
+        """Starts the other ranks if the configuration has any, and makes them load."""
         ranks = 1 if "rank" in self._spec else rank_count(self._spec)
         if ranks == 1:
             return
@@ -93,36 +93,36 @@ class ProcessGroup:
             member.load(self._spec)
 
     def reader(self, reader: FrameReader) -> FrameReader:
-        """A reader that lets the others hear what rank 0 hears."""
+        """A reader that forwards the frames of rank 0 to the others."""
         return ForwardingReader(reader, self) if self._members else reader
 
     def wait_until_loaded(self) -> None:
-        """Returns when every rank has loaded its part; then watches over them."""
+        """Returns when every rank has loaded its part; from then on watches them."""
         for member in self._members:
             member.wait_until_loaded()
         for member in self._members:
             threading.Thread(target=self._watch, args=(member,), daemon=True).start()
 
     def forward(self, frame: Frame) -> None:
-        """Gives the others the frame that rank 0 got."""
+        """Sends the others the frame that rank 0 got."""
         self._stopping = self._stopping or frame.kind == STOP
         if frame.kind == BATCH and self._spec["model_yaml_config"].get("parallelType") == PIPELINE:
             return
         for member in self._members:
-            with contextlib.suppress(OSError):  # Its death is noticed where its answers are read.
+            with contextlib.suppress(OSError):  # `_watch` notices that it ended.
                 send_frame(member.sock, frame.kind, frame.count, frame.id, (frame.payload,))
 
     def _watch(self, member: RankProcess) -> None:
-        """Throws a rank's answers away; its end is the end of all."""
+        """Discards a rank's answers; when it ends this process ends too."""
         with contextlib.suppress(Exception):
             while member.reader.read() is not None:
                 pass
         if not self._stopping:
-            print(f"rank {member.rank} ended, and its worker with it", flush=True)
+            print(f"rank {member.rank} ended, so the worker ends too", flush=True)
             os._exit(1)
 
     def close(self) -> None:
-        """Ends the others; those that do not leave at once are killed."""
+        """Ends the others; those that do not exit soon are killed."""
         self._stopping = True
         for member in self._members:
             member.end()
@@ -141,12 +141,12 @@ class RankProcess:
         self.reader = FrameReader(self.sock)
 
     def load(self, spec: dict[str, Any]) -> None:
-        """Tells it to load its part; does not wait."""
+        """Sends it what to load; does not wait."""
         own = {"rank": self.rank, "gpu_id": gpu_of_rank(spec, self.rank), "gpu_ids": None}
         send_frame(self.sock, LOAD, 0, 0, (encode_control({**spec, **own}),))
 
     def wait_until_loaded(self) -> None:
-        """Returns when it has, and raises its words when it failed."""
+        """Returns when it has loaded; raises its message if it failed."""
         for expected in (HELLO, LOADED):
             frame = self.reader.read()
             if frame is None:
@@ -157,7 +157,7 @@ class RankProcess:
                 raise ProcessGroupError(f"rank {self.rank} sent a frame of kind {frame.kind}")
 
     def end(self) -> None:
-        """Hangs up, waits a moment, kills."""
+        """Closes the stream, waits a moment, then kills it."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
         try:
@@ -169,13 +169,13 @@ class RankProcess:
 
 
 class ForwardingReader(FrameReader):
-    """Reads rank 0's frames and passes them on to the group."""
+    """Reads rank 0's frames and forwards them to the group."""
 
     def __init__(self, reader: FrameReader, group: ProcessGroup) -> None:
         self._inner, self._group = reader, group
 
     def read(self) -> Frame | None:
-        """The next frame, which the others have got too."""
+        """The next frame, after it was forwarded."""
         frame = self._inner.read()
         if frame is not None and frame.kind in (BATCH, STOP):
             self._group.forward(frame)
@@ -183,14 +183,14 @@ class ForwardingReader(FrameReader):
 
 
 def free_port() -> int:
-    """A port for the ranks to meet at."""
+    """A port at which the ranks find each other."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
 
 
 def follow_parent() -> None:
-    """Ends this process soon after rank 0 has ended, also while a handler works or waits for the others."""
+    """Ends this process soon after rank 0 has ended, also while a handler runs or waits for other ranks."""
     parent = os.getppid()
 
     def watch() -> None:

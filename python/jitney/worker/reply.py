@@ -73,7 +73,7 @@ def add_meta(idx: int, processor: RequestProcessor, metas: dict[int, bytes], bod
 
 
 def encode_item(output: Any, processor: RequestProcessor | None) -> tuple[bytes, Bytes, bool]:
-    """Meta and body of one answer by itself, and whether they say that it failed."""
+    """Meta and body of one answer by itself, and whether it failed."""
     metas: dict[int, bytes] = {}
     bodies = encode_each([output], metas)
     if not metas and processor is not None:
@@ -83,7 +83,7 @@ def encode_item(output: Any, processor: RequestProcessor | None) -> tuple[bytes,
 
 
 def failure_of_step(message: Bytes) -> BatchFailure:
-    """How an answer is broken off of which a part is out already."""
+    """The failure of an answer of which a part was sent already."""
     return BatchFailure("raised", bytes(message).decode(errors="replace"), ITEM_FAILED_STATUS)
 
 

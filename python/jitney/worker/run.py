@@ -1,4 +1,4 @@
-"""One batch, step by step: bind it to a context, call the handler, turn what it says into a frame.
+"""One batch, step by step: bind it to a context, call the handler, turn its result into a frame.
 
 The steps are apart because the loops differ: `loop` takes one batch at a time, `concurrent` many,
 `continuous` one step of many at a time.
@@ -9,19 +9,37 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, Bytes, Frame, ProtocolError
+from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import EncodedReply, encode_reply
 from jitney.worker.writer import FrameWriter
 
 logger = logging.getLogger(__name__)
 
+Incoming = Frame | BaseException | None
 BatchAnswer = list[Bytes] | BatchFailure
+
+
+def read_frames(reader: FrameReader, put: Callable[[Incoming], object]) -> None:
+    """The work of a reading thread: every frame up to STOP, the end of the stream (None), or the error in its place.
+
+    The server sends no more batches than the worker has slots, which bounds what can wait.
+    """
+    while True:
+        received: Incoming
+        try:
+            received = reader.read()
+        except Exception as error:
+            received = error
+        put(received)
+        if not isinstance(received, Frame) or received.kind == STOP:
+            return
 
 
 def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchAnswer:
@@ -43,9 +61,9 @@ def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Ro
 
 
 def failure_from(error: Exception) -> BatchFailure:
-    """What the server is told about a handler's exception; the log gets the traceback."""
+    """The failure to send for a handler's exception; the log gets the traceback."""
     if isinstance(error, ProtocolError):
-        raise error  # Headers are parsed when the handler asks for them; that they are broken is not its fault.
+        raise error  # Headers are parsed when the handler reads them; broken ones are not its fault.
     print_traceback()
     return failure_of(error)
 

@@ -1,7 +1,7 @@
-"""A worker's way out: whole frames onto the socket, from whichever thread has something to say.
+"""Sends whole frames over the worker's socket, from any thread.
 
 Handlers may stream from threads of their own, and asynchronous ones answer out of order; the
-lock keeps frames whole. What a frame contains is the business of `reply`.
+lock keeps frames whole. `reply` decides what a frame contains.
 """
 
 from __future__ import annotations

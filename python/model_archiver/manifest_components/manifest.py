@@ -20,7 +20,7 @@ class RuntimeType(Enum):
 
 
 class Manifest:
-    """What an archive says about itself."""
+    """The manifest of an archive."""
 
     def __init__(self, runtime: str, model: Model) -> None:
         self.runtime = RuntimeType(runtime)

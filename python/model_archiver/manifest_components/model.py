@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Model:
-    """What a manifest says about its model."""
+    """The model of a manifest."""
 
     model_name: str
     serialized_file: str | None

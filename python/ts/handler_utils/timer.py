@@ -38,7 +38,7 @@ def timed(function: Callable[P, R]) -> Callable[P, R]:
 def wants_profile(handler: Any) -> bool:
     """Whether the model asks for the time of its stages."""
     settings = getattr(getattr(handler, "context", None), "model_yaml_config", None)
-    if settings is None:  # The first stage of a handler that has not been asked anything yet.
+    if settings is None:  # A handler that has not seen a batch yet.
         settings = getattr(handler, "model_yaml_config", None)
     section = (settings or {}).get("handler")
     return isinstance(section, dict) and bool(section.get("profile"))

@@ -27,7 +27,7 @@ dimension = [Dimension("Level", "Host")]
 
 
 def cpu_utilization() -> None:
-    """How busy the processors are, over a moment."""
+    """How busy the processors are, measured over a short interval."""
     idle, total = _cpu_times()
     time.sleep(CPU_INTERVAL)
     idle_later, total_later = _cpu_times()
@@ -43,12 +43,12 @@ def memory_used() -> None:
 
 
 def memory_available() -> None:
-    """Memory that can be had."""
+    """Available memory."""
     _report("MemoryAvailable", _memory()["MemAvailable"] / MEGABYTE, "MB")
 
 
 def memory_utilization() -> None:
-    """Memory in use, of all."""
+    """Memory in use, in percent."""
     memory = _memory()
     _report("MemoryUtilization", 100.0 * (1 - memory["MemAvailable"] / memory["MemTotal"]), "percent")
 
@@ -59,27 +59,27 @@ def disk_used() -> None:
 
 
 def disk_utilization() -> None:
-    """Disk in use, of what users can have."""
+    """Disk in use, in percent of what users can have."""
     disk = shutil.disk_usage("/")
     _report("DiskUtilization", 100.0 * disk.used / (disk.used + disk.free), "percent")
 
 
 def disk_available() -> None:
-    """Disk that can be had."""
+    """Available disk space."""
     _report("DiskAvailable", shutil.disk_usage("/").free / GIGABYTE, "GB")
 
 
 def gpu_utilization(num_of_gpu: int) -> None:
-    """Load and memory of every GPU, as nvidia-smi tells them; nothing without it."""
+    """Load and memory of every GPU, from nvidia-smi; nothing without it."""
     program = shutil.which("nvidia-smi") if num_of_gpu > 0 else None
     if program is None:
         return
     try:
-        told = subprocess.run([program, *GPU_QUERY], capture_output=True, text=True, timeout=GPU_TIMEOUT, check=True)
+        output = subprocess.run([program, *GPU_QUERY], capture_output=True, text=True, timeout=GPU_TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"nvidia-smi failed: {error}\n")
         return
-    for line in told.stdout.splitlines():
+    for line in output.stdout.splitlines():
         _report_gpu([field.strip() for field in line.split(",")])
 
 
@@ -107,7 +107,7 @@ def _report(name: str, value: float, unit: str, device: str | None = None) -> No
 
 
 def _report_gpu(fields: list[str]) -> None:
-    """What a GPU does not tell ("[N/A]") is left out."""
+    """Values that a GPU does not report ("[N/A]") are left out."""
     device, *numbers = fields
     busy, used, total = (float(n) if n.replace(".", "", 1).isdigit() else None for n in numbers)
     if used is not None and total:

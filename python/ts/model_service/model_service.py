@@ -44,11 +44,11 @@ class ModelService(ABC):
 
     @abstractmethod
     def ping(self) -> Any:
-        """Says that the service lives."""
+        """Whether the service is alive."""
 
     @property
     def signature(self) -> dict[str, Any] | None:
-        """Names and shapes of the model's inputs and outputs, if the archive told them."""
+        """Names and shapes of the model's inputs and outputs, if the archive has them."""
         return self._signature
 
 
@@ -56,7 +56,7 @@ class SingleNodeService(ModelService):
     """A service in one process: prepare, infer, finish."""
 
     def handle(self, data: list[dict[str, Any]], context: Any) -> list[Any]:
-        """Answers a batch, request after request; one that fails gets the words of its error."""
+        """Answers a batch, request after request; one that fails gets the text of its error."""
         return [self._answer(list(row.values())) for row in data]
 
     def _answer(self, values: list[Any]) -> Any:
@@ -71,7 +71,7 @@ class SingleNodeService(ModelService):
         return self._postprocess(self._inference(self._preprocess(data)))
 
     def ping(self) -> Any:
-        """Nothing to say: a process that answers lives."""
+        """Always None: a process that answers is alive."""
         return None
 
     @abstractmethod

@@ -1,7 +1,4 @@
-"""Reads the messages TorchServe's frontend sends to a worker ("OTF": big-endian, length before content).
-
-Jitney's own workers do not speak this protocol; it is here for code and tests that import it.
-"""
+"""Reads the messages of TorchServe's frontend to a worker ("OTF": big-endian, length before content)."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _INT = struct.Struct("!i")
 
 
 def retrieve_msg(conn: socket.socket) -> tuple[bytes, Any]:
-    """The next command and its message; ends the process when the frontend is gone."""
+    """The next command and its message; ends the process when the frontend has disconnected."""
     command = read_bytes(conn, 1)
     if command == LOAD_MSG:
         return command, read_load(conn)
@@ -91,7 +88,7 @@ def read_headers(conn: socket.socket) -> list[dict[str, bytes]]:
 
 
 def read_parameters(conn: socket.socket) -> list[dict[str, Any]]:
-    """Parameters up to the end of the list, read as their content types say unless that is switched off."""
+    """Parameters up to the end of the list, decoded by their content types unless that is switched off."""
     decode = os.environ.get("TS_DECODE_INPUT_REQUEST", "true").lower() == "true"
     parameters = []
     while (length := read_int(conn)) != END_OF_LIST:

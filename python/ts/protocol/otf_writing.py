@@ -1,7 +1,4 @@
-"""Writes a worker's answers in the wire format of TorchServe's frontend ("OTF").
-
-The bytes of an output are made by the same rules as in Jitney's workers (`jitney.torchserve.outputs`).
-"""
+"""Writes a worker's answers in the wire format of TorchServe's frontend ("OTF")."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def create_predict_response(
     context: Any = None,
     ts_stream_next: bool = False,
 ) -> bytes:
-    """The answer to a batch; `ret` is None if all of it failed, and then `code` is everybody's status.
+    """The answer to a batch; `ret` is None if all of it failed, and then `code` is the status of every request.
 
     With `ts_stream_next` more parts will follow.
     """
@@ -68,9 +65,10 @@ def _head(idx: int, code: int, context: Any) -> bytes:
 
 
 def _mark_stream(context: Any, idx: int, output: Any, more: bool) -> None:
-    """Tells the client whether more of its answer follows: the caller knows, or the model's own criteria.
+    """Sets the header that tells the client whether more of its answer follows.
 
-    What was marked as a stream before ends with the first answer that is not.
+    The model's stopping criteria decide if there are any, else the caller. A stream ends with the first answer
+    that is not marked as one.
     """
     criteria = getattr(context, "stopping_criteria", None)
     if criteria:

@@ -1,11 +1,23 @@
-"""The handlers of TorchServe that Jitney does not have, and what to use in their place.
+"""The modules of TorchServe that Jitney does not have, and what to use in their place.
 
-Importing one of them ends in this one sentence, so that a worker's log says what to do.
+Importing one of them raises this error, so that a worker's log tells what to do.
 """
 
 from __future__ import annotations
 
+DALI = "Derive from ts.torch_handler.image_classifier.ImageClassifier and run the DALI pipeline in preprocess."
+ENGINE = "Write an asynchronous handler around the engine and set asyncCommunication: true in model-config.yaml."
+PIPPY = "Use ts.torch_handler.distributed.base_deepspeed_handler or torch.distributed in a handler of parallel workers."
 
-def absent(name: str, library: str, instead: str) -> ImportError:
+INSTEAD = {
+    "NVIDIA DALI": DALI,
+    "PiPPy": PIPPY,
+    "TensorRT-LLM": ENGINE,
+    "vLLM": ENGINE,
+    "vLLM or TensorRT-LLM": f"{ENGINE} Or serve the model with the engine's own server.",
+}
+
+
+def absent(name: str, library: str) -> ImportError:
     """What an import of such a module raises."""
-    return ImportError(f"{name} builds on {library} and is not part of Jitney. {instead}", name=name)
+    return ImportError(f"{name} builds on {library} and is not part of Jitney. {INSTEAD[library]}", name=name)

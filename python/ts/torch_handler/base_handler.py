@@ -2,7 +2,7 @@
 
 The members are TorchServe's, and subclasses may replace any of them. `handle` is `begin` and `finish`
 one after another; a worker may call the two itself to prepare the next batch while this one is in the
-model, but only where `batches_at_a_time` says that no stage was replaced by one that might mind.
+model, but only where `batches_at_a_time` allows it: no stage was replaced by the user's own.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         raise RuntimeError(f"No model weights could be loaded{': ' + os.path.basename(path) if path else ''}")
 
     def _ready(self, model: Any) -> Any:
-        """A module on its device, in its precision, compiled if that was asked for."""
+        """A module on its device, in its precision, compiled if that is configured."""
         model = shaped_model(model.to(self.device), self.handler_settings)
         model.eval()
         if ipex_enabled:
@@ -154,7 +154,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         return self._handle(data, context)
 
     def _profiled(self, call: Callable[[], Any]) -> Any:
-        """Runs a call under the profiler; its trace goes where the archive's name says."""
+        """Runs a call under the profiler; its trace goes to a folder named after the model."""
         name = ((getattr(self, "manifest", None) or {}).get("model") or {}).get("modelName") or ""
         return profiled(call, name, getattr(self, "profiler_args", {}))
 
@@ -197,7 +197,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     # -- questions about the model ----------------------------------------------------------------
 
     def explain_handle(self, data_preprocess: Any, raw_data: Any) -> Any:
-        """Why the model answers so: explanations by `get_insights`, which is told the first request's value.
+        """Explanations by `get_insights`, which gets the first request's value.
 
         That is TorchServe's way, and what handlers are written for: one that explains a single request only
         answers too little for a batch of several, which is then retried one by one.

@@ -1,4 +1,4 @@
-"""torch.compile as model-config.yaml asks for it.
+"""torch.compile as model-config.yaml configures it.
 
 `pt2: inductor`, `pt2: {backend, mode, ...}` (the old forms) and
 `pt2: {compile: {enable: true, backend, mode, ...}}`; what is not ours goes to torch.compile as it is.
@@ -18,7 +18,7 @@ DEFAULT_BACKEND = "inductor"
 
 
 def compile_options(pt2: Any) -> dict[str, Any] | None:
-    """The arguments of torch.compile, or None where it was not asked for."""
+    """The arguments of torch.compile, or None where it is not configured."""
     if isinstance(pt2, str):
         return {"backend": pt2} if known(pt2) else None
     if not isinstance(pt2, dict):
@@ -40,13 +40,13 @@ def known(backend: Any) -> bool:
 
 
 def wants_aot(pt2: Any) -> bool:
-    """Whether `pt2: {export: {aot_compile: true}}` says that the file is a compiled library."""
+    """Whether `pt2: {export: {aot_compile: true}}` marks the file as a compiled library."""
     section = pt2.get("export") if isinstance(pt2, dict) else None
     return isinstance(section, dict) and section.get("aot_compile") is True
 
 
 def compiled(model: Any, pt2: Any) -> Any:
-    """The model, compiled if that was asked for and torch can."""
+    """The model, compiled if that is configured and torch can."""
     options = compile_options(pt2)
     if options is None:
         return model

@@ -1,11 +1,5 @@
-"""TorchServe's module of this name needs NVIDIA DALI; Jitney has no such module and says so."""
-
-from __future__ import annotations
+"""Not in Jitney: TorchServe's module of this name builds on NVIDIA DALI."""
 
 from ts.torch_handler.absent import absent
 
-raise absent(
-    __name__,
-    "NVIDIA DALI",
-    "Derive from ts.torch_handler.image_classifier.ImageClassifier and run the DALI pipeline in preprocess.",
-)
+raise absent(__name__, "NVIDIA DALI")

@@ -1,9 +1,9 @@
 """A helper process that turns the bytes of images into pixels, for the handlers of one worker (see `decoders`).
 
-It speaks over the socket it inherits: a plan and an image in, pixels out, one after another, until the worker is
-gone. It imports PIL and nothing of torch, so that it starts at once and stays small, and it knows the two steps
-nearly every transform begins with. Whatever is not plain (a broken image, another mode, too small for the crop) it
-refuses, and the worker does that image itself: what is wrong with an image is said in one place only.
+It uses the socket that it inherits: a plan and an image in, pixels out, one after another, until the worker
+exits. It imports PIL and nothing of torch, so that it starts at once and stays small, and it knows the two steps
+nearly every transform begins with. It does not handle anything unusual (a broken
+image, another mode, one too small for the crop): the worker decodes such an image itself, and reports its errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNSUPPORTED = REPLY.pack(0, 0, 0)
 
 
 class Unsupported(Exception):
-    """An image that is the worker's own business."""
+    """An image that the worker must decode itself."""
 
 
 def pil_image() -> Any:
@@ -95,7 +95,7 @@ def receive(sock: socket.socket, size: int) -> bytearray:
 
 
 def wait_for_work(sock: socket.socket, parent: int) -> bool:
-    """Returns when there is something to read; False when the worker is gone though somebody holds its socket."""
+    """Waits for something to read; False when the worker has exited, even if another process holds its socket."""
     sock.settimeout(WATCH_SECONDS)
     while True:
         try:

@@ -1,8 +1,8 @@
 """The worker's side of its decoding helpers (`decoder`): processes, because Python's threads share one interpreter.
 
-A helper has one image at a time. A thread that finds none idle, an image no plan fits, and one that a helper refuses
-or dies over are read by the thread itself, so nothing is ever lost and every answer is the one a worker without
-helpers gives. A dead or silent helper is replaced, up to a bound; without any left all goes on in the worker.
+A helper has one image at a time. If no helper is idle, no plan fits the image, or the helper does not support it or
+exits, the calling thread decodes the image itself: nothing is lost, and every answer is the same as without helpers. A
+helper that exited or hangs is replaced, up to a limit; without any left the worker decodes everything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPLACEMENTS_MAX = 16
 
 
 class Pixels(NamedTuple):
-    """An RGB image of a helper; what `images` asks of a PIL image it can be asked too."""
+    """An RGB image of a helper, with the members of a PIL image that `images` uses."""
 
     size: tuple[int, int]
     content: bytearray
@@ -51,14 +51,14 @@ class Helper:
         self.sock.settimeout(PATIENCE_SECONDS)
 
     def ask(self, plan: bytes, content: Any) -> Pixels | None:
-        """The pixels of an image, or None if the helper refuses it; raises when it is gone or silent."""
+        """The pixels of an image, or None if the helper does not support it; raises when it has exited or hangs."""
         self.sock.sendall(REQUEST.pack(len(plan), len(content)) + plan)
         self.sock.sendall(content)
         worked, width, height = REPLY.unpack(receive(self.sock, REPLY.size))
         return Pixels((width, height), receive(self.sock, width * height * 3)) if worked else None
 
     def end(self) -> None:
-        """Hangs up, waits a moment, kills; leaves no zombie."""
+        """Closes the socket, waits a moment, then kills it; leaves no zombie."""
         self.sock.close()
         try:
             self.process.wait(EXIT_SECONDS)
@@ -68,7 +68,7 @@ class Helper:
 
 
 class Decoders:
-    """A fixed number of helpers; any thread may ask."""
+    """A fixed number of helpers, for any thread."""
 
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()
@@ -102,12 +102,12 @@ class Decoders:
         return pixels
 
     def _replace(self, helper: Helper) -> None:
-        """Buries a helper and starts another while the bound allows."""
+        """Ends a helper and starts another while the limit allows."""
         with self._lock:
             self._helpers.discard(helper)
             self._replacements -= 1
             again = self._replacements >= 0 and not self._closed
-        print(f"a decoding helper died or fell silent; {'another one starts' if again else 'it is not replaced'}")
+        print(f"a decoding helper exited or hangs; {'another one is started' if again else 'it is not replaced'}")
         helper.process.kill()
         helper.end()
         if again:

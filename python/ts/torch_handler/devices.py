@@ -15,11 +15,11 @@ from ts.torch_handler.needs import installed, need
 logger = logging.getLogger(__name__)
 
 
-def choose_device(gpu_id: int | str | None, asked: str | None = None) -> Any:
-    """The torch device for a worker; `asked` is the configuration's own word."""
+def choose_device(gpu_id: int | str | None, configured: str | None = None) -> Any:
+    """The torch device for a worker; `configured` is the one of model-config.yaml."""
     torch = need("torch", "a torch handler")
-    if asked is not None:
-        return torch.device(asked)
+    if configured is not None:
+        return torch.device(configured)
     if gpu_id is not None and torch.cuda.is_available():
         return torch.device(f"cuda:{gpu_id}")
     if has_xpu(torch):

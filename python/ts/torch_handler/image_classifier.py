@@ -29,11 +29,11 @@ class ImageClassifier(VisionHandler):
         return self.image_processing is ImageClassifier.image_processing
 
     def set_max_result_classes(self, topk: int) -> None:
-        """Sets how many classes are told."""
+        """Sets how many classes are returned."""
         self.topk = topk
 
     def get_max_result_classes(self) -> int:
-        """How many classes are told."""
+        """How many classes are returned."""
         return self.topk
 
     @timed

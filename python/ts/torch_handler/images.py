@@ -37,7 +37,7 @@ class Recipe:
         self.head, self.normalize = cut(processing)
 
     def plan(self) -> bytes | None:
-        """The work for one image in words a decoding helper knows, or None if it has no words for it."""
+        """The work for one image as JSON for a decoding helper, or None if helpers cannot do it."""
         steps = [describe_step(step) for step in self.head]
         if self.normalize is None or not all(steps):
             return None
@@ -119,7 +119,7 @@ def decode(content: Any) -> Any:
     try:
         image = Image.open(io.BytesIO(content))
         image.load()
-    except UnidentifiedImageError as error:  # Its own words are an address in this process.
+    except UnidentifiedImageError as error:  # Its own text is an address in this process.
         raise PredictionException("the image cannot be decoded: no known image format", BAD_IMAGE) from error
     except Exception as error:
         raise PredictionException(f"the image cannot be decoded: {error}", BAD_IMAGE) from error

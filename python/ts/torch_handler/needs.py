@@ -1,6 +1,6 @@
-"""What the stock handlers need installed, and what to say when it is not.
+"""What the stock handlers need installed, and the message when it is missing.
 
-Only this file words the advice, so that every handler fails to load with the same clear sentence.
+Only this file has the text, so that every handler fails to load with the same clear sentence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PACKAGES = {"PIL": "pillow", "torch": "torch", "torchvision": "torchvision", "on
 
 
 def need(module: str, purpose: str) -> Any:
-    """Imports a module, or says for what it is needed and how to get it."""
+    """Imports a module, or raises an error that tells what needs it and how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -9,7 +9,7 @@ from ts.torch_handler.settings import HandlerSettings
 
 
 def shaped_model(model: Any, settings: HandlerSettings) -> Any:
-    """The model in the precision and memory format asked for."""
+    """The model in the configured precision and memory format."""
     torch = need("torch", "a torch handler")
     if settings.precision != "float32":
         model = model.to(getattr(torch, settings.precision))

@@ -56,8 +56,8 @@ def outcome(function: Callable[[Any], Any], item: Any) -> Any:
 def single_threaded() -> None:
     """Keeps torch operations of this thread from starting a team of threads of their own.
 
-    Torch takes over the number for a thread when it is first asked in it; asking here makes that now, before the
-    main thread gets its own number back.
+    Torch fixes the number for a thread when it is first read there; reading it here does that before the main
+    thread gets its own number back.
     """
     torch = need("torch", "a torch handler")
     torch.set_num_threads(1)

@@ -50,7 +50,7 @@ class TextClassifier(TextHandler):
         return map_class_to_label(likely, self.mapping)
 
     def get_insights(self, text_preprocess: Any, _: Any, target: Any = 0) -> Any:
-        """How much each word spoke for the target class."""
+        """How much each word contributed to the target class."""
         if self.lig is None:
             message = "explanations need captum in the workers' Python and a model with a layer `embedding`"
             raise PredictionException(message, 501)

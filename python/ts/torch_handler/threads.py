@@ -1,7 +1,7 @@
 """How many threads a worker may use: the machine's processors, divided among the model's workers.
 
 The worker process writes the share into OMP_NUM_THREADS before a handler is imported (see
-`jitney.torchserve.thread_limits`), unless the operator set it; here torch is told the same, because its own default
+`jitney.torchserve.thread_limits`), unless the operator set it; here torch gets the same number, because its own default
 is all processors, and eight workers with eight threads each are slower than eight with one.
 """
 
@@ -28,7 +28,7 @@ def share_of_processors() -> int:
 
 
 def set_torch_threads(settings: HandlerSettings) -> int:
-    """Tells torch its number of threads; returns it."""
+    """Sets torch's number of threads; returns it."""
     torch: Any = need("torch", "a torch handler")
     threads = settings.torch_threads or share_of_processors()
     torch.set_num_threads(threads)

@@ -1,11 +1,5 @@
-"""TorchServe's module of this name needs TensorRT-LLM; Jitney has no such module and says so."""
-
-from __future__ import annotations
+"""Not in Jitney: TorchServe's module of this name builds on TensorRT-LLM."""
 
 from ts.torch_handler.absent import absent
 
-raise absent(
-    __name__,
-    "TensorRT-LLM",
-    "Write an asynchronous handler around the engine and set asyncCommunication: true in model-config.yaml.",
-)
+raise absent(__name__, "TensorRT-LLM")

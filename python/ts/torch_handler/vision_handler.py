@@ -47,7 +47,7 @@ class VisionHandler(BaseHandler, abc.ABC):
             self.ig = need("captum.attr", "explanations").IntegratedGradients(self.model)
 
     def settle_threads(self) -> None:
-        """Gives torch its threads back: starting the pool told it that one is enough."""
+        """Gives torch its threads back: starting the pool had set them to one."""
         need("torch", "an image handler").set_num_threads(self.torch_threads)
 
     def image_is_rgb(self) -> bool:
@@ -110,7 +110,7 @@ class VisionHandler(BaseHandler, abc.ABC):
         return self.handler_settings.overlap if plain and self._prepares_items() and not measured else 1
 
     def describe_handle(self) -> Any:
-        """Also tells how many threads and processes prepare images."""
+        """Also has the number of threads and processes that prepare images."""
         helpers = len(self.decoders) if self.decoders is not None else 0
         return {**super().describe_handle(), "preprocessThreads": self.pool.threads, "decodeProcesses": helpers}
 

@@ -1,11 +1,5 @@
-"""TorchServe's module of this name needs vLLM; Jitney has no such module and says so."""
-
-from __future__ import annotations
+"""Not in Jitney: TorchServe's module of this name builds on vLLM."""
 
 from ts.torch_handler.absent import absent
 
-raise absent(
-    __name__,
-    "vLLM",
-    "Write an asynchronous handler around the engine and set asyncCommunication: true in model-config.yaml.",
-)
+raise absent(__name__, "vLLM")

@@ -1,11 +1,11 @@
-//! A handler as the command line names it: a stock one, which stays outside the archive, or a file,
-//! perhaps with a function or class after a colon.
+//! The handler that the command line names: a stock handler, which is not part of the archive, or a
+//! file, optionally with a function or class after a colon.
 
 use std::path::{Path, PathBuf};
 
 use crate::flags::archive::HandlerRuntime;
 
-/// Handlers that the server brings along.
+/// Handlers that come with the server.
 const STOCK: [&str; 8] = [
     "base_handler",
     "text_classifier",
@@ -17,33 +17,33 @@ const STOCK: [&str; 8] = [
     "trt_llm_handler",
 ];
 
-/// Handlers that the C++ backend brings along.
+/// Handlers that come with the C++ backend.
 const STOCK_LSP: [&str; 2] = ["BaseHandler", "TorchScriptHandler"];
 
 /// A handler.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Handler {
-    /// The manifest's word for it: its last path element.
-    pub word: String,
+pub struct ArchivedHandler {
+    /// Its name in the manifest: the last path element.
+    pub name: String,
     /// The file that goes into the archive.
     pub file: Option<PathBuf>,
 }
 
-impl Handler {
-    /// Reads the value of `--handler`.
-    pub fn read(text: &str, runtime: HandlerRuntime) -> Self {
+impl ArchivedHandler {
+    /// Parses the value of `--handler`.
+    pub fn parse(text: &str, runtime: HandlerRuntime) -> Self {
         let (stock, endings): (&[&str], &[&str]) = match runtime {
             HandlerRuntime::Python | HandlerRuntime::Python3 => (&STOCK, &["py"]),
             HandlerRuntime::Lsp => (&STOCK_LSP, &["so", "dylib"]),
         };
         let path = text.split(':').next().unwrap_or(text);
         let file = (!stock.contains(&path)).then(|| file(path, endings));
-        let word = text.rsplit('/').next().unwrap_or(text).to_owned();
-        Self { word, file }
+        let name = text.rsplit('/').next().unwrap_or(text).to_owned();
+        Self { name, file }
     }
 }
 
-/// The path itself if it has an ending a handler can have; else the first that exists with one.
+/// The path itself if it has a handler's extension; else the first existing file with one.
 fn file(path: &str, endings: &[&str]) -> PathBuf {
     let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
     if ending.is_some_and(|ending| endings.contains(&ending)) {
@@ -59,13 +59,13 @@ fn file(path: &str, endings: &[&str]) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn check(text: &str, runtime: HandlerRuntime, word: &str, file: Option<&str>) {
-        let expected = Handler { word: word.to_owned(), file: file.map(PathBuf::from) };
-        assert_eq!(Handler::read(text, runtime), expected, "{text}");
+    fn check(text: &str, runtime: HandlerRuntime, name: &str, file: Option<&str>) {
+        let expected = ArchivedHandler { name: name.to_owned(), file: file.map(PathBuf::from) };
+        assert_eq!(ArchivedHandler::parse(text, runtime), expected, "{text}");
     }
 
     #[test]
-    fn files_functions_and_stock_handlers_are_told_apart() {
+    fn files_functions_and_stock_handlers_are_distinguished() {
         use HandlerRuntime::{Lsp, Python, Python3};
         check("handler.py", Python, "handler.py", Some("handler.py"));
         check("a/b/handler.py", Python3, "handler.py", Some("a/b/handler.py"));

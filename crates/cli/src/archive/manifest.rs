@@ -1,5 +1,4 @@
-//! `MANIFEST.json`: what an archive says about itself, field by field as TorchServe's archivers
-//! write it. Times are UTC.
+//! `MANIFEST.json`, with the fields that TorchServe's archivers write. Times are UTC.
 
 use std::time::SystemTime;
 
@@ -10,19 +9,24 @@ use crate::torchserve::VERSION;
 
 /// The files that the manifest names, by their names inside the archive.
 #[derive(Debug, Default)]
-pub struct Files {
-    /// The model's class.
+pub struct ManifestFiles {
+    /// The Python file of the model's class.
     pub model: Option<String>,
     /// The weights.
     pub serialized: Option<String>,
-    /// For pip.
+    /// The requirements for pip.
     pub requirements: Option<String>,
     /// The model's settings.
     pub config: Option<String>,
 }
 
 /// The manifest of a model.
-pub fn model(flags: &ArchiveFlags, handler: &str, files: &Files, now: SystemTime) -> String {
+pub fn model(
+    flags: &ArchiveFlags,
+    handler: &str,
+    files: &ManifestFiles,
+    now: SystemTime,
+) -> String {
     let fields = [
         ("modelName", Some(flags.model_name.as_str())),
         ("serializedFile", files.serialized.as_deref()),
@@ -32,12 +36,13 @@ pub fn model(flags: &ArchiveFlags, handler: &str, files: &Files, now: SystemTime
         ("requirementsFile", files.requirements.as_deref()),
         ("configFile", files.config.as_deref()),
     ];
-    text(&json!({
+    let manifest = json!({
         "createdOn": created_on(now),
         "runtime": flags.runtime.as_str(),
-        "model": given(&fields),
+        "model": present(&fields),
         "archiverVersion": VERSION,
-    }))
+    });
+    format!("{manifest:#}")
 }
 
 /// The manifest of a workflow.
@@ -52,20 +57,17 @@ pub fn workflow(
         ("specFile", spec.as_deref()),
         ("handler", handler.as_deref()),
     ];
-    text(&json!({
+    let manifest = json!({
         "createdOn": created_on(now),
-        "workflow": given(&fields),
+        "workflow": present(&fields),
         "archiverVersion": VERSION,
-    }))
-}
-
-fn given(fields: &[(&str, Option<&str>)]) -> Map<String, Value> {
-    let given = fields.iter().filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
-    given.map(|(key, value)| (key, Value::from(value))).collect()
-}
-
-fn text(manifest: &Value) -> String {
+    });
     format!("{manifest:#}")
+}
+
+fn present(fields: &[(&str, Option<&str>)]) -> Map<String, Value> {
+    let present = |(key, value): &(&str, Option<&str>)| Some(((*key).to_owned(), (*value)?.into()));
+    fields.iter().filter_map(present).collect()
 }
 
 /// `dd/MM/yyyy HH:mm:ss`.
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workflow_describes_itself_as_torchserve_reads_it() {
+    fn a_workflow_manifest_has_the_fields_of_torchserve() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_601);
         let (spec, handler) = (Some("w.yaml".to_owned()), Some("h.py".to_owned()));
         let manifest: Value =

@@ -1,5 +1,5 @@
-//! The files of an archive, by their names inside it. Files land flat at the top; only the trees
-//! below a directory among the extra files keep their structure.
+//! The members of an archive by name. Files go to the top level; only directories among the extra
+//! files keep their structure below them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,42 +7,42 @@ use std::path::{Path, PathBuf};
 use super::pattern;
 use crate::failure::Failure;
 
-/// Directories that are not worth keeping, besides hidden ones.
-const UNWANTED: [&str; 2] = ["__pycache__", "__MACOSX"];
+/// Directories that are left out, besides hidden ones.
+const SKIPPED: [&str; 2] = ["__pycache__", "__MACOSX"];
 
-/// Directories inside each other; more is a link that leads back to itself.
+/// The most directories inside each other; more is a link that forms a loop.
 const DEPTH_MAX: usize = 64;
 
-/// Where a member's bytes come from.
+/// Where the content of a member comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MemberSource {
     /// A file of this machine.
     File(PathBuf),
-    /// Written by the archiver itself.
+    /// A text that the archiver made.
     Text(String),
 }
 
-/// What goes into the archive.
+/// The members of an archive.
 #[derive(Debug, Default)]
-pub struct Members {
-    members: BTreeMap<String, Source>,
-    remarks: Vec<String>,
+pub struct ArchiveMembers {
+    members: BTreeMap<String, MemberSource>,
+    warnings: Vec<String>,
 }
 
-impl Members {
+impl ArchiveMembers {
     /// Every member, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Source)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &MemberSource)> {
         self.members.iter().map(|(name, source)| (name.as_str(), source))
     }
 
-    /// How many there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Sentences about what may not be as it was meant.
-    pub fn remarks(&self) -> impl Iterator<Item = &str> {
-        self.remarks.iter().map(String::as_str)
+    /// Warnings for the user.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.warnings.iter().map(String::as_str)
     }
 
     /// Adds the file of a flag, if the flag was given; returns its name inside the archive.
@@ -59,20 +59,20 @@ impl Members {
     /// Adds the comma list of `--extra-files`.
     pub fn add_list(&mut self, list: &str) -> Result<(), Failure> {
         for one in list.split(',').map(str::trim).filter(|one| !one.is_empty()) {
-            for path in self.meant(one)? {
+            for path in self.expand(one)? {
                 self.add_extra(&path)?;
             }
         }
         Ok(())
     }
 
-    /// Adds what the archiver wrote itself, in place of a file of that name.
+    /// Adds a text that the archiver made, in place of a file of that name.
     pub fn set(&mut self, name: &str, text: String) {
-        self.members.insert(name.to_owned(), Source::Text(text));
+        self.members.insert(name.to_owned(), MemberSource::Text(text));
     }
 
-    /// A path that exists is meant as it stands, whatever characters it has.
-    fn meant(&mut self, text: &str) -> Result<Vec<PathBuf>, Failure> {
+    /// A path that exists is taken literally, even if it has wildcard characters.
+    fn expand(&mut self, text: &str) -> Result<Vec<PathBuf>, Failure> {
         let path = PathBuf::from(text);
         if path.exists() {
             return Ok(vec![path]);
@@ -82,7 +82,7 @@ impl Members {
         }
         let found = pattern::matches(text);
         if found.is_empty() {
-            self.remarks.push(format!("warning: nothing matches {text} in --extra-files"));
+            self.warnings.push(format!("warning: nothing matches {text} in --extra-files"));
         }
         Ok(found)
     }
@@ -97,7 +97,7 @@ impl Members {
     }
 
     fn add_tree(&mut self, dir: &Path, prefix: &str, depth: usize) -> Result<(), Failure> {
-        let unreadable = |error| Failure::failed(format!("cannot read {}: {error}", dir.display()));
+        let unreadable = |error| Failure::file("read", dir, &error);
         if depth == 0 {
             return Err(Failure::failed(format!("{} is nested too deeply", dir.display())));
         }
@@ -106,7 +106,7 @@ impl Members {
             let name = name_of(&path)?;
             if !path.is_dir() {
                 self.put(format!("{prefix}{name}"), &path);
-            } else if !name.starts_with('.') && !UNWANTED.contains(&name.as_str()) {
+            } else if !name.starts_with('.') && !SKIPPED.contains(&name.as_str()) {
                 self.add_tree(&path, &format!("{prefix}{name}/"), depth - 1)?;
             }
         }
@@ -115,12 +115,12 @@ impl Members {
 
     /// The later file of a name wins, as when files are copied into one directory.
     fn put(&mut self, name: String, file: &Path) {
-        let source = Source::File(file.to_owned());
-        if let Some(Source::File(before)) = self.members.insert(name.clone(), source)
+        let source = MemberSource::File(file.to_owned());
+        if let Some(MemberSource::File(before)) = self.members.insert(name.clone(), source)
             && before.canonicalize().ok() != file.canonicalize().ok()
         {
             let (lost, kept) = (before.display(), file.display());
-            self.remarks.push(format!(
+            self.warnings.push(format!(
                 "warning: {lost} and {kept} are both called {name} in the archive; {kept} is kept"
             ));
         }
@@ -129,7 +129,6 @@ impl Members {
 
 fn name_of(path: &Path) -> Result<String, Failure> {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.map(str::to_owned).ok_or_else(|| {
-        Failure::failed(format!("{} cannot be the name of a member", path.display()))
-    })
+    name.map(str::to_owned)
+        .ok_or_else(|| Failure::failed(format!("{} has no valid file name", path.display())))
 }

@@ -1,75 +1,61 @@
-//! Where an archive goes: refused if something is there already, and in place only when it is
-//! complete.
+//! Where an archive is written. It appears under its name only when it is complete, and replaces an
+//! existing file only with `--force`.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::members::Members;
+use zip::CompressionMethod;
+
+use super::members::ArchiveMembers;
 use super::pack;
 use crate::console;
 use crate::failure::Failure;
 
-/// What is written.
+/// How members are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A compressed zip, `NAME.mar`.
-    Deflated,
-    /// A zip without compression, `NAME.mar`.
-    Stored,
-    /// `NAME.tar.gz`.
+pub enum Packing {
+    /// Into a zip.
+    Zip(CompressionMethod),
+    /// Into a compressed tar.
     Tgz,
-    /// A directory.
+    /// Into a directory.
     Directory,
-    /// A compressed zip, `NAME.war`.
-    Workflow,
 }
 
-impl Kind {
-    fn ending(self) -> &'static str {
-        match self {
-            Self::Deflated | Self::Stored => ".mar",
-            Self::Tgz => ".tar.gz",
-            Self::Directory => "",
-            Self::Workflow => ".war",
-        }
-    }
-}
-
-/// The directory that an archive is written to.
-pub enum Place<'a> {
-    /// It must be there.
-    Existing(&'a Path),
-    /// It is made when the archive is written.
-    MadeIfAbsent(&'a Path),
-}
-
-/// An archive to be.
+/// An archive to be written.
 #[derive(Debug)]
-pub struct Output {
-    directory: PathBuf,
+pub struct ArchiveOutput<'a> {
+    directory: &'a Path,
+    name: &'a str,
     path: PathBuf,
-    name: String,
-    kind: Kind,
+    packing: Packing,
 }
 
-impl Output {
-    /// Checks that the archive may be written there.
-    pub fn new(place: &Place<'_>, name: &str, kind: Kind, force: bool) -> Result<Self, Failure> {
-        let (directory, usable) = match place {
-            Place::Existing(directory) => (*directory, directory.is_dir()),
-            Place::MadeIfAbsent(directory) => {
-                (*directory, directory.is_dir() || !directory.exists())
-            }
-        };
-        if !usable {
-            let message = format!("--export-path is not a directory: {}", directory.display());
-            return Err(Failure::failed(message));
+impl<'a> ArchiveOutput<'a> {
+    /// An archive in a directory.
+    pub fn new(directory: &'a Path, name: &'a str, ending: &str, packing: Packing) -> Self {
+        let path = directory.join(format!("{name}{ending}"));
+        Self { directory, name, path, packing }
+    }
+
+    /// Checks that the archive may be written; an optional directory is made later.
+    pub fn check(&self, directory_required: bool, force: bool) -> Result<(), Failure> {
+        if directory_required && !self.directory.is_dir() {
+            let directory = self.directory.display();
+            return Err(Failure::failed(format!("--export-path is not a directory: {directory}")));
         }
-        let path = directory.join(format!("{name}{}", kind.ending()));
-        refuse_existing(&path, force)?;
-        Ok(Self { directory: directory.to_owned(), path, name: name.to_owned(), kind })
+        let path = self.path.display();
+        if self.path.exists() && !force {
+            return Err(Failure::failed(format!(
+                "{path} already exists.\nPlease specify --force/-f option to overwrite the model archive output file.\nSee -h/--help for more details."
+            )));
+        }
+        if self.path.exists() {
+            console::err(format!("overwriting {path}"));
+        }
+        Ok(())
     }
 
     /// Where the archive will be.
@@ -78,63 +64,42 @@ impl Output {
     }
 
     /// Writes it.
-    pub fn write(&self, members: &Members) -> Result<(), Failure> {
-        let written = std::fs::create_dir_all(&self.directory).and_then(|()| match self.kind {
-            Kind::Directory => self.write_directory(members),
-            Kind::Deflated | Kind::Stored | Kind::Tgz | Kind::Workflow => self.write_file(members),
+    pub fn write(&self, members: &ArchiveMembers) -> Result<(), Failure> {
+        let written = fs::create_dir_all(self.directory).and_then(|()| match self.packing {
+            Packing::Directory => self.write_directory(members),
+            Packing::Tgz => self.write_file(|file| pack::tgz(file, members, self.name)),
+            Packing::Zip(method) => self.write_file(|file| pack::zip(file, members, method)),
         });
-        written.map_err(|error| {
-            Failure::failed(format!("cannot write {}: {error}", self.path.display()))
-        })
+        written.map_err(|error| Failure::file("write", &self.path, &error))
     }
 
-    fn write_file(&self, members: &Members) -> io::Result<()> {
+    fn write_file(&self, pack: impl Fn(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
         let mut file = tempfile::Builder::new()
             .prefix(&self.hidden_name())
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(&self.directory)?;
-        match self.kind {
-            Kind::Tgz => pack::tgz(file.as_file_mut(), members, &self.name)?,
-            Kind::Stored => pack::zip(file.as_file_mut(), members, pack::Method::Stored)?,
-            Kind::Deflated | Kind::Workflow | Kind::Directory => {
-                pack::zip(file.as_file_mut(), members, pack::Method::Deflated)?;
-            }
-        }
+            .tempfile_in(self.directory)?;
+        pack(file.as_file_mut())?;
         file.persist(&self.path).map(drop).map_err(|error| error.error)
     }
 
-    /// A directory cannot be replaced in one step; the old one is gone for a moment.
-    fn write_directory(&self, members: &Members) -> io::Result<()> {
+    /// A directory cannot be replaced in one step; the old one is removed first.
+    fn write_directory(&self, members: &ArchiveMembers) -> io::Result<()> {
         let directory = tempfile::Builder::new()
             .prefix(&self.hidden_name())
             .permissions(Permissions::from_mode(0o777))
-            .tempdir_in(&self.directory)?;
+            .tempdir_in(self.directory)?;
         pack::directory(directory.path(), members)?;
         if self.path.is_dir() {
-            std::fs::remove_dir_all(&self.path)?;
+            fs::remove_dir_all(&self.path)?;
         }
-        std::fs::rename(directory.path(), &self.path)?;
-        // It has its name now and is nobody's to remove.
+        fs::rename(directory.path(), &self.path)?;
+        // The renamed directory must not be removed as a temporary one.
         let _ = directory.keep();
         Ok(())
     }
 
-    /// Hidden, so that a server that lists its store does not see half an archive.
+    /// Hidden, so that a server that lists its model store does not see an incomplete archive.
     fn hidden_name(&self) -> String {
         format!(".{}.", self.name)
     }
-}
-
-fn refuse_existing(path: &Path, force: bool) -> Result<(), Failure> {
-    if !path.exists() {
-        return Ok(());
-    }
-    if force {
-        console::err(format!("overwriting {}", path.display()));
-        return Ok(());
-    }
-    Err(Failure::failed(format!(
-        "{} already exists.\nPlease specify --force/-f option to overwrite the model archive output file.\nSee -h/--help for more details.",
-        path.display()
-    )))
 }

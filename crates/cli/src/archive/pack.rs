@@ -1,7 +1,7 @@
-//! The three forms of an archive: zip, compressed tar, directory. Bytes are copied, never held whole
-//! in memory: weights are large.
+//! Packs members into a zip, a compressed tar or a directory. Files are copied in pieces, because
+//! weights may not fit into memory.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,29 +12,16 @@ use flate2::write::GzEncoder;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::members::{Members, Source};
+use super::members::{ArchiveMembers, MemberSource};
 
 /// The last second that has a date with four digits.
 const YEAR_9999: u64 = 253_402_300_799;
 
-/// How a zip holds its members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Compressed.
-    Deflated,
-    /// As they are.
-    Stored,
-}
-
 /// Writes a zip.
-pub fn zip(file: &mut File, members: &Members, method: Method) -> io::Result<()> {
-    let method = match method {
-        Method::Deflated => CompressionMethod::Deflated,
-        Method::Stored => CompressionMethod::Stored,
-    };
+pub fn zip(file: &mut File, members: &ArchiveMembers, method: CompressionMethod) -> io::Result<()> {
     let mut zip = ZipWriter::new(BufWriter::new(file));
     for (name, source) in members.iter() {
-        let mut member = Member::open(source)?;
+        let mut member = OpenMember::open(source)?;
         let options = SimpleFileOptions::default()
             .compression_method(method)
             .unix_permissions(member.mode)
@@ -47,53 +34,60 @@ pub fn zip(file: &mut File, members: &Members, method: Method) -> io::Result<()>
 }
 
 /// Writes a compressed tar with one directory at its top.
-pub fn tgz(file: &mut File, members: &Members, top: &str) -> io::Result<()> {
+pub fn tgz(file: &mut File, members: &ArchiveMembers, top: &str) -> io::Result<()> {
     let encoder = GzEncoder::new(BufWriter::new(file), Compression::default());
     let mut tar = tar::Builder::new(encoder);
     for (name, source) in members.iter() {
-        let member = Member::open(source)?;
+        let member = OpenMember::open(source)?;
         let mut header = tar::Header::new_gnu();
         header.set_size(member.size);
         header.set_mode(member.mode);
         header.set_mtime(seconds(member.modified));
-        // A file that grows meanwhile must not spill into the next header.
+        // A file that grows meanwhile must not overwrite the next header.
         tar.append_data(&mut header, format!("{top}/{name}"), member.content.take(member.size))?;
     }
     tar.into_inner()?.finish()?.flush()
 }
 
 /// Writes a directory.
-pub fn directory(root: &Path, members: &Members) -> io::Result<()> {
+pub fn directory(root: &Path, members: &ArchiveMembers) -> io::Result<()> {
     for (name, source) in members.iter() {
         let path = root.join(name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         match source {
-            Source::File(from) => fs::copy(from, &path).map(drop)?,
-            Source::Text(text) => fs::write(&path, text)?,
+            MemberSource::File(from) => fs::copy(from, &path).map(drop)?,
+            MemberSource::Text(text) => fs::write(&path, text)?,
         }
     }
     Ok(())
 }
 
-/// A member about to be copied.
-struct Member<'a> {
+/// A member that is being copied.
+struct OpenMember<'a> {
     content: Box<dyn Read + 'a>,
     size: u64,
     mode: u32,
     modified: SystemTime,
 }
 
-impl<'a> Member<'a> {
-    fn open(source: &'a Source) -> io::Result<Self> {
+impl<'a> OpenMember<'a> {
+    fn open(source: &'a MemberSource) -> io::Result<Self> {
         match source {
-            Source::File(path) => {
-                let file = File::open(path).map_err(|error| named(path, &error))?;
+            MemberSource::File(path) => {
+                let file = File::open(path).map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                })?;
                 let metadata = file.metadata()?;
-                Ok(Self::of(Box::new(file), &metadata))
+                Ok(Self {
+                    content: Box::new(file),
+                    size: metadata.len(),
+                    mode: metadata.permissions().mode() & 0o777,
+                    modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                })
             }
-            Source::Text(text) => Ok(Self {
+            MemberSource::Text(text) => Ok(Self {
                 content: Box::new(text.as_bytes()),
                 size: text.len() as u64,
                 mode: 0o644,
@@ -101,26 +95,13 @@ impl<'a> Member<'a> {
             }),
         }
     }
-
-    fn of(content: Box<dyn Read>, metadata: &Metadata) -> Self {
-        Self {
-            content,
-            size: metadata.len(),
-            mode: metadata.permissions().mode() & 0o777,
-            modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        }
-    }
-}
-
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Zip knows the years from 1980 to 2107; other times become its earliest.
+/// Zip supports the years 1980 to 2107; other times become its earliest.
 fn zip_time(time: SystemTime) -> DateTime {
     let since = Duration::from_secs(seconds(time).min(YEAR_9999));
     let text = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string();
@@ -136,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_zip_does_not_know_become_its_earliest() {
+    fn times_outside_the_range_of_zip_become_its_earliest() {
         let at = |seconds| zip_time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         let date = |time: DateTime| (time.year(), time.month(), time.day(), time.hour());
         assert_eq!(date(at(1_735_693_200)), (2025, 1, 1, 1));

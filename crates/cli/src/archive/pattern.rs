@@ -1,5 +1,5 @@
-//! Names with wildcards, as Python's `glob` reads them: `*`, `?` and `[...]` match within one path
-//! element, and never a leading dot.
+//! File name patterns as of Python's `glob`: `*`, `?` and `[...]` match within one path element, and
+//! never a leading dot.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// What matches, sorted. Directories that cannot be read match nothing.
+/// The paths that match, sorted. Directories that cannot be read match nothing.
 pub fn matches(pattern: &str) -> Vec<PathBuf> {
     let start = if pattern.starts_with('/') { "/" } else { "" };
     let elements = pattern.split('/').filter(|element| !element.is_empty());

@@ -1,4 +1,4 @@
-//! What the archiver writes, the store reads.
+//! The store can read what the archiver writes.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use super::*;
 use crate::flags::archive::HandlerRuntime;
 
 /// A directory with the pieces of a model.
-struct Yard(tempfile::TempDir);
+struct TestFiles(tempfile::TempDir);
 
-impl Yard {
+impl TestFiles {
     fn new() -> Self {
-        let yard = Self(tempfile::tempdir().expect("directory"));
+        let dir = Self(tempfile::tempdir().expect("directory"));
         for (name, text) in [
             ("handler.py", "def handle(data, context): ...\n"),
             ("sub/net.py", "class Net: ...\n"),
@@ -26,11 +26,11 @@ impl Yard {
             ("one.json", "1"),
             ("two.json", "2"),
         ] {
-            let path = yard.at(name);
+            let path = dir.at(name);
             std::fs::create_dir_all(path.parent().expect("parent")).expect("directory");
             std::fs::write(path, text).expect("file");
         }
-        yard
+        dir
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -59,7 +59,7 @@ impl Yard {
     }
 
     /// Archives and reads back.
-    fn round(&self, flags: &ArchiveFlags, file: &str) -> Package {
+    fn round_trip(&self, flags: &ArchiveFlags, file: &str) -> Package {
         archive_model(flags, SystemTime::now()).expect("archives");
         let store = Store::new(StoreConfig {
             model_store: Some(self.at("out/new")),
@@ -71,8 +71,8 @@ impl Yard {
         store.open(file, store.find(file, false).expect("finds")).expect("opens")
     }
 
-    fn refused(&self, flags: &ArchiveFlags) -> String {
-        let failure = archive_model(flags, SystemTime::now()).expect_err("refused");
+    fn failure(&self, flags: &ArchiveFlags) -> String {
+        let failure = archive_model(flags, SystemTime::now()).expect_err("an error");
         assert_eq!(failure.code, 1);
         assert!(!self.at("out/new/mod.mar").exists());
         failure.message
@@ -101,17 +101,17 @@ fn every_format_holds_the_same_files_and_manifest() {
         (ArchiveFormat::Tgz, "mod.tar.gz"),
         (ArchiveFormat::NoArchive, "mod"),
     ] {
-        let yard = Yard::new();
+        let dir = TestFiles::new();
         let flags = ArchiveFlags {
             archive_format: format,
-            model_file: Some(yard.at("sub/net.py")),
-            serialized_file: Some(yard.at("weights.pt")),
-            requirements_file: Some(yard.at("reqs.txt")),
-            config_file: Some(yard.at("conf.yaml")),
-            extra_files: Some(format!("{}, {}", yard.text("extra"), yard.text("*.json"))),
-            ..yard.flags()
+            model_file: Some(dir.at("sub/net.py")),
+            serialized_file: Some(dir.at("weights.pt")),
+            requirements_file: Some(dir.at("reqs.txt")),
+            config_file: Some(dir.at("conf.yaml")),
+            extra_files: Some(format!("{}, {}", dir.text("extra"), dir.text("*.json"))),
+            ..dir.flags()
         };
-        let package = yard.round(&flags, file);
+        let package = dir.round_trip(&flags, file);
         let expected = [
             "MAR-INF/MANIFEST.json",
             "conf.yaml",
@@ -137,9 +137,9 @@ fn every_format_holds_the_same_files_and_manifest() {
 
 #[test]
 fn a_stock_handler_is_named_and_not_copied() {
-    let yard = Yard::new();
-    let flags = ArchiveFlags { handler: "image_classifier".to_owned(), ..yard.flags() };
-    let package = yard.round(&flags, "mod.mar");
+    let dir = TestFiles::new();
+    let flags = ArchiveFlags { handler: "image_classifier".to_owned(), ..dir.flags() };
+    let package = dir.round_trip(&flags, "mod.mar");
     assert_eq!(files(&package), ["MAR-INF/MANIFEST.json"]);
     assert_eq!(package.manifest.handler.as_deref(), Some("image_classifier"));
 }
@@ -147,59 +147,59 @@ fn a_stock_handler_is_named_and_not_copied() {
 #[test]
 fn an_output_that_exists_is_replaced_only_by_force() {
     for format in [ArchiveFormat::Default, ArchiveFormat::Tgz, ArchiveFormat::NoArchive] {
-        let yard = Yard::new();
-        let flags = ArchiveFlags { archive_format: format, ..yard.flags() };
+        let dir = TestFiles::new();
+        let flags = ArchiveFlags { archive_format: format, ..dir.flags() };
         archive_model(&flags, SystemTime::now()).expect("archives");
-        let failure = archive_model(&flags, SystemTime::now()).expect_err("refused");
+        let failure = archive_model(&flags, SystemTime::now()).expect_err("an error");
         assert!(failure.message.contains("already exists.\nPlease specify --force/-f"));
         archive_model(&ArchiveFlags { force: true, ..flags }, SystemTime::now()).expect("replaces");
-        let left = std::fs::read_dir(yard.at("out/new")).expect("reads").count();
+        let left = std::fs::read_dir(dir.at("out/new")).expect("reads").count();
         assert_eq!(left, 1, "{format:?}: nothing temporary is left");
     }
 }
 
 #[test]
-fn names_outside_the_rule_are_refused() {
-    let yard = Yard::new();
+fn names_outside_the_rule_are_errors() {
+    let dir = TestFiles::new();
     for name in ["has space", "-dash", "a/b", "ünï", "", ".dot", "line\n"] {
-        let message = yard.refused(&ArchiveFlags { model_name: name.to_owned(), ..yard.flags() });
+        let message = dir.failure(&ArchiveFlags { model_name: name.to_owned(), ..dir.flags() });
         assert!(message.contains("model name"), "{message}");
     }
 }
 
 #[test]
 fn a_missing_file_is_named_with_its_flag() {
-    let yard = Yard::new();
+    let dir = TestFiles::new();
     let missing = || Some(PathBuf::from("no.pt"));
     for (flags, expected) in [
-        (ArchiveFlags { serialized_file: missing(), ..yard.flags() }, "--serialized-file"),
-        (ArchiveFlags { model_file: missing(), ..yard.flags() }, "--model-file"),
-        (ArchiveFlags { requirements_file: missing(), ..yard.flags() }, "--requirements-file"),
-        (ArchiveFlags { config_file: missing(), ..yard.flags() }, "--config-file"),
-        (ArchiveFlags { extra_files: Some("no.pt".into()), ..yard.flags() }, "--extra-files"),
-        (ArchiveFlags { handler: "no.pt".into(), ..yard.flags() }, "--handler"),
+        (ArchiveFlags { serialized_file: missing(), ..dir.flags() }, "--serialized-file"),
+        (ArchiveFlags { model_file: missing(), ..dir.flags() }, "--model-file"),
+        (ArchiveFlags { requirements_file: missing(), ..dir.flags() }, "--requirements-file"),
+        (ArchiveFlags { config_file: missing(), ..dir.flags() }, "--config-file"),
+        (ArchiveFlags { extra_files: Some("no.pt".into()), ..dir.flags() }, "--extra-files"),
+        (ArchiveFlags { handler: "no.pt".into(), ..dir.flags() }, "--handler"),
     ] {
-        let message = yard.refused(&flags);
+        let message = dir.failure(&flags);
         assert!(message.contains(&format!("{expected} file not found: no.pt")), "{message}");
     }
 }
 
 #[test]
-fn a_workflow_needs_a_place_to_go() {
-    let yard = Yard::new();
+fn a_workflow_needs_an_existing_directory() {
+    let dir = TestFiles::new();
     let flags = ArchiveWorkflowFlags {
         workflow_name: "flow".to_owned(),
-        spec_file: yard.at("conf.yaml"),
-        handler: Some(yard.text("handler.py")),
-        extra_files: Some(yard.text("extra")),
-        export_path: yard.at("nowhere"),
+        spec_file: dir.at("conf.yaml"),
+        handler: Some(dir.text("handler.py")),
+        extra_files: Some(dir.text("extra")),
+        export_path: dir.at("nowhere"),
         force: false,
     };
-    let failure = archive_workflow(&flags, SystemTime::now()).expect_err("refused");
+    let failure = archive_workflow(&flags, SystemTime::now()).expect_err("an error");
     assert!(failure.message.contains("--export-path is not a directory"), "{failure}");
-    let flags = ArchiveWorkflowFlags { export_path: yard.at(""), ..flags };
+    let flags = ArchiveWorkflowFlags { export_path: dir.at(""), ..flags };
     archive_workflow(&flags, SystemTime::now()).expect("archives");
-    let file = std::fs::File::open(yard.at("flow.war")).expect("written");
+    let file = std::fs::File::open(dir.at("flow.war")).expect("written");
     let zip = zip::ZipArchive::new(file).expect("a zip");
     let names: Vec<_> = zip.file_names().filter_map(Result::ok).collect();
     for name in ["WAR-INF/MANIFEST.json", "conf.yaml", "handler.py", "top.txt", "deep/low.txt"] {

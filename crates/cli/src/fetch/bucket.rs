@@ -1,15 +1,15 @@
-//! Objects in the buckets of clouds: `s3://`, `gs://`, `az://` and their aliases, Azure's own
-//! addresses if the server has credentials for them, and S3's if a caller asks for signed requests.
+//! Objects in cloud buckets: `s3://`, `gs://`, `az://` and their aliases, Azure's https addresses if
+//! the server has credentials for them, and those of S3 if the caller asks for signed requests.
 //!
-//! Credentials are the server's, from the usual variables (`AWS_*`, `GOOGLE_*`, `AZURE_*`) as they
-//! were at the start, and never in a URL. Signing is `object_store`'s business; it goes through our
-//! own client, so that certificates, proxies and redirects are the same for all downloads.
+//! Credentials come from the server's environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`) at its start,
+//! never from a URL. `object_store` signs requests and sends them through our client, so that
+//! certificates, proxies and redirects are the same for all downloads.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jitney_engine::store::{Download, Later, Resume, Trouble};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{HttpClient, HttpConnector};
@@ -22,17 +22,17 @@ use object_store::{
 use reqwest::{Client, Url};
 use tokio_stream::{Stream, StreamExt as _};
 
-use super::words;
+use super::client::error_chain;
 use crate::env::Env;
 
-/// The clouds, and what the environment says about them.
-pub struct Clouds {
-    /// Names as `object_store` knows them, in small letters.
+/// The credentials and settings of cloud buckets.
+pub struct BucketAccess {
+    /// Lower-case names, as `object_store` knows them.
     settings: Vec<(String, String)>,
 }
 
-impl Clouds {
-    /// Takes what the environment says.
+impl BucketAccess {
+    /// Reads the environment.
     pub fn new(env: &Env) -> Self {
         let texts = env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
         let ours = ["AWS_", "GOOGLE_", "AZURE_"];
@@ -42,19 +42,21 @@ impl Clouds {
         Self { settings: settings.collect() }
     }
 
-    /// Where a URL leads; nowhere here if it is a plain one.
-    pub fn place(
+    /// The object that a URL names; `None` if it is a plain web address.
+    pub fn object(
         &self,
         url: &Url,
         signed: bool,
         client: &Client,
-    ) -> Result<Option<Place>, Trouble> {
-        let (scheme, path) = ObjectStoreScheme::parse(url).map_err(Trouble::lasting)?;
+    ) -> Result<Option<BucketObject>, DownloadError> {
+        let (scheme, path) = ObjectStoreScheme::parse(url).map_err(DownloadError::permanent)?;
         let wanted = match (url.scheme(), &scheme) {
             ("http" | "https", ObjectStoreScheme::MicrosoftAzure) => self.opens_azure(url),
             ("http" | "https", ObjectStoreScheme::AmazonS3) => signed,
             ("http" | "https", _) if signed => {
-                return Err(Trouble::lasting("s3_sse_kms needs an address of S3, or s3://"));
+                return Err(DownloadError::permanent(
+                    "s3_sse_kms needs an address of S3, or s3://",
+                ));
             }
             ("http" | "https", _) => false,
             _ => true,
@@ -63,10 +65,10 @@ impl Clouds {
             return Ok(None);
         }
         let store = self.store(&scheme, url, client).map_err(|error| trouble(&error))?;
-        Ok(Some(Place { store, path }))
+        Ok(Some(BucketObject { store, path }))
     }
 
-    /// A shared link carries its signature in the query; a public file needs none.
+    /// A shared link has its signature in the query, and a public file needs none.
     fn opens_azure(&self, url: &Url) -> bool {
         let has_settings = self.settings.iter().any(|(name, _)| name.starts_with("azure_"));
         url.query().is_none() && has_settings
@@ -86,7 +88,7 @@ impl Clouds {
                 let builder = $builder::new()
                     .with_url(plain)
                     .with_retry(retry())
-                    .with_http_connector(Connector(client.clone()));
+                    .with_http_connector(SharedConnector(client.clone()));
                 let settings = self.settings.iter();
                 let set = settings.fold(builder, |builder, (name, value)| match name.parse() {
                     Ok(key) => builder.with_config(key, value),
@@ -105,52 +107,52 @@ impl Clouds {
     }
 }
 
-/// A download that broke is the store's to try again; this is for requests that were not answered.
+/// For requests without a response; the store itself resumes downloads that broke.
 fn retry() -> RetryConfig {
     RetryConfig { max_retries: 2, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() }
 }
 
 #[derive(Debug)]
-struct Connector(Client);
+struct SharedConnector(Client);
 
-impl HttpConnector for Connector {
+impl HttpConnector for SharedConnector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.0.clone()))
     }
 }
 
-/// An object.
-pub struct Place {
+/// An object in a bucket.
+pub struct BucketObject {
     store: Arc<dyn ObjectStore>,
     path: Path,
 }
 
-impl Place {
-    /// Asks for the object, or for the rest of it if it is still the same one.
+impl BucketObject {
+    /// Requests the object, or the rest of it if it has not changed.
     pub fn open(
         self,
-        resume: Option<Resume<'_>>,
-    ) -> impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + use<> {
-        let rest = resume.map(|Resume { bytes, tag }| GetOptions {
+        resume: Option<ResumeFrom<'_>>,
+    ) -> impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + use<> {
+        let rest = resume.map(|ResumeFrom { bytes, tag }| GetOptions {
             range: Some(GetRange::Offset(bytes)),
             if_match: Some(tag.to_owned()),
             ..GetOptions::default()
         });
         async move {
-            let asked = match rest {
+            let response = match rest {
                 None => self.store.get(&self.path).await,
                 Some(rest) => match self.store.get_opts(&self.path, rest).await {
                     Err(Error::Precondition { .. }) => self.store.get(&self.path).await,
                     other => other,
                 },
             };
-            let object = Object::from(asked.map_err(|error| trouble(&error))?);
+            let object = ObjectDownload::from(response.map_err(|error| trouble(&error))?);
             Ok(Box::new(object) as Box<dyn Download>)
         }
     }
 }
 
-fn trouble(error: &Error) -> Trouble {
+fn trouble(error: &Error) -> DownloadError {
     let lasting = matches!(
         error,
         Error::NotFound { .. }
@@ -159,24 +161,24 @@ fn trouble(error: &Error) -> Trouble {
             | Error::Unauthenticated { .. }
             | Error::NotSupported { .. }
     );
-    Trouble { why: words(error), passing: !lasting }
+    DownloadError { why: error_chain(error), transient: !lasting }
 }
 
-struct Object {
+struct ObjectDownload {
     bytes_total: u64,
     begins_at: u64,
     tag: Option<String>,
     pieces: std::pin::Pin<Box<dyn Stream<Item = object_store::Result<Bytes>> + Send>>,
 }
 
-impl From<GetResult> for Object {
+impl From<GetResult> for ObjectDownload {
     fn from(got: GetResult) -> Self {
         let (bytes_total, begins_at) = (got.meta.size, got.range.start);
         Self { bytes_total, begins_at, tag: got.meta.e_tag.clone(), pieces: got.into_stream() }
     }
 }
 
-impl Download for Object {
+impl Download for ObjectDownload {
     fn bytes_total(&self) -> Option<u64> {
         Some(self.bytes_total)
     }
@@ -189,7 +191,7 @@ impl Download for Object {
         self.tag.as_deref()
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
         Box::pin(async { self.pieces.next().await.transpose().map_err(|error| trouble(&error)) })
     }
 }
@@ -198,17 +200,17 @@ impl Download for Object {
 mod tests {
     use super::*;
 
-    fn leads_to_a_bucket(env: &Env, url: &str, signed: bool) -> Result<bool, Trouble> {
+    fn is_in_a_bucket(env: &Env, url: &str, signed: bool) -> Result<bool, DownloadError> {
         let client = super::super::client::make(Arc::new(
             crate::url_rule::UrlRule::patterns(".*").expect("reads"),
         ));
         let url = Url::parse(url).expect("a url");
-        let place = Clouds::new(env).place(&url, signed, &client.expect("a client"))?;
-        Ok(place.is_some())
+        let object = BucketAccess::new(env).object(&url, signed, &client.expect("a client"))?;
+        Ok(object.is_some())
     }
 
     #[test]
-    fn urls_lead_to_buckets_or_are_plain() {
+    fn urls_name_objects_in_buckets_or_plain_files() {
         let none = Env::default();
         let azure =
             Env::from([("AZURE_STORAGE_ACCOUNT_NAME", "a"), ("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")]);
@@ -224,9 +226,9 @@ mod tests {
             (&azure, "az://c/m.mar", false, true),
             (&azure, "abfs://c/m.mar", false, true),
         ] {
-            assert_eq!(leads_to_a_bucket(env, url, signed), Ok(expected), "{url}");
+            assert_eq!(is_in_a_bucket(env, url, signed), Ok(expected), "{url}");
         }
-        assert!(leads_to_a_bucket(&none, "https://host/m.mar", true).is_err());
-        assert!(leads_to_a_bucket(&none, "az://c/m.mar", false).is_err(), "whose container?");
+        assert!(is_in_a_bucket(&none, "https://host/m.mar", true).is_err());
+        assert!(is_in_a_bucket(&none, "az://c/m.mar", false).is_err(), "no account");
     }
 }

@@ -1,5 +1,6 @@
-//! The one HTTP client of all downloads: whom it trusts, and which redirects it follows.
+//! The HTTP client of all downloads: which certificates it trusts and which redirects it follows.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,24 +14,24 @@ use crate::url_rule::UrlRule;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const REDIRECTS_MAX: usize = 10;
 
-/// Makes it; the system's certificates are read here.
+/// Makes the client; the system's certificates are read here.
 pub fn make(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
     Client::builder()
         .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
-        .tls_backend_preconfigured(trust())
+        .tls_backend_preconfigured(tls_config())
         .build()
 }
 
 /// The certificates that this machine trusts; `SSL_CERT_FILE` names others. A machine without any
 /// can still fetch over plain http.
-fn trust() -> ClientConfig {
+fn tls_config() -> ClientConfig {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (trusted, _) = roots.add_parsable_certificates(found.certs);
     if trusted == 0 {
-        tracing::warn!("this machine trusts no certificates; nothing can be fetched over https");
+        tracing::warn!("the system has no trusted certificates; https downloads will fail");
     }
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions();
@@ -48,4 +49,19 @@ fn redirect(rule: &UrlRule, attempt: Attempt<'_>) -> Action {
     } else {
         attempt.follow()
     }
+}
+
+/// An error with all its causes, since the outermost one seldom tells what happened.
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        // Some errors repeat their cause.
+        if !text.ends_with(&more) {
+            text += &format!(": {more}");
+        }
+        cause = error.source();
+    }
+    text
 }

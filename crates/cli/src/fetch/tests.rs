@@ -33,9 +33,9 @@ async fn answer(mut stream: TcpStream, answers: &BTreeMap<String, String>) {
     let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await;
 }
 
-async fn get(rule: UrlRule, url: &str) -> Result<(Option<u64>, String), Trouble> {
-    let web = Elsewhere::new(Arc::new(rule), &Env::default(), Handle::current());
-    let mut download = web.open(Ask { url, ..Ask::default() }).await?;
+async fn get(rule: UrlRule, url: &str) -> Result<(Option<u64>, String), DownloadError> {
+    let web = RemoteFetcher::new(Arc::new(rule), &Env::default(), Handle::current());
+    let mut download = web.open(DownloadRequest { url, ..DownloadRequest::default() }).await?;
     let (total, mut text) = (download.bytes_total(), String::new());
     while let Some(piece) = download.next().await? {
         text += &String::from_utf8_lossy(&piece);
@@ -57,7 +57,7 @@ async fn a_file_comes_with_its_size() {
 }
 
 #[tokio::test]
-async fn failures_say_what_happened_without_the_url() {
+async fn errors_have_their_cause_and_not_the_url() {
     let cut = "200 OK\r\nContent-Length: 50\r\n\r\nhello";
     let address = server(&[("/cut.mar", cut)]).await;
     for (url, expected) in [

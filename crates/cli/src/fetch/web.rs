@@ -1,57 +1,58 @@
-//! A plain file over HTTP. What broke off is continued with `Range` and `If-Range`: a server that
-//! cannot, or whose file has another ETag by now, answers with the whole file.
+//! A plain file over HTTP. A download that broke is resumed with `Range` and `If-Range`; a server that
+//! does not support them, or whose file has another ETag by now, sends the whole file.
 
 use bytes::Bytes;
-use jitney_engine::store::{Download, Later, Resume, Trouble};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode, Url};
 
-use super::words;
+use super::client::error_chain;
 
-/// Asks for the file, or for the rest of it.
+/// Requests the file, or the rest of it.
 pub fn open(
     client: &Client,
     url: Url,
-    resume: Option<Resume<'_>>,
-) -> impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + use<> {
+    resume: Option<ResumeFrom<'_>>,
+) -> impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + use<> {
     let mut request = client.get(url);
-    if let Some(Resume { bytes, tag }) = resume {
+    if let Some(ResumeFrom { bytes, tag }) = resume {
         request = request.header(RANGE, format!("bytes={bytes}-")).header(IF_RANGE, tag);
     }
-    async { Ok(Box::new(Body::of(answered(request.send().await)?)?) as Box<dyn Download>) }
+    async { Ok(Box::new(HttpDownload::of(answered(request.send().await)?)?) as Box<dyn Download>) }
 }
 
-fn answered(response: reqwest::Result<Response>) -> Result<Response, Trouble> {
+fn answered(response: reqwest::Result<Response>) -> Result<Response, DownloadError> {
     let response = response.map_err(broken)?;
     let status = response.status();
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
     match response.error_for_status() {
         Ok(response) => Ok(response),
         Err(error) => {
-            let why = words(&error.without_url());
-            Err(Trouble { why, passing: busy || status.is_server_error() })
+            let why = error_chain(&error.without_url());
+            Err(DownloadError { why, transient: busy || status.is_server_error() })
         }
     }
 }
 
-fn broken(error: reqwest::Error) -> Trouble {
-    let passing = !(error.is_redirect() || error.is_builder());
-    Trouble { why: words(&error.without_url()), passing }
+fn broken(error: reqwest::Error) -> DownloadError {
+    let transient = !(error.is_redirect() || error.is_builder());
+    DownloadError { why: error_chain(&error.without_url()), transient }
 }
 
-struct Body {
+struct HttpDownload {
     response: Response,
     begins_at: u64,
     bytes_total: Option<u64>,
     tag: Option<String>,
 }
 
-impl Body {
-    fn of(response: Response) -> Result<Self, Trouble> {
+impl HttpDownload {
+    fn of(response: Response) -> Result<Self, DownloadError> {
         let (begins_at, bytes_total) = if response.status() == StatusCode::PARTIAL_CONTENT {
             let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
-            let strange = || Trouble::lasting("it answered with a range that cannot be read");
-            range.and_then(content_range).ok_or_else(strange)?
+            let unreadable =
+                || DownloadError::permanent("the server sent an invalid Content-Range");
+            range.and_then(content_range).ok_or_else(unreadable)?
         } else {
             (0, response.content_length())
         };
@@ -60,7 +61,7 @@ impl Body {
     }
 }
 
-/// `bytes 4-9/10`: where it begins, and how much there is in all (`*`: nobody knows).
+/// `bytes 4-9/10`: the first byte, and the total (`*`: not known).
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, _) = range.split_once('-')?;
@@ -68,13 +69,13 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((first.parse().ok()?, total))
 }
 
-/// A weak tag (`W/"…"`) promises the same meaning, not the same bytes.
+/// A weak tag (`W/"…"`) does not guarantee the same bytes.
 fn strong_tag(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-impl Download for Body {
+impl Download for HttpDownload {
     fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
@@ -87,7 +88,7 @@ impl Download for Body {
         self.tag.as_deref()
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
         Box::pin(async { self.response.chunk().await.map_err(broken) })
     }
 }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_and_strange_ones_are_not() {
+    fn only_valid_ranges_are_read() {
         for (text, expected) in [
             ("bytes 4-9/10", Some((4, Some(10)))),
             ("bytes 4-9/*", Some((4, None))),

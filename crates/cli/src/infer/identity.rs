@@ -1,34 +1,33 @@
-//! Which job a journal is about: the model, the very input, and every option that changes what is
-//! written. Two runs with the same identity write the same rows.
+//! The identity of a job: the model, the input, and every option that changes the output. Two runs
+//! with the same identity write the same rows.
 
 use std::fs::Metadata;
-use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use super::source;
+use super::source::list_images;
 use crate::failure::Failure;
 use crate::flags::infer::{InferFlags, InputFormat};
 
-/// A job's identity.
+/// The identity of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// The model as it was named.
+pub struct JobIdentity {
+    /// The model, as on the command line.
     pub model: String,
-    /// Its endpoint, if one was named.
+    /// Its endpoint, if one was given.
     pub endpoint: Option<String>,
     /// The format, and how cells are read.
     pub format: String,
-    /// What the output looks like.
+    /// The format of the output.
     pub layout: String,
-    /// Size and time of the input's file; of a folder, a sum over all of them.
+    /// Size and modification time of the file; for a folder, a hash over all files.
     pub input: String,
 }
 
-impl Identity {
-    /// Looks at the input.
+impl JobIdentity {
+    /// Reads the metadata of the input.
     pub fn of(flags: &InferFlags, format: InputFormat) -> Result<Self, Failure> {
         let ending = flags.output.extension().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self {
@@ -40,16 +39,16 @@ impl Identity {
         })
     }
 
-    /// What differs from an earlier job, in words.
+    /// The first difference from an earlier job, for a message.
     pub fn difference(&self, earlier: &Self) -> Option<String> {
-        fn endpoint(job: &Identity) -> &str {
+        fn endpoint(job: &JobIdentity) -> &str {
             job.endpoint.as_deref().unwrap_or_default()
         }
         let pairs = [
             ("the model", self.model.as_str(), earlier.model.as_str()),
             ("the endpoint", endpoint(self), endpoint(earlier)),
             ("the input's format", &self.format, &earlier.format),
-            ("the output's form", &self.layout, &earlier.layout),
+            ("the output's format", &self.layout, &earlier.layout),
         ];
         let differs = pairs.into_iter().find(|(_, now, then)| now != then);
         match differs {
@@ -61,38 +60,36 @@ impl Identity {
 }
 
 fn fingerprint(path: &Path, format: InputFormat) -> Result<String, Failure> {
-    let unreadable = source::unreadable(path);
     if format != InputFormat::Images {
-        return path.metadata().and_then(|data| stamp(&data)).map_err(unreadable);
+        return path.metadata().map(stamp).map_err(|error| Failure::file("read", path, &error));
     }
-    let mut sum = Fnv::default();
-    let names = source::list(path)?;
+    let mut hash = Fnv1a::default();
+    let names = list_images(path)?;
     for name in &names {
-        let stamp = path.join(name).metadata().and_then(|data| stamp(&data));
-        // A file that cannot be looked at is a row that fails, now as then.
-        sum.add(name.as_bytes());
-        sum.add(stamp.unwrap_or_default().as_bytes());
+        hash.add(name.as_bytes());
+        // A file without readable metadata is a row that fails in every run.
+        hash.add(path.join(name).metadata().map(stamp).unwrap_or_default().as_bytes());
     }
-    Ok(format!("{} files, {:016x}", names.len(), sum.0))
+    Ok(format!("{} files, {:016x}", names.len(), hash.0))
 }
 
-fn stamp(data: &Metadata) -> io::Result<String> {
-    let modified = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(format!("{} bytes, modified {}", data.len(), modified.as_nanos()))
+fn stamp(file: Metadata) -> String {
+    let modified = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    format!("{} bytes, modified {}", file.len(), modified.unwrap_or_default().as_nanos())
 }
 
-/// FNV-1a: the same on every machine and in every version, which the standard hasher is not.
-struct Fnv(u64);
+/// FNV-1a: unlike the standard hasher it is the same on every machine and in every version.
+struct Fnv1a(u64);
 
-impl Default for Fnv {
+impl Default for Fnv1a {
     fn default() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Fnv {
+impl Fnv1a {
     fn add(&mut self, bytes: &[u8]) {
-        // The byte between two values keeps "ab", "c" from "a", "bc".
+        // The byte between two values makes "ab", "c" differ from "a", "bc".
         for byte in bytes.iter().chain(&[0xff]) {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -108,11 +105,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("a.png"), "1").expect("file");
-        let look = || fingerprint(dir.path(), InputFormat::Images).expect("reads");
-        let first = look();
-        assert_eq!(first, look());
+        let fingerprint_now = || fingerprint(dir.path(), InputFormat::Images).expect("reads");
+        let first = fingerprint_now();
+        assert_eq!(first, fingerprint_now());
         std::fs::write(at("b.png"), "1").expect("file");
-        assert_ne!(first, look());
+        assert_ne!(first, fingerprint_now());
         let rows = at("rows.jsonl");
         std::fs::write(&rows, "1\n").expect("file");
         let first = fingerprint(&rows, InputFormat::Jsonl).expect("reads");

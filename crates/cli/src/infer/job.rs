@@ -1,7 +1,6 @@
-//! The job itself: rows in, a bounded number of them under way, answers out in the order of the input.
-//!
-//! A slow row holds back those behind it only as far as the window reaches; the window is bounded in
-//! rows and in bytes, so that memory does not grow with the input.
+//! Runs a job: reads rows, keeps a bounded number of them in flight, and writes the results in the
+//! order of the input. The rows in flight are bounded by number and by bytes, so memory does not
+//! grow with the input.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,143 +9,143 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::answer::Outcome;
-use super::progress::Bar;
-use super::reader::Rows;
-use super::row::Row;
-use super::sink::Sink;
-use super::target::Target;
+use super::backend::Backend;
+use super::progress::ProgressDisplay;
+use super::read_ahead::ReadAhead;
+use super::result::RowResult;
+use super::row::InputRow;
+use super::sink::RowSink;
 use crate::failure::Failure;
 
-/// How often what was written is made to last. What lies after the last time is computed again by a
-/// run that goes on, and never written twice.
-const SETTLE_EVERY: Duration = Duration::from_secs(1);
+/// How often written rows are made durable. Rows after the last commit are computed again by the next
+/// run, and never written twice.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
 
-/// Bytes of rows under way.
+/// The most bytes of rows in flight.
 const BYTES_MAX: usize = 256 << 20;
 
-/// What a job is made of.
-pub struct Job {
-    /// Who answers.
-    pub target: Target,
-    /// What is asked.
-    pub rows: Rows,
-    /// Where the answers go.
-    pub sink: Sink,
-    /// For the person at the terminal.
-    pub bar: Bar,
-    /// Rows under way, at most.
+/// A job that is ready to run.
+pub struct InferJob {
+    /// Where rows are sent.
+    pub backend: Backend,
+    /// The input.
+    pub rows: ReadAhead,
+    /// The output.
+    pub sink: Box<dyn RowSink>,
+    /// The progress display.
+    pub display: ProgressDisplay,
+    /// The most rows in flight.
     pub in_flight: usize,
-    /// Failed rows, at most.
+    /// The most failed rows.
     pub failed_max: Option<u64>,
 }
 
 /// How a job ended, when it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum JobEnd {
     /// Every row is written.
     Complete,
-    /// Somebody asked it to stop.
+    /// A signal stopped it.
     Interrupted,
 }
 
-/// Rows under way, oldest first. Dropping it takes them back.
+/// The rows in flight, oldest first. Dropping it cancels them.
 #[derive(Default)]
-struct Window {
-    under_way: VecDeque<(Row, JoinHandle<Result<Outcome, Failure>>)>,
+struct RowsInFlight {
+    rows: VecDeque<(InputRow, JoinHandle<Result<RowResult, Failure>>)>,
     bytes: usize,
 }
 
-impl Job {
-    /// Runs until the input ends, something stops it or `stop` resolves. Whatever was written down
-    /// by then lasts.
-    pub async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<Ended, Failure> {
-        let mut window = Window::default();
-        let ended = self.pump(&mut window, stop).await;
+impl InferJob {
+    /// Runs until the input ends, a failure ends the job or `stop` resolves. Rows that were written
+    /// by then are durable.
+    pub async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<JobEnd, Failure> {
+        let mut window = RowsInFlight::default();
+        let ended = self.run_rows(&mut window, stop).await;
         drop(window);
-        let settled = self.sink.settle();
+        let committed = self.sink.commit();
         let ended = ended?;
-        settled.map(|()| ended)
+        committed.map(|()| ended)
     }
 
-    async fn pump(
+    async fn run_rows(
         &mut self,
-        window: &mut Window,
+        window: &mut RowsInFlight,
         stop: impl Future<Output = ()>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<JobEnd, Failure> {
         let mut stop = std::pin::pin!(stop);
-        let mut ticks = tokio::time::interval_at(Instant::now() + SETTLE_EVERY, SETTLE_EVERY);
+        let mut ticks = tokio::time::interval_at(Instant::now() + COMMIT_EVERY, COMMIT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut open = true;
         while open || !window.is_empty() {
-            let room = window.under_way.len() < self.in_flight && window.bytes < BYTES_MAX;
+            let room = window.rows.len() < self.in_flight && window.bytes < BYTES_MAX;
             tokio::select! {
                 biased;
-                () = &mut stop => return Ok(Ended::Interrupted),
-                _ = ticks.tick() => self.sink.settle()?,
+                () = &mut stop => return Ok(JobEnd::Interrupted),
+                _ = ticks.tick() => self.sink.commit()?,
                 done = window.front(), if !window.is_empty() => {
-                    let (row, outcome) = done?;
-                    self.write(&row, &outcome)?;
+                    let (row, result) = done?;
+                    self.write(&row, &result)?;
                     if !window.front_is_ready() {
-                        self.sink.pause()?;
+                        self.sink.idle()?;
                     }
                 }
                 row = self.rows.next(), if open && room => match row? {
-                    Some(row) => window.push(row, &self.target),
+                    Some(row) => window.push(row, &self.backend),
                     None => open = false,
                 },
             }
         }
-        Ok(Ended::Complete)
+        Ok(JobEnd::Complete)
     }
 
-    fn write(&mut self, row: &Row, outcome: &Outcome) -> Result<(), Failure> {
-        self.sink.write(row, outcome)?;
-        let count = self.sink.count();
-        self.bar.look(row.next, count);
-        match (outcome, self.failed_max) {
-            (Outcome::Failed(trouble), Some(most)) if count.failed > most => {
+    fn write(&mut self, row: &InputRow, result: &RowResult) -> Result<(), Failure> {
+        self.sink.write(row, result)?;
+        let progress = self.sink.progress();
+        self.display.update(progress);
+        match (result, self.failed_max) {
+            (RowResult::Failed(error), Some(most)) if progress.failed > most => {
                 Err(Failure::failed(format!(
                     "{} rows have failed, the last one with: {}",
-                    count.failed, trouble.message
+                    progress.failed, error.message
                 ))
-                .hint("--max-failed says how many may"))
+                .hint("--max-failed sets how many rows may fail"))
             }
             _ => Ok(()),
         }
     }
 }
 
-impl Window {
+impl RowsInFlight {
     fn is_empty(&self) -> bool {
-        self.under_way.is_empty()
+        self.rows.is_empty()
     }
 
-    fn push(&mut self, row: Row, target: &Target) {
-        self.bytes += row.bytes();
-        let asked = tokio::spawn(target.clone().ask(row.clone()));
-        self.under_way.push_back((row, asked));
+    fn push(&mut self, row: InputRow, backend: &Backend) {
+        self.bytes += row.content.len();
+        let task = tokio::spawn(backend.clone().infer(row.clone()));
+        self.rows.push_back((row, task));
     }
 
-    /// The oldest row, once it has ended. Giving up on it loses nothing.
-    async fn front(&mut self) -> Result<(Row, Outcome), Failure> {
-        let Some((_, asked)) = self.under_way.front_mut() else {
+    /// The oldest row, once it has its result. Cancelling this call loses nothing.
+    async fn front(&mut self) -> Result<(InputRow, RowResult), Failure> {
+        let Some((_, task)) = self.rows.front_mut() else {
             return std::future::pending().await;
         };
-        let ended = asked.await;
-        let lost = || Failure::failed("a row was lost; this is a mistake in jitney");
-        let (row, _) = self.under_way.pop_front().ok_or_else(lost)?;
-        self.bytes -= row.bytes();
+        let ended = task.await;
+        let lost = || Failure::failed("a row was lost; this is a bug in jitney");
+        let (row, _) = self.rows.pop_front().ok_or_else(lost)?;
+        self.bytes -= row.content.len();
         Ok((row, ended.map_err(|_| lost())??))
     }
 
     fn front_is_ready(&self) -> bool {
-        self.under_way.front().is_some_and(|(_, asked)| asked.is_finished())
+        self.rows.front().is_some_and(|(_, task)| task.is_finished())
     }
 }
 
-impl Drop for Window {
+impl Drop for RowsInFlight {
     fn drop(&mut self) {
-        self.under_way.iter().for_each(|(_, asked)| asked.abort());
+        self.rows.iter().for_each(|(_, task)| task.abort());
     }
 }

@@ -1,6 +1,6 @@
-//! How far a job is, on disk: a small file beside the output that is replaced in one step, only after
-//! what it promises has reached the disk. Whatever ends the job, the next run finds a journal that is
-//! true, cuts the output back to it and goes on.
+//! The progress of a job on disk: a small file beside the output. It is replaced in one step, and only
+//! after the rows that it counts have reached the disk. However a run ends, the next one truncates
+//! the output to the last journal and resumes there.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
+use super::identity::JobIdentity;
+use super::result::RowResult;
+use super::row::{InputRow, StartPosition};
 use crate::failure::Failure;
 
-/// Written by this version of the format.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// What a journal says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+/// The content of a journal.
+#[derive(Serialize, Deserialize)]
+struct JournalEntry {
     version: u32,
-    /// Which job it is about.
-    pub job: Identity,
-    /// How far the job is.
-    pub progress: Progress,
+    job: JobIdentity,
+    progress: JobProgress,
 }
 
-/// How far a job is.
+/// How much of a job is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Rows that are written down, answered or failed.
+pub struct JobProgress {
+    /// Rows that are written, answered or failed.
     pub rows: u64,
     /// How many of them failed.
     pub failed: u64,
@@ -35,49 +35,63 @@ pub struct Progress {
     pub position: u64,
     /// Bytes of the output.
     pub output_bytes: u64,
-    /// Bytes of the side file.
+    /// Bytes of the file of failed rows.
     pub failed_bytes: u64,
-    /// Every row is written down; only the names are missing.
+    /// Every row is written; only the output has to be renamed.
     pub complete: bool,
 }
 
-/// The journal of one output.
-pub struct Journal {
-    path: PathBuf,
-    job: Identity,
+impl JobProgress {
+    /// Counts one more row.
+    pub fn count(&mut self, row: &InputRow, result: &RowResult) {
+        self.rows += 1;
+        self.failed += u64::from(matches!(result, RowResult::Failed(_)));
+        self.position = row.next;
+    }
+
+    /// Where the next run starts to read.
+    pub fn start(&self) -> StartPosition {
+        StartPosition { rows: self.rows, position: self.position }
+    }
 }
 
-impl Journal {
-    /// The journal at a path, about a job.
-    pub fn new(path: PathBuf, job: Identity) -> Self {
+/// The journal of one output.
+pub struct JobJournal {
+    path: PathBuf,
+    job: JobIdentity,
+}
+
+impl JobJournal {
+    /// The journal of a job at a path.
+    pub fn new(path: PathBuf, job: JobIdentity) -> Self {
         Self { path, job }
     }
 
-    /// What an earlier run left: nothing, or the progress of this very job.
-    pub fn read(&self) -> Result<Option<Progress>, Failure> {
+    /// The progress of an earlier run of the same job, if there was one.
+    pub fn read(&self) -> Result<Option<JobProgress>, Failure> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.cannot("read", &error)),
+            Err(error) => return Err(Failure::file("read", &self.path, &error)),
         };
-        let strange = |why: &str| {
-            Failure::failed(format!("{} {why}", self.path.display()))
-                .hint("run the command as it was, or begin anew with --overwrite")
+        let unusable = |reason: &str| {
+            Failure::failed(format!("{} {reason}", self.path.display()))
+                .hint("repeat the original command, or start over with --overwrite")
         };
-        let entry: Entry = serde_json::from_slice(&text)
-            .map_err(|error| strange(&format!("cannot be read: {error}")))?;
+        let entry: JournalEntry = serde_json::from_slice(&text)
+            .map_err(|error| unusable(&format!("cannot be read: {error}")))?;
         if entry.version != VERSION {
-            return Err(strange("was written by another version of jitney"));
+            return Err(unusable("was written by another version of jitney"));
         }
         if let Some(what) = self.job.difference(&entry.job) {
-            return Err(strange(&format!("is about another job: {what}")));
+            return Err(unusable(&format!("belongs to another job: {what}")));
         }
         Ok(Some(entry.progress))
     }
 
-    /// Replaces the journal. What it says about must have reached the disk before.
-    pub fn write(&self, progress: Progress) -> Result<(), Failure> {
-        let entry = Entry { version: VERSION, job: self.job.clone(), progress };
+    /// Replaces the journal. The rows that it counts must have reached the disk before.
+    pub fn write(&self, progress: JobProgress) -> Result<(), Failure> {
+        let entry = JournalEntry { version: VERSION, job: self.job.clone(), progress };
         let write = || {
             let next = self.path.with_extension("progress.next");
             let mut file = File::create(&next)?;
@@ -87,26 +101,22 @@ impl Journal {
             fs::rename(&next, &self.path)?;
             sync_folder(&self.path)
         };
-        write().map_err(|error: io::Error| self.cannot("write", &error))
+        write().map_err(|error: io::Error| Failure::file("write", &self.path, &error))
     }
 
-    /// Removes it, and what a run that was killed while writing it left.
+    /// Removes it, and the temporary file of a run that was killed while writing it.
     pub fn remove(&self) -> Result<(), Failure> {
         let _ = fs::remove_file(self.path.with_extension("progress.next"));
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(self.cannot("remove", &error))
+                Err(Failure::file("remove", &self.path, &error))
             }
             Ok(()) | Err(_) => Ok(()),
         }
     }
-
-    fn cannot(&self, what: &str, error: &io::Error) -> Failure {
-        Failure::failed(format!("cannot {what} {}: {error}", self.path.display()))
-    }
 }
 
-/// Makes new names in a file's folder last.
+/// Makes a rename durable by syncing the folder of the file.
 pub fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -117,17 +127,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_was_written_and_only_for_the_same_job() {
+    fn a_journal_is_read_as_it_was_written_and_only_for_the_same_job() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("out.jsonl.progress");
-        let job = Identity { model: "m".to_owned(), ..Identity::default() };
-        let journal = Journal::new(path.clone(), job.clone());
+        let job = JobIdentity { model: "m".to_owned(), ..JobIdentity::default() };
+        let journal = JobJournal::new(path.clone(), job.clone());
         assert_eq!(journal.read().expect("nothing there"), None);
-        let progress = Progress { rows: 5, output_bytes: 80, ..Progress::default() };
+        let progress = JobProgress { rows: 5, output_bytes: 80, ..JobProgress::default() };
         journal.write(progress).expect("writes");
         assert_eq!(journal.read().expect("reads"), Some(progress));
-        let other = Identity { model: "n".to_owned(), ..job };
-        let failure = Journal::new(path.clone(), other).read().expect_err("another job");
+        let other = JobIdentity { model: "n".to_owned(), ..job };
+        let failure = JobJournal::new(path.clone(), other).read().expect_err("another job");
         assert!(failure.message.contains("the model was"), "{failure}");
         fs::write(&path, "{").expect("writes");
         assert!(journal.read().is_err());

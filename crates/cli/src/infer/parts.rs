@@ -1,16 +1,17 @@
-//! An input in parts, so that the actors of a Ray job can each read some of it by themselves. Parts follow
-//! each other without gaps, every row belongs to exactly one, and there are several for each actor, so
-//! that nobody waits long for the last one.
+//! Splits an input into parts, so that each actor of a Ray job reads some of it by itself. Parts follow
+//! each other without gaps, and every row belongs to exactly one. There are several parts per actor,
+//! so that all actors finish at about the same time.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::source::{Start, Table, list};
+use super::row::StartPosition;
+use super::source::{CsvTable, list_images};
 use crate::failure::Failure;
 use crate::flags::infer::InputFormat;
 
-/// Parts for each actor, at least where the input is large enough.
+/// Parts for each actor, if the input is large enough.
 const PER_ACTOR: u64 = 8;
 
 /// Fewest and most bytes of a part.
@@ -22,22 +23,22 @@ const ROWS: (u64, u64) = (256, 16 << 10);
 /// Fewest and most images of a part.
 const IMAGES: (u64, u64) = (8, 512);
 
-/// What is to be cut.
-pub struct Whole<'a> {
+/// The input of a Ray job.
+pub struct RayInput<'a> {
     /// The file or folder.
     pub input: &'a Path,
-    /// What is in it.
+    /// Its format.
     pub format: InputFormat,
     /// Where an earlier run ended.
-    pub start: Start,
+    pub start: StartPosition,
     /// Where the input ends, in the same unit.
     pub end: u64,
-    /// Who shares the work.
+    /// The number of actors.
     pub actors: u32,
 }
 
-impl Whole<'_> {
-    /// The parts, each in the words that `jitney.infer_ray` understands.
+impl RayInput<'_> {
+    /// The parts, each as a JSON object for `jitney.infer_ray`.
     pub fn parts(&self) -> Result<Vec<Value>, Failure> {
         let begin = self.start.position;
         Ok(match self.format {
@@ -51,7 +52,7 @@ impl Whole<'_> {
                 .map(|(from, to)| json!({"skip": from, "count": to - from}))
                 .collect(),
             InputFormat::Images => {
-                let names = list(self.input)?;
+                let names = list_images(self.input)?;
                 let some = |(from, to): (u64, u64)| names.get(from as usize..to as usize);
                 let named = self.ranges(IMAGES).filter_map(some);
                 named.map(|names| json!({"names": names})).collect()
@@ -59,10 +60,10 @@ impl Whole<'_> {
         })
     }
 
-    /// Records may hold line ends, so only a reader knows where they begin: the table is read once for it.
+    /// CSV records may hold line breaks, so the table is read once to find where its records begin.
     fn records(&self) -> Result<Vec<Value>, Failure> {
         let size = self.size(BYTES);
-        let mut table = Table::open(self.input, self.format, false, self.start)?;
+        let mut table = CsvTable::open(self.input, self.format, false, self.start)?;
         let (mut parts, mut begin, mut rows) = (Vec::new(), table.position(), 0);
         while table.skip()? {
             rows += 1;
@@ -94,20 +95,26 @@ impl Whole<'_> {
 mod tests {
     use super::*;
 
-    fn parts(input: &Path, format: InputFormat, start: Start, end: u64) -> Vec<Value> {
-        Whole { input, format, start, end, actors: 2 }.parts().expect("cuts")
+    fn parts(input: &Path, format: InputFormat, start: StartPosition, end: u64) -> Vec<Value> {
+        RayInput { input, format, start, end, actors: 2 }.parts().expect("cuts")
     }
 
     #[test]
     fn ranges_follow_each_other_from_the_start_to_the_end() {
-        let start = Start { rows: 1, position: 10 };
+        let start = StartPosition { rows: 1, position: 10 };
         let found = parts(Path::new("x"), InputFormat::Jsonl, start, 9000);
         assert_eq!(found[0], json!({"begin": 10, "end": 4106, "first": true}));
         assert_eq!(found[2], json!({"begin": 8202, "end": 9000, "first": false}));
-        let found =
-            parts(Path::new("x"), InputFormat::Parquet, Start { rows: 7, position: 7 }, 300);
+        let found = parts(
+            Path::new("x"),
+            InputFormat::Parquet,
+            StartPosition { rows: 7, position: 7 },
+            300,
+        );
         assert_eq!(found, [json!({"skip": 7, "count": 256}), json!({"skip": 263, "count": 37})]);
-        assert!(parts(Path::new("x"), InputFormat::Parquet, Start::default(), 0).is_empty());
+        assert!(
+            parts(Path::new("x"), InputFormat::Parquet, StartPosition::default(), 0).is_empty()
+        );
     }
 
     #[test]
@@ -122,8 +129,8 @@ mod tests {
             json!({"begin": head, "end": head + 2 * one, "rows": 2}),
             json!({"begin": head + 2 * one, "end": end, "rows": 1}),
         ];
-        assert_eq!(parts(&file, InputFormat::Csv, Start::default(), end), expected);
-        let rest = Start { rows: 2, position: (head + 2 * one) as u64 };
+        assert_eq!(parts(&file, InputFormat::Csv, StartPosition::default(), end), expected);
+        let rest = StartPosition { rows: 2, position: (head + 2 * one) as u64 };
         assert_eq!(parts(&file, InputFormat::Csv, rest, end), expected[1..]);
     }
 
@@ -133,7 +140,7 @@ mod tests {
         for name in ["b.png", "a.jpg", "notes.txt"] {
             std::fs::write(dir.path().join(name), "x").expect("file");
         }
-        let start = Start { rows: 1, position: 1 };
+        let start = StartPosition { rows: 1, position: 1 };
         assert_eq!(parts(dir.path(), InputFormat::Images, start, 2), [json!({"names": ["b.png"]})]);
     }
 }

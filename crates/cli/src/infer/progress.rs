@@ -1,80 +1,78 @@
-//! How far a job is, for the person at the terminal: a bar with rows, rate and time left. Where nobody
-//! watches it is a line now and then.
+//! The progress display of a job: on a terminal a bar with rows, rate and time left, otherwise a line
+//! every half minute.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
-use super::sink::Count;
+use super::journal::JobProgress;
 use crate::console;
 
-/// Between two looks at the bar, and between two lines where there is none.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The time between two updates of the bar, and between two lines without a terminal.
+const UPDATE_EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 const KNOWN_END: &str = "{wide_bar} {percent:>3}%  {msg}  {eta} left";
 const OPEN_END: &str = "{spinner} {msg}  {elapsed}";
 
-/// The bar.
-pub struct Bar {
+/// The display.
+pub struct ProgressDisplay {
     bar: ProgressBar,
-    began: Instant,
-    before: u64,
-    looked: Instant,
-    said: Instant,
-    watched: bool,
+    started: Instant,
+    rows_before: u64,
+    updated: Instant,
+    printed: Instant,
 }
 
-impl Bar {
-    /// Begins at `position` of `end`, with rows that earlier runs have done.
-    pub fn new(position: u64, end: Option<u64>, before: u64) -> Self {
+impl ProgressDisplay {
+    /// Starts with the rows of earlier runs, of an input that ends at `end`.
+    pub fn new(before: JobProgress, end: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(end, ProgressDrawTarget::stderr());
         let template = if end.is_some() { KNOWN_END } else { OPEN_END };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.set_position(position);
+        bar.set_position(before.position);
         bar.reset_eta();
         let now = Instant::now();
-        let watched = !bar.is_hidden();
-        Self { bar, began: now, before, looked: now, said: now, watched }
+        Self { bar, started: now, rows_before: before.rows, updated: now, printed: now }
     }
 
-    /// Moves it, if it is time to.
-    pub fn look(&mut self, position: u64, count: Count) {
+    /// Shows the progress, if it is time to.
+    pub fn update(&mut self, progress: JobProgress) {
         let now = Instant::now();
-        if now - self.looked < LOOK_EVERY {
+        if now - self.updated < UPDATE_EVERY {
             return;
         }
-        self.looked = now;
-        self.bar.set_position(position);
-        self.bar.set_message(self.words(count, now));
-        if !self.watched && now - self.said >= LINE_EVERY {
-            self.said = now;
-            console::err(self.words(count, now));
+        self.updated = now;
+        self.bar.set_position(progress.position);
+        self.bar.set_message(self.text(progress, now));
+        if self.bar.is_hidden() && now - self.printed >= LINE_EVERY {
+            self.printed = now;
+            console::err(self.text(progress, now));
         }
     }
 
-    /// Takes it away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// The last word of a job.
-    pub fn summary(&self, count: Count) -> String {
+    /// The line at the end of a job.
+    pub fn summary(&self, progress: JobProgress) -> String {
         let now = Instant::now();
-        let seconds = (now - self.began).as_secs_f64();
-        format!("{} in {seconds:.1} s", self.words(count, now))
+        let seconds = (now - self.started).as_secs_f64();
+        format!("{} in {seconds:.1} s", self.text(progress, now))
     }
 
-    fn words(&self, count: Count, now: Instant) -> String {
-        let seconds = (now - self.began).as_secs_f64().max(0.001);
-        let rate = (count.rows - self.before) as f64 / seconds;
-        let failed = match count.failed {
+    fn text(&self, progress: JobProgress, now: Instant) -> String {
+        let seconds = (now - self.started).as_secs_f64().max(0.001);
+        let rate = (progress.rows - self.rows_before) as f64 / seconds;
+        let failed = match progress.failed {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
-        format!("{} rows{failed}, {rate:.0} rows/s", count.rows)
+        format!("{} rows{failed}, {rate:.0} rows/s", progress.rows)
     }
 }

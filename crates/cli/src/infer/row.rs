@@ -1,69 +1,98 @@
-//! One row of an input, on its way to the model and back: what it says, where it stood, and where
-//! the next one begins. A row that cannot be read is a row too: it fails alone.
+//! The rows of an input, and the trait of everything that reads them. A row that cannot be read is
+//! still a row; only that row fails.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// Bytes that one row may have; a longer one ends the job, since no memory is kept for it.
+use crate::failure::Failure;
+
+/// The most bytes of one row; a longer row ends the job.
 pub const ROW_BYTES_MAX: u64 = 64 << 20;
 
-/// A row.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Its place in the input, from 0.
-    pub number: u64,
-    /// Where the next row begins, in the source's own unit.
-    pub next: u64,
-    /// What it says.
-    pub given: Given,
-}
+/// Reads the rows of one input in order, from any row on; it holds one row at a time.
+pub trait RowSource: Send {
+    /// The next row; `None` after the last. A failure ends the job.
+    fn next(&mut self) -> Result<Option<InputRow>, Failure>;
 
-/// What a row says.
-#[derive(Clone, Debug)]
-pub enum Given {
-    /// A JSON text on one line.
-    Json(Bytes),
-    /// A file, by its name below the folder.
-    File {
-        /// The name.
-        name: String,
-        /// By the name's ending.
-        content_type: &'static str,
-        /// What is in it.
-        bytes: Bytes,
-    },
-    /// Nothing that a model could be asked; why not.
-    Broken {
-        /// The row as far as it can be shown.
-        shown: String,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl Row {
-    /// What the row holds in memory.
-    pub fn bytes(&self) -> usize {
-        match &self.given {
-            Given::Json(bytes) | Given::File { bytes, .. } => bytes.len(),
-            Given::Broken { shown, .. } => shown.len(),
-        }
+    /// Whether the next row can be read without waiting.
+    fn is_ready(&self) -> bool {
+        true
     }
 }
 
-impl Given {
+/// Where to start reading, as a progress file has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartPosition {
+    /// The number of rows that are done.
+    pub rows: u64,
+    /// Where the next row begins, in the source's own unit.
+    pub position: u64,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct InputRow {
+    /// Its number in the input, from 0.
+    pub number: u64,
+    /// Where the next row begins, in the source's own unit.
+    pub next: u64,
+    /// Its content.
+    pub content: RowContent,
+}
+
+/// The content of a row.
+#[derive(Clone, Debug)]
+pub enum RowContent {
+    /// A JSON text on one line.
+    Json(Bytes),
+    /// A file.
+    File {
+        /// Its path below the folder.
+        name: String,
+        /// Derived from the file extension.
+        content_type: &'static str,
+        /// The content of the file.
+        bytes: Bytes,
+    },
+    /// A row that cannot be sent to a model.
+    Invalid {
+        /// The row, or its first bytes.
+        shown: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl RowContent {
     /// A line that must be JSON.
     pub fn json(line: Bytes) -> Self {
         match serde_json::from_slice::<&RawValue>(&line) {
             Ok(_) => Self::Json(line),
-            Err(error) => Self::broken(&line, format!("the row is no JSON: {error}")),
+            Err(error) => Self::invalid(&line, format!("the row is not JSON: {error}")),
         }
     }
 
     /// A row that cannot be read.
-    pub fn broken(row: &[u8], why: String) -> Self {
+    pub fn invalid(row: &[u8], reason: String) -> Self {
         let shown = String::from_utf8_lossy(&row[..row.len().min(1024)]).into_owned();
-        Self::Broken { shown, why }
+        Self::Invalid { shown, reason }
+    }
+
+    /// Bytes held in memory.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(bytes) | Self::File { bytes, .. } => bytes.len(),
+            Self::Invalid { shown, .. } => shown.len(),
+        }
+    }
+
+    /// The content type and the body of a request for this row, or why it cannot be sent.
+    pub fn request(&self) -> Result<(&'static str, Bytes), &str> {
+        match self {
+            Self::Json(json) => Ok(("application/json", json.clone())),
+            Self::File { content_type, bytes, .. } => Ok((content_type, bytes.clone())),
+            Self::Invalid { reason, .. } => Err(reason),
+        }
     }
 }
 
@@ -72,16 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_json_is_broken() {
-        for (text, sound) in [
+    fn a_line_that_is_not_json_is_invalid() {
+        for (text, valid) in [
             ("1", true),
             (r#"{"a": [1, null]}"#, true),
             ("{", false),
             ("1 2", false),
             ("\u{e4}", false),
         ] {
-            let given = Given::json(Bytes::from(text));
-            assert_eq!(matches!(given, Given::Json(_)), sound, "{text}");
+            let content = RowContent::json(Bytes::from(text));
+            assert_eq!(matches!(content, RowContent::Json(_)), valid, "{text}");
         }
     }
 }

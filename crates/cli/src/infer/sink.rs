@@ -1,90 +1,91 @@
-//! Where rows go: files that survive anything, or stdout. Rows come in the order of the input and
-//! each exactly once; what was written after the last journal is cut off again by the next run.
+//! Where results go. Rows come in the order of the input, each exactly once.
 
-mod files;
-mod stdout;
+use std::io::{self, Write as _};
 
-pub use files::Files;
-pub use stdout::Stdout;
-
-use super::answer::Outcome;
-use super::python::Helper;
-use super::row::Row;
-use super::source::Start;
+use super::journal::JobProgress;
+use super::layout::OutputLayout;
+use super::result::RowResult;
+use super::row::InputRow;
 use crate::failure::Failure;
+use crate::python::PythonHelper;
 
-/// What was written so far, of this run and those before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Rows.
-    pub rows: u64,
-    /// How many of them failed.
-    pub failed: u64,
+/// Bytes that are buffered before they are written.
+const BUFFER: usize = 1 << 16;
+
+/// Writes results.
+pub trait RowSink {
+    /// How much is written, by this run and those before it.
+    fn progress(&self) -> JobProgress;
+
+    /// Writes the next row.
+    fn write(&mut self, row: &InputRow, result: &RowResult) -> Result<(), Failure>;
+
+    /// Called when no other row is ready; a sink that someone watches shows its rows.
+    fn idle(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    fn commit(&mut self) -> Result<(), Failure>;
+
+    /// Called when the job could not start. Removes its files, unless an earlier run wrote rows.
+    fn discard(&self) {}
+
+    /// Called when every row is written; gives the output its name.
+    fn finish(&mut self, python: &PythonHelper) -> Result<(), Failure>;
 }
 
-/// A sink.
-pub enum Sink {
-    /// An output, a side file and a journal.
-    Files(Box<Files>),
-    /// Lines for the next program.
-    Stdout(Stdout),
+/// JSON lines on stdout, answered and failed rows together, for pipes and for Python's iterator. No
+/// progress is stored, so such a job cannot be resumed.
+pub struct StdoutSink {
+    layout: OutputLayout,
+    buffer: Vec<u8>,
+    progress: JobProgress,
 }
 
-impl Sink {
-    /// Where the input has to begin.
-    pub fn start(&self) -> Start {
-        match self {
-            Self::Files(files) => files.start(),
-            Self::Stdout(_) => Start::default(),
-        }
+impl StdoutSink {
+    /// A sink without rows.
+    pub fn new(layout: OutputLayout) -> Self {
+        Self { layout, buffer: Vec::with_capacity(BUFFER), progress: JobProgress::default() }
+    }
+}
+
+impl RowSink for StdoutSink {
+    fn progress(&self) -> JobProgress {
+        self.progress
     }
 
-    /// What was written so far.
-    pub fn count(&self) -> Count {
-        match self {
-            Self::Files(files) => files.count(),
-            Self::Stdout(stdout) => stdout.count,
+    fn write(&mut self, row: &InputRow, result: &RowResult) -> Result<(), Failure> {
+        let first = self.progress.rows == 0;
+        self.progress.count(row, result);
+        match result {
+            RowResult::Answered(json) => {
+                self.layout.answered(&mut self.buffer, row, json, first).map_err(unwritable)?;
+            }
+            RowResult::Failed(error) => self.layout.failed_inline(&mut self.buffer, row, error),
         }
+        if self.buffer.len() >= BUFFER { self.idle() } else { Ok(()) }
     }
 
-    /// Writes the next row down.
-    pub fn write(&mut self, row: &Row, outcome: &Outcome) -> Result<(), Failure> {
-        match self {
-            Self::Files(files) => files.write(row, outcome),
-            Self::Stdout(stdout) => stdout.write(row, outcome),
+    fn idle(&mut self) -> Result<(), Failure> {
+        if self.buffer.is_empty() {
+            return Ok(());
         }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&self.buffer).and_then(|()| stdout.flush()).map_err(unwritable)?;
+        self.buffer.clear();
+        Ok(())
     }
 
-    /// Nothing else is ready: whoever watches should see what there is.
-    pub fn pause(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::Files(_) => Ok(()),
-            Self::Stdout(stdout) => stdout.flush(),
-        }
+    fn commit(&mut self) -> Result<(), Failure> {
+        self.idle()
     }
 
-    /// Makes what was written last, whatever comes.
-    pub fn settle(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::Files(files) => files.settle(),
-            Self::Stdout(stdout) => stdout.flush(),
-        }
+    fn finish(&mut self, _: &PythonHelper) -> Result<(), Failure> {
+        self.idle()
     }
+}
 
-    /// The job could not even begin: nothing of it stays, unless an earlier run did begin.
-    pub fn abandon(&self) {
-        if let Self::Files(files) = self
-            && files.count().rows == 0
-        {
-            files.remove();
-        }
-    }
-
-    /// Every row is written: the output takes its name.
-    pub fn finish(&mut self, helper: &Helper) -> Result<(), Failure> {
-        match self {
-            Self::Files(files) => files.finish(helper),
-            Self::Stdout(stdout) => stdout.flush(),
-        }
-    }
+fn unwritable(error: io::Error) -> Failure {
+    Failure::failed(format!("cannot write to stdout: {error}"))
 }

@@ -1,106 +1,69 @@
-//! Where rows come from: one reader per format behind one trait. Each can begin in the middle, at
-//! the place where an earlier run ended, and holds one row at a time; a folder also holds its names.
+//! Opens an input: one reader per format, each of which can start where an earlier run ended.
 
+mod csv_table;
 mod folder;
-mod limit;
-mod lines;
+mod json_lines;
 mod parquet;
-mod table;
 
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-pub use folder::{Folder, Named, list};
-pub use lines::Lines;
-pub use parquet::Parquet;
-pub use table::Table;
+pub use csv_table::CsvTable;
+pub use folder::list_images;
 
-use super::python::Helper;
-use super::row::Row;
+use super::row::{RowSource, StartPosition};
 use crate::failure::Failure;
 use crate::flags::infer::InputFormat;
+use crate::python::PythonHelper;
+use folder::{FileNames, ImageFolder};
+use json_lines::JsonLines;
+use parquet::ParquetRows;
 
-/// Rows in order.
-pub trait Source: Send {
-    /// The next row; `None` after the last. A failure ends the job.
-    fn next(&mut self) -> Result<Option<Row>, Failure>;
-
-    /// Whether the next row is at hand, or would have to be waited for.
-    fn at_hand(&self) -> bool {
-        true
-    }
-}
-
-/// Where to begin, as the journal remembers it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Start {
-    /// Rows that are done.
-    pub rows: u64,
-    /// Where the next one begins.
-    pub position: u64,
-}
-
-/// A source, and how far it goes: `Row::next` of its last row, where that is known.
-pub struct Opened {
+/// An open input.
+pub struct OpenInput {
     /// The rows.
-    pub source: Box<dyn Source>,
-    /// Where they end, in the unit of `Row::next`.
+    pub source: Box<dyn RowSource>,
+    /// Where they end, in the unit of `InputRow::next`, if that is known.
     pub end: Option<u64>,
 }
 
-/// Opens an input.
+/// Opens an input; `-` is stdin.
 pub fn open(
     path: &Path,
     format: InputFormat,
     numbers: bool,
-    start: Start,
-    helper: &Helper,
-) -> Result<Opened, Failure> {
+    start: StartPosition,
+    python: &PythonHelper,
+) -> Result<OpenInput, Failure> {
     if path == Path::new("-") {
         let stdin = BufReader::with_capacity(1 << 16, std::io::stdin());
-        let source: Box<dyn Source> = match format {
-            InputFormat::Images => Box::new(Named::new(stdin)),
-            InputFormat::Jsonl | InputFormat::Csv | InputFormat::Tsv | InputFormat::Parquet => {
-                Box::new(Lines::new(stdin, start))
-            }
+        let source: Box<dyn RowSource> = match format {
+            InputFormat::Images => Box::new(FileNames::new(stdin)),
+            _ => Box::new(JsonLines::new(stdin, start)),
         };
-        return Ok(Opened { source, end: None });
+        return Ok(OpenInput { source, end: None });
     }
-    let opened = match format {
+    let unreadable = |error| Failure::file("read", path, &error);
+    let size = || path.metadata().map(|metadata| metadata.len()).map_err(unreadable);
+    let (source, end): (Box<dyn RowSource>, u64) = match format {
         InputFormat::Jsonl => {
-            let (file, size) = file(path)?;
-            Opened { source: Box::new(Lines::from_file(file, start)?), end: Some(size) }
+            let file = File::open(path).map_err(unreadable)?;
+            (Box::new(JsonLines::from_file(file, start)?), size()?)
         }
         InputFormat::Csv | InputFormat::Tsv => {
-            let (_, size) = file(path)?;
-            let table = Table::open(path, format, numbers, start)?;
-            Opened { source: Box::new(table), end: Some(size) }
+            (Box::new(CsvTable::open(path, format, numbers, start)?), size()?)
         }
         InputFormat::Parquet => {
-            let (parquet, rows) = Parquet::open(path, start, helper)?;
-            Opened { source: Box::new(parquet), end: Some(rows) }
+            let rows = ParquetRows::open(path, start, python)?;
+            let end = rows.end();
+            (Box::new(rows), end)
         }
         InputFormat::Images => {
-            let folder = Folder::open(path, start)?;
-            let end = Some(folder.len());
-            Opened { source: Box::new(folder), end }
+            let folder = ImageFolder::open(path, start)?;
+            let end = folder.len();
+            (Box::new(folder), end)
         }
     };
-    Ok(opened)
-}
-
-fn file(path: &Path) -> Result<(File, u64), Failure> {
-    let open = || {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        Ok((file, size))
-    };
-    open().map_err(unreadable(path))
-}
-
-/// What is said of an input that cannot be read.
-pub fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Failure + use<> {
-    let path = path.display().to_string();
-    move |error| Failure::failed(format!("cannot read {path}: {error}"))
+    Ok(OpenInput { source, end: Some(end) })
 }

@@ -1,4 +1,4 @@
-//! From `tracing` events to lines: reads an event's fields, picks the form and the place.
+//! Turns `tracing` events into log lines: reads the fields, chooses format and target.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
@@ -8,37 +8,40 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use super::line::{self, Origin};
-use super::{Lines, Sink, Style, WORKER_OUTPUT};
+use super::format::{self, Style, WorkerLabel};
+use super::writer::{LogSender, LogTarget};
+
+/// The `tracing` target of the lines that workers print.
+pub const WORKER_OUTPUT: &str = "jitney::worker_output";
 
 /// Turns events into lines.
 pub struct LogLayer {
     style: Style,
-    lines: Arc<Lines>,
+    sender: Arc<LogSender>,
 }
 
 impl LogLayer {
     /// A layer that writes in this style.
-    pub fn new(style: Style, lines: Arc<Lines>) -> Self {
-        Self { style, lines }
+    pub fn new(style: Style, sender: Arc<LogSender>) -> Self {
+        Self { style, sender }
     }
 
     fn server_line(&self, level: Level, target: &str, message: &str) -> String {
         let now = SystemTime::now();
         match &self.style {
-            Style::Human { color } => line::human(now, level, *color, message),
+            Style::Human { color } => format::human(now, level, *color, message),
             Style::TorchServe { .. } => {
                 let thread = std::thread::current();
-                line::server(now, level, thread.name().unwrap_or("worker"), target, message)
+                format::server(now, level, thread.name().unwrap_or("worker"), target, message)
             }
         }
     }
 
-    fn worker_line(&self, origin: &Origin, message: &str) -> String {
+    fn worker_line(&self, worker: &WorkerLabel, message: &str) -> String {
         let now = SystemTime::now();
         match &self.style {
-            Style::Human { .. } => line::human_worker(now, origin, message),
-            Style::TorchServe { .. } => line::worker(now, origin, message),
+            Style::Human { .. } => format::human_worker(now, worker, message),
+            Style::TorchServe { .. } => format::worker(now, worker, message),
         }
     }
 }
@@ -49,27 +52,26 @@ impl<S: Subscriber> Layer<S> for LogLayer {
         if metadata.target() == WORKER_OUTPUT {
             let mut output = WorkerOutput::default();
             event.record(&mut output);
-            self.lines.send(Sink::Model, self.worker_line(&output.origin, &output.message));
+            let line = self.worker_line(&output.worker, &output.message);
+            self.sender.send(LogTarget::Model, line);
         } else {
-            let mut fields = Fields::default();
+            let mut fields = EventFields::default();
             event.record(&mut fields);
             let message = fields.message + &fields.rest;
-            self.lines.send(
-                Sink::Server,
-                self.server_line(*metadata.level(), metadata.target(), &message),
-            );
+            let line = self.server_line(*metadata.level(), metadata.target(), &message);
+            self.sender.send(LogTarget::Server, line);
         }
     }
 }
 
 /// The message, and the other fields as `name=value`.
 #[derive(Default)]
-struct Fields {
+struct EventFields {
     message: String,
     rest: String,
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
@@ -86,21 +88,21 @@ impl Visit for Fields {
     }
 }
 
-/// The fields of a worker's line.
+/// A line that a worker printed.
 #[derive(Default)]
 struct WorkerOutput {
     message: String,
-    origin: Origin,
+    worker: WorkerLabel,
 }
 
 impl Visit for WorkerOutput {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let slot = match field.name() {
             "message" => &mut self.message,
-            "model" => &mut self.origin.model,
-            "version" => &mut self.origin.version,
-            "worker" => &mut self.origin.worker,
-            "stream" => &mut self.origin.stream,
+            "model" => &mut self.worker.model,
+            "version" => &mut self.worker.version,
+            "worker" => &mut self.worker.worker,
+            "stream" => &mut self.worker.stream,
             _ => return,
         };
         let _ = write!(slot, "{value:?}");

@@ -1,5 +1,5 @@
-//! The one thread that touches log files and the console. Senders never wait for it; what does not
-//! fit into the channel is counted, and the count is logged when there is room again.
+//! The thread that writes log files and the console. Senders never wait for it: lines that do not fit
+//! into the channel are dropped, and their number is logged when there is room again.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use super::files::RollingFile;
+use super::rolling_file::RollingFile;
 
-/// Lines under way at most: half a second of a very talkative server.
+/// The most lines in the channel: half a second of heavy logging.
 const LINES_MAX: usize = 16_384;
 
-/// A place lines go to.
+/// Where a line goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sink {
+pub enum LogTarget {
     /// The console alone.
     Console,
     /// The console and the server's file.
@@ -23,98 +23,96 @@ pub enum Sink {
     Model,
 }
 
-enum Message {
-    Line(Sink, String),
+enum LogMessage {
+    Line(LogTarget, String),
     Stop,
 }
 
-/// The senders' side.
+/// Sends lines to the thread.
 #[derive(Debug)]
-pub struct Lines {
-    channel: SyncSender<Message>,
+pub struct LogSender {
+    channel: SyncSender<LogMessage>,
     dropped: AtomicU64,
 }
 
-impl Lines {
-    /// Hands a line over, or counts it as dropped.
-    pub fn send(&self, sink: Sink, text: String) {
-        if self.channel.try_send(Message::Line(sink, text)).is_err() {
+impl LogSender {
+    /// Sends a line, or counts it as dropped.
+    pub fn send(&self, target: LogTarget, text: String) {
+        if self.channel.try_send(LogMessage::Line(target, text)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The thread and the way to it.
-pub struct Writer {
-    lines: Arc<Lines>,
+/// The thread and its channel.
+pub struct LogWriter {
+    sender: Arc<LogSender>,
     thread: JoinHandle<()>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Starts the thread.
-    pub fn start(sinks: Sinks) -> io::Result<Self> {
-        Self::with_capacity(sinks, LINES_MAX)
+    pub fn start(files: LogFiles) -> io::Result<Self> {
+        Self::with_capacity(files, LINES_MAX)
     }
 
-    fn with_capacity(sinks: Sinks, capacity: usize) -> io::Result<Self> {
+    fn with_capacity(files: LogFiles, capacity: usize) -> io::Result<Self> {
         let (channel, received) = sync_channel(capacity);
-        let lines = Arc::new(Lines { channel, dropped: AtomicU64::new(0) });
-        let counted = Arc::clone(&lines);
+        let sender = Arc::new(LogSender { channel, dropped: AtomicU64::new(0) });
+        let counted = Arc::clone(&sender);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(&received, sinks, &counted.dropped))?;
-        Ok(Self { lines, thread })
+            .spawn(move || write_all(&received, files, &counted.dropped))?;
+        Ok(Self { sender, thread })
     }
 
-    /// The senders' side.
-    pub fn lines(&self) -> Arc<Lines> {
-        Arc::clone(&self.lines)
+    /// The sender of lines.
+    pub fn sender(&self) -> Arc<LogSender> {
+        Arc::clone(&self.sender)
     }
 
-    /// Writes what was handed over and ends the thread.
+    /// Writes the remaining lines and ends the thread.
     pub fn finish(self) {
-        let _ = self.lines.channel.send(Message::Stop);
+        let _ = self.sender.channel.send(LogMessage::Stop);
         let _ = self.thread.join();
     }
 }
 
-fn write_all(received: &Receiver<Message>, mut sinks: Sinks, dropped: &AtomicU64) {
-    while let Some(Message::Line(sink, text)) = next(received, &mut sinks) {
-        sinks.line(sink, &text);
+fn write_all(received: &Receiver<LogMessage>, mut files: LogFiles, dropped: &AtomicU64) {
+    while let Some(LogMessage::Line(target, text)) = next(received, &mut files) {
+        files.line(target, &text);
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            sinks.line(
-                Sink::Server,
-                &format!("{lost} log lines were dropped: the log is too slow for them"),
-            );
+            let text = format!("{lost} log lines were dropped, because the log is too slow");
+            files.line(LogTarget::Server, &text);
         }
     }
-    sinks.flush();
+    files.flush();
 }
 
-/// The next message; before waiting for one, what is buffered goes out.
-fn next(received: &Receiver<Message>, sinks: &mut Sinks) -> Option<Message> {
+/// The next message; before it waits, it writes what is buffered.
+fn next(received: &Receiver<LogMessage>, files: &mut LogFiles) -> Option<LogMessage> {
     match received.try_recv() {
         Ok(message) => Some(message),
         Err(TryRecvError::Disconnected) => None,
         Err(TryRecvError::Empty) => {
-            sinks.flush();
+            files.flush();
             received.recv().ok()
         }
     }
 }
 
-/// The places. Write errors are ignored: there is nowhere left to report them.
-pub struct Sinks {
+/// The console and the log files. Write errors are ignored, since there is nowhere to report them.
+pub struct LogFiles {
     console: BufWriter<Box<dyn Write + Send>>,
     server: Option<RollingFile>,
     model: Option<RollingFile>,
 }
 
-impl Sinks {
-    /// Only the console, on stdout.
-    pub fn stdout() -> Self {
-        Self::console(Box::new(io::stdout()))
+impl LogFiles {
+    /// The console on stdout, and files.
+    pub fn stdout(server: Option<RollingFile>, model: Option<RollingFile>) -> Self {
+        Self { server, model, ..Self::console(Box::new(io::stdout())) }
     }
 
     /// Only the console, on stderr.
@@ -126,20 +124,11 @@ impl Sinks {
         Self { console: BufWriter::new(console), server: None, model: None }
     }
 
-    /// Adds a file.
-    pub fn set(&mut self, sink: Sink, file: Option<RollingFile>) {
-        match sink {
-            Sink::Console => {}
-            Sink::Server => self.server = file,
-            Sink::Model => self.model = file,
-        }
-    }
-
-    fn line(&mut self, sink: Sink, text: &str) {
-        let file = match sink {
-            Sink::Console => None,
-            Sink::Server => self.server.as_mut(),
-            Sink::Model => self.model.as_mut(),
+    fn line(&mut self, target: LogTarget, text: &str) {
+        let file = match target {
+            LogTarget::Console => None,
+            LogTarget::Server => self.server.as_mut(),
+            LogTarget::Model => self.model.as_mut(),
         };
         if let Some(file) = file {
             let _ = file.line(text);
@@ -176,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A console that blocks until told otherwise.
+    /// A console that blocks until its channel is closed.
     struct Stuck(std::sync::mpsc::Receiver<()>, Shared);
 
     impl Write for Stuck {
@@ -195,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn finish_writes_what_was_handed_over_in_order() {
+    fn finish_writes_the_remaining_lines_in_order() {
         let shared = Shared::default();
-        let writer = Writer::start(Sinks::console(Box::new(shared.clone()))).expect("starts");
-        let lines = writer.lines();
+        let writer = LogWriter::start(LogFiles::console(Box::new(shared.clone()))).expect("starts");
+        let sender = writer.sender();
         for number in 0..100 {
-            lines.send(Sink::Server, number.to_string());
+            sender.send(LogTarget::Server, number.to_string());
         }
         writer.finish();
         let expected: String = (0..100).map(|number| format!("{number}\n")).collect();
@@ -208,16 +197,16 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_console_costs_lines_never_time_and_the_loss_is_told() {
+    fn a_stuck_console_loses_lines_but_no_time_and_the_loss_is_logged() {
         let (unblock, blocked) = sync_channel(1);
         let shared = Shared::default();
         let console = Box::new(Stuck(blocked, shared.clone()));
-        let writer = Writer::with_capacity(Sinks::console(console), 4).expect("starts");
-        let lines = writer.lines();
+        let writer = LogWriter::with_capacity(LogFiles::console(console), 4).expect("starts");
+        let sender = writer.sender();
         for number in 0..1000 {
-            lines.send(Sink::Server, number.to_string());
+            sender.send(LogTarget::Server, number.to_string());
         }
-        assert!(lines.dropped.load(Ordering::Relaxed) > 0);
+        assert!(sender.dropped.load(Ordering::Relaxed) > 0);
         drop(unblock);
         writer.finish();
         assert!(text(&shared).contains("log lines were dropped"), "{}", text(&shared));

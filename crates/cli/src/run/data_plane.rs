@@ -1,11 +1,12 @@
-//! The threads that serve connections and hold the models' tasks: each has a runtime of its own, so
-//! that a request, its batch and its answer need not change threads.
+//! The threads that serve connections and run the models' tasks. Each has its own runtime, so that a
+//! request, its batch and its answer stay on one thread.
 //!
-//! A thread outlives its listener: the engine answers what was admitted on these runtimes while it
-//! drains, and only [`DataPlane::end`] stops them.
+//! A thread outlives its listener: while the server drains, the engine answers admitted requests on
+//! these runtimes. Only [`DataPlane::end`] stops them.
 
 use std::future::Future;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -13,26 +14,36 @@ use jitney_server::Server;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// How far the server has come; it only ever moves forward.
+const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::new(1_000).expect("not zero");
+
+/// Makes timers of this thread, of the threads it starts and of the workers more precise: by default
+/// the kernel may wake a process 50 µs late. Called before other threads exist.
+pub fn reduce_timer_slack() {
+    if let Err(error) = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS)) {
+        tracing::debug!(%error, "the timer slack was not reduced");
+    }
+}
+
+/// The stage of the server, which only moves forward.
 #[derive(Clone)]
-enum Stage {
+enum ServerStage {
     Starting,
     Open(Arc<Server>),
     Closing,
     Ended,
 }
 
-/// The threads, and the stage they follow.
+/// The threads and the stage of the server.
 pub struct DataPlane {
     handles: Vec<Handle>,
     threads: Vec<JoinHandle<()>>,
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<ServerStage>,
 }
 
 impl DataPlane {
-    /// Starts the threads; they wait for their doors.
+    /// Starts the threads; they wait for [`Self::open`].
     pub fn start(count: usize) -> io::Result<Self> {
-        let (stage, _) = watch::channel(Stage::Starting);
+        let (stage, _) = watch::channel(ServerStage::Starting);
         let mut plane = Self { handles: Vec::new(), threads: Vec::new(), stage };
         for index in 0..count {
             plane.add(index)?;
@@ -46,8 +57,8 @@ impl DataPlane {
         let thread =
             std::thread::Builder::new().name(format!("data-{index}")).spawn(move || {
                 let _ = started.send(runtime.handle().clone());
-                runtime.block_on(live(index, stage));
-                // Whatever is still blocking belongs to a drain that ran out of time.
+                runtime.block_on(serve(index, stage));
+                // Tasks that still block are those of a drain that timed out.
                 runtime.shutdown_background();
             })?;
         self.handles.push(ready.recv().map_err(|_| io::Error::other("a thread did not start"))?);
@@ -60,24 +71,26 @@ impl DataPlane {
         self.handles.clone()
     }
 
-    /// Lets every thread serve its listener.
-    pub fn open(&self, doors: &Arc<Server>) {
-        self.stage.send_replace(Stage::Open(Arc::clone(doors)));
+    /// Makes every thread serve its listener.
+    pub fn open(&self, server: &Arc<Server>) {
+        self.stage.send_replace(ServerStage::Open(Arc::clone(server)));
     }
 
-    /// Ends the listeners; what is under way goes on.
+    /// Ends the listeners; requests in progress go on.
     pub fn close(&self) {
-        self.stage.send_replace(Stage::Closing);
+        self.stage.send_replace(ServerStage::Closing);
     }
 
-    /// Resolves when the listeners are to end.
+    /// Resolves when the listeners have to end.
     pub fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
-        reached(self.stage.subscribe(), |stage| matches!(stage, Stage::Closing | Stage::Ended))
+        reached(self.stage.subscribe(), |stage| {
+            matches!(stage, ServerStage::Closing | ServerStage::Ended)
+        })
     }
 
     /// Ends the threads.
     pub fn end(self) {
-        self.stage.send_replace(Stage::Ended);
+        self.stage.send_replace(ServerStage::Ended);
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the data plane panicked");
@@ -86,24 +99,25 @@ impl DataPlane {
     }
 }
 
-async fn live(index: usize, mut stage: watch::Receiver<Stage>) {
-    let open = stage.wait_for(|stage| !matches!(stage, Stage::Starting)).await;
-    let doors = match open.as_deref() {
-        Ok(Stage::Open(doors)) => Some(Arc::clone(doors)),
+async fn serve(index: usize, mut stage: watch::Receiver<ServerStage>) {
+    let open = stage.wait_for(|stage| !matches!(stage, ServerStage::Starting)).await;
+    let server = match open.as_deref() {
+        Ok(ServerStage::Open(server)) => Some(Arc::clone(server)),
         _ => None,
     };
     drop(open);
-    if let Some(doors) = doors {
-        let closing =
-            reached(stage.clone(), |stage| matches!(stage, Stage::Closing | Stage::Ended));
-        if let Err(error) = doors.run_data(index, closing).await {
+    if let Some(server) = server {
+        let closing = reached(stage.clone(), |stage| {
+            matches!(stage, ServerStage::Closing | ServerStage::Ended)
+        });
+        if let Err(error) = server.run_data(index, closing).await {
             tracing::error!(%error, "a listener ended");
         }
     }
-    reached(stage, |stage| matches!(stage, Stage::Ended)).await;
+    reached(stage, |stage| matches!(stage, ServerStage::Ended)).await;
 }
 
-/// A sender that is gone counts as the end.
-async fn reached(mut stage: watch::Receiver<Stage>, far_enough: fn(&Stage) -> bool) {
+/// Resolves at a stage, or when the sender is gone.
+async fn reached(mut stage: watch::Receiver<ServerStage>, far_enough: fn(&ServerStage) -> bool) {
     let _ = stage.wait_for(far_enough).await;
 }

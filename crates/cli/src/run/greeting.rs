@@ -1,29 +1,29 @@
-//! What the server says once it is up: where it listens and a line to paste. TorchServe's users get
-//! its banner and its last words, which scripts wait for.
+//! What the server prints when it is ready: its addresses and an example request. `jitney torchserve`
+//! prints TorchServe's banner and the line that scripts wait for.
 
 use jitney_engine::Engine;
 use jitney_server::{Bind, Server, ServerAddresses};
 
-use crate::logs::{Logs, Sink};
+use crate::logs::{LogTarget, Logs};
 use crate::plan::{Face, Plan};
 use crate::{console, definition};
 
-/// The words scripts wait for.
+/// The line that scripts wait for.
 const STARTED: &str = "Model server started.";
 
-/// What the line to paste needs when the server asks for a token; the key itself is not for the log.
+/// The header of an example request if the server needs a token; the key itself must not be logged.
 const TOKEN: &str = "-H \"Authorization: Bearer <inference key of key_file.json>\" ";
 
-/// Before models are loaded.
+/// Logged before models are loaded.
 pub fn banner(plan: &Plan) {
     if let Face::TorchServe { banner } = &plan.face {
         tracing::info!("{banner}");
     }
 }
 
-/// After the doors have opened.
-pub fn ready(plan: &Plan, doors: &Server, engine: &Engine, logs: &Logs) {
-    let addresses = doors.addresses();
+/// Printed after the ports have opened.
+pub fn ready(plan: &Plan, server: &Server, engine: &Engine, logs: &Logs) {
+    let addresses = server.addresses();
     let token = if plan.tokens.is_some() { TOKEN } else { "" };
     let example = example(&plan.face, token, addresses, engine);
     match plan.face {
@@ -32,7 +32,7 @@ pub fn ready(plan: &Plan, doors: &Server, engine: &Engine, logs: &Logs) {
                 tracing::info!("{name} API bind to: {address}");
             }
             tracing::info!("try: {example}");
-            logs.lines().send(Sink::Console, STARTED.to_owned());
+            logs.sender().send(LogTarget::Console, STARTED.to_owned());
         }
         Face::Jitney | Face::Demo => {
             for (name, address) in named(addresses) {
@@ -62,7 +62,7 @@ fn dial(bind: &Bind) -> String {
     bind.to_string().trim_start_matches("http://").trim_start_matches("https://").to_owned()
 }
 
-/// A line that works when pasted, as far as that is known here.
+/// An example request that works when it is pasted into a shell.
 fn example(face: &Face, token: &str, addresses: &ServerAddresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
     let socket = format!("{token}{socket}");
@@ -79,13 +79,13 @@ fn example(face: &Face, token: &str, addresses: &ServerAddresses, engine: &Engin
     }
 }
 
-/// A file that exists, so that the line works wherever it is pasted.
+/// A file that exists, so that the example works in any directory.
 fn any_file() -> &'static str {
     let files = ["Cargo.toml", "README.md"];
     files.into_iter().find(|file| std::path::Path::new(file).exists()).unwrap_or("/etc/passwd")
 }
 
-/// How curl on this machine gets to an address: an option, if it needs one, and the URL.
+/// How curl on this machine reaches an address: an option, if it needs one, and the URL.
 fn reach(bind: &Bind) -> (String, String) {
     match bind {
         Bind::Unix(path) => {
@@ -106,18 +106,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_addresses_are_told_as_clients_take_them() {
-        for (bind, told) in [
+    fn grpc_addresses_have_no_scheme() {
+        for (bind, expected) in [
             ("http://127.0.0.1:7070", "127.0.0.1:7070"),
             ("https://127.0.0.1:7070", "127.0.0.1:7070"),
             ("unix:/x", "unix:/x"),
         ] {
-            assert_eq!(dial(&bind.parse().expect("an address")), told);
+            assert_eq!(dial(&bind.parse().expect("an address")), expected);
         }
     }
 
     #[test]
-    fn the_line_to_paste_reaches_every_kind_of_address() {
+    fn the_example_request_reaches_every_kind_of_address() {
         for (bind, socket, url) in [
             ("http://127.0.0.1:8080", "", "http://127.0.0.1:8080"),
             ("http://0.0.0.0:8080", "", "http://127.0.0.1:8080"),

@@ -1,56 +1,77 @@
-//! Start-up models: registered one after the other before the doors open, so that readiness tells
-//! the truth from the first probe on; their workers load while the server already answers.
+//! Models to load at the start: registered one after the other before the ports open, so that readiness
+//! is right from the first probe on. Their workers load while the server already answers.
 
 use std::sync::Arc;
 
 use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
 
-use super::watch::Watched;
 use crate::definition::{Packed, Packer};
 use crate::failure::Failure;
 use crate::plan::{Face, Plan};
 use crate::startup::Startup;
 
-/// Registers what the plan names. TorchServe goes on without a model it cannot load; whoever types
-/// `jitney serve x.mar` wants to know at once.
+/// A Python definition that is being served.
+pub struct ServedDefinition {
+    /// The model to load, from the command line or the configuration.
+    pub startup: Startup,
+    /// What was packed last.
+    pub packed: Packed,
+    /// The name it is served under.
+    pub name: String,
+    /// The version that answers.
+    pub version: String,
+}
+
+/// Registers the models of the plan. `jitney torchserve` starts without a model that cannot be
+/// loaded, as TorchServe does; for `jitney serve` it is an error.
 pub async fn load(
     plan: &Plan,
     engine: &Arc<Engine>,
     packer: &Packer,
-) -> Result<Vec<Watched>, Failure> {
-    let mut watched = Vec::new();
+) -> Result<Vec<ServedDefinition>, Failure> {
+    let mut definitions = Vec::new();
     if matches!(plan.face, Face::Demo) {
-        staff(embedded(engine).await?);
+        start_workers(embedded(engine).await?);
     }
     for startup in &plan.models {
-        if let Some(object) = &startup.definition {
-            let packed = packer.pack(object, startup.version.as_deref()).await?;
-            let registered = register(engine, startup, options(startup, &packed)).await?;
-            let (name, version) = (registered.model.name(), registered.model.version());
-            let (name, version) = (name.to_owned(), version.to_owned());
-            settle(engine, startup, registered);
-            watched.push(Watched { startup: startup.clone(), packed, name, version });
-            continue;
-        }
-        match register(engine, startup, startup.options()).await {
-            Ok(registered) => settle(engine, startup, registered),
+        let (options, packed) = prepare(startup, packer).await?;
+        let registered = match register(engine, startup, options).await {
+            Ok(registered) => registered,
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
+                continue;
             }
             Err(failure) => return Err(failure),
+        };
+        if let Some(packed) = packed {
+            let (name, version) = (registered.model.name(), registered.model.version());
+            let (name, version) = (name.to_owned(), version.to_owned());
+            definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
         }
+        apply_startup(engine, startup, registered);
     }
-    Ok(watched)
+    Ok(definitions)
 }
 
-/// What the engine is asked for when a definition was packed.
-pub fn options(startup: &Startup, packed: &Packed) -> RegisterOptions {
+/// The registration of a model; a Python definition is packed first.
+pub async fn prepare(
+    startup: &Startup,
+    packer: &Packer,
+) -> Result<(RegisterOptions, Option<Packed>), Failure> {
+    let Some(object) = &startup.definition else { return Ok((startup.options(), None)) };
+    let packed = packer.pack(object, startup.version.as_deref()).await?;
+    Ok((options_of(startup, &packed), Some(packed)))
+}
+
+/// The registration of a packed definition.
+pub fn options_of(startup: &Startup, packed: &Packed) -> RegisterOptions {
     let url = packed.model.to_string_lossy().into_owned();
     RegisterOptions { url, version: None, ..startup.options() }
 }
 
-async fn register(
+/// Registers a model.
+pub async fn register(
     engine: &Engine,
     startup: &Startup,
     options: RegisterOptions,
@@ -75,19 +96,19 @@ async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }
 
-/// What a snapshot keeps beyond the settings: the default version.
-fn settle(engine: &Engine, startup: &Startup, registered: Registered) {
+/// Applies what a snapshot holds beside the settings: the default version.
+fn apply_startup(engine: &Engine, startup: &Startup, registered: Registered) {
     let model = &registered.model;
     if startup.default
         && let Err(error) = engine.set_default(model.name(), model.version())
     {
         tracing::warn!(model = model.name(), %error, "the default version was not set");
     }
-    staff(registered);
+    start_workers(registered);
 }
 
-/// Gives the model its workers, in the background.
-fn staff(registered: Registered) {
+/// Starts the model's workers in the background.
+fn start_workers(registered: Registered) {
     let Registered { model, workers_min, workers_max } = registered;
     if workers_min == 0 {
         return;

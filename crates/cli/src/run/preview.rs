@@ -2,13 +2,14 @@
 //! definitions packed, as at a start. Nothing is registered or started.
 
 use jitney_engine::Engine;
-use jitney_engine::settings::ModelSettings;
+use jitney_engine::settings::{ModelSettings, RegisterOptions};
 use jitney_settings::SettingSource;
 use tokio::runtime::Handle;
 
+use super::assembly::{cannot, engine_config, packer};
 use super::data_plane::DataPlane;
-use super::scratch::Scratch;
-use super::{cannot, engine_config, loading, packer};
+use super::loading::prepare;
+use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::plan::Plan;
@@ -24,22 +25,16 @@ pub fn preview(
         .build()
         .map_err(cannot("read the models"))?;
     runtime.block_on(async {
-        let scratch = Scratch::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
+        let scratch =
+            ScratchDir::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
         let data = DataPlane::start(1).map_err(cannot("read the models"))?;
         let config = engine_config(&plan.engine, &scratch, env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot("read the models"))?;
         let packer = packer(&plan.engine, &engine, &scratch, env)?;
         let mut models = Vec::new();
         for startup in &plan.models {
-            let options = match &startup.definition {
-                None => Ok(startup.options()),
-                Some(object) => {
-                    let packed = packer.pack(object, startup.version.as_deref()).await;
-                    packed.map(|packed| loading::options(startup, &packed))
-                }
-            };
-            models.push(match options {
-                Ok(options) => open(&engine, startup, options).await,
+            models.push(match prepare(startup, &packer).await {
+                Ok((options, _)) => open(&engine, startup, options).await,
                 Err(failure) => Err(failure),
             });
         }
@@ -52,7 +47,7 @@ pub fn preview(
 async fn open(
     engine: &Engine,
     startup: &Startup,
-    options: jitney_engine::settings::RegisterOptions,
+    options: RegisterOptions,
 ) -> Result<(String, ModelSettings), Failure> {
     let failed = |why: String| Failure::failed(format!("cannot load {}: {why}", startup.url));
     if startup.is_remote() {

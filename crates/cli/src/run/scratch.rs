@@ -1,5 +1,5 @@
-//! The server's private directory: unpacked models and the workers' socket. Nobody else can look
-//! into it, and it is gone when the server is.
+//! The server's private directory for unpacked models and the workers' socket. Other users cannot read
+//! it, and it is removed when the server ends.
 
 use std::fs::Permissions;
 use std::io;
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A Unix socket's path may have about 100 bytes; this much is left for the directory above ours.
+/// The path of a Unix socket may have about 100 bytes; this much is left for the parent directory.
 const PARENT_BYTES_MAX: usize = 72;
 
 /// The directory.
-pub struct Scratch(TempDir);
+pub struct ScratchDir(TempDir);
 
-impl Scratch {
+impl ScratchDir {
     /// Makes one under `parent`, or under `/tmp` if a socket's path would become too long there.
     pub fn make(parent: &Path) -> io::Result<Self> {
         let fits = parent.as_os_str().len() <= PARENT_BYTES_MAX;
@@ -34,11 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_private_short_and_gone_afterwards() {
+    fn the_directory_is_private_has_a_short_path_and_is_removed() {
         let parent = tempfile::tempdir().expect("directory");
         let long = parent.path().join("x".repeat(100));
         std::fs::create_dir(&long).expect("directory");
-        let scratch = Scratch::make(&long).expect("scratch");
+        let scratch = ScratchDir::make(&long).expect("made");
         let path = scratch.path().to_owned();
         assert!(path.join("workers.sock").as_os_str().len() < 100);
         let mode = std::fs::metadata(&path).expect("exists").permissions().mode();

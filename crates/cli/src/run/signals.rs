@@ -1,40 +1,47 @@
-//! SIGTERM and SIGINT: the first asks the server to drain, the second ends it on the spot. The end of
-//! standard input counts as the first one where a parent process asked for that.
+//! SIGTERM and SIGINT: the first starts the drain, the second ends the process at once. On request the
+//! end of standard input counts as the first signal.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// What an impatient second signal exits with, as shells report an interrupt.
-const IMPATIENT: i32 = 130;
+/// The exit code after a second signal, as of a shell.
+const INTERRUPTED: i32 = 130;
+
+/// Resolves at the next SIGTERM or SIGINT.
+pub fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
 
 /// The signals that end a server.
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// Resolves when standard input has ended; `None` where nobody asked.
+pub struct ShutdownSignals {
+    first: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Resolves at the end of standard input; `None` if it is not watched.
     input: Option<oneshot::Receiver<()>>,
     scratch: PathBuf,
 }
 
-impl Signals {
-    /// Takes the signals over from the system; `scratch` is cleared away if the end is sudden.
+impl ShutdownSignals {
+    /// Listens for the signals; a second one removes `scratch` before it ends the process.
     pub fn listen(scratch: &Path) -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            input: None,
-            scratch: scratch.to_owned(),
-        })
+        Ok(Self { first: Box::pin(stop_signal()?), input: None, scratch: scratch.to_owned() })
     }
 
-    /// Takes the end of standard input for a signal: a parent that holds the other end of the pipe
-    /// cannot leave this process behind, however it ends.
-    pub fn heed_input(&mut self) -> io::Result<()> {
+    /// Treats the end of standard input as a signal: a parent process that holds the other end of the
+    /// pipe never leaves this process running, however it ends.
+    pub fn watch_stdin(&mut self) -> io::Result<()> {
         let (ended, input) = oneshot::channel();
-        // A thread of its own: a read cannot be given up, and the runtime waits for its own threads.
+        // A thread of its own: a read cannot be cancelled, and the runtime waits for its own threads.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
             drop(ended);
@@ -44,35 +51,27 @@ impl Signals {
     }
 
     /// Waits for the first signal. From then on the next one ends the process.
-    #[expect(clippy::disallowed_methods, reason = "a second signal asks for exactly that")]
+    #[expect(clippy::disallowed_methods, reason = "a second signal ends the process at once")]
     pub async fn first(&mut self) {
-        let Self { terminate, interrupt, input, .. } = self;
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            () = ended(input) => {}
+            () = &mut self.first => {}
+            () = stdin_ended(&mut self.input) => {}
         }
-        if let Ok(mut second) = Self::listen(&self.scratch) {
+        if let Ok(second) = stop_signal() {
+            let scratch = self.scratch.clone();
             tokio::spawn(async move {
-                second.next().await;
-                let _ = std::fs::remove_dir_all(&second.scratch);
-                std::process::exit(IMPATIENT);
+                second.await;
+                let _ = std::fs::remove_dir_all(&scratch);
+                std::process::exit(INTERRUPTED);
             });
-        }
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }
 
-/// Waits for the end of standard input; for ever where nobody asked.
-async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
+/// Resolves at the end of standard input; never if it is not watched.
+async fn stdin_ended(input: &mut Option<oneshot::Receiver<()>>) {
     match input {
-        // The sender sends nothing, it only goes away.
+        // The sender sends nothing; it is dropped.
         Some(input) => drop(input.await),
         None => std::future::pending().await,
     }

@@ -1,8 +1,7 @@
-//! Looks at the machine now and then, for the metrics of the system and the memory of workers.
+//! Samples the machine at intervals, for the system metrics and the memory of workers.
 //!
-//! Everything comes from `/proc` and the root file system, read on the admin plane: a few dozen
-//! microseconds each time. GPUs are looked at through `nvidia-smi` where there is one, which takes
-//! longer and happens on a thread that may wait.
+//! The values come from `/proc` and the root file system, which takes a few dozen microseconds on the
+//! admin plane. `nvidia-smi` takes longer and runs on a blocking thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,34 +11,33 @@ use jitney_engine::Engine;
 use jitney_server::Meter;
 use jitney_server::metrics::{GpuSample, SystemSample};
 
-use crate::gpu::Smi;
+use crate::gpu::NvidiaSmi;
 
-/// Looks at once and then every so often, for ever.
+/// Samples now and then at every interval, without end.
 pub async fn watch(
     every: Duration,
     meter: Arc<Meter>,
     engine: Arc<Engine>,
-    mut cpu: Cpu,
-    smi: Option<Smi>,
+    mut cpu: CpuUsage,
+    smi: Option<NvidiaSmi>,
 ) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let gpus = gpus(smi.clone()).await;
-        meter.system(SystemSample { gpus, ..look(&mut cpu, &engine) });
+        meter.system(SystemSample { gpus, ..sample(&mut cpu, &engine) });
     }
 }
 
-/// A look that panicked saw nothing.
-async fn gpus(smi: Option<Smi>) -> Vec<GpuSample> {
+async fn gpus(smi: Option<NvidiaSmi>) -> Vec<GpuSample> {
     match smi {
-        Some(smi) => tokio::task::spawn_blocking(move || smi.look()).await.unwrap_or_default(),
+        Some(smi) => tokio::task::spawn_blocking(move || smi.sample()).await.unwrap_or_default(),
         None => Vec::new(),
     }
 }
 
-fn look(cpu: &mut Cpu, engine: &Engine) -> SystemSample {
+fn sample(cpu: &mut CpuUsage, engine: &Engine) -> SystemSample {
     SystemSample {
         cpu_percent: cpu.percent(),
         memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
@@ -49,34 +47,34 @@ fn look(cpu: &mut Cpu, engine: &Engine) -> SystemSample {
     }
 }
 
-/// How busy the processors were between two looks.
-pub struct Cpu {
-    last: Option<Ticks>,
+/// The processor usage between two samples.
+pub struct CpuUsage {
+    last: Option<CpuTicks>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticks {
+struct CpuTicks {
     busy: u64,
     all: u64,
 }
 
-impl Cpu {
-    /// The first look; the next one tells what was between.
+impl CpuUsage {
+    /// Takes the first sample.
     pub fn new() -> Self {
-        Self { last: Ticks::now() }
+        Self { last: CpuTicks::now() }
     }
 
     fn percent(&mut self) -> Option<f64> {
-        let now = Ticks::now()?;
+        let now = CpuTicks::now()?;
         let last = self.last.replace(now)?;
         let (all, busy) = (now.all.checked_sub(last.all)?, now.busy.saturating_sub(last.busy));
-        // Two looks within one tick of the kernel saw nothing happen.
+        // Two samples within one tick of the kernel show no difference.
         let percent = if all == 0 { 0.0 } else { 100.0 * busy as f64 / all as f64 };
         Some((percent * 10.0).round() / 10.0)
     }
 }
 
-impl Ticks {
+impl CpuTicks {
     fn now() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
@@ -129,20 +127,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_tables_are_read() {
+    fn the_files_of_proc_are_parsed() {
         let stat = "cpu  10 1 5 80 4 0 0 0 3 0\ncpu0 10 1 5 80 4 0 0 0 3 0\n";
-        assert_eq!(Ticks::parse(stat), Some(Ticks { busy: 16, all: 100 }));
-        assert_eq!(Ticks::parse("intr 1"), None);
-        assert_eq!(Ticks::parse("cpu  1 2"), None);
+        assert_eq!(CpuTicks::parse(stat), Some(CpuTicks { busy: 16, all: 100 }));
+        assert_eq!(CpuTicks::parse("intr 1"), None);
+        assert_eq!(CpuTicks::parse("cpu  1 2"), None);
         let meminfo = "MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n";
         assert_eq!(memory(meminfo), Some((2 << 20, 1 << 20)));
         assert_eq!(memory("MemTotal: x kB"), None);
     }
 
     #[test]
-    fn this_machine_can_be_looked_at() {
+    fn this_machine_can_be_sampled() {
         let (used, free) = disk().expect("a root file system");
         assert!(used > 0 && free > 0);
-        assert!(Ticks::now().is_some_and(|ticks| ticks.all > ticks.busy));
+        assert!(CpuTicks::now().is_some_and(|ticks| ticks.all > ticks.busy));
     }
 }

@@ -26,7 +26,7 @@ pub fn plan(values: &Values, remarks: &mut Vec<String>) -> MetricsPlan {
         mode: mode(values),
         declared: declared(values, remarks),
         auto_detect: values.flag(&MODEL_METRICS_AUTO_DETECT),
-        look_every: system.then(|| every.max(Duration::from_secs(1))),
+        sample_every: system.then(|| every.max(Duration::from_secs(1))),
         ..MetricsPlan::default()
     }
 }

@@ -1,7 +1,7 @@
 //! The headers of sequences under names of the operator's own. In TorchServe the server and the
 //! handlers take these names from different places and can disagree; here one key sets both.
 
-use jitney_engine::model::SequenceHeaders;
+use jitney_engine::call::SequenceHeaders;
 use jitney_settings::torchserve::{SEQUENCE_END_HEADER, SEQUENCE_ID_HEADER, SEQUENCE_START_HEADER};
 use jitney_settings::{Setting, SettingSource, Values};
 

@@ -105,6 +105,7 @@ fn order(plan: &PluginPlan) -> LoadOrder {
             "model_yaml_config": { "plugin": plan.source },
             "mode": "concurrent",
         }),
+        sequence_headers: Arc::default(),
     }
 }
 

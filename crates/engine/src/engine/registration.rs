@@ -17,7 +17,7 @@ use crate::observer::Observer;
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
 use crate::settings::{ModelSettings, PolicyName, RegisterOptions};
-use crate::store::{Ask, Fetched, Found, Package, Sha256, StoreError};
+use crate::store::{DownloadRequest, FetchedFile, ModelSource, Package, Sha256, StoreError};
 
 /// A model that was just registered, without workers yet.
 pub struct Registered {
@@ -32,7 +32,7 @@ pub struct Registered {
 /// A model whose files were read.
 enum Opened {
     /// It runs in this process.
-    Local(Arc<dyn LocalModel>, Option<Fetched>),
+    Local(Arc<dyn LocalModel>, Option<FetchedFile>),
     /// It runs in Python workers.
     Package(Box<Package>),
 }
@@ -95,11 +95,11 @@ impl Engine {
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
     /// download, and nothing is left of it.
-    async fn find(&self, options: &RegisterOptions) -> Result<Found, RegisterError> {
+    async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
         let at_startup = options.at_startup;
         let found = blocking(move || store.find(&url, at_startup)).await??;
-        let ask = Ask { url: &options.url, signed: options.s3_sse_kms, resume: None };
+        let ask = DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
         let found = self.store.fetch(ask, found).await?;
         self.verify(&options.url, found.file(), options.sha256).await?;
         Ok(found)
@@ -161,7 +161,7 @@ impl Engine {
     ) -> PythonLauncher {
         PythonLauncher {
             config: Arc::clone(&self.python),
-            dial_in: Arc::clone(&self.dial_in),
+            listener: Arc::clone(&self.listener),
             runtime: self.runtime_dir.clone(),
             order,
             environment,
@@ -184,7 +184,7 @@ impl Engine {
         &self,
         model: Arc<dyn LocalModel>,
         options: &RegisterOptions,
-        fetched: Option<Fetched>,
+        fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
         let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
         let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
@@ -213,7 +213,7 @@ impl Engine {
             draft.build(&self.admission, &self.refusing, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
         self.changes.note();
-        model.fetched.iter().for_each(Fetched::settle);
+        model.fetched.iter().for_each(FetchedFile::keep);
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
         self.data[turn].spawn(task.run());
         tracing::info!(

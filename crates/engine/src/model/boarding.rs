@@ -64,9 +64,9 @@ impl Model {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let (priority, origin, alone) = (call.priority, call.origin, call.alone);
+        let (priority, origin) = (call.priority, call.origin);
         let (bytes, value_bytes) = (call.input.weight(), call.input.value_bytes());
-        let accepted = self.intake.accept(call.input, alone, settings.items_max())?;
+        let accepted = self.intake.accept(call.input, settings.items_max())?;
         let permit = self.admission.admit(u64::from(accepted.items), bytes)?;
         let Accepted { payload, items, bucket, splits, objective, length } = accepted;
         let deadline = earliest(call.deadline, objective, &settings, admitted);

@@ -13,13 +13,9 @@ use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 
 use super::Reconfigure;
 use super::objectives::{Objective, Objectives, strictest};
-use crate::call::Input;
+use crate::call::CallRoute;
 use crate::settings::{EndpointOptions, ModelSettings};
 use crate::store::Api;
-
-/// The header that tells a worker the size of an endpoint's batches. No client can send one of this
-/// name, since HTTP allows no spaces in it.
-const SIZE_HEADER: &str = "jitney batch size";
 
 /// Endpoints that answer where a request names none; see `Definition.default` in Python.
 const DEFAULTS: [&str; 2] = ["call", "predict"];
@@ -112,24 +108,19 @@ impl Endpoints {
     }
 
     /// The place of the endpoint that a request asks for.
-    pub(crate) fn place(&self, input: &Input) -> Option<usize> {
+    pub(crate) fn place(&self, route: &CallRoute) -> Option<usize> {
         if self.told.len() == 1 {
             return Some(0);
         }
-        // The route's word follows what a client may have sent under the same name: the last counts.
-        let asked = input.headers.iter().filter(|(name, _)| *name == b"url_path").last();
-        let asked = asked.map_or(&b""[..], |(_, value)| value);
-        self.api.endpoints.iter().position(|endpoint| endpoint.as_bytes() == asked)
+        let asked = route.endpoint.as_deref()?;
+        self.api.endpoints.iter().position(|endpoint| endpoint == asked)
     }
 
-    /// Writes down for the worker what it does not know from the definition; gives the latency that
+    /// Adds to the route what the worker does not know from the definition; returns the latency that
     /// the request is to keep.
-    pub(crate) fn tell(&self, place: Option<usize>, input: &mut Input) -> Objective {
+    pub(crate) fn complete(&self, place: Option<usize>, route: &mut CallRoute) -> Objective {
         let place = place.or_else(|| self.default_place());
-        let told = place.map_or(0, |place| self.told[place].load(Ordering::Relaxed));
-        if told > 0 {
-            input.headers.push(SIZE_HEADER, told.to_string().as_bytes());
-        }
+        route.batch_size = place.map_or(0, |place| self.told[place].load(Ordering::Relaxed));
         self.objectives.get(place)
     }
 

@@ -42,19 +42,14 @@ pub(crate) struct Accepted {
 }
 
 impl Intake {
-    pub(crate) fn accept(
-        &self,
-        mut input: Input,
-        alone: bool,
-        batch_size: u32,
-    ) -> Result<Accepted, CallError> {
+    pub(crate) fn accept(&self, mut input: Input, batch_size: u32) -> Result<Accepted, CallError> {
         match self {
-            Self::Python => Self::accept_raw(input, alone, batch_size),
+            Self::Python => Self::accept_raw(input, batch_size),
             Self::Defined(endpoints) => {
-                let place = endpoints.place(&input);
-                let objective = endpoints.tell(place, &mut input);
+                let place = endpoints.place(&input.route);
+                let objective = endpoints.complete(place, &mut input.route);
                 let bucket = lane(endpoints.api(), place);
-                let accepted = Self::accept_raw(input, alone, batch_size)?;
+                let accepted = Self::accept_raw(input, batch_size)?;
                 Ok(Accepted { bucket: accepted.bucket.max(bucket), objective, ..accepted })
             }
             Self::Local(model) => {
@@ -97,7 +92,7 @@ impl Intake {
     }
 
     /// A raw input fits when the frame to the worker can carry it.
-    fn accept_raw(input: Input, alone: bool, batch_size: u32) -> Result<Accepted, CallError> {
+    fn accept_raw(input: Input, batch_size: u32) -> Result<Accepted, CallError> {
         let too_long = |parameter: &Parameter| {
             parameter.name.len().max(parameter.content_type.len()) > usize::from(u16::MAX)
         };
@@ -107,7 +102,8 @@ impl Intake {
                 u16::MAX
             )));
         }
-        let (items, bucket) = if alone { (batch_size, ALONE_BUCKET) } else { (1, 0) };
+        let (items, bucket) =
+            if input.route.is_alone() { (batch_size, ALONE_BUCKET) } else { (1, 0) };
         let (payload, objective) = (Payload::Raw(input), Objective::Models);
         Ok(Accepted { payload, items, bucket, splits: false, objective, length: None })
     }
@@ -128,22 +124,22 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::call::HeaderBlock;
+    use crate::call::{CallRoute, HeaderBlock};
 
-    fn bucket(asked: &[&str]) -> u16 {
+    fn bucket(asked: Option<&str>) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
         let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
         let intake = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
-        let mut headers = HeaderBlock::new();
-        asked.iter().for_each(|value| headers.push("url_path", value.as_bytes()));
-        let input = Input { id: String::new(), headers, parameters: Vec::new() };
-        intake.accept(input, false, 8).ok().map(|accepted| accepted.bucket).expect("fits")
+        let headers = HeaderBlock::new();
+        let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
+        let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
+        intake.accept(input, 8).ok().map(|accepted| accepted.bucket).expect("fits")
     }
 
     #[test]
     fn endpoints_of_a_definition_have_lanes_of_their_own() {
-        assert_eq!([bucket(&["one"]), bucket(&["two"]), bucket(&["?"]), bucket(&[])], [1, 2, 0, 0]);
-        assert_eq!(bucket(&["one", "two"]), 2, "the route has the last word");
+        let asked = [Some("one"), Some("two"), Some("?"), None];
+        assert_eq!(asked.map(bucket), [1, 2, 0, 0]);
     }
 }

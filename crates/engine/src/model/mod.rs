@@ -48,17 +48,18 @@ pub(crate) use self::messages::{Arrival, Control, Message, Ticket};
 pub use self::objectives::Objective;
 pub use self::reconfigure::Reconfigure;
 pub(crate) use self::sample::Sample;
-pub use self::sequence::{SequenceHeaders, SequenceLimits};
+pub use self::sequence::SequenceLimits;
 pub(crate) use self::task::{State, Sweep, Task};
 pub(crate) use self::worker_target::WorkerTarget;
 
 use crate::admission::Admission;
+use crate::call::SequenceHeaders;
 use crate::changes::Changes;
 use crate::error::ScaleError;
 use crate::local::Signature;
 use crate::observer::ModelTag;
 use crate::settings::ModelSettings;
-use crate::store::{Api, Fetched, ModelDir, Sha256};
+use crate::store::{Api, FetchedFile, ModelDir, Sha256};
 
 /// One version of a model.
 pub struct Model {
@@ -79,7 +80,7 @@ pub struct Model {
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
     /// What was downloaded for it, removed when it is unregistered.
-    pub(crate) fetched: Option<Fetched>,
+    pub(crate) fetched: Option<FetchedFile>,
 }
 
 impl Model {
@@ -134,6 +135,12 @@ impl Model {
     /// Its effective settings.
     pub fn settings(&self) -> Arc<ModelSettings> {
         self.settings.load_full()
+    }
+
+    /// The headers in which requests name their sequences, for a model that keeps sequences.
+    pub fn sequence_headers(&self) -> Option<Arc<SequenceHeaders>> {
+        let settings = self.settings.load();
+        settings.sequences().map(|_| Arc::clone(&settings.sequence_headers))
     }
 
     /// A look at its workers, queue and counters.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Intake;
-use crate::call::{DecodedInput, HeaderBlock, Input, Parameter, Payload};
+use crate::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter, Payload};
 use crate::local::Decoded;
 
 /// The name of the file, in front of its extension.
@@ -82,7 +82,7 @@ fn read(dir: &Path) -> Option<Input> {
     let value = std::fs::read(&path).ok()?.into();
     let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
     let (id, headers) = ("jitney-sweep".to_owned(), HeaderBlock::new());
-    Some(Input { id, headers, parameters: vec![parameter] })
+    Some(Input { id, headers, route: CallRoute::default(), parameters: vec![parameter] })
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //! another); the others wait here, in order and within a bound. Time is an argument and what waits is
 //! opaque, so that nothing in this file can wait for anything itself.
 
-mod headers;
 mod one;
 #[cfg(test)]
 mod tests;
@@ -18,7 +17,6 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
-pub use self::headers::SequenceHeaders;
 use self::one::{Entry, Sequence};
 use crate::error::SequenceRejection;
 

@@ -4,10 +4,12 @@
 //! them: their GPUs, and how many they are.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::PythonConfig;
+use crate::call::SequenceHeaders;
 use crate::model::Identity;
 use crate::settings::ModelSettings;
 use crate::store::Package;
@@ -20,6 +22,8 @@ pub(crate) struct LoadOrder {
     pub(crate) dir: PathBuf,
     /// The `Load` message of `protocol/spec.md`.
     pub(crate) message: Value,
+    /// The headers in which its handler reads about sequences.
+    pub(crate) sequence_headers: Arc<SequenceHeaders>,
 }
 
 impl LoadOrder {
@@ -50,6 +54,7 @@ impl LoadOrder {
             "model_metrics": model_metrics,
         });
         let dir = package.dir.path().to_owned();
-        Self { model: name.clone(), version: version.clone(), dir, message }
+        let sequence_headers = Arc::clone(&settings.sequence_headers);
+        Self { model: name.clone(), version: version.clone(), dir, message, sequence_headers }
     }
 }

@@ -8,7 +8,7 @@ use super::frame::{
     BatchFrame, FrameError, HEADER_LEN, Header, Kind, decode_chunk, decode_control, decode_failed,
     decode_reply, encode_cancel, encode_control,
 };
-use crate::call::{HeaderBlock, Input, Parameter};
+use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders};
 use crate::outcome::{Cause, ItemOutcome};
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -42,9 +42,11 @@ fn split(frame: &[u8]) -> (Result<Header, FrameError>, Bytes) {
 }
 
 fn input(item: &Value) -> Input {
-    let mut headers = HeaderBlock::new();
+    let (mut headers, mut route) = (HeaderBlock::new(), CallRoute::default());
     for pair in item["headers"].as_array().unwrap() {
-        headers.push(&text(&pair[0]), text(&pair[1]).as_bytes());
+        let (name, value) = (text(&pair[0]), text(&pair[1]));
+        route.tells_explain |= name == "explain" && value == "False";
+        headers.push(&name, value.as_bytes());
     }
     let parameter = |parameter: &Value| Parameter {
         name: text(&parameter["name"]).into(),
@@ -52,15 +54,17 @@ fn input(item: &Value) -> Input {
         value: hex(&parameter["value_hex"]).into(),
     };
     let parameters = item["params"].as_array().unwrap().iter().map(parameter).collect();
-    Input { id: text(&item["id"]), headers, parameters }
+    Input { id: text(&item["id"]), headers, route, parameters }
 }
 
 #[test]
 fn batches_are_encoded_as_the_vectors_say_copied_or_in_pieces() {
+    let names = SequenceHeaders::default();
     for vector in of_kind(Kind::Batch).iter().filter(|vector| vector["decode_only"] != true) {
         let inputs: Vec<Input> =
             vector["decoded"]["items"].as_array().unwrap().iter().map(input).collect();
-        let frame = BatchFrame::new(vector["id"].as_u64().unwrap(), inputs.iter().collect());
+        let frame =
+            BatchFrame::new(vector["id"].as_u64().unwrap(), inputs.iter().collect(), &names);
         let mut whole = BytesMut::new();
         frame.encode(&mut whole);
         assert_eq!(whole.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
@@ -167,7 +171,7 @@ fn broken_frames_of_workers_are_errors() {
     for vector in vectors("bad") {
         let frame = hex(&vector["hex"]);
         if frame.len() < HEADER_LEN || vector["error"] == "truncated" {
-            continue; // An end of stream, which the link sees before there is a frame.
+            continue; // An end of stream, which the connection sees before there is a frame.
         }
         let (header, payload) = split(&frame);
         let wrong = match header {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jitney_settings::{SettingSource, Values};
 
-use crate::model::SequenceHeaders;
+use crate::call::SequenceHeaders;
 
 /// Whose value wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use super::course::{Course, Node};
 use super::error::RunError;
 use crate::Rejection;
-use crate::call::{Answer, Call, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority};
+use crate::call::{
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority,
+};
 use crate::error::CallError;
 
 /// A streamed answer is put together before the next node sees it, up to here.
@@ -26,6 +28,7 @@ struct Traveller {
     id: String,
     /// The request's own: every node may look at them, as in TorchServe.
     headers: HeaderBlock,
+    route: CallRoute,
     deadline: Option<Instant>,
     origin: Origin,
     priority: Priority,
@@ -45,8 +48,8 @@ struct Run<'a> {
 /// Takes a request through the whole course.
 pub(super) async fn run(course: &Arc<Course>, call: Call) -> Result<Output, RunError> {
     let Call { input, deadline, origin, priority, claim, .. } = call;
-    let (id, headers) = (input.id.clone(), input.headers.clone());
-    let traveller = Traveller { id, headers, deadline, origin, priority, claim };
+    let Input { id, headers, route, .. } = input.clone();
+    let traveller = Traveller { id, headers, route, deadline, origin, priority, claim };
     let count = course.nodes.len();
     let mut run = Run {
         course,
@@ -95,8 +98,8 @@ impl Run<'_> {
             value: self.output(before),
         };
         let parameters = from.iter().map(parameter).collect();
-        let Traveller { id, headers, .. } = &self.traveller;
-        Input { id: id.clone(), headers: headers.clone(), parameters }
+        let Traveller { id, headers, route, .. } = self.traveller.clone();
+        Input { id, headers, route, parameters }
     }
 
     fn output(&self, node: usize) -> Bytes {
@@ -157,7 +160,6 @@ async fn try_once(node: &Node, traveller: &Traveller, input: Input) -> Result<Ou
         origin: traveller.origin,
         priority: traveller.priority,
         claim: traveller.claim.clone(),
-        alone: false,
     };
     let asked = async {
         let answer = node.model.carry_on(call).await.map_err(|error| trouble(error, traveller))?;

@@ -1,4 +1,4 @@
-//! What reads as numbers, what does not, and in which words it is refused.
+//! What reads as numbers, what does not, and why it is rejected.
 
 use super::*;
 
@@ -6,11 +6,11 @@ fn shape(json: &str) -> Vec<usize> {
     serde_json::from_str::<Numbers>(json).expect(json).shape
 }
 
-fn refusal(json: &str) -> String {
+fn error(json: &str) -> String {
     serde_json::from_str::<Numbers>(json).expect_err(json).to_string()
 }
 
-fn narrow(json: &str, datatype: Datatype) -> Result<Data, String> {
+fn narrow(json: &str, datatype: Datatype) -> Result<TensorData, String> {
     serde_json::from_str::<Numbers>(json).expect(json).narrow(datatype)
 }
 
@@ -25,30 +25,30 @@ fn the_shape_is_read_from_the_nest() {
 }
 
 #[test]
-fn ragged_nests_are_refused_wherever_the_unevenness_is() {
+fn ragged_nests_are_rejected_wherever_the_unevenness_is() {
     for json in ["[[1], [2, 3]]", "[[1, 2], [3]]", "[1, [2]]", "[[1], 2]", "[[], [1]]", "[[], 1]"] {
-        assert!(refusal(json).contains("ragged"), "{json}: {}", refusal(json));
+        assert!(error(json).contains("ragged"), "{json}: {}", error(json));
     }
     let expected = "the lists are ragged: one of 2 stands beside one of 1 at line 1 column 12";
-    assert_eq!(refusal("[[1], [2, 3]]"), expected);
+    assert_eq!(error("[[1], [2, 3]]"), expected);
 }
 
 #[test]
-fn what_is_not_a_number_is_refused() {
+fn what_is_not_a_number_is_rejected() {
     for json in ["[null]", "[\"1\"]", "[{}]", "[NaN]", "[Infinity]", "[1e999]", "[1", ""] {
-        refusal(json);
+        error(json);
     }
     let deep = "[".repeat(20) + &"]".repeat(20);
-    assert!(refusal(&deep).contains("nested more than 16 deep"));
+    assert!(error(&deep).contains("nested more than 16 deep"));
 }
 
 #[test]
 fn numbers_narrow_to_the_model_s_type_or_say_why_not() {
-    assert_eq!(narrow("[1, -2.5]", Datatype::Fp32), Ok(Data::F32(vec![1.0, -2.5])));
-    assert_eq!(narrow("[1, 2.0]", Datatype::Int64), Ok(Data::I32(vec![1, 2])));
-    assert_eq!(narrow("[0, 255]", Datatype::Uint8), Ok(Data::U8(vec![0, 255])));
-    assert_eq!(narrow("[-128]", Datatype::Int8), Ok(Data::I8(vec![-128])));
-    assert_eq!(narrow("[true, 0]", Datatype::Bool), Ok(Data::I32(vec![1, 0])));
+    assert_eq!(narrow("[1, -2.5]", Datatype::Fp32), Ok(TensorData::F32(vec![1.0, -2.5])));
+    assert_eq!(narrow("[1, 2.0]", Datatype::Int64), Ok(TensorData::I32(vec![1, 2])));
+    assert_eq!(narrow("[0, 255]", Datatype::Uint8), Ok(TensorData::U8(vec![0, 255])));
+    assert_eq!(narrow("[-128]", Datatype::Int8), Ok(TensorData::I8(vec![-128])));
+    assert_eq!(narrow("[true, 0]", Datatype::Bool), Ok(TensorData::I32(vec![1, 0])));
     let check = |json, datatype, words: &str| {
         let sentence = narrow(json, datatype).expect_err(json);
         assert!(sentence.contains(words), "{sentence}");

@@ -1,4 +1,4 @@
-//! What a card may say, what it may not, and the files that models are opened from.
+//! Cards that are valid and not, and the files that models are opened from.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn parse(yaml: &str) -> Result<Card, String> {
 }
 
 fn check(yaml: &str, expected: &str) {
-    let refusal = parse(yaml).expect_err(yaml);
-    assert!(refusal.contains(expected), "{refusal}");
+    let error = parse(yaml).expect_err(yaml);
+    assert!(error.contains(expected), "{error}");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_card_says_how_requests_become_tensors_and_outputs_answers() {
 }
 
 #[test]
-fn unknown_keys_and_kinds_are_refused_with_the_nearest_known() {
+fn unknown_keys_and_kinds_are_rejected_with_the_nearest_known() {
     check(
         "max_batchsize: 4",
         r#"unknown key "max_batchsize" (did you mean "max_batch_size"?); known: name,"#,
@@ -52,7 +52,7 @@ fn unknown_keys_and_kinds_are_refused_with_the_nearest_known() {
 }
 
 #[test]
-fn wrong_values_are_refused_with_their_place() {
+fn wrong_values_are_rejected_with_their_place() {
     check(
         "input: {kind: file-bytes, begin: 1, end: 1, padding: 0}",
         "input: missing field `block`",
@@ -69,7 +69,7 @@ fn wrong_values_are_refused_with_their_place() {
 }
 
 #[test]
-fn a_card_that_does_not_suit_its_model_is_refused_at_load() {
+fn a_card_that_does_not_suit_its_model_is_rejected_at_load() {
     let load = |file: &'static [u8], yaml| {
         let card = parse(yaml).expect("a good card");
         let loaded = OnnxModel::from_bytes("tiny", Cow::Borrowed(file), card);
@@ -108,21 +108,21 @@ fn labels_of_several_items_come_as_a_list() {
 }
 
 #[test]
-fn files_that_are_no_models_are_refused() {
+fn files_that_are_no_models_are_rejected() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("broken.onnx");
     let missing = OnnxModel::open(&path).expect_err("no file").to_string();
     assert!(missing.contains("cannot read") && missing.contains("broken.onnx"), "{missing}");
-    // The last of these would keep the engine's own loader busy for ever.
+    // The last of these would keep rten's loader busy for ever.
     for content in [&b""[..], b"no model", &PAIR[..PAIR.len() / 2], &[0xff; 64]] {
         std::fs::write(&path, content).expect("written");
-        let refusal = OnnxModel::open(&path).expect_err("no model").to_string();
-        assert!(refusal.starts_with("model \"broken\" does not load: "), "{refusal}");
+        let error = OnnxModel::open(&path).expect_err("no model").to_string();
+        assert!(error.starts_with("model \"broken\" does not load: "), "{error}");
     }
 }
 
 #[test]
-fn a_damaged_byte_anywhere_ends_in_a_refusal_or_a_model() {
+fn a_damaged_byte_anywhere_ends_in_an_error_or_a_model() {
     for file in [PAIR, LENGTH] {
         for (place, byte) in
             (0..file.len()).flat_map(|place| [0, 0x80, 0xff].map(|byte| (place, byte)))

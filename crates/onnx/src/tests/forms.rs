@@ -19,7 +19,7 @@ fn one_item_without_the_batch_dimension_is_answered_without_it() {
     assert_eq!(answer, json!({"sum": [2.0, 3.0, 4.0], "product": [4.0, 5.0]}));
     let answer = ask(&model(LENGTH), "[1, -2]");
     assert_eq!(answer, json!({"twice": [2, -4], "positive": [true, false]}));
-    assert_eq!(accept(&model(LENGTH), "[1, -2]").tensors()[0].shape(), [1, 2]);
+    assert_eq!(accept(&model(LENGTH), "[1, -2]").shared.tensors[0].shape(), [1, 2]);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_form_may_bring_one_part_per_input_or_the_whole_under_data() {
     let model = model(PAIR);
     let parts = input(&[("a", b"[1, 2, 3]"), ("b", b"[1, 1, 1]")]);
     let whole = input(&[("data", br#"{"a": [1, 2, 3], "b": [1, 1, 1]}"#)]);
-    let accepted = [parts, whole].map(|input| model.accept(input).expect("accepted").tensors);
+    let accepted = [parts, whole].map(|input| decode(&model, &input).expect("accepted"));
     let answers = answers(&model, &accepted);
     assert_eq!(answers[0], answers[1]);
     assert_eq!(answers[0], r#"{"sum":[2.0,3.0,4.0],"product":[4.0,5.0]}"#);
@@ -87,10 +87,10 @@ fn a_batch_of_several_requests_equals_one_by_one() {
 fn requests_of_different_lengths_are_kept_apart_by_their_bucket() {
     let model = model(LENGTH);
     let accepted = ["[1, 2]", "[[3, 4], [5, 6]]", "[1, 2, 3]"]
-        .map(|json| model.accept(body(json)).expect("accepted"));
-    assert_eq!(accepted[0].bucket, accepted[1].bucket);
-    assert_ne!(accepted[0].bucket, accepted[2].bucket);
-    let failure = failure(&model, &accepted.map(|accepted| accepted.tensors));
+        .map(|json| decode(&model, &body(json)).expect("accepted"));
+    assert_eq!(accepted[0].group(), accepted[1].group());
+    assert_ne!(accepted[0].group(), accepted[2].group());
+    let failure = failure(&model, &accepted);
     assert_eq!(failure.message, "requests of different shapes met", "should they ever");
 }
 
@@ -99,20 +99,20 @@ fn requests_of_different_lengths_meet_where_the_card_lets_them_be_padded() {
     let card = |yaml: &str| Card::parse(yaml, |_| Err(String::new())).expect("a good card");
     let model = with_card(LENGTH, card("padding: {dimension: length, values: {ids: 7}}"));
     let accepted = ["[1, 2]", "[[3, 4, 5], [5, 6, 7]]", "[[-1]]"]
-        .map(|json| model.accept(body(json)).expect("accepted"));
+        .map(|json| decode(&model, &body(json)).expect("accepted"));
     assert_eq!(
-        accepted.each_ref().map(|it| (it.bucket, it.length)),
+        accepted.each_ref().map(|it| (it.group(), it.shared.length)),
         [2, 3, 1].map(|it| (0, Some(it)))
     );
-    let inputs = accepted.map(|accepted| accepted.tensors);
+    let inputs = accepted;
     let alone: Vec<String> =
         inputs.iter().flat_map(|request| answers(&model, std::slice::from_ref(request))).collect();
-    assert_eq!(answers(&model, &inputs), alone, "nobody sees the padding");
-    let portions: Vec<_> = inputs.iter().flat_map(|it| it.clone().split(1)).collect();
-    let BatchOutcome::Items(items) = run(&model, &portions) else { panic!("the batch failed") };
+    assert_eq!(answers(&model, &inputs), alone, "no client sees the padding");
+    let parts: Vec<_> = inputs.iter().flat_map(|it| it.clone().split(1)).collect();
+    let BatchOutcome::Items(items) = run(&model, &parts) else { panic!("the batch failed") };
     let body = |item: Result<jitney_engine::call::Output, _>| item.expect("an answer").body;
     let together: Vec<_> = items.into_iter().map(body).filter(|it| !it.is_empty()).collect();
-    assert_eq!(together, alone, "nor does anybody in portions");
+    assert_eq!(together, alone, "nor does one in parts");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn an_output_of_another_length_fails_the_batch() {
 }
 
 #[test]
-fn an_error_of_the_engine_is_the_model_s_failure() {
+fn an_error_of_rten_is_the_model_s_failure() {
     let model = model(FUSSY);
     let failure = failure(&model, &[accept(&model, "[1, 2, 3]")]);
     assert_eq!(failure.cause, Cause::Raised);

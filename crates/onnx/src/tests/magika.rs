@@ -14,14 +14,14 @@ fn identify(inputs: &[TensorInput]) -> Vec<Map<String, Value>> {
 }
 
 fn accept_file(content: &[u8]) -> TensorInput {
-    MAGIKA.accept(body(content)).expect("any bytes are welcome").tensors
+    decode(&MAGIKA, &body(content)).expect("any bytes are accepted")
 }
 
 #[test]
 fn files_are_named_by_their_kind_with_the_likeliest_first() {
     let cases: [(&[u8], &str); 4] = [
         (&file("Cargo.toml"), "toml"),
-        (&file("src/onnx/intake.rs"), "rust"),
+        (&file("src/decode.rs"), "rust"),
         (&file("../../models/magika/model.onnx"), "onnx"),
         (b"#!/bin/bash\nset -e\nfor i in $(seq 3); do echo \"$i\"; done\n", "shell"),
     ];
@@ -36,7 +36,7 @@ fn files_are_named_by_their_kind_with_the_likeliest_first() {
 
 #[test]
 fn a_batch_of_files_gets_the_labels_that_each_gets_alone() {
-    let files = ["Cargo.toml", "src/onnx/mod.rs", "src/onnx/testdata/pair.onnx"].map(file);
+    let files = ["Cargo.toml", "src/lib.rs", "src/testdata/pair.onnx"].map(file);
     let inputs = files.map(|content| accept_file(&content));
     let together = identify(&inputs);
     for (input, together) in inputs.iter().zip(together) {
@@ -59,9 +59,9 @@ fn a_json_file_is_a_file_unless_the_route_says_otherwise() {
     let mut request = body(format!(
         r#"{{"inputs": [{{"name": "bytes", "shape": [1, 2048], "datatype": "INT32", "data": {row}}}]}}"#
     ));
-    request.headers.push(OPEN_INFERENCE_HEADER, b"True");
-    let accepted = MAGIKA.accept(request).expect("it fits");
-    let answer = &answers(&MAGIKA, &[accepted.tensors])[0];
+    request.route.open_inference = true;
+    let accepted = decode(&MAGIKA, &request).expect("it fits");
+    let answer = &answers(&MAGIKA, &[accepted])[0];
     let answer: Value = serde_json::from_str(answer).expect("an object");
     assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([1, 214]), "tensors, not labels");
 }
@@ -71,6 +71,6 @@ fn the_model_says_who_it_is_and_what_it_takes() {
     assert_eq!((MAGIKA.name(), MAGIKA.version(), MAGIKA.max_batch()), ("magika", "3.3", None));
     assert_eq!(MAGIKA.signature().inputs[0].to_string(), "INT32 of shape [n, 2048]");
     assert_eq!(MAGIKA.signature().inputs[0].shape_or_minus_one(), [-1, 2048]);
-    let request = MAGIKA.accept(body("any bytes at all")).expect("a file");
-    assert_eq!((request.items, request.bucket), (1, 0));
+    let request = decode(&MAGIKA, &body("any bytes at all")).expect("a file");
+    assert_eq!((request.shared.items, request.group()), (1, 0));
 }

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::StatusCode;
+use jitney_engine::call::{OriginKind, Timing};
 use jitney_engine::{Model, ModelTag};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
@@ -201,29 +202,32 @@ impl Meter {
         self.log(self.known.answers[class], 1.0, || MetricSubject::Host);
     }
 
-    /// A prediction was asked for.
-    pub(crate) fn asked(&self, model: &Model, version_named: bool) {
+    /// A prediction was requested.
+    pub(crate) fn requested(&self, model: &Model, version_named: bool) {
         model.traffic(version_named).asked();
         if self.mode == MetricsMode::Log {
             self.log(self.known.requests, 1.0, || subject(model, version_named));
         }
     }
 
-    /// It was answered after so long, of which it waited so long.
+    /// A prediction was answered. As in TorchServe, the sums of latencies leave out gRPC.
     pub(crate) fn answered(
         &self,
         model: &Model,
         version_named: bool,
-        queue: Duration,
-        latency: Duration,
+        protocol: OriginKind,
+        timing: &Timing,
     ) {
-        model.traffic(version_named).answered(queue, latency);
+        let (queue, latency) = (timing.queue, timing.queue + timing.compute);
+        let summed = protocol != OriginKind::Grpc;
+        if summed {
+            model.traffic(version_named).answered(queue, latency);
+        }
         let Some(journal) = &self.journal else {
             return self.host(self.known.queue_time, millis(queue));
         };
-        // One context to the journal for all three.
         let of_model = |metric: Option<usize>, time| {
-            let metric = metric.filter(|_| self.mode == MetricsMode::Log)?;
+            let metric = metric.filter(|_| summed && self.mode == MetricsMode::Log)?;
             let subject = subject(model, version_named);
             Some(MetricEntry::Server { metric, value: micros(time), subject })
         };
@@ -233,13 +237,8 @@ impl Meter {
         });
         let known = &self.known;
         let entries = [of_model(known.latency, latency), of_model(known.queue, queue), of_host];
+        // One lock of the log for all three.
         journal.push_all(entries.into_iter().flatten());
-    }
-
-    /// A prediction over gRPC was answered. TorchServe keeps the sums of latencies for REST alone; how
-    /// long the last request waited is told for both.
-    pub(crate) fn waited(&self, queue: Duration) {
-        self.host(self.known.queue_time, millis(queue));
     }
 
     /// Bytes of memory that a worker's process uses, as measured last.

@@ -1,7 +1,6 @@
-//! How a request becomes a model's input: every shape of body that TorchServe takes.
+//! How a request becomes a model's input: every form of body that TorchServe takes.
 //!
-//! Apart from `inference`, which only passes the result on. Values are not decoded here: that is the
-//! worker's business, by the content type that goes with each parameter.
+//! Values are not decoded here; the worker does that, by the content type of each parameter.
 
 use std::borrow::Cow;
 
@@ -10,16 +9,15 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
-use jitney_engine::call::{HeaderBlock, Input, Parameter};
-use jitney_engine::local::OPEN_INFERENCE_HEADER;
+use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, Parameter};
 
 use crate::errors::Problem;
 use crate::query::{RequestFields, pairs};
 use crate::request_id::RequestUuid;
 use crate::route::PredictRoute;
 
-/// What the request brings for the model.
-pub(crate) async fn read(
+/// The model's input from a request.
+pub(super) async fn read(
     parts: &Parts,
     id: &RequestUuid,
     route: &PredictRoute<'_>,
@@ -30,12 +28,13 @@ pub(crate) async fn read(
         parameters.extend(query_parameters(&RequestFields::from_query(parts.uri.query())));
     }
     body_parameters(&parts.headers, body, &mut parameters).await?;
-    let headers = headers(&parts.headers, route);
-    Ok(Input { id: id.text().to_owned(), headers, parameters })
+    let headers = headers(&parts.headers);
+    let route = call_route(route);
+    Ok(Input { id: id.text().to_owned(), headers, route, parameters })
 }
 
 /// The field `model_name` of the body, for `/invocations`.
-pub(crate) async fn named_model(
+pub(super) async fn named_model(
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Option<String>, Problem> {
@@ -45,27 +44,32 @@ pub(crate) async fn named_model(
     Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
 }
 
-/// The client's headers and those the route adds. Names come in lower case, since hyper keeps no
-/// other; the worker looks them up without regard to case.
-fn headers(sent: &HeaderMap, route: &PredictRoute<'_>) -> HeaderBlock {
+/// The client's headers. Names are in lower case, as hyper gives them; the worker ignores case.
+fn headers(sent: &HeaderMap) -> HeaderBlock {
     let mut headers = HeaderBlock::new();
     for (name, value) in sent {
         headers.push(name.as_str(), value.as_bytes());
     }
-    if let Some(url_path) = route.url_path {
-        headers.push("url_path", url_path.as_bytes());
-    }
-    if let Some(explain) = route.explain {
-        headers.push("explain", if explain { b"True" } else { b"False" });
-    }
-    if route.open_inference {
-        headers.push(OPEN_INFERENCE_HEADER, b"True");
-    }
     headers
 }
 
+/// The facts of the path.
+fn call_route(route: &PredictRoute<'_>) -> CallRoute {
+    CallRoute {
+        operation: if route.explain == Some(true) {
+            Operation::Explain
+        } else {
+            Operation::Predict
+        },
+        tells_explain: route.explain.is_some(),
+        open_inference: route.open_inference,
+        endpoint: route.url_path.map(Into::into),
+        ..CallRoute::default()
+    }
+}
+
 /// The body's MIME type: the text before the first semicolon, empty when there is none.
-pub(crate) fn mime(headers: &HeaderMap) -> &str {
+pub(super) fn mime(headers: &HeaderMap) -> &str {
     let text = content_type(headers);
     text.split_once(';').map_or(text, |(mime, _)| mime)
 }
@@ -113,8 +117,8 @@ fn known(mime: &str) -> Cow<'static, str> {
     usual.map_or_else(|| Cow::Owned(mime.to_owned()), Cow::Borrowed)
 }
 
-/// The fields of a form, which ends with its line. A name at its end without a value is none, so
-/// that text which is no form at all, sent under curl's default type, does not become a name.
+/// The fields of a form, which is one line. Ignores a trailing name without a value, so that text which
+/// is no form, sent with curl's default type, does not become a name.
 fn form(body: &[u8]) -> impl Iterator<Item = Parameter> {
     let line = body.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let last = line.rsplit(|byte| *byte == b'&').next().unwrap_or_default();
@@ -129,8 +133,8 @@ fn field(name: String, value: Bytes) -> Parameter {
     Parameter { name: name.into(), content_type: "".into(), value }
 }
 
-/// What stands between the parts. A client that typed the content type by hand names none: what it
-/// sends is no multipart body, whatever it says.
+/// The boundary between the parts. A content type without one was typed by hand, and the body is no
+/// multipart body.
 fn boundary(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     match multer::parse_boundary(content_type(headers)) {
         Ok(boundary) => Ok(Some(boundary)),

@@ -1,11 +1,5 @@
-"""TorchServe's module of this name needs PiPPy; Jitney has no such module and says so."""
-
-from __future__ import annotations
+"""Not in Jitney: TorchServe's module of this name builds on PiPPy."""
 
 from ts.torch_handler.absent import absent
 
-raise absent(
-    __name__,
-    "PiPPy",
-    "Use ts.torch_handler.distributed.base_deepspeed_handler or torch.distributed in a handler of parallel workers.",
-)
+raise absent(__name__, "PiPPy")

@@ -1,4 +1,4 @@
-"""What all envelopes share: unwrap the batch, call the handler, wrap what it says.
+"""What all envelopes share: unwrap the batch, call the handler, wrap its results.
 
 An envelope subclasses `BaseEnvelope` with `parse_input` and `format_output`. It may keep what it learns about a
 batch on itself between the two: every batch gets an envelope of its own, so batches that are worked on at the

@@ -1,7 +1,7 @@
 """The envelope `kserve`: version 1 of KServe's protocol.
 
 `{"instances": [...]}` in; `{"predictions": [...]}` out, or `{"explanations": [...]}` where an explanation
-was asked for.
+was requested.
 """
 
 from __future__ import annotations

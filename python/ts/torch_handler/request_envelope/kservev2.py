@@ -51,5 +51,5 @@ def names_of(request: dict[str, Any]) -> list[str]:
 
 
 def version_of(manifest: dict[str, Any]) -> str:
-    """The model's version, as its archive tells it."""
+    """The model's version in its manifest."""
     return str((manifest.get("model") or {}).get("modelVersion") or "1.0")

@@ -48,7 +48,7 @@ def shaped(data: list[Any], shape: Any, name: str) -> Any:
         others = math.prod(size for size in sizes if type(size) is int and size != -1)
         sizes[sizes.index(-1)] = len(data) // others if others else 0
     if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != len(data):
-        raise bad_request(f'Input "{name}" has {len(data)} elements, which is not what its shape {shape} says.')
+        raise bad_request(f'Input "{name}" has {len(data)} elements, which does not match its shape {shape}.')
     for size in reversed(sizes[1:]):
         data = [data[at : at + size] for at in range(0, len(data), size)] if size else []
     return data if sizes else data[0]

@@ -1,31 +1,29 @@
-//! Parquet, read by pyarrow in a short-lived Python process that prints one JSON line per row. Rust's
-//! own reader would bring several dozen crates for what Python users have installed anyway.
-//! Positions are rows.
+//! Parquet, read by pyarrow in a short-lived Python process that prints one JSON line per row. A
+//! reader in Rust would need several dozen more crates. Positions are row numbers.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use super::lines::Lines;
-use super::{Source, Start};
+use super::json_lines::JsonLines;
 use crate::failure::Failure;
-use crate::infer::python::Helper;
-use crate::infer::row::Row;
+use crate::infer::row::{InputRow, RowSource, StartPosition};
+use crate::python::PythonHelper;
 
-/// Rows from another process; it ends with this value.
-pub struct Parquet {
-    lines: Lines<BufReader<ChildStdout>>,
+/// The rows that the Python process prints; dropping this value ends the process.
+pub struct ParquetRows {
+    lines: JsonLines<ChildStdout>,
     child: Child,
     next: u64,
     end: u64,
 }
 
-impl Parquet {
-    /// Starts the reader and learns how many rows there are.
-    pub fn open(path: &Path, start: Start, helper: &Helper) -> Result<(Self, u64), Failure> {
-        let mut command = helper.command("jitney.parquet")?;
+impl ParquetRows {
+    /// Starts the process, whose first line is the number of rows.
+    pub fn open(path: &Path, start: StartPosition, python: &PythonHelper) -> Result<Self, Failure> {
+        let mut command = python.command("jitney.parquet")?;
         command.arg("read").arg(path).arg("--skip").arg(start.position.to_string());
-        let cannot = |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+        let cannot = |error| Failure::file("read", path, &error);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(cannot)?;
         let stdout = child.stdout.take().ok_or_else(|| cannot(std::io::Error::other("no pipe")))?;
@@ -34,27 +32,36 @@ impl Parquet {
         reader.read_line(&mut head).map_err(cannot)?;
         let Ok(end) = head.trim().parse() else {
             let _ = child.wait();
-            // Its own words are on stderr already.
+            // The process has printed the reason on stderr.
             return Err(Failure::failed(format!("cannot read {}", path.display())));
         };
-        let lines = Lines::new(reader, start);
-        Ok((Self { lines, child, next: start.position, end }, end))
+        let lines = JsonLines::new(reader, start);
+        Ok(Self { lines, child, next: start.position, end })
+    }
+
+    /// The number of rows.
+    pub fn end(&self) -> u64 {
+        self.end
     }
 }
 
-impl Source for Parquet {
-    fn next(&mut self) -> Result<Option<Row>, Failure> {
-        let Some(row) = self.lines.next()? else {
-            let whole = self.next == self.end;
-            let broken = || Failure::failed(format!("reading stopped after {} rows", self.next));
-            return if whole { Ok(None) } else { Err(broken()) };
-        };
-        self.next += 1;
-        Ok(Some(Row { next: self.next, ..row }))
+impl RowSource for ParquetRows {
+    fn next(&mut self) -> Result<Option<InputRow>, Failure> {
+        match self.lines.next()? {
+            Some(row) => {
+                self.next += 1;
+                Ok(Some(InputRow { next: self.next, ..row }))
+            }
+            None if self.next == self.end => Ok(None),
+            None => Err(Failure::failed(format!(
+                "the Parquet reader stopped after {} of {} rows",
+                self.next, self.end
+            ))),
+        }
     }
 }
 
-impl Drop for Parquet {
+impl Drop for ParquetRows {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

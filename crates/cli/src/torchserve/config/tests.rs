@@ -233,7 +233,7 @@ fn metrics_are_logged_unless_a_known_mode_says_otherwise() {
 
 #[test]
 fn the_machine_is_looked_at_every_minute_unless_said_otherwise() {
-    let every = |text| plan_of(text).metrics.look_every.map(|every| every.as_secs());
+    let every = |text| plan_of(text).metrics.sample_every.map(|every| every.as_secs());
     assert_eq!(every(""), Some(60));
     assert_eq!(every("metric_time_interval=5\n"), Some(5));
     assert_eq!(every("metric_time_interval=0\n"), Some(1));

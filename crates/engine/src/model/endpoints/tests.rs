@@ -1,7 +1,6 @@
 //! Endpoints that are changed one by one and all together.
 
 use super::*;
-use crate::call::HeaderBlock;
 use crate::testkit;
 use jitney_settings::model::POLICY;
 use jitney_settings::{Setting, SettingSource, SettingValue};
@@ -32,17 +31,10 @@ fn with(mut change: Reconfigure, setting: &Setting, value: impl Into<SettingValu
     change
 }
 
-fn asked(name: &str) -> Input {
-    let mut headers = HeaderBlock::new();
-    headers.push("url_path", name.as_bytes());
-    Input { id: String::new(), headers, parameters: Vec::new() }
-}
-
-fn told(endpoints: &Endpoints, name: &str) -> String {
-    let mut input = asked(name);
-    endpoints.tell(endpoints.place(&input), &mut input);
-    let told = input.headers.iter().find(|(name, _)| *name == SIZE_HEADER.as_bytes());
-    told.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+fn told(endpoints: &Endpoints, name: &str) -> u32 {
+    let mut route = CallRoute::to_endpoint(name);
+    endpoints.complete(endpoints.place(&route), &mut route);
+    route.batch_size
 }
 
 fn sizes(endpoints: &Endpoints) -> Vec<Option<u32>> {
@@ -51,8 +43,8 @@ fn sizes(endpoints: &Endpoints) -> Vec<Option<u32>> {
 
 fn objectives(endpoints: &Endpoints) -> [Objective; 3] {
     ["one", "two", "single"].map(|name| {
-        let mut input = asked(name);
-        endpoints.tell(endpoints.place(&input), &mut input)
+        let mut route = CallRoute::to_endpoint(name);
+        endpoints.complete(endpoints.place(&route), &mut route)
     })
 }
 
@@ -60,14 +52,14 @@ fn objectives(endpoints: &Endpoints) -> [Objective; 3] {
 fn a_change_of_one_endpoint_leaves_the_others_and_the_model_follows_the_largest() {
     let endpoints = endpoints(8);
     let now = settings(8);
-    assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], ["", ""]);
+    assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], [0, 0]);
     for (name, size, model) in [("two", 2, 4), ("one", 3, 3), ("two", 16, 16)] {
         let tuning = endpoints.tune(&change(Some(name), Some(size)), &now).expect("fits");
         assert_eq!(tuning.batch_size, Some(model), "{name}");
         endpoints.apply(&tuning);
     }
-    assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], ["3", "16"]);
-    assert_eq!(told(&endpoints, "single"), "");
+    assert_eq!([told(&endpoints, "one"), told(&endpoints, "two")], [3, 16]);
+    assert_eq!(told(&endpoints, "single"), 0);
     endpoints.apply(&endpoints.tune(&change(None, Some(5)), &now).expect("fits"));
     assert_eq!(sizes(&endpoints), [Some(5), Some(5), None]);
 }

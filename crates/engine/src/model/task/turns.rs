@@ -8,10 +8,10 @@ use jitney_batcher::{Rejection, RequestId};
 use tokio::time::Instant;
 
 use super::Task;
-use crate::call::{Input, Payload};
+use crate::call::{Input, Payload, SequenceRef};
 use crate::error::CallError;
 use crate::model::board::add;
-use crate::model::sequence::{Name, SequenceHeaders, Sequences, Turn};
+use crate::model::sequence::{Name, Sequences, Turn};
 use crate::model::table::Ended;
 use crate::model::table::Passage;
 use crate::model::{Arrival, scatter};
@@ -40,8 +40,7 @@ impl Task {
         }
         // The alarm may not have had its turn yet.
         self.expire_sequences();
-        let headers = &self.state.sequence_headers;
-        let name = sequence_of(&mut arrival.request.payload, headers)?;
+        let name = sequence_of(&mut arrival.request.payload)?;
         let sequences = self.state.sequences.as_mut().ok_or(CallError::Gone)?;
         sequences.find_room(Instant::now(), &name).map_err(CallError::Sequence)
     }
@@ -59,8 +58,9 @@ impl Task {
             add(&self.board.abandoned, 1);
             return self.answered(sequence);
         }
-        if let (true, Some(input)) = (anew, raw(&mut arrival.request.payload)) {
-            input.headers.push(&self.state.sequence_headers.start, b"true");
+        let input = raw(&mut arrival.request.payload).filter(|_| anew);
+        if let Some(sequence) = input.and_then(|input| input.route.sequence.as_mut()) {
+            sequence.starts = true;
         }
         let Arrival { weight, priority, origin, ref ticket, .. } = arrival;
         let ticket = ticket.clone();
@@ -164,20 +164,17 @@ fn raw(payload: &mut Payload) -> Option<&mut Input> {
 
 /// The sequence that a request names. One that names none begins a sequence of its own, and its
 /// handler is told so.
-fn sequence_of(payload: &mut Payload, headers: &SequenceHeaders) -> Result<Name, CallError> {
-    let SequenceHeaders { id: key, start, .. } = headers;
-    let Some(input) = raw(payload) else {
+fn sequence_of(payload: &mut Payload) -> Result<Name, CallError> {
+    let Some(Input { id, route, .. }) = raw(payload) else {
         return Err(CallError::BadInput("a model in this process keeps no sequences".to_owned()));
     };
-    let named = input.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()));
-    let named = named.last().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    if let Some(id) = named.filter(|id| !id.is_empty()) {
+    if let Some(SequenceRef { id, .. }) = route.sequence.as_deref() {
         let fits = id.len() <= ID_BYTES_MAX;
-        let error = || CallError::BadInput(format!("{key} has at most {ID_BYTES_MAX} bytes"));
-        return fits.then_some(Name { id, chosen: true }).ok_or_else(error);
+        let error =
+            || CallError::BadInput(format!("a sequence id has at most {ID_BYTES_MAX} bytes"));
+        return fits.then(|| Name { id: id.clone(), chosen: true }).ok_or_else(error);
     }
-    let id = format!("ts-seq-{}", input.id);
-    input.headers.push(start, b"true");
-    input.headers.push(key, id.as_bytes());
+    let id = format!("ts-seq-{id}");
+    route.sequence = Some(Box::new(SequenceRef { id: id.clone(), starts: true }));
     Ok(Name { id, chosen: false })
 }

@@ -6,9 +6,8 @@ use jitney_batcher::Rejection;
 use tokio::time::{Instant, advance};
 
 use super::settle;
-use crate::call::Call;
+use crate::call::{Call, SequenceRef};
 use crate::error::{CallError, SequenceRejection};
-use crate::model::SequenceHeaders;
 use crate::settings::{Declared, ModelSettings};
 use crate::testkit::{Act, Kit, call, settings, text};
 
@@ -27,7 +26,8 @@ fn stateful() -> ModelSettings {
 
 fn of(id: &str, body: &str) -> Call {
     let mut call = call(body);
-    call.input.headers.push("TS_Request_Sequence_Id", id.as_bytes());
+    let sequence = SequenceRef { id: id.to_owned(), starts: false };
+    call.input.route.sequence = Some(Box::new(sequence));
     call
 }
 
@@ -58,25 +58,6 @@ async fn requests_of_a_sequence_ride_in_order_and_never_together() {
     let rides: Vec<_> = kit.rides().into_iter().map(|ride| ride.bodies.join(" ")).collect();
     assert_eq!(rides, ["a1 b1", "a2 b2", "a3"]);
     assert_eq!((kit.admission.requests(), kit.model.status().waiting), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sequence_is_known_by_the_header_that_the_operator_chose() {
-    let headers = SequenceHeaders { id: "x-session".to_owned(), ..SequenceHeaders::default() };
-    let settings = ModelSettings { sequence_headers: headers.into(), ..stateful() };
-    let kit = Kit::serving(1, settings, slow).await;
-    let named = ["s1", "s2"].map(|body| {
-        let mut call = call(body);
-        call.input.headers.push("X-Session", b"s");
-        kit.start(call)
-    });
-    let other = kit.start(of("s", "usual"));
-    for call in named {
-        assert!(told(call).await.starts_with('s'));
-    }
-    assert_eq!(told(other).await, "usual");
-    let rides: Vec<_> = kit.rides().into_iter().map(|ride| ride.bodies.join(" ")).collect();
-    assert_eq!(rides, ["s1 usual", "s2"]);
 }
 
 #[tokio::test(start_paused = true)]

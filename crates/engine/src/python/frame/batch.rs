@@ -6,23 +6,32 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{HEADER_LEN, Header, Kind};
-use crate::call::Input;
+use crate::call::{
+    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, Input, Operation, Parameter, SequenceHeaders,
+    put_header,
+};
+
+/// The header that tells a worker the size of an endpoint's batches. No client can send one of this
+/// name, since HTTP allows no spaces in it.
+const SIZE_HEADER: &str = "jitney batch size";
 
 /// Everything of a batch frame but the values: header, table and metas. The values follow each
 /// item's meta, so [`BatchFrame::segment`] tells where to put them.
 pub(crate) struct BatchFrame<'a> {
     id: u64,
     inputs: Vec<&'a Input>,
+    names: &'a SequenceHeaders,
 }
 
 impl<'a> BatchFrame<'a> {
-    pub(crate) fn new(id: u64, inputs: Vec<&'a Input>) -> Self {
-        Self { id, inputs }
+    /// `names` are those under which handlers read about sequences.
+    pub(crate) fn new(id: u64, inputs: Vec<&'a Input>, names: &'a SequenceHeaders) -> Self {
+        Self { id, inputs, names }
     }
 
     /// Bytes after the header.
     pub(crate) fn payload_len(&self) -> usize {
-        self.inputs.iter().map(|input| 8 + meta_len(input) + body_len(input)).sum()
+        self.inputs.iter().map(|input| 8 + self.meta_len(input) + body_len(input)).sum()
     }
 
     /// Writes header and table.
@@ -30,7 +39,7 @@ impl<'a> BatchFrame<'a> {
         let (length, count) = (self.payload_len() as u32, self.inputs.len() as u16);
         Header { length, kind: Kind::Batch, count, id: self.id }.encode(out);
         for input in &self.inputs {
-            out.put_u32_le(meta_len(input) as u32);
+            out.put_u32_le(self.meta_len(input) as u32);
             out.put_u32_le(body_len(input) as u32);
         }
     }
@@ -40,7 +49,7 @@ impl<'a> BatchFrame<'a> {
         out.reserve(HEADER_LEN + self.payload_len());
         self.encode_head(out);
         for input in &self.inputs {
-            encode_meta(input, out);
+            self.encode_meta(input, out);
             for parameter in &input.parameters {
                 out.put_slice(&parameter.value);
             }
@@ -53,39 +62,67 @@ impl<'a> BatchFrame<'a> {
         self.encode_head(&mut head);
         let mut segments = Vec::with_capacity(2 * self.inputs.len());
         for input in &self.inputs {
-            encode_meta(input, &mut head);
+            self.encode_meta(input, &mut head);
             segments.push(head.split().freeze());
             segments.extend(input.parameters.iter().map(|parameter| parameter.value.clone()));
         }
         segments
     }
-}
 
-fn meta_len(input: &Input) -> usize {
-    let parameters: usize = input
-        .parameters
-        .iter()
-        .map(|parameter| 8 + parameter.name.len() + parameter.content_type.len())
-        .sum();
-    8 + input.id.len() + input.headers.as_bytes().len() + parameters
+    fn meta_len(&self, input: &Input) -> usize {
+        let parameter = |it: &Parameter| 8 + it.name.len() + it.content_type.len();
+        let parameters: usize = input.parameters.iter().map(parameter).sum();
+        8 + input.id.len() + self.headers_len(input) + parameters
+    }
+
+    fn headers_len(&self, input: &Input) -> usize {
+        let mut length = input.headers.as_bytes().len();
+        self.route_headers(input, |name, value| length += 6 + name.len() + value.len());
+        length
+    }
+
+    fn encode_meta(&self, input: &Input, out: &mut BytesMut) {
+        out.put_u8(input.id.len() as u8);
+        out.put_u8(input.parameters.len() as u8);
+        out.put_u16_le(0);
+        out.put_u32_le(self.headers_len(input) as u32);
+        out.put_slice(input.id.as_bytes());
+        out.put_slice(input.headers.as_bytes());
+        self.route_headers(input, |name, value| put_header(out, name, value));
+        for parameter in &input.parameters {
+            out.put_u16_le(parameter.name.len() as u16);
+            out.put_u16_le(parameter.content_type.len() as u16);
+            out.put_u32_le(parameter.value.len() as u32);
+            out.put_slice(parameter.name.as_bytes());
+            out.put_slice(parameter.content_type.as_bytes());
+        }
+    }
+
+    /// What handlers read in headers although the route says it. It follows the client's headers,
+    /// and of several headers of one name the last counts.
+    fn route_headers(&self, input: &Input, mut header: impl FnMut(&str, &[u8])) {
+        let route = &input.route;
+        if let Some(endpoint) = &route.endpoint {
+            header(ENDPOINT_HEADER, endpoint.as_bytes());
+        }
+        match route.operation {
+            Operation::Predict if route.tells_explain => header(EXPLAIN_HEADER, b"False"),
+            Operation::Predict => {}
+            Operation::Explain => header(EXPLAIN_HEADER, b"True"),
+            Operation::Describe => header(DESCRIBE_HEADER, b"True"),
+        }
+        if route.batch_size > 0 {
+            header(SIZE_HEADER, route.batch_size.to_string().as_bytes());
+        }
+        if let Some(sequence) = &route.sequence {
+            header(&self.names.id, sequence.id.as_bytes());
+            if sequence.starts {
+                header(&self.names.start, b"true");
+            }
+        }
+    }
 }
 
 fn body_len(input: &Input) -> usize {
     input.parameters.iter().map(|parameter| parameter.value.len()).sum()
-}
-
-fn encode_meta(input: &Input, out: &mut BytesMut) {
-    out.put_u8(input.id.len() as u8);
-    out.put_u8(input.parameters.len() as u8);
-    out.put_u16_le(0);
-    out.put_u32_le(input.headers.as_bytes().len() as u32);
-    out.put_slice(input.id.as_bytes());
-    out.put_slice(input.headers.as_bytes());
-    for parameter in &input.parameters {
-        out.put_u16_le(parameter.name.len() as u16);
-        out.put_u16_le(parameter.content_type.len() as u16);
-        out.put_u32_le(parameter.value.len() as u32);
-        out.put_slice(parameter.name.as_bytes());
-        out.put_slice(parameter.content_type.as_bytes());
-    }
 }

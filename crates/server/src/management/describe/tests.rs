@@ -1,11 +1,9 @@
 //! A description, word by word.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jitney_engine::Counters;
-use jitney_engine::settings::{Declared, PolicyName};
-use jitney_engine::shares::Shares;
+use jitney_engine::settings::PolicyName;
 
 use super::*;
 

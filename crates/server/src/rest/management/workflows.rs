@@ -5,13 +5,14 @@ use jitney_engine::workflow::WorkflowOptions;
 use jitney_settings::from_parameters;
 use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT};
 
-use super::{notice, register};
+use super::models::notice;
+use super::register;
 use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::listener::RequestContext;
 use crate::management;
 use crate::query::RequestFields;
 use crate::respond::{self, HttpResponse};
+use crate::rest::context::RequestContext;
 
 /// `GET /workflows`.
 pub(crate) fn list_workflows(context: &RequestContext<'_>) -> HttpResponse {

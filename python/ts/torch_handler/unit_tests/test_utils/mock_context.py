@@ -1,6 +1,6 @@
 """A context for tests of handlers that run without a server, under the name TorchServe gives it.
 
-It holds what `initialize` reads and nothing of a request; `explain` is what every request header says.
+It holds what `initialize` reads and nothing of a request; `explain` is the value of every request header.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ class MockContext:
             self.model_yaml_config = get_yaml_config(os.path.join(model_dir, model_yaml_config_file))
 
     def get_request_header(self, idx: int, exp: str) -> bool:
-        """Whether an explanation is asked for; the first request never asks, as in TorchServe."""
+        """Whether an explanation is requested; the first request never does, as in TorchServe."""
         return bool(idx and exp and self.explain)

@@ -1,0 +1,163 @@
+//! Where a job sends its rows: a model in this process, a model of a running server, or a Ray job.
+//! Each gives every row exactly one result; a [`Failure`] means that no further row can be answered,
+//! and ends the job.
+
+mod in_process;
+mod ray;
+mod server;
+
+use std::path::PathBuf;
+
+use super::parts::RayInput;
+use super::result::RowResult;
+use super::row::{InputRow, StartPosition};
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::flags::infer::{InferFlags, InputFormat};
+use crate::logs::Logs;
+use crate::python::PythonHelper;
+use crate::run::OfflineEngine;
+use crate::serve::{self, model};
+use crate::{console, machine};
+use in_process::InProcessModel;
+use jitney_settings::model::{MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
+use jitney_settings::server::{LOG_LEVEL, MODEL_STORE, PYTHON};
+use jitney_settings::{Setting, SettingSource, SettingValue, Values};
+use ray::RayJob;
+use server::ServerModel;
+
+/// The most rows in flight, whatever the batch size is.
+const IN_FLIGHT_MAX: u32 = 1 << 16;
+
+/// Rows in flight with Ray, which has limits of its own.
+const IN_FLIGHT_RAY: usize = 1024;
+
+/// Rows in flight at a running server, whose batch size is not known.
+const IN_FLIGHT_SERVER: usize = 64;
+
+/// Where rows are sent.
+#[derive(Clone)]
+pub enum Backend {
+    /// A model in this process.
+    InProcess(InProcessModel),
+    /// A model of a running server.
+    Server(ServerModel),
+    /// A Ray job.
+    Ray(RayJob),
+}
+
+impl Backend {
+    /// The result of one row.
+    pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
+        match self {
+            Self::InProcess(model) => model.infer(row).await,
+            Self::Server(model) => model.infer(row).await,
+            Self::Ray(job) => job.infer(row).await,
+        }
+    }
+}
+
+/// A started backend, and what has to be ended after the job.
+pub struct StartedBackend {
+    /// Where rows are sent.
+    pub backend: Backend,
+    /// The most rows in flight.
+    pub in_flight: usize,
+    /// The engine of a local model, and its log.
+    pub engine: Option<(OfflineEngine, Logs)>,
+}
+
+/// Starts the backend that the flags name; the input is read from `start` to `end`.
+pub async fn start(
+    flags: &InferFlags,
+    format: InputFormat,
+    env: &Env,
+    start: StartPosition,
+    end: Option<u64>,
+    python: &PythonHelper,
+) -> Result<StartedBackend, Failure> {
+    let endpoint = flags.endpoint.as_deref();
+    let in_flight =
+        |default: usize| flags.in_flight.unwrap_or(default).clamp(1, IN_FLIGHT_MAX as usize);
+    if let Some(address) = &flags.ray {
+        let actors = flags.workers.unwrap_or_else(machine::cpus);
+        let end = end.unwrap_or_default();
+        let input = RayInput { input: &flags.input, format, start, end, actors };
+        let backend = Backend::Ray(RayJob::start(flags, address, &input, python)?);
+        return Ok(StartedBackend { backend, in_flight: IN_FLIGHT_RAY, engine: None });
+    }
+    if is_server(&flags.model) {
+        let backend = Backend::Server(ServerModel::new(&flags.model, endpoint, env)?);
+        let in_flight = in_flight(IN_FLIGHT_SERVER);
+        return Ok(StartedBackend { backend, in_flight, engine: None });
+    }
+    let plan = serve::plan_offline(model::parse(&flags.model)?, settings(flags), env)?;
+    let logs = Logs::start(&plan.logs)?;
+    plan.remarks.iter().for_each(console::err);
+    let engine = match OfflineEngine::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
+        Ok(engine) => engine,
+        Err(failure) => {
+            logs.finish();
+            return Err(failure);
+        }
+    };
+    let batch = engine.model.settings().items_max();
+    if batch == 1 && flags.batch_size.is_none() {
+        console::err(
+            "every batch has one row, because the model sets no batch size; see --batch-size",
+        );
+    }
+    let in_flight = in_flight(2 * batch as usize * engine.workers as usize);
+    let backend = Backend::InProcess(InProcessModel::new(engine.model.clone(), endpoint));
+    Ok(StartedBackend { backend, in_flight, engine: Some((engine, logs)) })
+}
+
+/// Whether a model is one of a running server: a web address, unless it ends like a model file.
+fn is_server(model: &str) -> bool {
+    let web = model.starts_with("http://") || model.starts_with("https://");
+    let path = model.split(['?', '#']).next().unwrap_or_default();
+    let archive = [".mar", ".zip", ".tar.gz", ".tgz", ".onnx"];
+    web && !archive.iter().any(|ending| path.ends_with(ending))
+}
+
+fn settings(flags: &InferFlags) -> Values {
+    let text = |path: &Option<PathBuf>| {
+        path.as_ref().map(|path| path.to_string_lossy().into_owned().into())
+    };
+    let level = flags.log_level.as_deref().unwrap_or("error");
+    let given: [(&Setting, Option<SettingValue>); 7] = [
+        (&WORKERS, flags.workers.map(Into::into)),
+        (&MAX_BATCH_SIZE, flags.batch_size.map(Into::into)),
+        (&RESPONSE_TIMEOUT, flags.response_timeout.map(|time| time.0.into())),
+        (&STARTUP_TIMEOUT, flags.startup_timeout.map(|time| time.0.into())),
+        (&PYTHON, text(&flags.python)),
+        (&MODEL_STORE, text(&flags.model_store)),
+        (&LOG_LEVEL, Some(level.into())),
+    ];
+    let mut values = Values::default();
+    for (setting, value) in given {
+        if let (Some(value), Some(flag)) = (value, setting.flag) {
+            values.set(setting, value, SettingSource::Flag(format!("--{flag}")));
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_server_unless_it_ends_like_an_archive() {
+        for (model, expected) in [
+            ("http://host:8080/predictions/m", true),
+            ("https://host/m", true),
+            ("https://host/m.mar", false),
+            ("https://host/m.onnx#sha256=0", false),
+            ("s3://bucket/m.mar", false),
+            ("app:model", false),
+        ] {
+            assert_eq!(is_server(model), expected, "{model}");
+        }
+    }
+}
