@@ -1,38 +1,43 @@
-//! When the workers come free, as far as anybody can tell.
+//! When the workers are expected to be free.
 //!
-//! A sketch made anew for every decision from what the slots know. A worker that is overdue is
-//! expected any moment; one that is far overdue is left out, so that nothing is planned on it.
+//! Made anew for every decision by `workers`. A worker that is overdue is expected soon; one that is
+//! far overdue is left out, so that nothing is planned with it.
 
 use crate::request::Nanos;
 
-/// The workers at one moment.
+/// The workers as seen at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Fleet {
-    /// Whether the workers still do what they did when they were looked at, and when that was.
-    pub(crate) seen: bool,
+pub(crate) struct WorkerForecast {
+    /// Whether it is still valid, and when it was made.
+    seen: bool,
     at: Nanos,
     /// Workers that can take a batch now.
     pub(crate) open: u32,
     /// How long a batch that is handed over now waits for its worker; 0 if any is idle.
     pub(crate) head_start: Nanos,
-    /// How long until each busy worker is free. Overdue ones are soon, suspects are missing.
+    /// How long until each busy worker is free. Overdue ones are soon, suspect ones are missing.
     pub(crate) busy: Vec<Nanos>,
     soonest_busy: Nanos,
     /// Requests on those workers that take a batch now though they are not idle.
-    pub(crate) riders: u32,
-    /// When to look again for a worker whose next batch may be handed over ahead of time.
+    pub(crate) requests: u32,
+    /// When a worker may next be handed a batch ahead of time.
     pub(crate) ahead: Option<Nanos>,
 }
 
-impl Fleet {
+impl WorkerForecast {
+    /// Something happened that may have changed it.
+    pub(crate) fn invalidate(&mut self) {
+        self.seen = false;
+    }
+
     pub(crate) fn clear(&mut self, now: Nanos) {
         (self.seen, self.at) = (true, now);
-        (self.open, self.head_start, self.ahead, self.riders) = (0, Nanos::MAX, None, 0);
+        (self.open, self.head_start, self.ahead, self.requests) = (0, Nanos::MAX, None, 0);
         self.soonest_busy = Nanos::MAX;
         self.busy.clear();
     }
 
-    /// So many workers are idle.
+    /// This many workers are idle.
     pub(crate) fn open_now(&mut self, idle: u32) {
         self.open = idle;
         if idle > 0 {
@@ -45,15 +50,15 @@ impl Fleet {
         self.open > 0 && self.head_start == 0
     }
 
-    /// A worker that is free after so long, with so many requests to answer before, takes a batch.
-    pub(crate) fn open_soon(&mut self, left: Nanos, riders: u32) {
+    /// A worker that is free after this time, with so many requests to answer first, takes a batch.
+    pub(crate) fn open_soon(&mut self, left: Nanos, requests: u32) {
         self.open += 1;
-        self.riders += riders;
+        self.requests += requests;
         // Never 0, which means idle.
         self.head_start = self.head_start.min(left.max(1));
     }
 
-    /// A worker is free after so long.
+    /// A worker is free after this time.
     pub(crate) fn busy(&mut self, left: Nanos) {
         self.busy.push(left);
         self.soonest_busy = self.soonest_busy.min(left);
@@ -69,18 +74,18 @@ impl Fleet {
         (!self.busy.is_empty()).then_some(self.soonest_busy)
     }
 
-    /// How long from now until a batch could start, if anybody is there.
+    /// How long from now until a batch could start, if there is a worker.
     pub(crate) fn soonest(&self, now: Nanos) -> Option<Nanos> {
         let then = if self.open > 0 { Some(self.head_start) } else { self.soonest_busy() };
         then.map(|time| time.saturating_sub(now - self.at))
     }
 
-    /// Whether all of the sketch is true at this moment.
+    /// Whether all of it is true at this moment.
     pub(crate) fn current(&self, now: Nanos) -> bool {
         self.seen && self.at == now
     }
 
-    /// Whether nobody has come free since the sketch, so that who is open and `soonest` are true.
+    /// Whether no worker became free since it was made, so that `open` and `soonest` are true.
     pub(crate) fn stands(&self, now: Nanos) -> bool {
         let passed = now - self.at;
         self.seen

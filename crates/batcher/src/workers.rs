@@ -1,9 +1,9 @@
 //! Which workers there are and which of them can take a batch.
 //!
-//! Apart from `running`, which knows the batches: here a worker is a name and two counts. It
-//! never decides what a worker gets. Workers are few, so they are simply scanned.
+//! A worker is a name, its slots and when its last batch is expected to end; `running` knows the
+//! batches themselves. Workers are few, so they are simply scanned.
 
-use crate::adaptive::Fleet;
+use crate::forecast::WorkerForecast;
 use crate::request::{Nanos, WorkerId};
 
 /// A worker that takes more than this many times as long as expected is not planned with.
@@ -12,7 +12,7 @@ const SUSPECT: u64 = 3;
 const OVERDUE: u64 = 20;
 
 #[derive(Debug)]
-struct Worker {
+struct WorkerState {
     id: WorkerId,
     slots: u8,
     busy: u8,
@@ -21,16 +21,16 @@ struct Worker {
     finish: Nanos,
     takes: Nanos,
     /// Requests in its last batch.
-    riders: u32,
+    requests: u32,
 }
 
-impl Worker {
+impl WorkerState {
     fn free(&self) -> bool {
         !self.retiring && self.busy < self.slots
     }
 
     /// Whether it takes a batch now: it has none, or its last one is about to end, so that it may be
-    /// handed the next one `ahead` of that. Not when it is overdue: nobody knows for how long.
+    /// handed the next one `ahead` of that. An overdue worker is not: its end is unknown.
     fn open(&self, now: Nanos, ahead: Nanos) -> bool {
         let ending = self.takes > 0
             && self.finish.saturating_sub(self.early(ahead)) <= now
@@ -43,7 +43,7 @@ impl Worker {
         ahead.min(self.takes / 2)
     }
 
-    /// How long until it is free; none if nobody knows.
+    /// How long until it is free; none if that is unknown.
     fn left(&self, now: Nanos) -> Option<Nanos> {
         if self.finish > now {
             return Some(self.finish - now);
@@ -52,28 +52,28 @@ impl Worker {
         (!suspect).then_some(self.takes / OVERDUE)
     }
 
-    /// Sketches one that is busy; another slot is filled `ahead` of its being free.
-    fn survey_busy(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
-        // Nobody is given a batch ahead of time while another could run it now.
-        if !fleet.idles() && self.open(now, ahead) {
-            return fleet.open_soon(self.finish.saturating_sub(now), self.riders);
+    /// Adds a busy worker to the forecast; another slot is filled `ahead` of its end.
+    fn survey_busy(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
+        // No worker is given a batch ahead of time while another could run it now.
+        if !forecast.idles() && self.open(now, ahead) {
+            return forecast.open_soon(self.finish.saturating_sub(now), self.requests);
         }
         let Some(left) = self.left(now) else { return };
-        fleet.busy(left);
+        forecast.busy(left);
         let at = self.finish.saturating_sub(self.early(ahead));
         if self.free() && self.takes > 0 && at > now {
-            fleet.ahead = Some(fleet.ahead.map_or(at, |other| other.min(at)));
+            forecast.ahead = Some(forecast.ahead.map_or(at, |other| other.min(at)));
         }
     }
 }
 
 /// All workers, lowest number first.
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
-    workers: Vec<Worker>,
+pub(crate) struct Workers {
+    workers: Vec<WorkerState>,
 }
 
-impl Slots {
+impl Workers {
     /// A worker is ready, or has another number of slots than before.
     pub(crate) fn up(&mut self, id: WorkerId, slots: u8) {
         match self.find(id) {
@@ -82,14 +82,14 @@ impl Slots {
                 self.workers[at].retiring = false;
             }
             Err(at) => {
-                let (busy, retiring, finish, takes, riders) = (0, false, 0, 0, 0);
-                let worker = Worker { id, slots, busy, retiring, finish, takes, riders };
+                let (busy, retiring, finish, takes, requests) = (0, false, 0, 0, 0);
+                let worker = WorkerState { id, slots, busy, retiring, finish, takes, requests };
                 self.workers.insert(at, worker);
             }
         }
     }
 
-    /// The worker gets nothing more and is forgotten once it is idle.
+    /// The worker gets no more batches and is forgotten once it is idle.
     pub(crate) fn retire(&mut self, id: WorkerId) {
         if let Ok(at) = self.find(id) {
             self.workers[at].retiring = true;
@@ -104,70 +104,57 @@ impl Slots {
         }
     }
 
-    /// Whether any batch could leave.
+    /// Whether any worker has a free slot.
     pub(crate) fn any_free(&self) -> bool {
-        self.workers.iter().any(Worker::free)
+        self.workers.iter().any(WorkerState::free)
     }
 
     /// Takes a slot of the lowest-numbered worker that has one, of `avoid` only if no other has.
-    pub(crate) fn take(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        self.take_by(avoid, Worker::free, |_| 0)
-    }
-
-    /// The same where a worker takes another batch only as its last one ends; idle ones go before
-    /// those.
-    pub(crate) fn take_due(
+    /// With `ahead` a busy worker takes another batch only as its last one ends, and idle workers
+    /// go first.
+    pub(crate) fn take(
         &mut self,
         avoid: Option<WorkerId>,
         now: Nanos,
-        ahead: Nanos,
+        ahead: Option<Nanos>,
     ) -> Option<WorkerId> {
-        let rank = |worker: &Worker| u64::from(worker.busy > 0) * worker.finish.max(1);
-        self.take_by(avoid, |worker| worker.open(now, ahead), rank)
-    }
-
-    fn take_by(
-        &mut self,
-        avoid: Option<WorkerId>,
-        open: impl Fn(&Worker) -> bool,
-        rank: impl Fn(&Worker) -> u64,
-    ) -> Option<WorkerId> {
-        let open = self.workers.iter_mut().filter(|worker| open(worker));
-        let worker = open.min_by_key(|worker| (Some(worker.id) == avoid, rank(worker)))?;
+        let rank = |worker: &WorkerState| match ahead {
+            Some(_) if worker.busy > 0 => worker.finish.max(1),
+            _ => 0,
+        };
+        let workers = self.workers.iter_mut().filter(|worker| match ahead {
+            Some(ahead) => worker.open(now, ahead),
+            None => worker.free(),
+        });
+        let worker = workers.min_by_key(|worker| (Some(worker.id) == avoid, rank(worker)))?;
         worker.busy += 1;
         Some(worker.id)
     }
 
-    /// Notes what is expected of the worker that was just taken: when a batch handed to it now
-    /// starts, and when it is over. Says when that is, and whether it had nothing else to do.
-    pub(crate) fn expect(
-        &mut self,
-        id: WorkerId,
-        now: Nanos,
-        takes: Nanos,
-        riders: u32,
-    ) -> (Nanos, bool) {
-        let Ok(at) = self.find(id) else { return (now, true) };
+    /// Notes when the batch that was just handed to a worker will be over. Returns whether the
+    /// worker was idle before.
+    pub(crate) fn expect(&mut self, id: WorkerId, now: Nanos, takes: Nanos, requests: u32) -> bool {
+        let Ok(at) = self.find(id) else { return true };
         let worker = &mut self.workers[at];
         let alone = worker.busy == 1;
         let start = if alone { now } else { worker.finish.max(now) };
         (worker.finish, worker.takes) = (start.saturating_add(takes), takes);
-        worker.riders = riders;
-        (worker.finish, alone)
+        worker.requests = requests;
+        alone
     }
 
-    /// Sketches when the workers come free; one may be handed a batch `ahead` of that.
-    pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, fleet: &mut Fleet) {
-        fleet.clear(now);
+    /// Forecasts when the workers are free; one may be handed a batch `ahead` of that.
+    pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
+        forecast.clear(now);
         let staying = || self.workers.iter().filter(|it| !it.retiring && it.slots > 0);
         let idle = staying().filter(|worker| worker.busy == 0).count() as u32;
-        fleet.open_now(idle);
+        forecast.open_now(idle);
         for worker in staying().filter(|worker| worker.busy > 0) {
-            worker.survey_busy(now, ahead, fleet);
+            worker.survey_busy(now, ahead, forecast);
         }
     }
 
-    /// Whether a batch that is pinned to this worker, or to none, could leave.
+    /// Whether there is a slot for a batch that is pinned to this worker, or to none.
     pub(crate) fn free_for(&self, pinned: Option<WorkerId>) -> bool {
         match pinned {
             None => self.any_free(),
@@ -175,20 +162,20 @@ impl Slots {
         }
     }
 
-    /// Whether the worker is there and not about to leave.
+    /// Whether the worker exists and is not about to retire.
     pub(crate) fn stays(&self, id: WorkerId) -> bool {
         self.find(id).is_ok_and(|at| !self.workers[at].retiring)
     }
 
-    /// Takes a slot of this very worker.
+    /// Takes a slot of this worker.
     pub(crate) fn take_of(&mut self, id: WorkerId) -> Option<WorkerId> {
         let at = self.find(id).ok().filter(|&at| self.workers[at].free())?;
         self.workers[at].busy += 1;
         Some(id)
     }
 
-    /// Gives a slot back; a batch that waited behind this one begins. Says how long before its
-    /// planned end this one was over, where there was a plan.
+    /// Frees a slot; a batch that waited behind this one begins. Returns how long before its planned
+    /// end this one was over, where there was a plan.
     pub(crate) fn release(&mut self, id: WorkerId, now: Nanos) -> Option<Nanos> {
         let at = self.find(id).ok()?;
         let worker = &mut self.workers[at];
@@ -223,69 +210,70 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn three() -> Slots {
-        let mut slots = Slots::default();
+    fn three() -> Workers {
+        let mut workers = Workers::default();
         for id in [5, 1, 3] {
-            slots.up(WorkerId(id), 1);
+            workers.up(WorkerId(id), 1);
         }
-        slots
+        workers
     }
 
     #[test]
     fn the_lowest_numbered_free_worker_is_taken() {
-        let mut slots = three();
-        let taken: Vec<_> = std::iter::from_fn(|| slots.take(None)).map(|w| w.0).collect();
+        let mut workers = three();
+        let taken: Vec<_> =
+            std::iter::from_fn(|| workers.take(None, 0, None)).map(|w| w.0).collect();
         assert_eq!(taken, [1, 3, 5]);
-        slots.release(WorkerId(3), 0);
-        assert_eq!(slots.take(None), Some(WorkerId(3)));
-        assert!(!slots.any_free());
+        workers.release(WorkerId(3), 0);
+        assert_eq!(workers.take(None, 0, None), Some(WorkerId(3)));
+        assert!(!workers.any_free());
     }
 
     #[test]
     fn an_avoided_worker_is_taken_only_if_no_other_is_free() {
-        let mut slots = three();
+        let mut workers = three();
         let avoid = Some(WorkerId(1));
-        assert_eq!(slots.take(avoid), Some(WorkerId(3)));
-        assert_eq!(slots.take(avoid), Some(WorkerId(5)));
-        assert_eq!(slots.take(avoid), Some(WorkerId(1)));
-        assert_eq!(slots.take(avoid), None);
+        assert_eq!(workers.take(avoid, 0, None), Some(WorkerId(3)));
+        assert_eq!(workers.take(avoid, 0, None), Some(WorkerId(5)));
+        assert_eq!(workers.take(avoid, 0, None), Some(WorkerId(1)));
+        assert_eq!(workers.take(avoid, 0, None), None);
     }
 
     #[test]
     fn a_retiring_worker_takes_nothing_and_leaves_when_idle() {
-        let mut slots = three();
-        slots.take(None);
-        slots.retire(WorkerId(1));
-        slots.retire(WorkerId(3));
-        assert_eq!(slots.capacity(), 1);
-        assert_eq!(slots.take(None), Some(WorkerId(5)));
-        slots.release(WorkerId(1), 0);
-        assert_eq!(slots.workers.len(), 1);
+        let mut workers = three();
+        workers.take(None, 0, None);
+        workers.retire(WorkerId(1));
+        workers.retire(WorkerId(3));
+        assert_eq!(workers.capacity(), 1);
+        assert_eq!(workers.take(None, 0, None), Some(WorkerId(5)));
+        workers.release(WorkerId(1), 0);
+        assert_eq!(workers.workers.len(), 1);
     }
 
     #[test]
     fn a_known_worker_that_comes_up_again_has_its_new_slots() {
-        let mut slots = Slots::default();
-        slots.up(WorkerId(0), 2);
-        slots.take(None);
-        slots.take(None);
-        slots.up(WorkerId(0), 1);
-        slots.release(WorkerId(0), 0);
-        assert!(!slots.any_free());
-        slots.release(WorkerId(0), 0);
-        assert!(slots.any_free());
+        let mut workers = Workers::default();
+        workers.up(WorkerId(0), 2);
+        workers.take(None, 0, None);
+        workers.take(None, 0, None);
+        workers.up(WorkerId(0), 1);
+        workers.release(WorkerId(0), 0);
+        assert!(!workers.any_free());
+        workers.release(WorkerId(0), 0);
+        assert!(workers.any_free());
     }
 
     #[test]
     fn an_overdue_worker_is_expected_soon_and_a_suspect_one_is_not_planned_with() {
-        let (mut slots, mut fleet) = (three(), Fleet::default());
+        let (mut workers, mut forecast) = (three(), WorkerForecast::default());
         for takes in [100, 200] {
-            let worker = slots.take(None).expect("free");
-            slots.expect(worker, 1000, takes, 1);
+            let worker = workers.take(None, 0, None).expect("free");
+            workers.expect(worker, 1000, takes, 1);
         }
         let mut left = |now| {
-            slots.survey(now, 0, &mut fleet);
-            (fleet.open, fleet.busy.clone())
+            workers.survey(now, 0, &mut forecast);
+            (forecast.open, forecast.busy.clone())
         };
         assert_eq!(left(1040), (1, vec![60, 160]));
         assert_eq!(left(1100), (1, vec![5, 100]), "the first is due");

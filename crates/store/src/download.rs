@@ -1,8 +1,8 @@
-//! What the store asks of whoever can reach other machines.
+//! What the store asks of a downloader.
 //!
-//! The engine speaks no HTTP: the cli hands in a [`Remote`] that does. Limits, patience, progress,
-//! second tries and what becomes of the bytes are the store's own business, in `fetch`, so that they
-//! hold for every kind of source and can be tested without a network.
+//! The store has no HTTP client: the command line hands in a [`Downloader`] that has. Limits, timeouts,
+//! progress, retries and the files are handled in `fetch`, so that they hold for every kind of source
+//! and can be tested without a network.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 /// An answer that takes a while.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type DownloadFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Whether a url leads to another machine; all other urls and paths are looked up on this one.
 pub fn is_remote(url: &str) -> bool {
@@ -30,19 +30,19 @@ pub(super) fn is_bucket(scheme: &str) -> bool {
 
 /// What is asked of the other side.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask<'a> {
+pub struct DownloadRequest<'a> {
     /// The file. It has passed the allow-list; whatever it redirects to must pass it too.
     pub url: &'a str,
     /// Sign the request with the server's own AWS credentials, although it is an `https://` url
     /// (TorchServe's `s3_sse_kms`).
     pub signed: bool,
     /// What is here already.
-    pub resume: Option<Resume<'a>>,
+    pub resume: Option<ResumeFrom<'a>>,
 }
 
 /// The beginning of a file that is here already.
 #[derive(Clone, Copy, Debug)]
-pub struct Resume<'a> {
+pub struct ResumeFrom<'a> {
     /// Its length.
     pub bytes: u64,
     /// What the other side called the file: the rest is wanted only if it is called so still.
@@ -51,34 +51,37 @@ pub struct Resume<'a> {
 
 /// Why nothing comes, or nothing more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct DownloadError {
     /// A sentence for the log.
     pub why: String,
     /// Whether it makes sense to ask again.
-    pub passing: bool,
+    pub transient: bool,
 }
 
-impl Trouble {
+impl DownloadError {
     /// Asking again would give the same.
-    pub fn lasting(why: impl ToString) -> Self {
-        Self { why: why.to_string(), passing: false }
+    pub fn permanent(why: impl ToString) -> Self {
+        Self { why: why.to_string(), transient: false }
     }
 
     /// A connection that broke, or a machine that is busy.
-    pub fn passing(why: impl ToString) -> Self {
-        Self { why: why.to_string(), passing: true }
+    pub fn transient(why: impl ToString) -> Self {
+        Self { why: why.to_string(), transient: true }
     }
 }
 
 /// Reaches other machines.
-pub trait Remote: Send + Sync {
+pub trait Downloader: Send + Sync {
     /// Begins to download, or goes on where an earlier download broke off.
-    fn open<'a>(&'a self, ask: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>>;
+    fn open<'a>(
+        &'a self,
+        ask: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>>;
 }
 
 /// A file on its way.
 pub trait Download: Send {
-    /// The size of the whole file, if the other side said so.
+    /// The size of the whole file, if the server tells it.
     fn bytes_total(&self) -> Option<u64>;
 
     /// Where in the file the first piece begins: zero, unless the other side agreed to resume.
@@ -86,11 +89,11 @@ pub trait Download: Send {
         0
     }
 
-    /// What identifies this content of the file, if the other side said so.
+    /// What identifies this content of the file, if the server tells it.
     fn tag(&self) -> Option<&str> {
         None
     }
 
     /// The next piece; nothing once it is complete.
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>>;
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>>;
 }

@@ -1,6 +1,6 @@
-//! The last decisions with the figures behind them, so that the policy can explain itself.
+//! The last decisions with the figures behind them, so that the policy can be explained.
 //!
-//! A ring of plain data; whoever shows it finds the words. It never influences a decision.
+//! A ring of plain data; it never influences a decision.
 
 use crate::action::{DispatchReason, Rejection};
 use crate::request::Nanos;
@@ -8,11 +8,11 @@ use crate::request::Nanos;
 /// What was decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionKind {
-    /// A batch left.
+    /// A batch was dispatched.
     Dispatch(DispatchReason),
-    /// A batch waits for company until then at the latest.
+    /// A batch waits for more requests, until then at the latest.
     Wait(Nanos),
-    /// A request was refused.
+    /// A request was rejected.
     Reject(Rejection),
 }
 
@@ -25,9 +25,9 @@ pub struct Decision {
     pub kind: DecisionKind,
     /// Size of the batch.
     pub size: u64,
-    /// Requests that waited in its lane, the batch included.
+    /// Requests that waited in its group and priority, the batch included.
     pub waiting: u32,
-    /// Requests at the head that were passed over because they would have made the batch small.
+    /// Requests at the head that were passed over because the batch would have been small.
     pub skipped: u32,
     /// How long the batch was expected to take.
     pub predicted: Nanos,
@@ -35,7 +35,7 @@ pub struct Decision {
     pub next_free: Nanos,
     /// Size units that arrive in a second.
     pub rate: f64,
-    /// How long the most hurried member could still have waited; none without a deadline.
+    /// Time left to the earliest deadline of the batch; none without a deadline.
     pub slack: Option<Nanos>,
 }
 
@@ -43,13 +43,13 @@ const KEPT: usize = 64;
 
 /// The last decisions.
 #[derive(Debug, Default)]
-pub(crate) struct Journal {
+pub(crate) struct DecisionLog {
     ring: Vec<Decision>,
     next: usize,
 }
 
-impl Journal {
-    /// Writes a decision down, over the oldest one. A wait that goes on is one decision.
+impl DecisionLog {
+    /// Adds a decision in place of the oldest one. A wait that goes on is one decision.
     pub(crate) fn write(&mut self, decision: Decision) {
         if matches!(decision.kind, DecisionKind::Wait(_))
             && let Some(last) = self.last()
@@ -91,14 +91,14 @@ mod tests {
 
     #[test]
     fn the_last_decisions_are_kept_and_a_wait_that_goes_on_is_one() {
-        let mut journal = Journal::default();
+        let mut log = DecisionLog::default();
         for at in 0..100 {
-            journal.write(decision(at, DecisionKind::Dispatch(DispatchReason::Idle)));
+            log.write(decision(at, DecisionKind::Dispatch(DispatchReason::Idle)));
         }
         for at in 100..110 {
-            journal.write(decision(at, DecisionKind::Wait(at + 5)));
+            log.write(decision(at, DecisionKind::Wait(at + 5)));
         }
-        let times: Vec<_> = journal.iter().map(|it| it.at).collect();
+        let times: Vec<_> = log.iter().map(|it| it.at).collect();
         assert_eq!((times.len(), times[0], times[62], times[63]), (KEPT, 37, 99, 109));
     }
 }

@@ -1,17 +1,17 @@
-//! Tenants: whose turn it is when not all who wait fit into the batch, and who is protected.
+//! The shares of the tenants: which goes first when not all requests fit into a batch.
 //!
-//! Start-time fair queueing: each tenant's clock runs with what it was served, divided by its
-//! weight, and the one that is furthest behind goes first. A tenant that asks for less than its
-//! share is protected: while it is there, batches stay short enough to be in time for it. Tenants
+//! Start-time fair queueing: each tenant's clock advances by what it was served, divided by its
+//! weight, and the tenant that is furthest behind goes first. A tenant that asks for less than its
+//! share is protected: while it is active, batches stay short enough to be in time for it. Tenants
 //! are kept in a fixed table; two that share a slot share a turn.
 
-use super::line::Line;
+use super::sorted::{SortedQueue, WaitingRequest};
 use crate::config::Config;
 use crate::request::Nanos;
 
 const SLOTS: usize = 64;
 const NIL: u32 = u32::MAX;
-/// Positions of a line that are looked at.
+/// Positions of a queue that are looked at.
 const SCAN: usize = 1024;
 /// What was served is remembered for about this many objectives.
 const MEMORY: f64 = 16.0;
@@ -19,7 +19,7 @@ const MEMORY: f64 = 16.0;
 const BELOW: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tenant {
+struct TenantShare {
     clock: f64,
     waiting: u32,
     /// Decayed sum of what it asked for.
@@ -30,9 +30,9 @@ struct Tenant {
 
 /// All tenants seen.
 #[derive(Debug)]
-pub(crate) struct Fair {
-    tenants: [Tenant; SLOTS],
-    /// Heads of the tenants' parts of a line, and who follows whom; scratch of `pick`.
+pub(crate) struct TenantShares {
+    tenants: [TenantShare; SLOTS],
+    /// The first position of each tenant in a queue, and the next of each position; scratch of `pick`.
     heads: [u32; SLOTS],
     next: Vec<u32>,
     /// The only slot seen so far, or none if there are several.
@@ -40,10 +40,10 @@ pub(crate) struct Fair {
     several: bool,
 }
 
-impl Default for Fair {
+impl Default for TenantShares {
     fn default() -> Self {
         Self {
-            tenants: [Tenant::default(); SLOTS],
+            tenants: [TenantShare::default(); SLOTS],
             heads: [NIL; SLOTS],
             next: Vec::new(),
             only: None,
@@ -52,12 +52,11 @@ impl Default for Fair {
     }
 }
 
-impl Fair {
-    /// Somebody of this tenant waits from now on.
+impl TenantShares {
+    /// A request waits from now on; `given` is the time it has.
     pub(crate) fn arrived(
         &mut self,
-        tenant: u32,
-        size: u32,
+        &WaitingRequest { tenant, size, .. }: &WaitingRequest,
         now: Nanos,
         given: f64,
         config: &Config,
@@ -77,12 +76,12 @@ impl Fair {
         self.tenants[slot].waiting += 1;
     }
 
-    /// Somebody of this tenant waits no more.
+    /// A request of this tenant waits no more.
     pub(crate) fn left(&mut self, tenant: u32) {
         self.tenants[slot(tenant)].waiting -= 1;
     }
 
-    /// So much of this tenant departs.
+    /// This much of the tenant is dispatched.
     pub(crate) fn served(&mut self, tenant: u32, size: u32) {
         if self.several {
             let it = &mut self.tenants[slot(tenant)];
@@ -90,12 +89,12 @@ impl Fair {
         }
     }
 
-    /// Whether there is any choice to make.
+    /// Whether requests of several tenants wait.
     pub(crate) fn contested(&self) -> bool {
         self.several && self.tenants.iter().filter(|it| it.waiting > 0).count() > 1
     }
 
-    /// A tenant that was away does not get what it did not ask for.
+    /// A tenant that was inactive gets no credit for that time.
     fn wake(&mut self, slot: usize) {
         if self.tenants[slot].waiting == 0 {
             let active = self.tenants.iter().filter(|it| it.waiting > 0);
@@ -110,7 +109,7 @@ impl Fair {
     /// Chooses positions from `skip` on by turns, up to `size`; ascending in `picked`.
     pub(crate) fn pick(
         &mut self,
-        line: &Line,
+        queue: &SortedQueue,
         skip: usize,
         size: u64,
         config: &Config,
@@ -118,18 +117,18 @@ impl Fair {
     ) {
         picked.clear();
         self.heads = [NIL; SLOTS];
-        let end = line.len().min(skip + SCAN);
+        let end = queue.len().min(skip + SCAN);
         self.next.clear();
         self.next.resize(end - skip, NIL);
         for position in (skip..end).rev() {
-            let slot = slot(line.get(position).tenant);
+            let slot = slot(queue.get(position).tenant);
             self.next[position - skip] = std::mem::replace(&mut self.heads[slot], position as u32);
         }
         let mut clocks = self.tenants.map(|it| it.clock);
         let (mut left, mut items, mut cost) = (size, 0, 0);
         while let Some(slot) = self.turn(&clocks) {
             let position = self.heads[slot];
-            let entry = line.get(position as usize);
+            let entry = queue.get(position as usize);
             items += u64::from(entry.items);
             cost += u128::from(entry.cost);
             if u64::from(entry.size) > left || !config.holds(items, cost) {
@@ -148,7 +147,7 @@ impl Fair {
         open.min_by(|&a, &b| clocks[a].total_cmp(&clocks[b]))
     }
 
-    /// Whether a tenant is there that asks for less than its share of what is asked for.
+    /// Whether an active tenant asks for less than its share.
     pub(crate) fn protects(&self, now: Nanos, given: f64) -> bool {
         if !self.several {
             return false;
@@ -179,7 +178,7 @@ impl Fair {
     }
 }
 
-fn faded(tenant: &Tenant, now: Nanos, given: f64) -> f64 {
+fn faded(tenant: &TenantShare, now: Nanos, given: f64) -> f64 {
     let age = now.saturating_sub(tenant.asked_at) as f64 / (MEMORY * given.max(1.0));
     tenant.asked / (1.0 + age * (1.0 + age * 0.5))
 }
@@ -193,5 +192,4 @@ fn slot(tenant: u32) -> usize {
 }
 
 #[cfg(test)]
-#[path = "fair/tests.rs"]
 mod tests;

@@ -1,21 +1,21 @@
-//! How members of a failed batch get another chance, apart from each other and from the rest.
+//! Members of failed batches that are tried again, in smaller groups.
 //!
-//! Kept away from the lanes because a retry group departs as exactly that group, before fresh
-//! work, on another worker if it can. It bounds what a bad request may cost: one model failure
-//! takes log2 n rounds from a budget, one crash takes a second process, never a third.
+//! Apart from the queue, because a retry group is dispatched as exactly that group, before other
+//! requests, and on another worker if possible. This bounds what a bad request may cost: one model
+//! failure takes log2 n rounds from a budget, one crash takes a second process, never a third.
 
 use std::collections::VecDeque;
 
 use crate::event::BatchFailure;
-use crate::records::{List, Place, Record, Records};
-use crate::request::WorkerId;
+use crate::records::{Location, Record, Records, RequestList};
+use crate::request::{Nanos, WorkerId};
 
 /// Worker crashes after which a request is given up.
 const CRASHES_MAX: u8 = 2;
 
 /// Whether a member of a failed batch of `len` gets another chance; its crashes include this one.
 pub(crate) fn again(record: &Record, kind: BatchFailure, len: u32) -> bool {
-    // What a pinned request changed on its worker cannot be undone, nor found on another.
+    // What a pinned request changed on its worker cannot be undone.
     record.request.worker.is_none()
         && match kind {
             BatchFailure::Handler | BatchFailure::TimedOut => len > 1,
@@ -23,7 +23,7 @@ pub(crate) fn again(record: &Record, kind: BatchFailure, len: u32) -> bool {
         }
 }
 
-/// How many of `survivors` travel together the next time.
+/// How many of `survivors` share a batch the next time.
 pub(crate) fn group_len(kind: BatchFailure, survivors: u32) -> u32 {
     match kind {
         BatchFailure::Handler => survivors.div_ceil(2),
@@ -31,45 +31,45 @@ pub(crate) fn group_len(kind: BatchFailure, survivors: u32) -> u32 {
     }
 }
 
-/// The members of a failed batch, or some of them, who travel together once more.
+/// Members of a failed batch that share a batch once more.
 #[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) members: List,
-    /// Of the departure to come.
+pub(crate) struct RetryGroup {
+    pub(crate) members: RequestList,
+    /// Of the dispatch to come.
     pub(crate) attempt: u8,
-    /// The worker they were on when it went wrong.
+    /// The worker on which they failed.
     pub(crate) avoid: WorkerId,
 }
 
-/// Groups that wait for a slot, first come first served.
+/// Retry groups that wait for a worker slot, first come first served.
 #[derive(Debug, Default)]
-pub(crate) struct Retries {
+pub(crate) struct RetryQueue {
     /// A group whose members were all cancelled or expired stays, empty, until its turn.
-    groups: VecDeque<Group>,
+    groups: VecDeque<RetryGroup>,
     /// Serial number of the front group.
     first: u64,
     pub(crate) len: u32,
-    /// Without the portions that others stand for.
+    /// Without the parts before the last of a request.
     pub(crate) requests: u32,
     pub(crate) items: u64,
 }
 
-impl Retries {
-    /// Lets a group wait, if it is one.
-    pub(crate) fn push(&mut self, records: &mut Records, group: Group) {
+impl RetryQueue {
+    /// Adds a group, unless it is empty.
+    pub(crate) fn push(&mut self, records: &mut Records, group: RetryGroup) {
         if group.members.len == 0 {
             return;
         }
-        let place = Place::Group(self.first + self.groups.len() as u64);
-        records.put(&group.members, place);
+        let location = Location::Retry(self.first + self.groups.len() as u64);
+        records.put(&group.members, location);
         self.len += group.members.len;
         self.requests += group.members.requests;
         self.items += group.members.items;
         self.groups.push_back(group);
     }
 
-    /// Takes out the group whose turn it is.
-    pub(crate) fn pop(&mut self, records: &mut Records) -> Option<Group> {
+    /// Takes out the first group.
+    pub(crate) fn pop(&mut self, records: &mut Records) -> Option<RetryGroup> {
         let group = loop {
             let group = self.groups.pop_front()?;
             self.first += 1;
@@ -77,15 +77,24 @@ impl Retries {
                 break group;
             }
         };
-        records.put(&group.members, Place::Running);
+        records.put(&group.members, Location::Running);
         self.len -= group.members.len;
         self.requests -= group.members.requests;
         self.items -= group.members.items;
         Some(group)
     }
 
+    /// The deadlines of all members.
+    pub(crate) fn deadlines<'a>(
+        &'a self,
+        records: &'a Records,
+    ) -> impl Iterator<Item = (Nanos, u32)> + 'a {
+        let members = self.groups.iter().flat_map(|group| records.walk(&group.members));
+        members.map(|record| (record.request.deadline, record.request.id.slot()))
+    }
+
     /// Takes all groups out.
-    pub(crate) fn take_all(&mut self, records: &mut Records) -> Vec<Group> {
+    pub(crate) fn take_all(&mut self, records: &mut Records) -> Vec<RetryGroup> {
         std::iter::from_fn(|| self.pop(records)).collect()
     }
 
@@ -95,22 +104,22 @@ impl Retries {
         self.len -= 1;
         self.requests -= records[at].request.counts();
         self.items -= u64::from(records[at].request.items);
-        records[at].place = Place::Running;
+        records[at].location = Location::Running;
         records.remove(&mut group.members, at);
     }
 }
 
-/// What retries may still cost: each takes one, each first attempt earns one per member.
+/// How many retries are left: each takes one, each first attempt earns one per member.
 ///
-/// Paid for when a group is formed, whether or not its members live to depart. It counts what is
-/// spent, so that a new limit applies by itself.
+/// Spent when a group is formed, even if it is never dispatched. It counts what is spent, so that a
+/// new limit applies at once.
 #[derive(Debug, Default)]
-pub(crate) struct Budget {
+pub(crate) struct RetryBudget {
     spent: u32,
 }
 
-impl Budget {
-    /// Pays for one more departure, if there is anything left.
+impl RetryBudget {
+    /// Spends one retry, if any is left.
     pub(crate) fn spend(&mut self, limit: u32) -> bool {
         let left = self.spent < limit;
         self.spent += u32::from(left);

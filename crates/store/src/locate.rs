@@ -11,15 +11,15 @@ use std::{
 };
 
 use super::{
-    StoreConfig,
+    config::StoreConfig,
+    download::{is_bucket, is_web},
     error::StoreError,
-    fetch::Fetched,
-    remote::{is_bucket, is_web},
+    fetch::FetchedFile,
 };
 
 /// What a url names.
 #[derive(Debug)]
-pub enum Found {
+pub enum ModelSource {
     /// A regular file: an archive of some kind.
     Archive(PathBuf),
     /// A directory to serve in place.
@@ -27,39 +27,39 @@ pub enum Found {
     /// A file on another machine, and where in the store it is to be kept.
     Remote(PathBuf),
     /// A file of this machine outside the store, and where in the store it is to be kept.
-    Elsewhere {
+    Outside {
         /// Where it is.
         from: PathBuf,
         /// Where it goes.
         target: PathBuf,
     },
-    /// A file that was on another machine, or elsewhere on this one.
-    Fetched(Fetched),
+    /// A file that was on another machine, or outside the store.
+    Fetched(FetchedFile),
 }
 
-impl Found {
+impl ModelSource {
     /// The file; a directory is none.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Archive(path) | Self::Remote(path) => Some(path),
-            Self::Elsewhere { from, .. } => Some(from),
+            Self::Outside { from, .. } => Some(from),
             Self::Fetched(fetched) => Some(fetched.path()),
             Self::Directory(_) => None,
         }
     }
 
     /// The download, if it was one.
-    pub fn fetched(self) -> Option<Fetched> {
+    pub fn fetched(self) -> Option<FetchedFile> {
         if let Self::Fetched(fetched) = self { Some(fetched) } else { None }
     }
 }
 
 /// Finds what `url` names.
-pub(super) fn resolve(
+pub(super) fn locate(
     config: &StoreConfig,
     url: &str,
     at_startup: bool,
-) -> Result<Found, StoreError> {
+) -> Result<ModelSource, StoreError> {
     if url.is_empty() {
         return Err(StoreError::EmptyUrl);
     }
@@ -99,11 +99,11 @@ impl Scheme {
 }
 
 /// TorchServe knows no buckets: to it the last element of such a url is a file of the store.
-fn stored_bucket(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+fn stored_bucket(config: &StoreConfig, url: &str) -> Result<ModelSource, StoreError> {
     local(config, url).map_err(|_| StoreError::NotAllowed { url: url.to_owned() })
 }
 
-fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, StoreError> {
+fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
     let store = config.model_store.as_ref().ok_or(StoreError::NotConfigured)?;
     let file = file_name(url);
     if file.is_empty() {
@@ -112,14 +112,14 @@ fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, St
     }
     let target = store.join(file);
     if !target.exists() {
-        return Ok(Found::Remote(target));
+        return Ok(ModelSource::Remote(target));
     }
     archive(&target)
         .filter(|_| at_startup)
         .ok_or_else(|| StoreError::AlreadyExists { file: file.to_owned() })
 }
 
-fn file(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, StoreError> {
+fn file(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
     let why = || "there is no such file".to_owned();
     let not_found = || StoreError::DownloadFailed { url: url.to_owned(), why: why() };
     let path = url_path(url).filter(|path| path.starts_with('/')).ok_or_else(not_found)?;
@@ -131,7 +131,7 @@ fn file(config: &StoreConfig, url: &str, at_startup: bool) -> Result<Found, Stor
     let path = PathBuf::from(OsString::from_vec(decoded));
     let store = config.model_store.as_deref().filter(|_| !at_startup);
     match store.filter(|store| path.is_file() && !stays(&path, store)) {
-        Some(store) => elsewhere(path, store),
+        Some(store) => outside(path, store),
         None => archive(&path).or_else(|| directory(&path)).ok_or_else(not_found),
     }
 }
@@ -146,17 +146,17 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// At start-up a file stays where it is, so that nobody is served a copy that is out of date.
-fn elsewhere(from: PathBuf, store: &Path) -> Result<Found, StoreError> {
+/// At start-up a file stays where it is, so that no copy that is out of date is served.
+fn outside(from: PathBuf, store: &Path) -> Result<ModelSource, StoreError> {
     let name = from.file_name().unwrap_or_default();
     let target = store.join(name);
     if target.exists() {
         return Err(StoreError::AlreadyExists { file: name.to_string_lossy().into_owned() });
     }
-    Ok(Found::Elsewhere { from, target })
+    Ok(ModelSource::Outside { from, target })
 }
 
-fn local(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
+fn local(config: &StoreConfig, url: &str) -> Result<ModelSource, StoreError> {
     let name = file_name(url);
     let stored = config.model_store.as_ref().filter(|_| !name.is_empty());
     let stored = stored.map(|store| store.join(name));
@@ -171,14 +171,14 @@ fn local(config: &StoreConfig, url: &str) -> Result<Found, StoreError> {
         })
 }
 
-fn archive(path: &Path) -> Option<Found> {
-    path.is_file().then(|| Found::Archive(path.to_owned()))
+fn archive(path: &Path) -> Option<ModelSource> {
+    path.is_file().then(|| ModelSource::Archive(path.to_owned()))
 }
 
 /// Workers run in other directories, so the path becomes absolute.
-fn directory(path: &Path) -> Option<Found> {
+fn directory(path: &Path) -> Option<ModelSource> {
     let is_named = !path.as_os_str().is_empty() && path.is_dir();
-    is_named.then(|| std::path::absolute(path).ok()).flatten().map(Found::Directory)
+    is_named.then(|| std::path::absolute(path).ok()).flatten().map(ModelSource::Directory)
 }
 
 /// The last element of a url's path, or of a plain path; a slash at the end does not count.
