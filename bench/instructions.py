@@ -41,6 +41,7 @@ EVENTS = 20_000
 REQUESTS = 3_000
 """Requests to a server: what it does beside them, once or by the clock, must not show."""
 BODY = b'{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
+RUNS = 2
 SECONDS = 300.0
 POLL_SECONDS = 0.2
 """Seldom: what is asked before the model is there counts too."""
@@ -127,8 +128,9 @@ MEASURES: dict[str, tuple[Callable[[int], int], int]] = {
 
 
 def per_request(measure: Callable[[int], int], requests: int) -> int:
-    """What one more request costs."""
-    return round((measure(2 * requests) - measure(requests)) / requests)
+    """What one more request costs. A busy machine only ever adds to a count, so the least of a few is taken."""
+    once, twice = (min(measure(times * requests) for _ in range(RUNS)) for times in (1, 2))
+    return round((twice - once) / requests)
 
 
 def verdict(figures: dict[str, int], recorded: dict[str, int], tolerance: float = TOLERANCE) -> list[str]:

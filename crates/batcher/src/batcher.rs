@@ -1,44 +1,34 @@
-//! The state machine: what each event does, and the decision that follows every one of them.
+//! The state machine: what each event does, and the decision that follows every event.
 //!
-//! An event only changes who stands where; `departure` then lets go whatever is due and derives
-//! the timer anew, so that no event needs to know what it may have made due. What becomes of a
-//! failed batch is in `failure`. Outside these three files nothing ever writes an action.
+//! An event only changes the state. Then everything that is due is dispatched and the timer is set
+//! anew, so that no event needs to know what it has made due, and a late timer does no harm.
 
-mod borrowing;
-mod departure;
-mod failure;
-mod planning;
 #[cfg(test)]
 mod tests;
 
-use crate::action::{Action, Actions, Rejection};
+use crate::action::{Action, Actions, Dispatch, DispatchReason, Rejection};
 use crate::adaptive::{CurvePoint, Decision, Planner};
-use crate::config::{Adaptive, Config, Policy};
-use crate::event::{BatchFailure, Event};
-use crate::expiry::Deadlines;
-use crate::isolation::{Budget, Retries};
-use crate::lanes::Lanes;
+use crate::config::Config;
+use crate::event::{BatchFailure, DownReason, Event};
+use crate::fifo::Fifo;
 use crate::pace::Pace;
-use crate::policy::Rules;
-use crate::records::{Place, Records};
-use crate::request::{BatchId, NEVER, Nanos, Request, RequestId};
-use crate::running::Running;
-use crate::slots::Slots;
+use crate::padding::size_of;
+use crate::queue::sorted::Order;
+use crate::records::RequestList;
+use crate::recovery::Recovery;
+use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
+use crate::running::{DispatchNote, RunningBatches};
+use crate::state::State;
 
-/// Decides when a batch leaves and with whom, for one version of one model.
+/// Decides when a batch is dispatched and with which requests, for one version of one model.
 #[derive(Debug)]
 pub struct Batcher {
-    rules: Rules,
-    records: Records,
-    lanes: Lanes,
-    retries: Retries,
-    deadlines: Deadlines,
-    slots: Slots,
-    running: Running,
-    budget: Budget,
-    pace: Pace,
-    /// What the adaptive policy knows, and who waits under it.
+    state: State,
+    fifo: Fifo,
     planner: Planner,
+    recovery: Recovery,
+    running: RunningBatches,
+    pace: Pace,
     /// What the caller was last told.
     timer: Option<Nanos>,
 }
@@ -48,56 +38,50 @@ impl Batcher {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            rules: Rules { config: config.normal(), draining: false, now: 0 },
-            records: Records::default(),
-            lanes: Lanes::default(),
-            retries: Retries::default(),
-            deadlines: Deadlines::default(),
-            slots: Slots::default(),
-            running: Running::default(),
-            budget: Budget::default(),
-            pace: Pace::default(),
+            state: State::new(config),
+            fifo: Fifo::default(),
             planner: Planner::default(),
+            recovery: Recovery::default(),
+            running: RunningBatches::default(),
+            pace: Pace::default(),
             timer: None,
         }
     }
 
     /// Takes one event and appends to `out` what is to be done about it.
     ///
-    /// Afterwards nothing that has expired waits, and no batch is due while a slot is free; only
-    /// after a portion of a request ([`Request::more`]) nothing is decided. A `now` before that of an
+    /// Afterwards no request that has expired waits, and no batch is due while a slot is free. After
+    /// a part of a request ([`Request::more`]) nothing is decided yet. A `now` before that of an
     /// earlier step counts as that one.
     ///
     /// # Panics
     /// If a request arrives at an index whose last request has not ended, or at `u32::MAX`.
     pub fn step(&mut self, now: Nanos, event: Event, out: &mut Actions) {
-        self.rules.now = self.rules.now.max(now);
-        self.expire(out);
-        // Those who come change nothing about the workers, nor about a wait for company.
+        self.state.rules.now = self.state.rules.now.max(now);
+        self.state.expire(out);
+        // Arrivals change nothing about the workers, nor about a wait for more requests.
         if !matches!(event, Event::Arrive(_) | Event::Announce { .. }) {
-            self.planner.fleet.seen = false;
-            self.planner.queue.paced = None;
+            self.planner.forget();
         }
         let more = matches!(event, Event::Arrive(Request { more: true, .. }));
         self.apply(event, out);
         if !more {
-            self.planner.brought = 0.0;
+            self.state.learned.request_complete();
             self.decide(out);
             self.set_timer(out);
         }
     }
 
-    /// Requests that wait, those to be tried again included; one in portions while its last one waits.
+    /// Requests that wait, those to be tried again included. Of a request in parts the last counts.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        self.lanes.requests + self.planner.queue.requests + self.retries.requests
+        self.state.waiting()
     }
 
     /// Items of the requests that wait.
     #[must_use]
     pub fn waiting_items(&self) -> u32 {
-        let items = self.lanes.items + self.planner.queue.items + self.retries.items;
-        u32::try_from(items).unwrap_or(u32::MAX)
+        self.state.waiting_items()
     }
 
     /// Batches on workers.
@@ -109,47 +93,51 @@ impl Batcher {
     /// Whether `Event::Drain` came and nothing waits or runs any more.
     #[must_use]
     pub fn drained(&self) -> bool {
-        self.rules.draining && self.waiting_items() == 0 && self.running() == 0
+        self.state.rules.draining && self.waiting_items() == 0 && self.running() == 0
     }
 
-    /// The knobs in force.
+    /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.rules.config
+        &self.state.rules.config
     }
 
-    /// What was learned about the service time: one point for every batch size seen, ascending.
-    /// One curve per group.
+    /// What was learned about the service time: one curve per group, one point for every batch size
+    /// seen, ascending.
     pub fn curve(&self) -> impl Iterator<Item = CurvePoint> + '_ {
-        self.planner.curve_points()
+        self.state.learned.curve_points()
     }
 
     /// The last decisions of the adaptive policy, oldest first; at most 64.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
-        self.planner.journal.iter()
+        self.planner.decisions()
     }
 
     fn apply(&mut self, event: Event, out: &mut Actions) {
+        let state = &mut self.state;
         match event {
             Event::Arrive(request) => self.arrive(request, out),
-            Event::Cancel { id } => self.cancel(id, out),
-            Event::WorkerUp { worker, slots } => self.slots.up(worker, slots),
+            Event::Cancel { id } => state.cancel(id, out),
+            Event::WorkerUp { worker, slots } => state.workers.up(worker, slots),
             Event::WorkerRetire { worker } => {
-                self.slots.retire(worker);
-                self.strand(worker, out);
+                state.workers.retire(worker);
+                state.reject_pinned(worker, out);
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
             Event::Done { batch, exec } => self.done(batch, exec),
             Event::Measured { group, items, cost, exec } => {
-                self.measured(group, (items, cost), exec);
+                let config = &state.rules.config;
+                let size = config.run_size(size_of(items, cost, config.measure)).into();
+                let several = self.planner.several_workers();
+                state.learned.done(state.rules.now, (group, size), exec, None, several);
             }
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
-            Event::Drain => self.rules.draining = true,
-            Event::Announce { origin } => self.planner.announce(self.rules.now, origin),
-            Event::Retract { origin } => self.planner.retract(origin),
-            Event::Handed { took } => self.planner.handed(took),
-            // What is due is derived at every step, whoever woke us.
+            Event::Drain => state.rules.draining = true,
+            Event::Announce { origin } => state.learned.announce(state.rules.now, origin),
+            Event::Retract { origin } => state.learned.retract(origin),
+            Event::Handed { took } => state.learned.handed(took),
+            // What is due is found at every step.
             Event::Timer => {}
         }
     }
@@ -157,152 +145,226 @@ impl Batcher {
     // Arrival
 
     fn arrive(&mut self, mut request: Request, out: &mut Actions) {
+        let state = &mut self.state;
         request.items = request.items.max(1);
-        request.deadline = self.rules.deadline(&request);
-        if let Some(reason) = self.refusal(&request) {
+        request.deadline = state.rules.deadline(&request);
+        if let Some(reason) = state.rejection(&request) {
             return out.push(Action::Reject { id: request.id, reason, retry_after: None });
         }
-        if let Policy::Adaptive(Adaptive { objective, .. }) = self.rules.config.policy {
-            if request.deadline == NEVER {
-                request.deadline = self.rules.now.saturating_add(objective.unwrap_or(NEVER));
-            }
-            if request.worker.is_none() {
-                return self.arrive_adaptive(request, out);
-            }
+        let group = state.group(&request);
+        let planned = state.rules.order(&request) == Order::Deadline;
+        if planned {
+            let size = size_of(request.items, request.cost, state.rules.config.measure);
+            let planned_groups = state.queue.planned_groups().0;
+            state.learned.arrived(&request, size, group, planned_groups, state.rules.now);
         }
-        let at = self.records.admit(request, self.rules.now);
-        self.wait(at);
-        if request.more {
+        let at = state.records.admit(request, state.rules.now);
+        if planned && let Some(reason) = self.planner.rejection(state, &request, group) {
+            return self.state.reject(at, reason, self.drain_time(), out);
+        }
+        state.queue.insert(&mut state.records, at, group, &state.rules);
+        if !request.more && (!planned || state.overfull()) {
+            // A request that is dispatched at once needs no room in the queue.
+            self.decide(out);
+            self.make_room(request.id, out);
+        }
+    }
+
+    /// Keeps the queue within its limits: the newest request is rejected, or one of the tenant that
+    /// is furthest above its share.
+    fn make_room(&mut self, newest: RequestId, out: &mut Actions) {
+        let Some(at) = self.state.records.find(newest) else { return };
+        let record = &self.state.records[at];
+        if !record.waits() || !self.state.overfull() {
             return;
         }
-        // The queue holds those who wait: one who leaves at once needs no place in it.
-        self.decide(out);
-        if self.records[at].waits() && self.overfull() {
-            self.withdraw(at);
-            self.reject(at, Rejection::QueueFull, self.drain_time(), out);
-        }
+        let (victim, reason) = match self.state.rules.order(&record.request) {
+            Order::Arrival => (at, Rejection::QueueFull),
+            Order::Deadline => {
+                let tenant = record.request.tenant;
+                let (other, reason) = self.state.queue.victim(tenant, &self.state.rules.config);
+                (other.unwrap_or(at), reason)
+            }
+        };
+        self.state.withdraw(victim);
+        self.state.reject(victim, reason, self.drain_time(), out);
     }
 
-    fn refusal(&self, request: &Request) -> Option<Rejection> {
-        let Rules { config, draining, now } = &self.rules;
-        if *draining {
-            Some(Rejection::Draining)
-        } else if config.too_large(request) {
-            Some(Rejection::TooLarge)
-        } else if request.deadline <= *now {
-            Some(Rejection::Expired)
-        } else {
-            let gone = request.worker.is_some_and(|worker| !self.slots.stays(worker));
-            gone.then_some(Rejection::NoWorker)
-        }
-    }
-
-    /// Whether more waits than may: requests, or so many items that full batches of them would be.
-    fn overfull(&self) -> bool {
-        let Config { max_queue, max_items, .. } = self.rules.config;
-        let items_max = u64::from(max_queue) * u64::from(max_items);
-        self.waiting() > max_queue || u64::from(self.waiting_items()) > items_max
-    }
-
-    /// How long it will take until all who wait now have been answered.
+    /// How long it takes until all requests that wait now have been answered.
     fn drain_time(&self) -> Option<Nanos> {
-        if self.rules.adaptive() {
-            return self.planner.drain_time(self.rules.now, &self.rules.config);
+        if self.state.rules.planned() {
+            return self.planner.view(&self.state).drain_time();
         }
-        let batches = self.waiting_items().div_ceil(self.rules.config.max_items);
-        self.pace.predict(u64::from(batches) + u64::from(self.running()), self.slots.capacity())
+        let batches = self.waiting_items().div_ceil(self.state.rules.config.max_items);
+        let batches = u64::from(batches) + u64::from(self.running());
+        self.pace.predict(batches, self.state.workers.capacity())
     }
 
-    // Cancellation, expiry, completion
-
-    fn cancel(&mut self, id: RequestId, out: &mut Actions) {
-        let Some(at) = self.records.find(id) else { return };
-        if self.records[at].waits() {
-            self.withdraw(at);
-            self.reject(at, Rejection::Cancelled, None, out);
-        } else {
-            self.records[at].cancelled = true;
-        }
-    }
-
-    fn expire(&mut self, out: &mut Actions) {
-        self.expire_lines(out);
-        while let Some(at) = self.deadlines.pop(&mut self.records, self.rules.now) {
-            self.withdraw(at);
-            self.reject(at, Rejection::Expired, None, out);
-        }
-    }
+    // The end of a batch
 
     fn done(&mut self, id: BatchId, exec: Nanos) {
         let Some(mut batch) = self.running.take(id) else { return };
-        if let Some(early) = self.slots.release(batch.worker, self.rules.now) {
-            self.planner.ended_early(early);
+        let State { rules, workers, learned, records, .. } = &mut self.state;
+        let (now, note) = (rules.now, batch.note);
+        if let Some(early) = workers.release(batch.worker, now) {
+            learned.ended_early(early);
         }
         self.pace.learn(exec);
-        self.learn(&batch, exec);
-        if batch.attempt == 1 {
-            self.budget.earn(batch.members.len);
+        let late = now.saturating_sub(note.dispatched).saturating_sub(exec);
+        let size =
+            u32::try_from(note.size).map_or(note.size, |it| rules.config.run_size(it).into());
+        let late = note.alone.then_some(late);
+        learned.done(now, (note.group, size), exec, late, self.planner.several_workers());
+        if rules.planned() {
+            let members = records.walk(&batch.members);
+            let staying = members.filter(|record| !record.cancelled && !record.request.more);
+            learned.answered(now, staying.map(|record| record.request.origin));
         }
-        while let Some(at) = self.records.pop(&mut batch.members) {
-            self.records.end(at);
+        if batch.attempt == 1 {
+            self.recovery.earn(batch.members.len);
+        }
+        while let Some(at) = records.pop(&mut batch.members) {
+            records.end(at);
+        }
+    }
+
+    fn failed(&mut self, id: BatchId, kind: BatchFailure, out: &mut Actions) {
+        let Some(batch) = self.running.take(id) else { return };
+        self.state.workers.release(batch.worker, self.state.rules.now);
+        self.recovery.isolate(&mut self.state, batch, kind, out);
+    }
+
+    fn worker_down(&mut self, worker: WorkerId, why: DownReason, out: &mut Actions) {
+        let Self { state, recovery, running, .. } = self;
+        state.workers.down(worker);
+        state.reject_pinned(worker, out);
+        while let Some(batch) = running.take_from(worker) {
+            match why {
+                DownReason::Crashed => recovery.isolate(state, batch, BatchFailure::Crashed, out),
+                DownReason::TimedOut => recovery.isolate(state, batch, BatchFailure::TimedOut, out),
+                DownReason::Removed => recovery.put_back(state, batch, out),
+            }
         }
     }
 
     // Configuration
 
-    /// Everybody who waits is looked at again: lanes may divide otherwise, limits be smaller.
+    /// All waiting requests are queued anew: groups may differ, and limits may be smaller.
     fn configure(&mut self, config: Config, out: &mut Actions) {
-        self.rules.config = config.normal();
-        self.planner.queue.heads = None;
-        let mut all = self.lanes.take_all(&mut self.records);
-        all.extend(self.leave_lines());
-        for at in all {
-            if self.readmit(at, out) {
-                self.wait(at);
+        let state = &mut self.state;
+        state.rules.configure(config);
+        self.fifo.reset();
+        for at in state.queue.take_all(&mut state.records) {
+            if state.readmit(at, out) {
+                state.wait(at);
             }
         }
-        for group in self.retries.take_all(&mut self.records) {
-            self.regroup(group, out);
+        for group in state.retries.take_all(&mut state.records) {
+            self.recovery.regroup(state, group, out);
         }
     }
 
-    // Coming and going
+    // Dispatch
 
-    /// Puts a request that stands nowhere into its lane.
-    fn wait(&mut self, at: u32) {
-        if self.rules.adaptive() && self.records[at].request.worker.is_none() {
-            return self.line_up(at);
+    /// Dispatches what is due while a worker can take it: retries, then groups in order of arrival,
+    /// then planned ones. Usually only one of the three has requests.
+    fn decide(&mut self, out: &mut Actions) {
+        if self.state.rules.planned() {
+            self.planner.look(&self.state);
         }
-        self.lanes.insert(&mut self.records, at, &self.rules.config);
-        self.deadlines.watch(&mut self.records, at);
+        if self.state.retries.len > 0 {
+            self.dispatch_retries(out);
+        }
+        while self.state.queue.arrival().len > 0
+            && let Some(due) = self.fifo.next(&self.state)
+        {
+            let members = Fifo::take(&mut self.state, &due);
+            let worker = match due.worker {
+                Some(pinned) => self.state.workers.take_of(pinned),
+                None => self.take_slot(None),
+            };
+            self.dispatch(worker, members, 1, due.reason, out);
+        }
+        if self.state.rules.planned() {
+            self.dispatch_planned(out);
+        }
     }
 
-    /// Takes a waiting request out of its lane or group.
-    fn withdraw(&mut self, at: u32) {
-        match self.records[at].place {
-            Place::Lane(lane) => self.lanes.remove(&mut self.records, at, lane),
-            Place::Line(lane) => self.leave_line(at, lane),
-            Place::Group(serial) => self.retries.remove(&mut self.records, at, serial),
-            Place::Running => {}
+    fn dispatch_retries(&mut self, out: &mut Actions) {
+        let planned = self.state.rules.planned();
+        while if planned { self.planner.has_worker() } else { self.state.workers.any_free() }
+            && let Some(group) = self.state.retries.pop(&mut self.state.records)
+        {
+            let worker = self.take_slot(Some(group.avoid));
+            self.dispatch(worker, group.members, group.attempt, DispatchReason::Retry, out);
+            if planned {
+                self.planner.look_again(&self.state);
+            }
         }
     }
 
-    /// Ends a request that stands nowhere.
-    fn reject(
+    fn dispatch_planned(&mut self, out: &mut Actions) {
+        self.planner.look(&self.state);
+        self.planner.reject_hopeless(&mut self.state, out);
+        if self.planner.goes_on_waiting(&self.state) {
+            return;
+        }
+        while let Some(batch) = self.planner.next(&mut self.state) {
+            let members = self.planner.take(&mut self.state, &batch);
+            let worker = self.take_slot(None);
+            self.dispatch(worker, members, 1, batch.reason, out);
+            self.planner.reject_passed_over(&mut self.state, &batch, out);
+            self.planner.look(&self.state);
+        }
+        // A request behind a smaller head that has left may be hopeless too.
+        self.planner.reject_hopeless(&mut self.state, out);
+    }
+
+    /// Takes the slot that the policy fills first.
+    fn take_slot(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
+        let State { rules, workers, learned, .. } = &mut self.state;
+        workers.take(avoid, rules.now, rules.planned().then(|| learned.ahead()))
+    }
+
+    fn dispatch(
         &mut self,
-        at: u32,
-        reason: Rejection,
-        retry_after: Option<Nanos>,
+        worker: Option<WorkerId>,
+        members: RequestList,
+        attempt: u8,
+        reason: DispatchReason,
         out: &mut Actions,
     ) {
-        let id = self.records[at].request.id;
-        out.push(Action::Reject { id, reason, retry_after });
-        self.records.end(at);
+        let worker = worker.expect("a batch is dispatched only when a slot is free");
+        let (group, size, padding) = self.state.measure(&members);
+        let State { rules, workers, learned, records, .. } = &mut self.state;
+        let predicted = learned.predict(group, size, rules);
+        self.planner.dispatched();
+        let alone = workers.expect(worker, rules.now, predicted.unwrap_or(0), members.len);
+        let note = DispatchNote { dispatched: rules.now, alone, group, size };
+        let items = members.items as u32;
+        let ids = out.list(records.ids(&members));
+        out.push(Action::Dispatch(Dispatch {
+            worker,
+            batch: self.running.start(worker, members, attempt, note),
+            members: ids,
+            items,
+            attempt,
+            reason,
+            size: rules.config.run_size(items),
+            padding,
+            predicted,
+        }));
     }
 
-    /// Ends a request that stands nowhere.
-    fn fail(&mut self, at: u32, kind: BatchFailure, out: &mut Actions) {
-        out.push(Action::Fail { id: self.records[at].request.id, kind });
-        self.records.end(at);
+    /// Asks for a timer event when the next thing is due, if that time has changed.
+    fn set_timer(&mut self, out: &mut Actions) {
+        let arrival = self.state.queue.arrival().len > 0;
+        let due = if arrival { Fifo::next_due(&self.state) } else { NEVER };
+        let due = due.min(self.planner.next_look(&self.state)).min(self.state.next_expiry());
+        let timer = Some(due).filter(|&time| time != NEVER);
+        if timer != self.timer {
+            self.timer = timer;
+            out.push(timer.map_or(Action::ClearTimer, Action::SetTimer));
+        }
     }
 }

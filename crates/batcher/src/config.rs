@@ -1,34 +1,35 @@
-//! The knobs of one batcher, plain values that can be replaced while it runs.
+//! The configuration of one batcher: plain values that can be replaced while it runs.
 //!
-//! Apart from `policy`, which acts on them. Nothing here reads a file, a flag or the environment,
-//! and no value is ever derived from another.
+//! Nothing here reads a file, a flag or the environment.
 
 use crate::request::{Nanos, Request};
 
-/// When a batch departs and how large it may be. Changed live by `Event::Configure`.
+/// When a batch is dispatched and how large it may be. Changed live by `Event::Configure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// When a batch departs.
+    /// When a batch is dispatched.
     pub policy: Policy,
     /// Most items in a batch; 0 counts as 1.
     pub max_items: u32,
     /// Most cost in a batch; `u64::MAX` is no limit.
     pub max_cost: u64,
-    /// Most requests that may wait, and with them as many items as so many full batches hold;
-    /// running ones do not count.
+    /// Most requests that may wait; at most `max_queue * max_items` items may wait. Running requests
+    /// do not count.
     pub max_queue: u32,
-    /// Whether requests of different [`OriginKind`](crate::OriginKind)s may meet in a batch.
+    /// Whether requests of different [`OriginKind`](crate::OriginKind)s may share a batch.
     pub mix_origins: bool,
-    /// Whether members of a failed batch are tried again apart. Off for stateful models.
+    /// Whether members of a failed batch are tried again in smaller batches. Off for stateful models.
     pub isolate: bool,
-    /// Retried departures that may be owed at a time. A batch earns as many as it has members when
-    /// its first attempt is over, so that a few bad requests never cost the others their retry,
-    /// while a model that fails everything is not run over and over.
+    /// Most retries that may be spent and not yet earned back. A batch earns one per member when its
+    /// first attempt is over. So a few bad requests never cost the others their retry, and a model
+    /// that fails everything is not run over and over.
     pub retry_budget: u32,
     /// What a batch's service time grows with (adaptive policy).
     pub measure: Measure,
-    /// Sizes the model runs at, ascending; a batch is padded up to the next one, or trimmed to the
-    /// one below where that is measured to be cheaper. Empty: any size (adaptive policy).
+    /// Batch sizes, in items, at which the model runs; empty: any. A dispatch carries the next larger
+    /// one ([`Dispatch::size`](crate::Dispatch::size)), to which the worker pads the batch. A batch
+    /// larger than all of them runs as it is. The adaptive policy knows what each size takes, and
+    /// ends a batch at a smaller size where that is faster. Only with [`Measure::Items`].
     pub sizes: Vec<u32>,
     /// Weights of tenants that are not 1, each at most once (adaptive policy).
     pub tenant_weights: Vec<(u32, u32)>,
@@ -61,7 +62,17 @@ impl Config {
         self
     }
 
-    /// Whether the request could not travel even alone.
+    /// The sizes at which the model runs; none where cost and not items is measured.
+    pub(crate) fn run_sizes(&self) -> &[u32] {
+        if self.measure == Measure::Items { &self.sizes } else { &[] }
+    }
+
+    /// The size at which a batch of this many items runs.
+    pub(crate) fn run_size(&self, items: u32) -> u32 {
+        self.run_sizes().iter().copied().find(|&size| size >= items).unwrap_or(items)
+    }
+
+    /// Whether the request does not fit into any batch.
     pub(crate) fn too_large(&self, request: &Request) -> bool {
         !self.holds(request.items.into(), request.cost.into())
     }
@@ -72,7 +83,7 @@ impl Config {
     }
 }
 
-/// When a batch departs, given that a worker has a free slot.
+/// When a batch is dispatched, given that a worker has a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// When it is full, or when its oldest request arrived `delay` ago.
@@ -80,9 +91,9 @@ pub enum Policy {
         /// Counted from the arrival of the oldest request, not from when a worker came free.
         delay: Nanos,
     },
-    /// At once, with whatever is there.
+    /// At once, with whatever waits.
     Opportunistic,
-    /// When waiting does not pay any more, by what was learned of the model and of the arrivals.
+    /// When waiting does not pay any more, by what was learned about the model and the arrivals.
     Adaptive(Adaptive),
 }
 
@@ -91,9 +102,9 @@ pub enum Policy {
 pub struct Adaptive {
     /// The latency asked for: a request without a deadline of its own gets its arrival plus this.
     pub objective: Option<Nanos>,
-    /// Nobody waits longer than this for company while a worker is free.
+    /// No request waits longer than this for others while a worker is free.
     pub max_wait: Option<Nanos>,
-    /// Time an answer takes from the batcher's caller to its client; kept free before a deadline.
+    /// Time an answer takes to its client; reserved before every deadline.
     pub delivery: Nanos,
 }
 
@@ -106,8 +117,26 @@ pub enum Measure {
     /// The sum of the costs: a model that packs its items.
     Packed,
     /// The number of items times the longest of them, rounded up to half an octave: a model that
-    /// pads, and so is what [`Config::max_cost`] limits where there are several. The cost of a
-    /// request is its items times their length. Lengths of the same half octave form a lane, which
+    /// pads. [`Config::max_cost`] limits the same where there are several items. The cost of a
+    /// request is its items times their length. Lengths of one half octave form a group, which
     /// borrows from the next shorter one.
     Padded,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_runs_at_the_next_larger_size() {
+        let config = |measure| {
+            let sizes = vec![8, 2, 0, 4, 2, 64];
+            Config { sizes, measure, max_items: 32, ..Config::default() }.normal()
+        };
+        let items = config(Measure::Items);
+        assert_eq!(items.sizes, [2, 4, 8], "sorted, without those no batch can reach");
+        assert_eq!([1, 2, 3, 8, 9].map(|count| items.run_size(count)), [2, 2, 4, 8, 9]);
+        assert_eq!(config(Measure::Packed).run_size(3), 3, "costs are not padded");
+        assert_eq!(Config::default().run_size(3), 3);
+    }
 }

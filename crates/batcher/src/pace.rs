@@ -1,7 +1,6 @@
-//! How long a batch takes, roughly, so that a refused client can be told when to come back.
+//! How long a batch takes on average, so that a rejected client can be told when to try again.
 //!
-//! One running mean and nothing more; the adaptive policy has a model by batch size. It
-//! never influences when a batch departs.
+//! One running mean for the policies that do not plan; it never influences a dispatch.
 
 use crate::request::Nanos;
 

@@ -1,9 +1,8 @@
-//! Items that are padded to a common length: which lengths may meet in a batch, and what it wastes.
+//! Items that are padded to a common length: which lengths may share a batch, and what is wasted.
 //!
-//! Lengths of one half octave share a lane; a batch that has room left may borrow from the lane of
-//! the next shorter lengths while no more than a fifth of it is padding. Both kinds of lanes act by
-//! these rules. Pure arithmetic: it never looks at who waits, and where nothing is padded it is
-//! never asked.
+//! Lengths of one half octave form a group; a batch that has room left may borrow from the group of
+//! the next shorter lengths while at most a fifth of it is padding. Pure arithmetic, used only
+//! where items are padded.
 
 use crate::config::{Config, Measure};
 use crate::request::Request;
@@ -14,24 +13,24 @@ const GROWTH: (u128, u128) = (5, 4);
 /// The first 64 binary digits of the square root of 2.
 const ROOT: u64 = 0xB504_F333_F9DE_6484;
 
-/// What a batch costs, and what it costs as it is run.
+/// What a batch costs without and with padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Padding {
-    /// Of its items as they came.
+    /// Without padding.
     pub real: u64,
-    /// Of as many items as it is run with, each as long as the longest.
+    /// As it is run: every item as long as the longest.
     pub padded: u64,
 }
 
 impl Padding {
-    /// The share of it that is padding.
+    /// The share that is padding.
     #[must_use]
     pub fn waste(&self) -> f64 {
         self.padded.saturating_sub(self.real) as f64 / self.padded.max(1) as f64
     }
 }
 
-/// A padded batch as far as it is put together.
+/// The sums of a padded batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mix {
     items: u64,
@@ -41,15 +40,15 @@ pub(crate) struct Mix {
 
 impl Mix {
     pub(crate) fn of<'a>(members: impl Iterator<Item = &'a Request>) -> Self {
-        members.fold(Self::default(), Self::with)
+        members.fold(Self::default(), |mix, request| mix.with(request.items, request.cost))
     }
 
     #[must_use]
-    pub(crate) fn with(self, request: &Request) -> Self {
+    pub(crate) fn with(self, items: u32, cost: u64) -> Self {
         Self {
-            items: self.items + u64::from(request.items),
-            longest: self.longest.max(length(request)),
-            real: self.real + u128::from(request.cost),
+            items: self.items + u64::from(items),
+            longest: self.longest.max(length(items, cost)),
+            real: self.real + u128::from(cost),
         }
     }
 
@@ -57,11 +56,10 @@ impl Mix {
         self.items
     }
 
-    /// Whether this one may be borrowed from the shorter neighbours.
-    pub(crate) fn borrows(self, request: &Request) -> bool {
-        let grown = self.with(request);
+    /// Whether so little of it is padding that it may hold borrowed items.
+    pub(crate) fn wastes_little(self) -> bool {
         let (most, of) = GROWTH;
-        grown.padded().saturating_mul(of) <= grown.real.saturating_mul(most)
+        self.padded().saturating_mul(of) <= self.real.saturating_mul(most)
     }
 
     /// What its time grows with: the lengths of a half octave take as long as its longest.
@@ -81,12 +79,15 @@ impl Mix {
 }
 
 impl Config {
-    /// The half octave whose lane a request belongs to; one for all where nothing is padded.
+    /// The half octave whose group a request belongs to; one for all where nothing is padded.
     pub(crate) fn class(&self, request: &Request) -> u8 {
-        if self.measure == Measure::Padded { class(length(request)) } else { 0 }
+        match self.measure {
+            Measure::Items | Measure::Packed => 0,
+            Measure::Padded => class(length(request.items, request.cost)),
+        }
     }
 
-    /// What a batch of this lane weighs, of [`Config::max_cost`].
+    /// What a batch of this half octave weighs against [`Config::max_cost`].
     pub(crate) fn weight(&self, class: u8, items: u64, cost: u128) -> u128 {
         match self.measure {
             Measure::Items | Measure::Packed => cost,
@@ -95,19 +96,29 @@ impl Config {
     }
 }
 
+/// What a request adds to the size of a batch.
+pub(crate) fn size_of(items: u32, cost: u64, measure: Measure) -> u32 {
+    let size = match measure {
+        Measure::Items => return items.max(1),
+        Measure::Packed => cost,
+        Measure::Padded => Mix::default().with(items, cost).size(),
+    };
+    u32::try_from(size.max(1)).unwrap_or(u32::MAX)
+}
+
 /// The length of a request's items.
-pub(crate) fn length(request: &Request) -> u64 {
-    request.cost.div_ceil(request.items.max(1).into()).max(1)
+fn length(items: u32, cost: u64) -> u64 {
+    cost.div_ceil(items.max(1).into()).max(1)
 }
 
 /// The half octave in which a length lies, from 0 for a length of 1.
-pub(crate) fn class(length: u64) -> u8 {
+fn class(length: u64) -> u8 {
     let square = u128::from(length.max(1)).pow(2);
     (u128::BITS - (square - 1).leading_zeros()) as u8
 }
 
 /// The longest length of a half octave: the square root of 2 to the power of its number.
-pub(crate) fn ceiling(class: u8) -> u64 {
+fn ceiling(class: u8) -> u64 {
     let octave = u32::from(class / 2);
     match class % 2 {
         _ if octave > 63 => u64::MAX,
@@ -135,7 +146,11 @@ mod tests {
     }
 
     fn mix(lengths: &[u64]) -> Mix {
-        lengths.iter().fold(Mix::default(), |mix, &length| mix.with(&of(1, length)))
+        lengths.iter().fold(Mix::default(), |mix, &length| mix.with(1, length))
+    }
+
+    fn borrows(mix: Mix, items: u32, cost: u64) -> bool {
+        mix.with(items, cost).wastes_little()
     }
 
     #[test]
@@ -160,27 +175,37 @@ mod tests {
 
     #[test]
     fn shorter_ones_are_borrowed_while_a_fifth_of_the_batch_is_padding_at_most() {
-        assert!(mix(&[128, 128]).borrows(&of(1, 90)));
-        assert!(mix(&[100]).borrows(&of(1, 60)), "200 for 160 is just in the measure");
-        assert!(!mix(&[100]).borrows(&of(1, 59)));
-        assert!(!mix(&[128, 91, 91]).borrows(&of(1, 65)), "padded within its own class already");
-        assert!(mix(&[128; 7]).borrows(&of(1, 65)) && !mix(&[128; 7]).borrows(&of(6, 6 * 65)));
+        assert!(borrows(mix(&[128, 128]), 1, 90));
+        assert!(borrows(mix(&[100]), 1, 60), "200 for 160 is just allowed");
+        assert!(!borrows(mix(&[100]), 1, 59));
+        assert!(!borrows(mix(&[128, 91, 91]), 1, 65), "padded within its own class already");
+        assert!(borrows(mix(&[128; 7]), 1, 65) && !borrows(mix(&[128; 7]), 6, 6 * 65));
     }
 
     #[test]
     fn what_is_padded_is_items_times_the_longest() {
-        let mix = mix(&[100, 80]).with(&of(2, 2 * 90));
+        let mix = mix(&[100, 80]).with(2, 2 * 90);
         assert_eq!(mix.padding(), Padding { real: 360, padded: 400 });
         assert_eq!(mix.size(), 4 * 128);
         assert_eq!([mix.padding().waste(), Padding::default().waste()], [0.1, 0.0]);
-        let odd = Mix::default().with(&of(3, 0));
+        let odd = Mix::default().with(3, 0);
         assert_eq!(odd.padding(), Padding { real: 0, padded: 3 });
-        let huge = Mix::default().with(&of(1, u64::MAX)).with(&of(1, u64::MAX));
+        let huge = Mix::default().with(1, u64::MAX).with(1, u64::MAX);
         assert_eq!(huge.padding(), Padding { real: u64::MAX, padded: u64::MAX });
     }
 
     #[test]
-    fn a_lane_weighs_its_items_as_long_as_its_longest_may_be() {
+    fn a_request_weighs_its_items_its_cost_or_its_padded_lengths() {
+        let size = |cost, measure| size_of(3, cost, measure);
+        assert_eq!(size(300, Measure::Items), 3);
+        assert_eq!(size(300, Measure::Packed), 300);
+        assert_eq!(size(300, Measure::Padded), 3 * 128);
+        assert_eq!(size(270, Measure::Padded), 3 * 90);
+        assert_eq!(size_of(1, 0, Measure::Padded), 1);
+    }
+
+    #[test]
+    fn a_group_weighs_its_items_as_long_as_its_longest_may_be() {
         let config = |measure| Config { measure, ..Config::default() };
         assert_eq!(config(Measure::Packed).weight(0, 3, 270), 270);
         assert_eq!(config(Measure::Padded).weight(class(90), 3, 250), 270);

@@ -1,73 +1,114 @@
-//! When a lane's batch is due: the one place where policies differ.
+//! What the policy in force asks for: the one place where policies differ.
 //!
-//! Apart from `lanes`, which says who is in the batch. A pure function of the lane's load and the
-//! time; it never looks at workers, because a batch can be due while nobody is free.
+//! A policy is turned into plain values here, by the only `match` over it; everything else reads
+//! those values. When a group in order of arrival is due is a pure function of its load and the
+//! time; for planned groups the planner of `adaptive` decides.
 
 use crate::action::DispatchReason;
 use crate::config::{Adaptive, Config, Policy};
+use crate::queue::sorted::Order;
 use crate::request::{NEVER, Nanos, Request};
 
-/// What a policy may know about a lane in which somebody waits.
+/// What waits in a group that is not empty.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct GroupLoad {
     pub(crate) items: u64,
     pub(crate) cost: u128,
-    /// When the oldest of those waiting arrived.
+    /// When the oldest request arrived.
     pub(crate) oldest: Nanos,
-    /// When the most hurried of those waiting has spent half of its time.
+    /// When the request with the least time has spent half of it.
     pub(crate) half_time: Nanos,
 }
 
-/// When the lane's next batch departs if a worker is free.
+/// When the next batch of a group is dispatched if a worker is free.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Now(DispatchReason),
     At(Nanos),
 }
 
-/// All that a decision depends on besides the requests themselves.
+/// A policy as plain values.
+#[derive(Clone, Copy, Debug)]
+struct PolicyRules {
+    /// Requests wait by deadline and the planner chooses the batches. Otherwise they wait in order
+    /// of arrival, as pinned requests always do.
+    planned: bool,
+    /// How long the oldest request of a group in order of arrival waits for others.
+    window: Option<Nanos>,
+    adaptive: Adaptive,
+}
+
+impl PolicyRules {
+    fn new(policy: Policy) -> Self {
+        let (planned, window, adaptive) = match policy {
+            Policy::Window { delay } => (false, Some(delay), Adaptive::default()),
+            Policy::Opportunistic => (false, None, Adaptive::default()),
+            Policy::Adaptive(adaptive) => (true, None, adaptive),
+        };
+        Self { planned, window, adaptive }
+    }
+}
+
+/// All that a decision depends on besides the requests and the workers.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) config: Config,
+    policy: PolicyRules,
     pub(crate) draining: bool,
     pub(crate) now: Nanos,
 }
 
 impl Rules {
-    /// Whether the adaptive policy decides, which has lines of its own.
-    pub(crate) fn adaptive(&self) -> bool {
-        matches!(self.config.policy, Policy::Adaptive(_))
+    pub(crate) fn new(config: Config) -> Self {
+        let (policy, config) = (PolicyRules::new(config.policy), config.normal());
+        Self { config, policy, draining: false, now: 0 }
+    }
+
+    pub(crate) fn configure(&mut self, config: Config) {
+        *self = Self { draining: self.draining, now: self.now, ..Self::new(config) };
+    }
+
+    /// Whether the planner decides, and workers are handed batches when it says so.
+    pub(crate) fn planned(&self) -> bool {
+        self.policy.planned
+    }
+
+    /// What the adaptive policy is asked for.
+    pub(crate) fn adaptive(&self) -> &Adaptive {
+        &self.policy.adaptive
+    }
+
+    /// What the queue of this request is sorted by.
+    pub(crate) fn order(&self, request: &Request) -> Order {
+        let planned = self.policy.planned && request.worker.is_none();
+        if planned { Order::Deadline } else { Order::Arrival }
     }
 
     /// The request's own deadline, or the one that the objective gives it.
     pub(crate) fn deadline(&self, request: &Request) -> Nanos {
-        match self.config.policy {
-            Policy::Adaptive(Adaptive { objective: Some(objective), .. })
-                if request.deadline == NEVER =>
-            {
-                self.now.saturating_add(objective)
-            }
-            Policy::Adaptive(_) | Policy::Window { .. } | Policy::Opportunistic => request.deadline,
+        match self.policy.adaptive.objective {
+            Some(objective) if request.deadline == NEVER => self.now.saturating_add(objective),
+            _ => request.deadline,
         }
     }
 
-    /// Decides when the lane's next batch departs.
-    pub(crate) fn due(&self, load: &Load) -> Due {
+    /// Decides when the next batch of a group in order of arrival is dispatched.
+    pub(crate) fn due(&self, load: &GroupLoad) -> Due {
         // Every request fits alone, so a load that reaches a limit either fills the batch exactly
-        // or contains one that does not fit any more.
-        let Config { max_items, max_cost, policy, .. } = &self.config;
+        // or contains a request that does not fit any more.
+        let Config { max_items, max_cost, .. } = &self.config;
         if load.items >= u64::from(*max_items) || load.cost >= u128::from(*max_cost) {
             return Due::Now(DispatchReason::Full);
         }
-        match *policy {
-            Policy::Opportunistic | Policy::Adaptive(_) => Due::Now(DispatchReason::Idle),
-            Policy::Window { delay } => self.window(load.oldest.saturating_add(delay), load),
+        match self.policy.window {
+            Some(delay) => self.window(load.oldest.saturating_add(delay), load),
+            None => Due::Now(DispatchReason::Idle),
         }
     }
 
-    /// A window is not worth a deadline: with a worker free nobody spends more than half of their
-    /// time waiting for company.
-    fn window(&self, end: Nanos, load: &Load) -> Due {
+    /// A window is not worth a deadline: while a worker is free no request spends more than half of
+    /// its time waiting for others.
+    fn window(&self, end: Nanos, load: &GroupLoad) -> Due {
         if end <= self.now {
             Due::Now(DispatchReason::Window)
         } else if load.half_time <= self.now {
@@ -89,8 +130,8 @@ mod tests {
 
     fn check(policy: Policy, (items, cost): (u64, u128), draining: bool, now: Nanos, want: Due) {
         let config = Config { policy, max_items: 4, max_cost: 50, ..Config::default() };
-        let load = Load { items, cost, oldest: 1000, half_time: Nanos::MAX };
-        let rules = Rules { config, draining, now };
+        let load = GroupLoad { items, cost, oldest: 1000, half_time: Nanos::MAX };
+        let rules = Rules { draining, now, ..Rules::new(config) };
         assert_eq!(rules.due(&load), want, "{load:?} at {now}");
     }
 
@@ -119,8 +160,8 @@ mod tests {
     #[test]
     fn a_deadline_ends_the_window_at_half_time() {
         let config = Config { policy: WINDOW, max_items: 4, ..Config::default() };
-        let load = Load { items: 1, cost: 1, oldest: 1000, half_time: 1020 };
-        let due = |now| Rules { config: config.clone(), draining: false, now }.due(&load);
+        let load = GroupLoad { items: 1, cost: 1, oldest: 1000, half_time: 1020 };
+        let due = |now| Rules { now, ..Rules::new(config.clone()) }.due(&load);
         assert_eq!(due(1019), Due::At(1020));
         assert_eq!(due(1020), Due::Now(DispatchReason::Deadline));
         assert_eq!(due(1100), Due::Now(DispatchReason::Window));

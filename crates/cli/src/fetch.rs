@@ -10,7 +10,7 @@ mod web;
 
 use std::sync::{Arc, OnceLock};
 
-use jitney_engine::store::{Ask, Download, Later, Remote, Trouble};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader};
 use reqwest::{Client, Url};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -34,15 +34,15 @@ impl RemoteFetcher {
         Self { rule, admin, buckets: BucketAccess::new(env), client: OnceLock::new() }
     }
 
-    fn client(&self) -> Result<Client, Trouble> {
+    fn client(&self) -> Result<Client, DownloadError> {
         let make =
             || client::make(Arc::clone(&self.rule)).map_err(|error| client::error_chain(&error));
-        self.client.get_or_init(make).clone().map_err(Trouble::lasting)
+        self.client.get_or_init(make).clone().map_err(DownloadError::permanent)
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Box<dyn Download>, Trouble> {
+    async fn ask(&self, ask: DownloadRequest<'_>) -> Result<Box<dyn Download>, DownloadError> {
         let client = self.client()?;
-        let url = Url::parse(ask.url).map_err(Trouble::lasting)?;
+        let url = Url::parse(ask.url).map_err(DownloadError::permanent)?;
         match self.buckets.object(&url, ask.signed, &client)? {
             Some(object) => self.on_admin(object.open(ask.resume)).await,
             None => self.on_admin(web::open(&client, url, ask.resume)).await,
@@ -52,18 +52,23 @@ impl RemoteFetcher {
     /// A set of one task: unlike a bare task it is cancelled with the caller.
     async fn on_admin(
         &self,
-        asking: impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + 'static,
-    ) -> Result<Box<dyn Download>, Trouble> {
+        asking: impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + 'static,
+    ) -> Result<Box<dyn Download>, DownloadError> {
         let mut set = JoinSet::new();
         set.spawn_on(asking, &self.admin);
-        let asked =
-            set.join_next().await.ok_or_else(|| Trouble::lasting("the download did not start"))?;
-        asked.map_err(Trouble::lasting)?
+        let asked = set
+            .join_next()
+            .await
+            .ok_or_else(|| DownloadError::permanent("the download did not start"))?;
+        asked.map_err(DownloadError::permanent)?
     }
 }
 
-impl Remote for RemoteFetcher {
-    fn open<'a>(&'a self, ask: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
+impl Downloader for RemoteFetcher {
+    fn open<'a>(
+        &'a self,
+        ask: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
         Box::pin(self.ask(ask))
     }
 }

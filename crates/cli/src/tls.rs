@@ -45,7 +45,7 @@ mod tests {
         let file = dir.path().join("keystore.p12");
         std::fs::write(&file, [0x30, 0x82, 1, 2]).expect("file");
         let failure = read(&file, &file).expect_err("an error");
-        assert!(failure.message.contains("keystore.p12: no certificate can be read"), "{failure}");
+        assert!(failure.message.contains("keystore.p12: cannot read the certificate"), "{failure}");
         let failure = read(&dir.path().join("absent.pem"), &file).expect_err("an error");
         assert!(failure.message.starts_with("cannot read "), "{failure}");
     }

@@ -25,10 +25,10 @@ use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::local::LocalRuntime;
 use crate::model::Model;
 use crate::observer::Observer;
-use crate::python::{DialIn, PythonConfig, unpack_runtime};
+use crate::python::{PythonConfig, WorkerListener, unpack_runtime};
 use crate::registry::Registry;
 use crate::settings::Defaults;
-use crate::store::{Fetched, Store, StoreConfig};
+use crate::store::{FetchedFile, Store, StoreConfig};
 use crate::workflow::Table as Workflows;
 
 /// What an engine is made of.
@@ -64,7 +64,7 @@ pub struct Engine {
     workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
     local: Option<LocalRuntime>,
-    dial_in: Arc<DialIn>,
+    listener: Arc<WorkerListener>,
     runtime_dir: std::path::PathBuf,
     worker_ids: Arc<AtomicU32>,
     gpu_turn: Arc<AtomicU32>,
@@ -100,7 +100,7 @@ impl Engine {
             leaving: AtomicBool::new(false),
             refusing: Arc::default(),
             defaults: config.defaults,
-            dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
+            listener: WorkerListener::listen(scratch.join("workers.sock"), first)?,
             runtime_dir: unpack_runtime(&scratch)?,
             workflow_store: workflow_store.unwrap_or_else(|| Arc::clone(&store)),
             store,
@@ -225,7 +225,7 @@ async fn remove_fetched(model: &Arc<Model>) {
     if model.fetched.is_some() {
         let model = Arc::clone(model);
         // It cannot panic, and nobody waits for more than its end.
-        let _ = blocking(move || model.fetched.iter().for_each(Fetched::remove)).await;
+        let _ = blocking(move || model.fetched.iter().for_each(FetchedFile::remove)).await;
     }
 }
 

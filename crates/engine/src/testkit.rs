@@ -104,7 +104,7 @@ impl Kit {
         settings: Settings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let (dir, launch) = (ModelDir::in_place(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
+        let (dir, launch) = (ModelDir::existing(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
         let (script, launch) = (Arc::new(script), Arc::new(launch));
         Self::build(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
     }

@@ -1,8 +1,7 @@
-//! The accept loop that every listener runs: takes connections, serves HTTP/1.1 or gRPC on them,
-//! ends well.
+//! The accept loop of a listener: takes connections and serves them, each in a task of its own.
 //!
-//! Apart from `listen`, which binds, and from `listener`, which answers. Told to end, it stops accepting,
-//! lets requests under way finish within the grace, and drops the rest.
+//! `listen` binds the sockets; `rest`, `grpc` and `handles` serve the connections. When the server ends,
+//! the loop stops accepting, lets requests under way finish within the grace, and drops the rest.
 
 use std::future::Future;
 use std::io;
@@ -10,36 +9,39 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::connection::{ConnectionStage, Peer, WatchedStream};
-use crate::grpc;
-use crate::handles;
-use crate::handshake;
+use crate::config::ConnectionAge;
+use crate::connection::{ListenerSignal, Peer};
+use crate::grpc::GrpcServices;
+use crate::handshake::handshake;
 use crate::listen::ListenSocket;
-use crate::listener::Listener;
+use crate::route::Apis;
+use crate::state::ServerState;
 use crate::tls::Tls;
+use crate::{grpc, handles, rest};
 
-/// Largest head of a request, and hyper's read buffer with it.
-const HEAD_BYTES_MAX: usize = 128 << 10;
-/// Pause after the system refused a connection, as it does when files run out.
+/// Pause after a connection could not be accepted, as when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the loop tells its connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ListenerSignal {
-    /// Time to look whether the client sends.
-    Tick,
-    /// Finish what is under way.
-    End,
+/// One listener's view of the server.
+pub(crate) struct Listener {
+    pub(crate) state: Arc<ServerState>,
+    pub(crate) apis: Apis,
+    /// Permits for connections, shared by the listeners of a plane.
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) protocol: ListenerProtocol,
+}
+
+/// What a listener speaks.
+pub(crate) enum ListenerProtocol {
+    /// HTTP/1.1, upgraded to frames by handles.
+    Http,
+    /// gRPC over HTTP/2.
+    Grpc(Arc<GrpcServices>, ConnectionAge),
 }
 
 /// Serves until `shutdown` resolves and what was under way is answered or the grace is over.
@@ -68,7 +70,7 @@ pub(crate) async fn serve(
 }
 
 async fn accept(acceptor: Acceptor, mut connections: Connections<'_>) {
-    // Two ticks pass at least before a client is found too slow, hence the half.
+    // A client is too slow after two ticks, hence the half.
     let mut ticks = tokio::time::interval(connections.listener.state.config.head_timeout / 2);
     loop {
         tokio::select! {
@@ -83,7 +85,7 @@ async fn accept(acceptor: Acceptor, mut connections: Connections<'_>) {
     }
 }
 
-/// A client that gave up while it waited is none of our business.
+/// A client that gave up before it was accepted is no error of the server.
 async fn pause(error: &io::Error) {
     if error.kind() != io::ErrorKind::ConnectionAborted {
         tracing::warn!(%error, "cannot accept a connection");
@@ -104,7 +106,10 @@ impl Acceptor {
         Ok(match socket {
             ListenSocket::Tls(socket) => {
                 let tls = listener.state.config.tls.clone().ok_or_else(no_certificate)?;
-                let tls = if listener.grpc.is_some() { tls.speaking(&[b"h2"]) } else { tls };
+                let tls = match listener.protocol {
+                    ListenerProtocol::Http => tls,
+                    ListenerProtocol::Grpc(..) => tls.speaking(&[b"h2"]),
+                };
                 Self::Tls(TcpListener::from_std(socket)?, tls)
             }
             ListenSocket::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
@@ -149,14 +154,14 @@ impl Connections<'_> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (peer, listener, signals) = self.new_peer(address);
+        let connection = self.connection(address);
         self.tasks.spawn(async move {
-            serve_protocol(stream, peer, &listener, signals).await;
+            connection.serve(stream).await;
             drop(permit);
         });
     }
 
-    /// The handshake is the connection's own business: the loop goes on to the next client.
+    /// The handshake runs in the connection's task, so that the loop goes on to the next client.
     fn open_tls(
         &mut self,
         stream: TcpStream,
@@ -164,109 +169,60 @@ impl Connections<'_> {
         address: String,
         permit: OwnedSemaphorePermit,
     ) {
-        let (peer, listener, signals) = self.new_peer(address);
-        let (tls, mut ends) = (tls.clone(), signals.clone());
+        let connection = self.connection(address);
+        let (tls, mut signals) = (tls.clone(), connection.signals.clone());
         self.tasks.spawn(async move {
-            let patience = listener.state.config.head_timeout;
+            let timeout = connection.listener.state.config.head_timeout;
             let stream = tokio::select! {
-                stream = handshake::shake(stream, &tls, patience) => stream,
-                // Whoever has not even been greeted does not hold up the end.
-                _ = ends.wait_for(|signal| matches!(signal, ListenerSignal::End)) => Ok(None),
+                stream = handshake(stream, &tls, timeout) => stream,
+                // A handshake under way does not delay the end.
+                _ = signals.wait_for(|signal| matches!(signal, ListenerSignal::End)) => Ok(None),
             };
             match stream {
-                Ok(Some(stream)) => serve_protocol(stream, peer, &listener, signals).await,
+                Ok(Some(stream)) => connection.serve(stream).await,
                 Ok(None) => {}
-                Err(error) => tracing::debug!(peer = peer.address, %error, "no TLS"),
+                Err(error) => {
+                    tracing::debug!(peer = connection.peer.address, %error, "TLS handshake failed");
+                }
             }
             drop(permit);
         });
     }
 
-    fn new_peer(
-        &self,
-        address: String,
-    ) -> (Arc<Peer>, Arc<Listener>, watch::Receiver<ListenerSignal>) {
+    fn connection(&self, address: String) -> NewConnection {
         let number = self.listener.state.peers.fetch_add(1, Relaxed);
         let peer = Arc::new(Peer::new(number, address));
-        (peer, Arc::clone(self.listener), self.signals.subscribe())
+        let signals = self.signals.subscribe();
+        NewConnection { peer, listener: Arc::clone(self.listener), signals }
     }
 }
 
-/// Speaks what the listener speaks.
-async fn serve_protocol<S>(
-    stream: S,
+/// A connection that was accepted.
+struct NewConnection {
     peer: Arc<Peer>,
-    listener: &Listener,
+    listener: Arc<Listener>,
     signals: watch::Receiver<ListenerSignal>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    match &listener.grpc {
-        Some(grpc) => {
-            let (services, age) = (Arc::clone(&grpc.services), grpc.age);
-            Box::pin(grpc::connection::serve(stream, peer, services, age, signals)).await;
-        }
-        None => serve_one(stream, &peer, listener, signals).await,
-    }
 }
 
-async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
-    peer: &Arc<Peer>,
-    listener: &Listener,
-    mut signals: watch::Receiver<ListenerSignal>,
-) {
-    let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(peer));
-    let service = service_fn(|request: Request<Incoming>| answer(listener, peer, request));
-    let connection = http1::Builder::new()
-        .title_case_headers(true)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(watched, service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let mut seen = None;
-    loop {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => {
-                note(peer, ended);
-                return handle(peer, listener, signals).await;
+impl NewConnection {
+    /// Serves the listener's protocol, and a handle's frames where the client upgrades to them.
+    async fn serve<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { peer, listener, mut signals } = self;
+        let Listener { state, apis, protocol, .. } = &*listener;
+        match protocol {
+            ListenerProtocol::Grpc(services, age) => {
+                let services = Arc::clone(services);
+                Box::pin(grpc::serve(stream, peer, services, *age, signals)).await;
             }
-            signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
-                (Ok(()), ListenerSignal::Tick) if !peer.stalled(&mut seen) => {}
-                (Ok(()), ListenerSignal::Tick) => return tracing::debug!(peer = peer.address, "too slow"),
-                (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
+            ListenerProtocol::Http => {
+                let upgrade = rest::serve(stream, &peer, state, *apis, &mut signals).await;
+                if let Some(upgrade) = upgrade {
+                    Box::pin(handles::serve(upgrade, &peer, state, signals)).await;
+                }
             }
         }
-    }
-    connection.as_mut().graceful_shutdown();
-    note(peer, connection.await);
-}
-
-/// Goes on with frames where the last request asked for them.
-async fn handle(peer: &Arc<Peer>, listener: &Listener, signals: watch::Receiver<ListenerSignal>) {
-    if let Some(coming) = peer.handed_over() {
-        Box::pin(handles::connection::serve(coming, peer, &listener.state, signals)).await;
-    }
-}
-
-/// The request's future lives inside hyper's connection: when the client goes away it is dropped,
-/// and the call to the model with it.
-async fn answer(
-    listener: &Listener,
-    peer: &Arc<Peer>,
-    request: Request<Incoming>,
-) -> Result<crate::respond::HttpResponse, std::convert::Infallible> {
-    peer.enter(ConnectionStage::Busy);
-    let mut reply = listener.answer(peer, request).await;
-    if !reply.body_mut().keep_busy(peer) {
-        peer.enter(ConnectionStage::Idle);
-    }
-    Ok(reply)
-}
-
-pub(crate) fn note(peer: &Peer, ended: hyper::Result<()>) {
-    if let Err(error) = ended {
-        tracing::debug!(peer = peer.address, %error, "connection ended");
     }
 }

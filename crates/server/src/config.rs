@@ -1,9 +1,9 @@
-//! Everything that can be set about the server, as plain values. Only the cli fills them in.
+//! Everything that can be set about the server, as plain values that the cli fills in.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::access::AccessLog;
+use crate::access_log::AccessLog;
 use crate::auth::Tokens;
 use crate::listen::Bind;
 use crate::metrics::Meter;

@@ -16,6 +16,22 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::malformed;
 
+/// What a listener tells its connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ListenerSignal {
+    /// Time to check whether the client sends.
+    Tick,
+    /// Finish what is under way.
+    End,
+}
+
+/// Logs a connection that did not end well.
+pub(crate) fn log_end(peer: &Peer, ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(peer = peer.address, %error, "connection ended");
+    }
+}
+
 /// What a connection is at. Idle and busy ones may take as long as they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -40,8 +56,8 @@ pub(crate) struct Peer {
     stage: AtomicU8,
     /// Changes whenever a head begins or a body moves.
     marks: AtomicU32,
-    /// What the connection becomes when HTTP is over on it; set once, by the request that asks.
-    handover: OnceLock<OnUpgrade>,
+    /// The connection after HTTP; set once, by the request that asks for an upgrade.
+    upgrade: OnceLock<OnUpgrade>,
 }
 
 impl Peer {
@@ -52,19 +68,19 @@ impl Peer {
             address,
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
-            handover: OnceLock::new(),
+            upgrade: OnceLock::new(),
         }
     }
 
-    /// Notes that the connection is a handle's from now on.
-    pub(crate) fn hand_over(&self, coming: OnUpgrade) {
-        // A second one on the same connection cannot come: the first ends HTTP on it.
-        drop(self.handover.set(coming));
+    /// Notes that the last request upgraded the connection.
+    pub(crate) fn upgrade(&self, upgrade: OnUpgrade) {
+        // There is no second one: the first ends HTTP on the connection.
+        drop(self.upgrade.set(upgrade));
     }
 
-    /// The connection behind the last request, if that asked for more than HTTP.
-    pub(crate) fn handed_over(&self) -> Option<OnUpgrade> {
-        self.handover.get().cloned()
+    /// The connection, if its last request upgraded it.
+    pub(crate) fn upgraded(&self) -> Option<OnUpgrade> {
+        self.upgrade.get().cloned()
     }
 
     /// Notes what the connection is at.
@@ -100,8 +116,8 @@ impl Peer {
     }
 }
 
-/// A stream that tells its [`Peer`] when bytes arrive, and gives words to answers that hyper makes
-/// by itself.
+/// A stream that tells its [`Peer`] when bytes arrive, and adds a body to errors that hyper answers by
+/// itself.
 pub(crate) struct WatchedStream<S> {
     stream: S,
     peer: Arc<Peer>,
@@ -125,7 +141,7 @@ impl<S: Write + Unpin> WatchedStream<S> {
         if self.instead.is_empty() {
             let answer =
                 self.peer.at(ConnectionStage::Head).then(|| malformed::answer(bytes)).flatten()?;
-            tracing::info!(peer = self.peer.address, "refused a request that cannot be parsed");
+            tracing::info!(peer = self.peer.address, "rejected a request that is not valid HTTP");
             self.instead = answer;
         }
         while !self.instead.is_empty() {

@@ -1,6 +1,5 @@
-//! The first words on an HTTPS listener: TLS, or an explanation for a client that speaks plain HTTP.
-//!
-//! Apart from `accept`, so that plain listeners do not even look at a connection's first byte.
+//! The start of a connection on an HTTPS listener: the TLS handshake, or an error for a client that
+//! speaks plain HTTP.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,26 +22,26 @@ const HANDSHAKE: u8 = 0x16;
 const HTTPS_ONLY: &str = "This TorchServe instance only accepts HTTPS requests";
 
 /// The encrypted stream, unless the client is too slow, speaks something else or goes away.
-pub(crate) async fn shake(
+pub(crate) async fn handshake(
     stream: TcpStream,
     tls: &Tls,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Option<TlsStream<TcpStream>>> {
-    let greeted = tokio::time::timeout(patience, greet(stream, tls)).await;
-    greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let encrypted = tokio::time::timeout(timeout, encrypt(stream, tls)).await;
+    encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn greet(stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<TcpStream>>> {
+async fn encrypt(stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
     match stream.peek(&mut first).await? {
         0 => Ok(None),
         _ if first == [HANDSHAKE] => tls.acceptor().accept(stream).await.map(Some),
-        _ => explain(stream).await.map(|()| None),
+        _ => answer_https_only(stream).await.map(|()| None),
     }
 }
 
-/// Whatever was asked in plain HTTP gets the same answer, and the connection ends.
-async fn explain(stream: TcpStream) -> io::Result<()> {
+/// Answers any plain HTTP request in the same way and ends the connection.
+async fn answer_https_only(stream: TcpStream) -> io::Result<()> {
     let service = service_fn(async |_: Request<Incoming>| {
         Ok::<_, Infallible>(respond::status(StatusCode::FORBIDDEN, HTTPS_ONLY))
     });

@@ -1,11 +1,12 @@
-//! The DOORS: HTTP and gRPC in, calls to the engine out, and back.
+//! The PROTOCOLS: REST, gRPC and handles in, calls to the engine out, and back.
 //!
-//! A request's way through this crate: [`listen`] binds, `accept` takes connections, `listener` finds the
-//! endpoint with `route`, `rest` or `grpc` answers, [`errors`] has the words for everything that goes wrong.
-//! The crate decides nothing about batches or workers and reads no file, flag or environment.
+//! A request's way through this crate: [`listen`] binds sockets, `accept` takes connections, `rest`, `grpc`
+//! or `handles` reads the request, `inference` calls the model, and the answer goes back the same way.
+//! [`errors`] maps every failure to a status and a message. The crate decides nothing about batches or
+//! workers and reads no file, flag or environment.
 
 mod accept;
-mod access;
+mod access_log;
 pub mod auth;
 mod body;
 mod config;
@@ -14,19 +15,23 @@ pub mod errors;
 mod grpc;
 mod handles;
 mod handshake;
+mod health;
+mod inference;
 pub mod listen;
-mod listener;
 mod malformed;
 mod management;
 pub mod metrics;
-mod piecemeal;
 mod plugins;
 mod query;
+mod queue_slots;
 mod request_id;
+mod request_options;
 mod respond;
 mod rest;
 mod route;
 mod spool;
+mod state;
+mod timing;
 pub mod tls;
 
 use std::future::Future;
@@ -36,19 +41,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jitney_engine::Engine;
 use tokio::sync::{Semaphore, watch};
 
+use crate::accept::{Listener, ListenerProtocol};
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
-use crate::listener::{GrpcListener, Listener, ServerState};
 use crate::route::Apis;
+use crate::state::ServerState;
 
-pub use crate::access::AccessLog;
+pub use crate::access_log::AccessLog;
 pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::tls::Tls;
 
-/// Where the server are, with the ports that were free.
+/// The addresses of a server, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddresses {
     /// Predictions and health.
@@ -66,7 +72,7 @@ pub struct ServerAddresses {
 /// Every listener of a server, bound and not yet served.
 ///
 /// The data plane (whatever offers inference) runs on as many threads as it was bound for; the admin
-/// plane (everything else) on one, so that it answers while the data plane drowns.
+/// plane (everything else) on one, so that it answers while the data plane is overloaded.
 pub struct Server {
     addresses: ServerAddresses,
     data: Vec<Mutex<Vec<BoundListener>>>,
@@ -83,18 +89,19 @@ impl Server {
     /// Binds every address, the inference one `data_threads` times (at least once).
     ///
     /// # Errors
-    /// An address is taken or not to be had; the text names it.
+    /// An address cannot be bound; the text names it.
     pub fn bind(
         config: ServerConfig,
         engine: Arc<Engine>,
         data_threads: usize,
     ) -> io::Result<Self> {
         let plans = plans(&config);
-        can_greet(&config, &plans)?;
+        check_tls(&config, &plans)?;
         let data_threads = data_threads.max(1);
         let inference = plans.iter().filter(|planned| planned.apis.inference).count();
-        let planes = [room(&config, inference * data_threads), room(&config, plans.len())];
-        let mut addresses = ServerAddresses::wanted(&config);
+        let permits = |loops| connection_permits(&config, loops);
+        let planes = [permits(inference * data_threads), permits(plans.len())];
+        let mut addresses = ServerAddresses::configured(&config);
         let state = Arc::new(ServerState::new(config, engine));
         let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
@@ -103,12 +110,12 @@ impl Server {
             let (address, sockets) = listen::bind(&bind, count)?;
             addresses.settle(apis, grpc.is_some(), &address);
             let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
-            let grpc = grpc.map(|age| GrpcListener {
-                services: Arc::new(GrpcServices::new(&state, apis)),
-                age,
-            });
-            let listener =
-                Arc::new(Listener { state: Arc::clone(&state), apis, connections, grpc });
+            let protocol = match grpc {
+                None => ListenerProtocol::Http,
+                Some(age) => ListenerProtocol::Grpc(Arc::new(GrpcServices::new(&state, apis)), age),
+            };
+            let state = Arc::clone(&state);
+            let listener = Arc::new(Listener { state, apis, connections, protocol });
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = BoundListener { socket, listener: Arc::clone(&listener) };
                 if apis.inference { thread.push(bound) } else { admin.push(bound) }
@@ -118,7 +125,7 @@ impl Server {
         Ok(Self { addresses, data, admin: Mutex::new(admin) })
     }
 
-    /// Where the server are.
+    /// The server's addresses.
     pub fn addresses(&self) -> &ServerAddresses {
         &self.addresses
     }
@@ -162,7 +169,7 @@ impl Drop for Server {
 }
 
 impl ServerAddresses {
-    fn wanted(config: &ServerConfig) -> Self {
+    fn configured(config: &ServerConfig) -> Self {
         let bind = |grpc: &Option<GrpcBind>| grpc.as_ref().map(|grpc| grpc.bind.clone());
         Self {
             inference: config.inference.clone(),
@@ -174,7 +181,7 @@ impl ServerAddresses {
     }
 
     fn settle(&mut self, apis: Apis, grpc: bool, address: &Bind) {
-        let places = if grpc {
+        let addresses = if grpc {
             [
                 (apis.inference, self.grpc_inference.as_mut()),
                 (apis.management, self.grpc_management.as_mut()),
@@ -187,22 +194,22 @@ impl ServerAddresses {
                 (apis.metrics, self.metrics.as_mut()),
             ]
         };
-        for (offered, place) in places {
-            if let (true, Some(place)) = (offered, place) {
-                *place = address.clone();
+        for (offered, bound) in addresses {
+            if let (true, Some(bound)) = (offered, bound) {
+                *bound = address.clone();
             }
         }
     }
 }
 
-/// Room for a plane's connections. Each accept loop holds a place in its hand while it waits for the
-/// next client, hence as many more.
-fn room(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
-    let places = config.max_connections.saturating_add(loops);
-    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
+/// Permits for a plane's connections. Each accept loop holds one while it waits for the next client,
+/// hence as many more.
+fn connection_permits(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
+    let permits = config.max_connections.saturating_add(loops);
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
-/// A listener to be.
+/// A listener that is to be bound.
 struct ListenerPlan {
     bind: Bind,
     apis: Apis,
@@ -260,8 +267,8 @@ fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     plans
 }
 
-/// An HTTPS listener without a certificate would have nothing to say.
-fn can_greet(config: &ServerConfig, plans: &[ListenerPlan]) -> io::Result<()> {
+/// An HTTPS listener needs a certificate.
+fn check_tls(config: &ServerConfig, plans: &[ListenerPlan]) -> io::Result<()> {
     match plans.iter().map(|plan| &plan.bind).find(|bind| matches!(bind, Bind::Tls(_))) {
         Some(bind) if config.tls.is_none() => {
             Err(io::Error::other(format!("{bind} needs a certificate and a key")))

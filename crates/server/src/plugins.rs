@@ -5,7 +5,7 @@
 //! that lets a request pass, and it needs a plain `allow: true`.
 
 mod call;
-mod offer;
+mod description;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,30 +16,11 @@ use http::Method;
 use jitney_engine::Model;
 use jitney_engine::call::Answer;
 
-pub(crate) use self::call::PluginRequest;
-use self::call::{PluginCall, ask};
-use self::offer::{DeclaredEndpoint, PluginDescription};
+pub(crate) use self::call::{ApiKind, PluginRequest};
+use self::call::{PluginCall, call_plugin};
+use self::description::{DeclaredEndpoint, PluginDescription};
 use crate::errors::{ErrorCode, Problem};
 use crate::route::{self, Apis, Route};
-
-/// Which of the two listeners something belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ApiKind {
-    /// Where predictions are asked for.
-    Inference,
-    /// Where models are managed.
-    Management,
-}
-
-impl ApiKind {
-    fn is_of(self, apis: Apis) -> bool {
-        match self {
-            Self::Inference => apis.inference,
-            Self::Management => apis.management,
-        }
-    }
-}
 
 /// Why the plugins cannot be used as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +111,7 @@ impl Plugins {
     pub async fn gather(plugins: Vec<Arc<Model>>, timeout: Duration) -> Result<Self, PluginError> {
         let mut gathered = Self { endpoints: Vec::new(), guard: None, timeout };
         for plugin in plugins {
-            let offer = offer::of(&plugin, timeout).await.map_err(|why| {
+            let offer = description::describe(&plugin, timeout).await.map_err(|why| {
                 PluginError::NoDescription { plugin: plugin.name().to_owned(), why }
             })?;
             gathered.add(&plugin, offer)?;
@@ -187,9 +168,9 @@ impl Plugins {
             );
             Problem::new(ErrorCode::PluginAway, message)
         };
-        let asked = ask(guard, call, request, self.timeout).await;
-        let answer = asked.map_err(|failure| unclear(failure.words()))?;
-        match offer::verdict(&answer.output.body) {
+        let asked = call_plugin(guard, call, request, self.timeout).await;
+        let answer = asked.map_err(|failure| unclear(failure.text()))?;
+        match description::verdict(&answer.output.body) {
             Some(Ok(())) => Ok(()),
             Some(Err((status, message))) => {
                 Err(Problem { status, ..Problem::new(ErrorCode::Denied, message) })
@@ -218,8 +199,8 @@ impl Plugins {
     ) -> Result<Answer, Problem> {
         let PluginEndpoint { listener, path, plugin, .. } = endpoint;
         let call = PluginCall { ask: "endpoint", endpoint: Some(path), listener: *listener, body };
-        ask(plugin, call, request, self.timeout).await.map_err(|failure| {
-            let message = format!("Plugin {} {}.", plugin.name(), failure.words());
+        call_plugin(plugin, call, request, self.timeout).await.map_err(|failure| {
+            let message = format!("Plugin {} {}.", plugin.name(), failure.text());
             Problem::new(failure.code(), message)
         })
     }

@@ -8,8 +8,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use serde::Serialize;
 
+use crate::body::ResponseBody;
 use crate::errors::{ErrorCode, Problem};
-use crate::piecemeal::ResponseBody;
 
 /// An answer; its body is known, unless the model is still making it.
 pub(crate) type HttpResponse = Response<ResponseBody>;

@@ -3,9 +3,6 @@
 //! TorchServe decodes the path before it splits it, ignores a trailing slash and takes any method
 //! for predictions, which no off-the-shelf router does. Nothing here touches a model or a body.
 
-mod inference;
-mod management;
-
 use std::borrow::Cow;
 
 use http::Method;
@@ -24,7 +21,7 @@ pub struct Apis {
     pub oip: bool,
     /// Models under their own names, `/docs` and `/openapi.json`, beside inference.
     pub natural: bool,
-    /// SageMaker's own health and its question about parallelism, beside inference.
+    /// SageMaker's health and execution parameters, beside inference.
     pub sagemaker: bool,
 }
 
@@ -37,10 +34,10 @@ pub struct ModelRef<'a> {
     pub version: Option<&'a str>,
 }
 
-/// How a path asks for a prediction.
+/// The path of a prediction. The routes differ in what the handler sees, as in TorchServe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictRoute<'a> {
-    /// Whom it is for.
+    /// The model.
     pub target: ModelRef<'a>,
     /// The header `explain` that the handler sees, where the route has one.
     pub explain: Option<bool>,
@@ -52,12 +49,24 @@ pub struct PredictRoute<'a> {
     pub open_inference: bool,
 }
 
+impl<'a> PredictRoute<'a> {
+    /// A route on which the handler sees nothing but the request.
+    pub fn new(target: ModelRef<'a>) -> Self {
+        Self { target, explain: None, url_path: None, query_counts: false, open_inference: false }
+    }
+
+    /// The same, with the query's fields as parameters.
+    pub fn with_query(target: ModelRef<'a>) -> Self {
+        Self { query_counts: true, ..Self::new(target) }
+    }
+}
+
 /// The endpoint that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// The listener's own OpenAPI document.
     Description,
-    /// Health, as TorchServe tells it.
+    /// TorchServe's health.
     Ping,
     /// A prediction.
     Predict(PredictRoute<'a>),
@@ -69,7 +78,7 @@ pub enum Route<'a> {
     Handle,
     /// SageMaker: whether models are there.
     SagemakerPing,
-    /// SageMaker: how batch transforms should ask.
+    /// SageMaker: parameters of batch transforms.
     ExecutionParameters,
     /// The OpenAPI document of a model's predictions.
     PredictDescription(ModelRef<'a>),
@@ -85,7 +94,7 @@ pub enum Route<'a> {
     List,
     /// A new model.
     Register,
-    /// What a model is and how it does.
+    /// A model's settings and workers.
     Describe(ModelRef<'a>),
     /// What a model's batcher has learned and decided.
     Batching(ModelRef<'a>),
@@ -110,7 +119,7 @@ pub enum Route<'a> {
     UnregisterWorkflow(&'a str),
     /// The OpenAPI document of a model's management.
     ManageDescription(ModelRef<'a>),
-    /// KServe's question whether a model is ready.
+    /// KServe's readiness of a model.
     ModelReady(&'a str),
     /// A new key in place of an old one.
     RenewToken,
@@ -148,24 +157,193 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     }
     let mut found = Route::NotFound;
     if apis.inference && apis.sagemaker {
-        found = inference::sagemaker_extras(method, segments);
+        found = sagemaker_admin(method, segments);
     }
     if found == Route::NotFound && apis.inference {
-        found = inference::find(method, segments);
+        found = inference(method, segments);
     }
     if found == Route::NotFound && apis.inference && apis.oip {
-        found = inference::open_inference(segments);
+        found = open_inference(segments);
     }
     if found == Route::NotFound && apis.management {
-        found = management::find(method, segments);
+        found = management(method, segments);
     }
     if found == Route::NotFound && apis.metrics && segments[0] == "metrics" {
         found = Route::Metrics;
     }
     if found == Route::NotFound && apis.inference && apis.natural {
-        found = inference::natural(segments);
+        found = natural(segments);
     }
     found
+}
+
+/// Paths of predictions. `OPTIONS` asks for a description and runs nothing.
+fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    let found = by_path(segments);
+    if let Route::Predict(route) = found
+        && method == Method::OPTIONS
+    {
+        return Route::PredictDescription(route.target);
+    }
+    found
+}
+
+fn by_path<'a>(segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["predictions", model] => prediction(model, None, ""),
+        ["predictions", model, version] => prediction(model, Some(version), ""),
+        ["predictions", model, version, rest] => prediction(model, Some(version), rest),
+        ["explanations", model] => explanation(model, None, ""),
+        ["explanations", model, version] => explanation(model, Some(version), ""),
+        ["explanations", model, version, rest] => explanation(model, Some(version), rest),
+        ["ping"] => Route::Ping,
+        ["invocations"] => Route::Invocations,
+        [".jitney", "handle"] => Route::Handle,
+        ["v1", "models", model] => kserve_v1(model),
+        ["v2", "models", model, "infer"] => kserve_v2(model),
+        ["v2", "models", model, "explain"] => kserve(model, true),
+        ["models", model, "invoke"] => sagemaker(model, None),
+        ["models", ..] => Route::NotFound,
+        [model, "predict"] => sagemaker(model, None),
+        [model, version, "predict"] => sagemaker(model, Some(version)),
+        [first, workflow, ..] if first.eq_ignore_ascii_case("wfpredict") => {
+            Route::RunWorkflow(workflow)
+        }
+        _ => Route::NotFound,
+    }
+}
+
+fn sagemaker_admin<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["ping"] => Route::SagemakerPing,
+        ["execution-parameters"] if method == Method::GET => Route::ExecutionParameters,
+        ["execution-parameters"] => Route::MethodNotAllowed,
+        _ => Route::NotFound,
+    }
+}
+
+fn open_inference<'a>(segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["v2"] => Route::OipServer,
+        ["v2", "health", "live"] => Route::OipLive,
+        ["v2", "health", "ready"] => Route::OipReady,
+        ["v2", "models", _, rest] if rest.starts_with("versions/") => Route::OipVersions,
+        _ => Route::NotFound,
+    }
+}
+
+/// Any other path: a model under its own name, then one of its endpoints.
+fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["docs"] => Route::Docs,
+        ["openapi.json"] => Route::OpenApi,
+        ["models" | "predictions" | "explanations" | "v1" | "v2" | "favicon.ico", ..] => {
+            Route::NotFound
+        }
+        [model] => named(model, ""),
+        [model, endpoint] => named(model, endpoint),
+        _ => Route::NotFound,
+    }
+}
+
+fn prediction<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
+    torchserve(model, version, false, rest)
+}
+
+fn explanation<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
+    torchserve(model, version, true, rest)
+}
+
+fn torchserve<'a>(
+    model: &'a str,
+    version: Option<&'a str>,
+    explain: bool,
+    url_path: &'a str,
+) -> Route<'a> {
+    let (explain, url_path) = (Some(explain), Some(url_path));
+    let plain = PredictRoute::new(ModelRef { model, version });
+    Route::Predict(PredictRoute { explain, url_path, ..plain })
+}
+
+fn kserve(model: &str, explain: bool) -> Route<'_> {
+    let plain = PredictRoute::new(ModelRef { model, version: None });
+    Route::Predict(PredictRoute { explain: Some(explain), ..plain })
+}
+
+fn kserve_v1(model_and_verb: &str) -> Route<'_> {
+    match model_and_verb.split_once(':') {
+        Some((model, "predict")) => kserve(model, false),
+        Some((model, "explain")) => kserve(model, true),
+        Some(_) | None => Route::NotFound,
+    }
+}
+
+fn kserve_v2(model: &str) -> Route<'_> {
+    let plain = PredictRoute::new(ModelRef { model, version: None });
+    Route::Predict(PredictRoute { explain: Some(false), open_inference: true, ..plain })
+}
+
+fn sagemaker<'a>(model: &'a str, version: Option<&'a str>) -> Route<'a> {
+    Route::Predict(PredictRoute::with_query(ModelRef { model, version }))
+}
+
+fn named<'a>(model: &'a str, endpoint: &'a str) -> Route<'a> {
+    let plain = PredictRoute::with_query(ModelRef { model, version: None });
+    Route::Predict(PredictRoute { url_path: Some(endpoint), ..plain })
+}
+
+/// Paths of management. A known path with another method is not the same as an unknown path.
+fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    match *segments {
+        ["models"] => match *method {
+            Method::GET => Route::List,
+            Method::POST => Route::Register,
+            _ => Route::MethodNotAllowed,
+        },
+        ["token"] => match *method {
+            Method::GET => Route::RenewToken,
+            _ => Route::MethodNotAllowed,
+        },
+        ["models", model] => managed(method, ModelRef { model, version: None }),
+        ["models", model, "batching"] if method == Method::GET => {
+            Route::Batching(ModelRef { model, version: None })
+        }
+        ["models", model, version, "batching"] => match *method {
+            Method::GET => Route::Batching(ModelRef { model, version: Some(version) }),
+            _ => Route::MethodNotAllowed,
+        },
+        ["models", model, version] => managed(method, ModelRef { model, version: Some(version) }),
+        ["models", model, version, "set-default"] => match *method {
+            Method::PUT => Route::SetDefault { model, version },
+            _ => Route::MethodNotAllowed,
+        },
+        ["v1", "models", model] => match *method {
+            Method::GET => Route::ModelReady(model),
+            _ => Route::MethodNotAllowed,
+        },
+        ["workflows"] => match *method {
+            Method::GET => Route::ListWorkflows,
+            Method::POST => Route::RegisterWorkflow,
+            _ => Route::MethodNotAllowed,
+        },
+        // TorchServe looks no further than the name.
+        ["workflows", workflow, ..] => match *method {
+            Method::GET => Route::DescribeWorkflow(workflow),
+            Method::DELETE => Route::UnregisterWorkflow(workflow),
+            _ => Route::MethodNotAllowed,
+        },
+        _ => Route::NotFound,
+    }
+}
+
+fn managed<'a>(method: &Method, target: ModelRef<'a>) -> Route<'a> {
+    match *method {
+        Method::GET => Route::Describe(target),
+        Method::PUT => Route::Scale(target),
+        Method::DELETE => Route::Unregister(target),
+        Method::OPTIONS => Route::ManageDescription(target),
+        _ => Route::MethodNotAllowed,
+    }
 }
 
 /// Up to four segments on the stack; the fourth holds whatever follows the third.

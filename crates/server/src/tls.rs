@@ -1,8 +1,7 @@
-//! TLS for the server: a certificate and its key, ready to greet with.
+//! TLS: a certificate with its key, for the listeners that need one.
 //!
 //! rustls with ring and nothing else: the provider is named here, so that a second one in the
-//! dependency graph could not change what the server speak. Takes texts, not files; those are the
-//! cli's.
+//! dependency graph could not change the protocol. Takes texts, not files; the cli reads those.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,8 +30,8 @@ pub enum TlsError {
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Certificate(why) => write!(f, "no certificate can be read: {why}"),
-            Self::Key(why) => write!(f, "no private key can be read: {why}"),
+            Self::Certificate(why) => write!(f, "cannot read the certificate: {why}"),
+            Self::Key(why) => write!(f, "cannot read the private key: {why}"),
             Self::Unfit(why) => write!(f, "certificate and key cannot be used: {why}"),
         }
     }
@@ -47,19 +46,18 @@ impl Tls {
     /// The texts are not what they should be, or do not belong together.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
-        let chain = chain.map_err(|error| TlsError::Certificate(words(&error)))?;
+        let chain = chain.map_err(|error| TlsError::Certificate(describe(&error)))?;
         if chain.is_empty() {
-            return Err(TlsError::Certificate(words(&pem::Error::NoItemsFound)));
+            return Err(TlsError::Certificate(describe(&pem::Error::NoItemsFound)));
         }
         let key = PrivateKeyDer::from_pem_slice(key);
-        Self::from_der(chain, key.map_err(|error| TlsError::Key(words(&error)))?)
+        Self::from_der(chain, key.map_err(|error| TlsError::Key(describe(&error)))?)
     }
 
-    /// A certificate of the server's own making for these names: encrypted, but nobody vouches for
-    /// it.
+    /// A self-signed certificate for these names: encrypted, but vouched for by no authority.
     ///
     /// # Errors
-    /// A name is no name.
+    /// A name is not valid.
     pub fn self_signed(names: Vec<String>) -> Result<Self, TlsError> {
         let made = rcgen::generate_simple_self_signed(names);
         let made = made.map_err(|error| TlsError::Certificate(error.to_string()))?;
@@ -89,22 +87,22 @@ impl Tls {
         Self(Arc::new(config))
     }
 
-    /// Who greets clients with it.
-    pub fn acceptor(&self) -> TlsAcceptor {
+    /// Does the handshakes.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))
     }
 }
 
-/// The key inside stays inside.
+/// Does not print the key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 
-fn words(error: &pem::Error) -> String {
+fn describe(error: &pem::Error) -> String {
     if matches!(error, pem::Error::NoItemsFound) {
-        "it is not in the PEM form, or has none in it".to_owned()
+        "the text is not in PEM form, or contains none".to_owned()
     } else {
         error.to_string()
     }
@@ -119,7 +117,7 @@ mod tests {
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
-    fn refused(certificate: &str, key: &str) -> String {
+    fn rejected(certificate: &str, key: &str) -> String {
         Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
     }
 
@@ -133,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_pair_is_said() {
+    fn a_rejected_pair_has_a_reason() {
         let ((certificate, key), (_, other)) = (pair(), pair());
-        assert!(refused("", &key).starts_with("no certificate can be read: it is not in the PEM"));
-        assert!(refused(&key, &key).starts_with("no certificate"));
-        assert!(refused(&certificate, &certificate).starts_with("no private key"));
-        assert!(refused(&certificate, &other).starts_with("certificate and key cannot be used"));
+        assert!(rejected("", &key).starts_with("cannot read the certificate: the text is not in PEM"));
+        assert!(rejected(&key, &key).starts_with("no certificate"));
+        assert!(rejected(&certificate, &certificate).starts_with("no private key"));
+        assert!(rejected(&certificate, &other).starts_with("certificate and key cannot be used"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{fields::Fields, yaml::batch_delay};
+use super::fields::Fields;
 
 /// The keys of the section, for the warning about others.
 const KEYS: [&str; 11] = [
@@ -158,7 +158,7 @@ impl BatchingYaml {
                 _ => size,
             },
             max_latency: latency.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()),
-            max_batch_delay: batch_delay(&fields, "max_batch_delay"),
+            max_batch_delay: fields.batch_delay("max_batch_delay"),
             cost: fields.choice("cost", &Cost::WORDS),
             max_cost: fields.at_least("max_cost", 1).map(u64::from),
             sample_cost: fields.at_least("sample_cost", 1).map(u64::from),

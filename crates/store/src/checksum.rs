@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sum_is_refused() {
+    fn what_is_no_sum_is_rejected() {
         for text in ["", "12", &EMPTY[1..], &format!("{EMPTY}0"), &EMPTY.replace('e', "g"), "ü"] {
             let why = text.parse::<Sha256>().unwrap_err();
             assert!(why.contains("64 hexadecimal digits"), "{why}");

@@ -1,4 +1,4 @@
-//! The directory that a model is served from, and who cleans it up.
+//! The directory that a model is served from, and its removal.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -10,8 +10,8 @@ use std::{
 /// Where archives keep their manifest.
 pub(super) const MANIFEST_DIRECTORY: &str = "MAR-INF";
 
-/// A model's directory. An unpacked copy is ours and goes away with this value; a directory that
-/// somebody else made is served in place and never touched.
+/// A model's directory. An unpacked copy is ours and goes away with this value; any other directory
+/// is served where it is and never touched.
 #[derive(Debug)]
 pub struct ModelDir {
     path: PathBuf,
@@ -26,8 +26,8 @@ impl ModelDir {
         &self.path
     }
 
-    /// Somebody else's directory.
-    pub fn in_place(path: PathBuf) -> Self {
+    /// A directory that was there before.
+    pub fn existing(path: PathBuf) -> Self {
         Self { path, ours: false, beside: None }
     }
 

@@ -1,7 +1,7 @@
 //! What can go wrong on the way from a url to a model's directory, as facts with fields.
 //!
-//! `Display` is the sentence that a client may read, in TorchServe's words where it has some;
-//! [`StoreError::detail`] is the rest of the story, for the log. Status codes belong to the doors.
+//! `Display` is the sentence that a client may read, TorchServe's sentence where it has one;
+//! [`StoreError::detail`] adds details for the log. Status codes belong to the server.
 
 use std::{io, path::PathBuf};
 
@@ -64,7 +64,7 @@ pub enum StoreError {
         /// As the caller gave it.
         url: String,
     },
-    /// The archive tries something that an honest archive never does.
+    /// The archive tries something that a proper archive never does.
     #[error("Failed to save model: {url}")]
     Hostile {
         /// As the caller gave it.
@@ -85,7 +85,7 @@ pub enum StoreError {
     Corrupt {
         /// As the caller gave it.
         url: String,
-        /// What the reader said.
+        /// What the reader reported.
         why: String,
     },
     /// `MAR-INF/MANIFEST.json` is not a manifest.
@@ -94,10 +94,10 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// The manifest asks for a runtime that nobody knows.
+    /// The manifest asks for an unknown runtime.
     #[error("Runtime is not defined or invalid. The manifest says {runtime:?}, not python.")]
     InvalidRuntime {
-        /// The unknown word.
+        /// The unknown runtime.
         runtime: String,
     },
     /// The model's YAML is missing or cannot be read.
@@ -113,13 +113,13 @@ pub enum StoreError {
         url: String,
         /// The file or directory at hand.
         path: PathBuf,
-        /// What the system said.
+        /// What the system reported.
         source: io::Error,
     },
 }
 
 impl StoreError {
-    /// What the log should say beyond the sentence for the client; `None` if that says it all.
+    /// Details for the log beyond the sentence for the client, if there are any.
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Hostile { breach, .. } => Some(breach.to_string()),
@@ -163,7 +163,7 @@ pub enum Breach {
         /// The member.
         name: String,
     },
-    /// A device, a pipe, a socket, or a kind of member that nobody knows.
+    /// A device, a pipe, a socket, or a kind of member that is unknown.
     #[error("member {name:?} is not a file, a directory or a link")]
     Special {
         /// The member.
@@ -191,22 +191,55 @@ pub enum Breach {
 /// The limit that an archive passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
-    /// More bytes than [`Limits::unpacked_bytes_max`](super::Limits::unpacked_bytes_max).
+    /// More bytes than [`Limits::unpacked_bytes_max`](crate::Limits::unpacked_bytes_max).
     #[error("it unpacks to more than {max} bytes")]
     Bytes {
         /// The limit.
         max: u64,
     },
-    /// More entries than [`Limits::files_max`](super::Limits::files_max).
+    /// More entries than [`Limits::files_max`](crate::Limits::files_max).
     #[error("it has more than {max} files and directories")]
     Files {
         /// The limit.
         max: u64,
     },
-    /// More headers between two members, or padding behind the last, than honest archives have.
+    /// More headers between two members, or padding behind the last, than proper archives have.
     #[error("it has headers or padding of more than {max} bytes")]
     Headers {
         /// The limit.
         max: u64,
     },
+}
+
+/// Why unpacking stopped; the url joins when it becomes a [`StoreError`].
+#[derive(Debug)]
+pub(super) enum UnpackError {
+    Hostile(Breach),
+    TooLarge(Excess),
+    Corrupt(String),
+    Io(PathBuf, io::Error),
+}
+
+impl UnpackError {
+    /// The archive's reader failed: the archive is damaged.
+    pub(super) fn corrupt(error: impl std::fmt::Display) -> Self {
+        Self::Corrupt(error.to_string())
+    }
+
+    /// Adds which archive it was.
+    pub(super) fn at(self, url: &str) -> StoreError {
+        let url = url.to_owned();
+        match self {
+            Self::Hostile(breach) => StoreError::Hostile { url, breach },
+            Self::TooLarge(excess) => StoreError::TooLarge { url, excess },
+            Self::Corrupt(why) => StoreError::Corrupt { url, why },
+            Self::Io(path, source) => StoreError::Io { url, path, source },
+        }
+    }
+}
+
+impl From<Breach> for UnpackError {
+    fn from(breach: Breach) -> Self {
+        Self::Hostile(breach)
+    }
 }

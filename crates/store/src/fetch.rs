@@ -1,46 +1,51 @@
-//! Fetches an archive into the store, from another machine or from elsewhere on this one: a temporary
+//! Fetches an archive into the store, from another machine or from outside the store: a temporary
 //! file beside the others, within the limit, that takes its name only when it is complete.
 //!
 //! Waits for the network, never blocks on it. A fetch that fails, or whose caller goes away, leaves
 //! nothing behind.
 
-mod pour;
-
 use std::{
     fs::{File, Permissions},
-    io,
+    io::{self, SeekFrom},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use tempfile::NamedTempFile;
+use tokio::{
+    io::{AsyncSeekExt as _, AsyncWriteExt as _},
+    time::{Instant, sleep, timeout},
+};
 
-use self::pour::Pour;
-use super::{error::StoreError, remote::Ask, remote::Remote};
+use super::{
+    download::{Download, DownloadError, DownloadRequest, Downloader, ResumeFrom},
+    error::StoreError,
+};
 
 /// A file that was fetched into the store. It leaves the store with this value, until a model that
-/// was registered from it [settles](Self::settle) it there.
+/// was registered from it [keeps](Self::keep) it there.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchedFile {
     path: PathBuf,
-    settled: AtomicBool,
+    kept: AtomicBool,
 }
 
-impl Fetched {
+impl FetchedFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on only [`Fetched::remove`] takes it away: a server that ends leaves it for the next.
-    pub fn settle(&self) {
-        self.settled.store(true, Ordering::Relaxed);
+    /// From now on only [`FetchedFile::remove`] takes it away: a server that ends leaves it for the next.
+    pub fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
     }
 
     /// Takes it out of the store.
     pub fn remove(&self) {
-        self.settle();
+        self.keep();
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = self.path.display();
@@ -51,9 +56,9 @@ impl Fetched {
     }
 }
 
-impl Drop for Fetched {
+impl Drop for FetchedFile {
     fn drop(&mut self) {
-        if !self.settled.load(Ordering::Relaxed) {
+        if !self.kept.load(Ordering::Relaxed) {
             self.remove();
         }
     }
@@ -61,17 +66,17 @@ impl Drop for Fetched {
 
 /// Downloads what is asked for to `target`, which must not exist yet.
 pub(super) async fn fetch(
-    remote: &dyn Remote,
-    ask: Ask<'_>,
+    remote: &dyn Downloader,
+    ask: DownloadRequest<'_>,
     target: PathBuf,
     bytes_max: u64,
-) -> Result<Fetched, StoreError> {
+) -> Result<FetchedFile, StoreError> {
     let url = ask.url;
     let failed = |why: String| StoreError::DownloadFailed { url: url.to_owned(), why };
     let disk = |source| StoreError::Io { url: url.to_owned(), path: target.clone(), source };
     let part = part_beside(&target).map_err(disk)?;
     let file = part.as_file().try_clone().map_err(disk)?;
-    Pour::new(ask, file, bytes_max).everything(remote).await.map_err(failed)?;
+    Transfer::new(ask, file, bytes_max).everything(remote).await.map_err(failed)?;
     name(part, target, url)
 }
 
@@ -81,7 +86,7 @@ pub(super) async fn copy(
     from: PathBuf,
     target: PathBuf,
     bytes_max: u64,
-) -> Result<Fetched, StoreError> {
+) -> Result<FetchedFile, StoreError> {
     let theirs = url.to_owned();
     let copied = tokio::task::spawn_blocking(move || {
         let failed = |source| StoreError::Io { url: theirs.clone(), path: from.clone(), source };
@@ -102,9 +107,9 @@ pub(super) async fn copy(
 }
 
 /// Gives a complete file its name.
-fn name(part: NamedTempFile, target: PathBuf, url: &str) -> Result<Fetched, StoreError> {
+fn name(part: NamedTempFile, target: PathBuf, url: &str) -> Result<FetchedFile, StoreError> {
     match part.persist_noclobber(&target) {
-        Ok(_) => Ok(Fetched { path: target, settled: AtomicBool::new(false) }),
+        Ok(_) => Ok(FetchedFile { path: target, kept: AtomicBool::new(false) }),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
             let file = target.file_name().unwrap_or_default().display().to_string();
             Err(StoreError::AlreadyExists { file })
@@ -115,13 +120,154 @@ fn name(part: NamedTempFile, target: PathBuf, url: &str) -> Result<Fetched, Stor
     }
 }
 
-/// Hidden while it grows, so that nobody takes it for a model; readable like any other archive.
+/// Hidden while it grows, so that it is not taken for a model; readable like any other archive.
 fn part_beside(target: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".jitney-")
         .suffix(".part")
         .permissions(Permissions::from_mode(0o644))
         .tempfile_in(target.parent().unwrap_or(Path::new(".")))
+}
+
+/// How long the server may send nothing, at the beginning and between two pieces.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How often the progress of a download is logged.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Seconds before the second, third … connection; after the last one the download has failed.
+const PAUSES_S: [u64; 5] = [1, 2, 4, 8, 15];
+
+struct Transfer<'a> {
+    ask: DownloadRequest<'a>,
+    file: tokio::fs::File,
+    /// The server has answered once.
+    begun: bool,
+    bytes: u64,
+    bytes_total: Option<u64>,
+    bytes_max: u64,
+    /// What the other side called the file when it began.
+    tag: Option<String>,
+    logged: Instant,
+}
+
+impl<'a> Transfer<'a> {
+    fn new(ask: DownloadRequest<'a>, file: std::fs::File, bytes_max: u64) -> Self {
+        let (file, logged) = (tokio::fs::File::from_std(file), Instant::now());
+        Self { ask, file, begun: false, bytes: 0, bytes_total: None, bytes_max, tag: None, logged }
+    }
+
+    /// Everything, flushed to the disk.
+    async fn everything(&mut self, remote: &dyn Downloader) -> Result<(), String> {
+        let mut pauses = PAUSES_S.into_iter();
+        while let Err(error) = self.connection(remote).await {
+            // What never began is not worth a second try: most often the url is wrong.
+            let again = error.transient && self.begun;
+            let Some(pause_s) = pauses.next().filter(|_| again) else { return Err(error.why) };
+            let (url, bytes, why) = (self.url(), self.bytes, error.why);
+            tracing::warn!(url, bytes, why, pause_s, "the download broke off and is tried again");
+            sleep(Duration::from_secs(pause_s)).await;
+        }
+        self.file.flush().await.map_err(|error| error.to_string())?;
+        self.file.sync_all().await.map_err(|error| error.to_string())?;
+        tracing::info!(url = self.url(), bytes = self.bytes, "downloaded");
+        Ok(())
+    }
+
+    async fn connection(&mut self, remote: &dyn Downloader) -> Result<(), DownloadError> {
+        let tag = self.tag.take().filter(|_| self.bytes > 0);
+        let resume = tag.as_deref().map(|tag| ResumeFrom { bytes: self.bytes, tag });
+        let mut download = match in_time(remote.open(DownloadRequest { resume, ..self.ask })).await
+        {
+            Ok(download) => download,
+            Err(error) => {
+                self.tag = tag;
+                return Err(error);
+            }
+        };
+        let tag = download.tag().map(str::to_owned);
+        self.begin(download.begins_at(), download.bytes_total(), tag).await?;
+        let ended = self.pieces(download.as_mut()).await;
+        match self.bytes_total {
+            Some(total) if total == self.bytes => Ok(()),
+            Some(_) if ended.is_ok() => {
+                Err(DownloadError::transient(format!("it ended after {} bytes", self.bytes)))
+            }
+            Some(_) | None => ended,
+        }
+    }
+
+    /// Where the first piece goes: behind what is here, or to the very beginning.
+    async fn begin(
+        &mut self,
+        begins_at: u64,
+        bytes_total: Option<u64>,
+        tag: Option<String>,
+    ) -> Result<(), DownloadError> {
+        if begins_at != self.bytes {
+            self.file.set_len(0).await.map_err(DownloadError::permanent)?;
+            self.file.seek(SeekFrom::Start(0)).await.map_err(DownloadError::permanent)?;
+            self.bytes = 0;
+        }
+        if begins_at != self.bytes {
+            return Err(DownloadError::permanent(
+                "it answered with another part than it was asked for",
+            ));
+        }
+        self.begun = true;
+        (self.bytes_total, self.tag) = (bytes_total, tag);
+        let (url, from, bytes) = (self.url(), self.bytes, self.bytes_total);
+        tracing::info!(url, bytes, from, "downloading");
+        self.within_limit(self.bytes_total.unwrap_or_default())
+    }
+
+    async fn pieces(&mut self, download: &mut dyn Download) -> Result<(), DownloadError> {
+        while let Some(piece) = in_time(download.next()).await? {
+            self.within_limit(self.bytes + piece.len() as u64)?;
+            self.file.write_all(&piece).await.map_err(DownloadError::permanent)?;
+            self.bytes += piece.len() as u64;
+            self.log_progress();
+        }
+        Ok(())
+    }
+
+    fn within_limit(&self, bytes: u64) -> Result<(), DownloadError> {
+        let max = self.bytes_max;
+        let larger = || DownloadError::permanent(format!("it is larger than {max} bytes"));
+        if bytes > max { Err(larger()) } else { Ok(()) }
+    }
+
+    fn log_progress(&mut self) {
+        if self.logged.elapsed() < PROGRESS_EVERY {
+            return;
+        }
+        self.logged = Instant::now();
+        let percent = self.bytes_total.map(|total| self.bytes * 100 / total.max(1));
+        tracing::info!(url = self.url(), bytes = self.bytes, percent, "downloading");
+    }
+
+    fn url(&self) -> &'a str {
+        without_secrets(self.ask.url)
+    }
+}
+
+async fn in_time<T>(
+    later: impl Future<Output = Result<T, DownloadError>>,
+) -> Result<T, DownloadError> {
+    let silent = || format!("the server sent nothing for {} s", SILENCE_MAX.as_secs());
+    timeout(SILENCE_MAX, later).await.unwrap_or_else(|_| Err(DownloadError::transient(silent())))
+}
+
+/// The url without what may be a password: the query of a signed one, and what stands before `@`.
+fn without_secrets(url: &str) -> &str {
+    let plain = url.split(['?', '#']).next().unwrap_or(url);
+    match plain.split_once("://") {
+        Some((_, rest)) => {
+            let host_end = rest.find('/').unwrap_or(rest.len());
+            rest[..host_end].rfind('@').map_or(plain, |at| &rest[at + 1..])
+        }
+        None => plain,
+    }
 }
 
 #[cfg(test)]

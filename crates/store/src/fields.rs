@@ -1,6 +1,8 @@
 //! Reads typed values out of a YAML mapping, and never fails: a value of the wrong type is said in
 //! the log and then as good as absent, because that is what TorchServe's users know.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 /// A mapping whose values are asked for by key and type.
@@ -39,6 +41,12 @@ impl<'a> Fields<'a> {
         let enough = |value: &Value| u32::try_from(whole(value)?).ok().filter(|n| *n >= least);
         let wanted = if least == 0 { "a whole number" } else { "a whole number above zero" };
         self.typed(key, wanted, enough)
+    }
+
+    /// Milliseconds; zero, and what is raised to zero, means that the key is not set.
+    pub(super) fn batch_delay(&self, key: &str) -> Option<Duration> {
+        let millis = self.raised(key, 0).filter(|millis| *millis > 0)?;
+        Some(Duration::from_millis(millis.into()))
     }
 
     /// A number above zero, whole or not.

@@ -1,24 +1,26 @@
-//! The only hand that writes while an archive is unpacked.
+//! Writes the members of an archive, inside a fresh and private directory.
 //!
-//! Every member passes through here, whatever the format, so every limit and every refusal lives
-//! here once. Links are made last: no member is ever written through one, so a link can at worst
-//! be wrong, and that is found out before anybody follows it. The directory is fresh and private,
-//! so nobody else changes it meanwhile.
+//! Every member passes through here, whatever the format, so every limit and every check is here once.
+//! Everything is counted while it is written; sizes in headers are never believed. Links are made after
+//! everything else, hard ones before symbolic ones: a hard link can only name a regular file, nothing is
+//! written through a symbolic one, and a link that leads outside is found before it is followed.
 
 use std::{
     collections::HashSet,
-    fs::{DirBuilder, File, OpenOptions},
+    ffi::OsStr,
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{DirBuilderExt, OpenOptionsExt, symlink},
+    },
     path::{Path, PathBuf},
 };
 
 use super::{
-    error::Breach,
-    limits::{Limits, Tally},
-    links::Link,
+    config::Limits,
+    error::{Breach, Excess, UnpackError},
     member::MemberName,
-    unpack::UnpackError,
 };
 
 /// A directory being filled.
@@ -28,12 +30,12 @@ pub(super) struct Jail<'a> {
     /// The directories made so far, relative to the root: real ones, never links.
     directories: HashSet<PathBuf>,
     /// Links to make when all else is there.
-    links: Vec<Link>,
+    links: Vec<ArchiveLink>,
     buffer: Box<[u8]>,
 }
 
 impl<'a> Jail<'a> {
-    /// A jail in `root`, which must be empty and belong to nobody else.
+    /// A jail in `root`, which must be empty and used by no one else.
     pub(super) fn new(root: &'a Path, limits: Limits) -> Self {
         Self {
             root,
@@ -49,7 +51,7 @@ impl<'a> Jail<'a> {
         self.make_directory(name.path())
     }
 
-    /// Writes a file and says how many bytes it got.
+    /// Writes a file; gives its number of bytes.
     pub(super) fn file(
         &mut self,
         name: &MemberName,
@@ -66,16 +68,16 @@ impl<'a> Jail<'a> {
     }
 
     /// Remembers a link until [`Jail::seal`].
-    pub(super) fn link(&mut self, link: Link) -> Result<(), UnpackError> {
+    pub(super) fn link(&mut self, link: ArchiveLink) -> Result<(), UnpackError> {
         self.tally.file()?;
         self.links.push(link);
         Ok(())
     }
 
     /// Makes the links, hard ones first, and gives them back to be checked where the model ends up.
-    pub(super) fn seal(mut self) -> Result<Vec<Link>, UnpackError> {
+    pub(super) fn seal(mut self) -> Result<Vec<ArchiveLink>, UnpackError> {
         let mut links = std::mem::take(&mut self.links);
-        links.sort_by_key(Link::is_symbolic);
+        links.sort_by_key(ArchiveLink::is_symbolic);
         for link in &links {
             self.make_parent(link.name.path())?;
             link.make(self.root)?;
@@ -128,4 +130,106 @@ pub(super) fn not_made(member: &Path, path: &Path, error: io::Error) -> UnpackEr
         return Breach::Collides { name: member.display().to_string() }.into();
     }
     UnpackError::Io(path.to_owned(), error)
+}
+
+/// A link that an archive asks for.
+pub(super) struct ArchiveLink {
+    /// Where the link itself lies.
+    pub(super) name: MemberName,
+    target: LinkTarget,
+}
+
+enum LinkTarget {
+    /// A second name for a file of the archive.
+    Hard(MemberName),
+    /// Any text, not checked yet.
+    Symbolic(PathBuf),
+}
+
+impl ArchiveLink {
+    pub(super) fn hard(name: MemberName, to: MemberName) -> Self {
+        Self { name, target: LinkTarget::Hard(to) }
+    }
+
+    pub(super) fn symbolic(name: MemberName, to: &[u8]) -> Self {
+        Self { name, target: LinkTarget::Symbolic(PathBuf::from(OsStr::from_bytes(to))) }
+    }
+
+    pub(super) fn is_symbolic(&self) -> bool {
+        matches!(self.target, LinkTarget::Symbolic(_))
+    }
+
+    /// Makes the link; its directory is there and is no link itself.
+    pub(super) fn make(&self, root: &Path) -> Result<(), UnpackError> {
+        let path = root.join(self.name.path());
+        let made = match &self.target {
+            LinkTarget::Hard(to) if root.join(to.path()).is_file() => {
+                fs::hard_link(root.join(to.path()), &path)
+            }
+            LinkTarget::Symbolic(to) if to.is_relative() => symlink(to, &path),
+            LinkTarget::Hard(_) | LinkTarget::Symbolic(_) => return Err(self.misleads().into()),
+        };
+        made.map_err(|error| {
+            if is_bad_target(&error) {
+                return self.misleads().into();
+            }
+            not_made(self.name.path(), &path, error)
+        })
+    }
+
+    /// Follows the link to its end, which must lie inside `home`: that is where the archive's
+    /// directory `wrapping` has gone, and links beside it are no longer there. The system is asked
+    /// rather than the text, because `a/../b` means something else where `a` is a link.
+    pub(super) fn check(&self, wrapping: &Path, home: &Path) -> Result<(), UnpackError> {
+        let Ok(name) = self.name.path().strip_prefix(wrapping) else { return Ok(()) };
+        let home = home.canonicalize().map_err(|error| UnpackError::Io(home.into(), error))?;
+        let end = home.join(name).canonicalize();
+        if end.is_ok_and(|end| end.starts_with(home)) {
+            Ok(())
+        } else {
+            Err(self.misleads().into())
+        }
+    }
+
+    fn misleads(&self) -> Breach {
+        let target = match &self.target {
+            LinkTarget::Hard(to) => to.path(),
+            LinkTarget::Symbolic(to) => to,
+        };
+        let text = |path: &Path| path.display().to_string();
+        Breach::Link { name: text(self.name.path()), target: text(target) }
+    }
+}
+
+/// Whether the target is empty, too long, or has a NUL in it.
+fn is_bad_target(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotFound};
+    matches!(error.kind(), NotFound | InvalidFilename | InvalidInput)
+}
+
+/// What one archive has used up so far.
+pub(super) struct Tally {
+    limits: Limits,
+    bytes: u64,
+    files: u64,
+}
+
+impl Tally {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, bytes: 0, files: 0 }
+    }
+
+    /// Counts bytes that are about to be written.
+    pub(super) fn bytes(&mut self, count: usize) -> Result<(), UnpackError> {
+        let max = self.limits.unpacked_bytes_max;
+        self.bytes = self.bytes.saturating_add(count as u64);
+        if self.bytes > max { Err(UnpackError::TooLarge(Excess::Bytes { max })) } else { Ok(()) }
+    }
+
+    /// Counts a file, directory or link that is about to be made.
+    pub(super) fn file(&mut self) -> Result<(), UnpackError> {
+        let max = self.limits.files_max;
+        self.files = self.files.saturating_add(1);
+        if self.files > max { Err(UnpackError::TooLarge(Excess::Files { max })) } else { Ok(()) }
+    }
 }

@@ -72,7 +72,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Reads the word of a manifest or of a registration.
+    /// Reads the name in a manifest or in a registration.
     pub fn parse(word: &str) -> Result<Self, StoreError> {
         [Self::Python, Self::Python3, Self::Lsp]
             .into_iter()
@@ -80,7 +80,7 @@ impl Runtime {
             .ok_or_else(|| StoreError::InvalidRuntime { runtime: word.to_owned() })
     }
 
-    /// The word for it.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Python => "python",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn things_that_are_no_manifest_are_refused() {
+    fn things_that_are_no_manifest_are_rejected() {
         for document in [
             json!([]),
             json!("m"),

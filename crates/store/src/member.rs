@@ -1,4 +1,4 @@
-//! The name of an archive's member, checked once: past this line it can only lie inside the jail.
+//! The name of an archive's member, checked once: after that it can only lie inside the jail.
 
 use std::{
     ffi::OsStr,
@@ -11,7 +11,7 @@ use super::error::Breach;
 /// The longest part of a path that Linux file systems take.
 const PART_BYTES_MAX: usize = 255;
 
-/// Deeper trees than this are mischief: removing one holds a file descriptor per level.
+/// Deeper trees than this are not unpacked: removing one holds a file descriptor per level.
 const PARTS_MAX: usize = 64;
 
 /// A relative path of plain parts: no root, no `..`, no NUL. Empty for the archive's own root.
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_leave_the_archive_are_refused() {
+    fn names_that_leave_the_archive_are_rejected() {
         check(b"/etc/passwd", Err(|breach| matches!(breach, Breach::Absolute { .. })));
         check(b"//etc/passwd", Err(|breach| matches!(breach, Breach::Absolute { .. })));
         check(b"../evil", Err(|breach| matches!(breach, Breach::Escapes { .. })));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_file_system_takes_are_refused() {
+    fn names_that_no_file_system_takes_are_rejected() {
         let is_bad = |breach: &Breach| matches!(breach, Breach::BadName { .. });
         check(b"", Err(is_bad));
         check(b"./", Err(is_bad));

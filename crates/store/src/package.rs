@@ -1,18 +1,20 @@
-//! A model, ready to be registered: its directory with what its manifest and YAML say.
+//! A model, ready to be registered: its directory, and what its manifest, its YAML and its API
+//! description say.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read},
     path::Path,
 };
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    api::Api,
     dir::{MANIFEST_DIRECTORY, ModelDir},
     error::StoreError,
-    fetch::Fetched,
+    fetch::FetchedFile,
     manifest::Manifest,
     yaml::{self, ModelYaml},
 };
@@ -35,14 +37,14 @@ pub struct Package {
     pub yaml: ModelYaml,
     /// The YAML with every key in its order, for the handler; `{}` if there is none.
     pub yaml_json: Value,
-    /// What it says about its API, if it is a definition.
+    /// The description of its API, if it is a definition.
     pub api: Option<Api>,
     /// The archive that was fetched into the store for this model and leaves with it.
-    pub downloaded: Option<Fetched>,
+    pub downloaded: Option<FetchedFile>,
 }
 
 impl Package {
-    /// Reads what the model says about itself.
+    /// Reads manifest, YAML and API description.
     pub(super) fn read(url: &str, dir: ModelDir) -> Result<Self, StoreError> {
         let manifest_json = read_manifest(dir.path())?;
         let manifest = Manifest::from_json(&manifest_json)?;
@@ -103,5 +105,52 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         Err(io::Error::other(format!("it has more than {TEXT_BYTES_MAX} bytes")))
     } else {
         Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    }
+}
+
+/// The file in the model's directory.
+const API_FILE: &str = "jitney-api.json";
+
+/// What a model says about its own API: `jitney-api.json`, which definitions in Python bring. The
+/// server repeats it to clients. One that cannot be read costs the description, not the model.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Api {
+    /// The endpoints, by the name that follows the model's in a path.
+    pub endpoints: Vec<String>,
+    /// Most items in a call of those that take batches.
+    pub batch_sizes: BTreeMap<String, u32>,
+    /// The latencies to keep, where not all endpoints have the same.
+    pub latencies_ms: BTreeMap<String, f64>,
+    /// OpenAPI path items by path.
+    pub paths: Map<String, Value>,
+}
+
+impl Api {
+    /// Reads the description, if the model has one.
+    fn read(dir: &Path) -> Option<Self> {
+        let text = read_text(&dir.join(API_FILE)).ok()?;
+        let read = serde_json::from_str(&text);
+        read.inspect_err(
+            |error| tracing::warn!(%error, "{API_FILE} is no API description, ignored"),
+        )
+        .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_read_and_a_broken_one_ignored() {
+        let dir = tempfile::tempdir().expect("directory");
+        assert_eq!(Api::read(dir.path()), None);
+        let file = dir.path().join(API_FILE);
+        std::fs::write(&file, r#"{"endpoints": ["a"], "paths": {"/m": {}}}"#).expect("file");
+        let api = Api::read(dir.path()).expect("reads");
+        assert_eq!((api.endpoints, api.paths.len()), (vec!["a".to_owned()], 1));
+        std::fs::write(&file, "{").expect("file");
+        assert_eq!(Api::read(dir.path()), None);
     }
 }

@@ -1,57 +1,25 @@
-//! From an archive file to a model's directory, or to an error and no directory at all.
+//! Unpacks an archive file into a model's directory, or gives an error and leaves no directory.
 //!
-//! What the file is, its first bytes say; its name decides only where they are silent. The
-//! directory removes itself unless everything went well.
+//! The first bytes of the file tell its format, or else its name. The directory removes itself unless
+//! everything went well.
 
 use std::{
     fs::File,
-    io::{self, Read, Seek},
+    io::{self, BufReader, Read, Seek},
     path::{Path, PathBuf},
 };
 
 use flate2::read::MultiGzDecoder;
+use zip::{ZipArchive, read::ZipFile};
 
 use super::{
+    config::Limits,
     dir::{ModelDir, lone_directory},
-    error::{Breach, Excess, StoreError},
-    jail::Jail,
-    limits::Limits,
+    error::{Breach, UnpackError},
+    jail::{ArchiveLink, Jail},
+    member::MemberName,
     untar::untar,
-    unzip::unzip,
 };
-
-/// Why unpacking stopped; the url joins when it becomes a [`StoreError`].
-#[derive(Debug)]
-pub(super) enum UnpackError {
-    Hostile(Breach),
-    TooLarge(Excess),
-    Corrupt(String),
-    Io(PathBuf, io::Error),
-}
-
-impl UnpackError {
-    /// The archive's reader failed: the archive is damaged.
-    pub(super) fn corrupt(error: impl std::fmt::Display) -> Self {
-        Self::Corrupt(error.to_string())
-    }
-
-    /// Adds which archive it was.
-    pub(super) fn at(self, url: &str) -> StoreError {
-        let url = url.to_owned();
-        match self {
-            Self::Hostile(breach) => StoreError::Hostile { url, breach },
-            Self::TooLarge(excess) => StoreError::TooLarge { url, excess },
-            Self::Corrupt(why) => StoreError::Corrupt { url, why },
-            Self::Io(path, source) => StoreError::Io { url, path, source },
-        }
-    }
-}
-
-impl From<Breach> for UnpackError {
-    fn from(breach: Breach) -> Self {
-        Self::Hostile(breach)
-    }
-}
 
 /// Unpacks `archive` into a new directory below `models`.
 pub(super) fn unpack(
@@ -64,9 +32,9 @@ pub(super) fn unpack(
     let dir = reserve(models)?;
     let mut jail = Jail::new(dir.path(), limits);
     match format {
-        Format::Zip => unzip(file, &mut jail)?,
-        Format::TarGz => untar(MultiGzDecoder::new(file), &mut jail)?,
-        Format::Tar => untar(file, &mut jail)?,
+        ArchiveFormat::Zip => unzip(file, &mut jail)?,
+        ArchiveFormat::TarGz => untar(MultiGzDecoder::new(file), &mut jail)?,
+        ArchiveFormat::Tar => untar(file, &mut jail)?,
     }
     let links = jail.seal()?;
     let wrapping = if format.is_wrapped() { wrapping(dir.path())? } else { PathBuf::new() };
@@ -76,9 +44,9 @@ pub(super) fn unpack(
     Ok(dir)
 }
 
-fn open(archive: &Path) -> io::Result<(File, Format)> {
+fn open(archive: &Path) -> io::Result<(File, ArchiveFormat)> {
     let mut file = File::open(archive)?;
-    let format = Format::of(&mut file, archive)?;
+    let format = ArchiveFormat::of(&mut file, archive)?;
     Ok((file, format))
 }
 
@@ -105,13 +73,13 @@ fn reserve(models: &Path) -> Result<ModelDir, UnpackError> {
 
 /// The kinds of archive that we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum ArchiveFormat {
     Zip,
     TarGz,
     Tar,
 }
 
-impl Format {
+impl ArchiveFormat {
     /// Looks at the file's beginning and leaves it rewound.
     fn of(file: &mut File, path: &Path) -> io::Result<Self> {
         let mut head = Vec::new();
@@ -144,4 +112,58 @@ impl Format {
             Self::TarGz
         }
     }
+}
+
+/// The longest path that Linux takes, and so the longest target of a symbolic link.
+const LINK_BYTES_MAX: u64 = 4096;
+
+/// The bits of a Unix mode for the kind of file.
+const KIND: u32 = 0o170_000;
+const KIND_UNKNOWN: u32 = 0;
+const KIND_REGULAR: u32 = 0o100_000;
+const KIND_DIRECTORY: u32 = 0o040_000;
+const KIND_LINK: u32 = 0o120_000;
+
+/// Puts every member of the archive into the jail.
+fn unzip(file: File, jail: &mut Jail<'_>) -> Result<(), UnpackError> {
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(UnpackError::corrupt)?;
+    // The reader shows only one of them, so the jail would never know.
+    if archive.has_duplicate_names() {
+        return Err(Breach::Repeated.into());
+    }
+    for index in 0..archive.len() {
+        let mut member = archive.by_index(index).map_err(UnpackError::corrupt)?;
+        put_zip_member(&mut member, jail)?;
+    }
+    Ok(())
+}
+
+fn put_zip_member<R: Read>(
+    member: &mut ZipFile<'_, R>,
+    jail: &mut Jail<'_>,
+) -> Result<(), UnpackError> {
+    let raw = member.name().map_err(UnpackError::corrupt)?.into_owned().into_bytes();
+    let mode = member.unix_mode().unwrap_or(KIND_UNKNOWN);
+    match mode & KIND {
+        _ if raw.ends_with(b"/") => jail.directory(&MemberName::parse(&raw)?),
+        KIND_DIRECTORY => jail.directory(&MemberName::parse(&raw)?),
+        KIND_LINK => {
+            let name = MemberName::parse_file(&raw)?;
+            let link = ArchiveLink::symbolic(name, &link_target(member)?);
+            jail.link(link)
+        }
+        KIND_UNKNOWN | KIND_REGULAR => {
+            let name = MemberName::parse_file(&raw)?;
+            jail.file(&name, mode & 0o111 != 0, member).map(drop)
+        }
+        _ => Err(Breach::Special { name: String::from_utf8_lossy(&raw).into_owned() }.into()),
+    }
+}
+
+/// A zip file keeps a link's target as the member's content.
+fn link_target(member: &mut impl Read) -> Result<Vec<u8>, UnpackError> {
+    let mut target = Vec::new();
+    let read = member.take(LINK_BYTES_MAX).read_to_end(&mut target);
+    read.map_err(UnpackError::corrupt)?;
+    Ok(target)
 }

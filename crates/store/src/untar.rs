@@ -1,8 +1,8 @@
 //! Reads tar archives into the jail, compressed or not.
 //!
-//! The tar reader gathers long names and extended headers in memory, as many bytes as they claim
-//! to have. So the stream underneath is rationed: between two members only as much may be read as
-//! headers honestly need.
+//! The tar reader gathers long names and extended headers in memory, as many bytes as they claim to
+//! have. So the stream underneath is limited: between two members only as much may be read as headers
+//! need.
 
 use std::{
     cell::Cell,
@@ -13,11 +13,9 @@ use std::{
 use tar::{Archive, Entry, EntryType};
 
 use super::{
-    error::{Breach, Excess},
-    jail::Jail,
-    links::Link,
+    error::{Breach, Excess, UnpackError},
+    jail::{ArchiveLink, Jail},
     member::MemberName,
-    unpack::UnpackError,
 };
 
 /// What may lie between two members: headers, long names, extended attributes.
@@ -28,25 +26,25 @@ const PADDING_BYTES_MAX: u64 = 16 << 20;
 
 /// Puts every member of the archive into the jail.
 pub(super) fn untar(stream: impl Read, jail: &mut Jail<'_>) -> Result<(), UnpackError> {
-    let ration = Ration::default();
-    let mut archive = Archive::new(Rationed { stream, ration: ration.clone() });
+    let limit = ReadLimit::default();
+    let mut archive = Archive::new(LimitedStream { stream, limit: limit.clone() });
     let mut entries = archive.entries().map_err(UnpackError::corrupt)?;
     loop {
-        ration.allow(HEADER_BYTES_MAX);
+        limit.allow(HEADER_BYTES_MAX);
         let Some(entry) = entries.next() else { break };
-        let mut entry = entry.map_err(|error| ration.explain(error, HEADER_BYTES_MAX))?;
-        put(&mut entry, &ration, jail)?;
+        let mut entry = entry.map_err(|error| limit.explain(error, HEADER_BYTES_MAX))?;
+        put(&mut entry, &limit, jail)?;
     }
     // The checksum of a compressed stream stands at its very end.
-    ration.allow(PADDING_BYTES_MAX);
+    limit.allow(PADDING_BYTES_MAX);
     let drained = io::copy(&mut archive.into_inner(), &mut io::sink());
-    drained.map(drop).map_err(|error| ration.explain(error, PADDING_BYTES_MAX))
+    drained.map(drop).map_err(|error| limit.explain(error, PADDING_BYTES_MAX))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "whatever tar invents next is not for us")]
 fn put(
     entry: &mut Entry<'_, impl Read>,
-    ration: &Ration,
+    limit: &ReadLimit,
     jail: &mut Jail<'_>,
 ) -> Result<(), UnpackError> {
     let raw = entry.path_bytes().into_owned();
@@ -57,21 +55,21 @@ fn put(
         // Before 1988 a directory was a file with a slash at its end.
         EntryType::Regular if raw.ends_with(b"/") => jail.directory(&MemberName::parse(&raw)?),
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-            ration.allow(u64::MAX);
+            limit.allow(u64::MAX);
             put_file(entry, &MemberName::parse_file(&raw)?, jail)
         }
         EntryType::Symlink => {
-            jail.link(Link::symbolic(MemberName::parse_file(&raw)?, &target(entry)))
+            jail.link(ArchiveLink::symbolic(MemberName::parse_file(&raw)?, &target(entry)))
         }
         EntryType::Link => {
             let to = MemberName::parse_file(&target(entry))?;
-            jail.link(Link::hard(MemberName::parse_file(&raw)?, to))
+            jail.link(ArchiveLink::hard(MemberName::parse_file(&raw)?, to))
         }
         _ => Err(Breach::Special { name: String::from_utf8_lossy(&raw).into_owned() }.into()),
     }
 }
 
-/// The jail counts the bytes; here they are held against what the header said.
+/// The jail counts the bytes; here they are compared with the header.
 fn put_file(
     entry: &mut Entry<'_, impl Read>,
     name: &MemberName,
@@ -92,16 +90,16 @@ fn target(entry: &Entry<'_, impl Read>) -> Vec<u8> {
 
 /// How many bytes may still be read, shared by the stream and by whoever allows them.
 #[derive(Clone, Default)]
-struct Ration {
+struct ReadLimit {
     left: Rc<Cell<u64>>,
 }
 
-impl Ration {
+impl ReadLimit {
     fn allow(&self, bytes: u64) {
         self.left.set(bytes);
     }
 
-    /// Tells a stream that hit its ration from one that is broken.
+    /// Distinguishes a stream that hit its limit from a broken one.
     fn explain(&self, error: io::Error, max: u64) -> UnpackError {
         match self.left.get() {
             0 => UnpackError::TooLarge(Excess::Headers { max }),
@@ -110,21 +108,21 @@ impl Ration {
     }
 }
 
-/// A stream that fails, rather than ends, when its ration is used up.
-struct Rationed<R> {
+/// A stream that fails, rather than ends, when its limit is used up.
+struct LimitedStream<R> {
     stream: R,
-    ration: Ration,
+    limit: ReadLimit,
 }
 
-impl<R: Read> Read for Rationed<R> {
+impl<R: Read> Read for LimitedStream<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.ration.left.get();
+        let left = self.limit.left.get();
         if left == 0 {
             return Err(io::Error::other("more headers than allowed"));
         }
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let read = self.stream.read(&mut buffer[..wanted])?;
-        self.ration.left.set(left - read as u64);
+        self.limit.left.set(left - read as u64);
         Ok(read)
     }
 }

@@ -94,7 +94,7 @@ impl ModelYaml {
             min_workers: fields.raised("minWorkers", 1),
             max_workers: fields.raised("maxWorkers", 0),
             batch_size: fields.raised("batchSize", 1),
-            max_batch_delay: batch_delay(&fields, "maxBatchDelay"),
+            max_batch_delay: fields.batch_delay("maxBatchDelay"),
             response_timeout: seconds("responseTimeout", 1),
             startup_timeout: seconds("startupTimeout", 1),
             device_type: device_type(&fields),
@@ -116,12 +116,6 @@ impl ModelYaml {
             batching: BatchingYaml::from_fields(&fields),
         }
     }
-}
-
-/// Zero, and what is raised to zero, is TorchServe's word for "not set".
-pub(super) fn batch_delay(fields: &Fields<'_>, key: &str) -> Option<Duration> {
-    let millis = fields.raised(key, 0).filter(|millis| *millis > 0)?;
-    Some(Duration::from_millis(millis.into()))
 }
 
 fn device_type(fields: &Fields<'_>) -> Option<DeviceType> {

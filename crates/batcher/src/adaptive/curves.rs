@@ -1,14 +1,14 @@
-//! One service model per group, and the view of one that a decision asks.
+//! One service model per group, and the curve that a decision reads.
 //!
-//! The view knows what the model alone does not: sizes a batch is padded to, and the safety factor.
+//! The curve knows what the model alone does not: the sizes a batch is padded to, and the safety
+//! factor.
 
-use super::CurvePoint;
 use super::service::Service;
 use crate::request::Nanos;
 
-/// Buckets with a model of their own; the others share the last one.
-const BUCKETS: usize = 32;
-/// What an item takes where nothing is known and no objective hints at it.
+/// Groups with a model of their own; the others share the last one.
+const GROUPS: usize = 32;
+/// What an item takes where nothing was learned and there is no objective.
 const GUESS: Nanos = 1_000_000;
 
 /// The service models of all groups seen.
@@ -18,13 +18,13 @@ pub(crate) struct Curves {
 }
 
 impl Curves {
-    /// The place of a group's model; makes one that guesses like its elders.
-    pub(crate) fn place(&mut self, group: u16, objective: Option<Nanos>) -> usize {
+    /// The index of a group's model. A new model starts with the time of the first one.
+    pub(crate) fn index(&mut self, group: u16, objective: Option<Nanos>) -> usize {
         if let Some(at) = self.known.iter().position(|(it, _)| *it == group) {
             return at;
         }
-        if self.known.len() == BUCKETS {
-            return BUCKETS - 1;
+        if self.known.len() == GROUPS {
+            return GROUPS - 1;
         }
         let elder = self.known.first().map(|(_, service)| service.mean(1) as Nanos);
         let guess = elder.or(objective.map(|time| time / 10)).unwrap_or(GUESS);
@@ -32,14 +32,19 @@ impl Curves {
         self.known.len() - 1
     }
 
-    pub(crate) fn get(&self, place: usize) -> &Service {
-        &self.known[place].1
+    /// The curve of a model for batches that run at these sizes.
+    pub(crate) fn curve<'a>(&'a self, index: usize, sizes: &'a [u32]) -> Curve<'a> {
+        Curve::new(self.get(index), sizes)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> &Service {
+        &self.known[index].1
     }
 
     /// A batch of this group and size took this long; deadlines are planned with the quantile `safe`.
     pub(crate) fn learn(&mut self, (group, size): (u16, u64), took: Nanos, safe: f64) {
-        let place = self.place(group, None);
-        self.known[place].1.safe(safe).learn(size, took);
+        let index = self.index(group, None);
+        self.known[index].1.safe(safe).learn(size, took);
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
@@ -55,35 +60,50 @@ impl Curves {
     }
 }
 
+/// One point of the learned service curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// The group whose curve this is.
+    pub group: u16,
+    /// Size of the batch, in the unit of [`Config::measure`](crate::Config).
+    pub size: u64,
+    /// Mean service time.
+    pub mean: Nanos,
+    /// The service time that deadlines are planned with.
+    pub planned: Nanos,
+    /// Batches this rests on; older ones are forgotten, so it has a ceiling.
+    pub samples: u32,
+}
+
 /// One model as a decision sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Curve<'a> {
     pub(crate) service: &'a Service,
     /// Ascending; empty where any size runs as it is.
-    pub(crate) allowed: &'a [u32],
-    /// Between the expected time and the one that deadlines are planned with.
+    sizes: &'a [u32],
+    /// From the expected time to the one that deadlines are planned with.
     factor: f64,
 }
 
 impl<'a> Curve<'a> {
-    pub(crate) fn new(service: &'a Service, allowed: &'a [u32]) -> Self {
-        Self { service, allowed, factor: service.factor() }
+    pub(crate) fn new(service: &'a Service, sizes: &'a [u32]) -> Self {
+        Self { service, sizes, factor: service.factor() }
     }
 
-    /// The same for those who can only be in time if the batch is a fast one.
+    /// The same for requests that can only be in time if the batch is a fast one.
     pub(crate) fn with_luck(self) -> Self {
         Self { factor: self.service.luck(), ..self }
     }
 
     /// The size a batch runs at.
-    pub(crate) fn padded(&self, size: u64) -> u64 {
-        let above = self.allowed.iter().map(|&it| u64::from(it)).find(|&it| it >= size);
+    fn padded(&self, size: u64) -> u64 {
+        let above = self.sizes.iter().map(|&it| u64::from(it)).find(|&it| it >= size);
         above.unwrap_or(size)
     }
 
     /// The expected time of a batch of this size.
     pub(crate) fn mean(&self, size: u64) -> f64 {
-        let size = if self.allowed.is_empty() { size } else { self.padded(size) };
+        let size = if self.sizes.is_empty() { size } else { self.padded(size) };
         self.service.mean(size)
     }
 
@@ -112,9 +132,9 @@ impl<'a> Curve<'a> {
 
     /// Whether one more than this size costs far more than one more elsewhere.
     pub(crate) fn step_above(&self, size: u64) -> bool {
-        match self.allowed {
+        match self.sizes {
             [] => self.service.step_above(size),
-            allowed => u32::try_from(size).is_ok_and(|size| allowed.binary_search(&size).is_ok()),
+            sizes => u32::try_from(size).is_ok_and(|size| sizes.binary_search(&size).is_ok()),
         }
     }
 }
@@ -133,7 +153,7 @@ mod tests {
         assert_eq!(curve.largest_within(16, 8_100.0), 8);
         assert_eq!(curve.largest_within(16, 900.0), 0);
         assert_eq!(curve.largest_within(16, 1e9), 16);
-        let curve = Curve { allowed: &[4, 8, 16], ..curve };
+        let curve = Curve { sizes: &[4, 8, 16], ..curve };
         assert_eq!((curve.padded(5), curve.padded(17)), (8, 17));
         assert_eq!(curve.largest_within(16, 9_100.0), 8);
         assert_eq!(curve.largest_within(16, 3_000.0), 0, "even one item runs as four");
@@ -144,6 +164,6 @@ mod tests {
     fn buckets_learn_apart_and_beyond_the_bound_share_a_model() {
         let mut curves = Curves::default();
         (0..100).for_each(|group| curves.learn((group, 1), 1000, 0.9));
-        assert_eq!(curves.points().count(), BUCKETS);
+        assert_eq!(curves.points().count(), GROUPS);
     }
 }

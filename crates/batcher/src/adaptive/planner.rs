@@ -1,219 +1,335 @@
-//! The adaptive policy's memory: the models, the lines and the workers as last seen.
+//! The adaptive policy's decisions: which batch is dispatched next, which requests are rejected, and
+//! when to look again.
 //!
-//! Here it is told what happens; `predict` answers what to expect, `choose` which batch leaves. It
-//! proposes a trip and the batcher carries it out; it never writes an action.
+//! What it expects is in `view`, what was learned in `learned`. It takes requests out of the queue
+//! and rejects them; the batcher dispatches what it has chosen.
 
-mod choose;
-mod notes;
-mod predict;
+use super::log::{Decision, DecisionKind, DecisionLog};
+use super::view::{GroupChoice, PlannedBatch, View};
+use super::wait::Wait;
+use crate::action::{Actions, DispatchReason, Rejection};
+use crate::config::Measure;
+use crate::forecast::WorkerForecast;
+use crate::padding::size_of;
+use crate::records::RequestList;
+use crate::request::{NEVER, Nanos, Priority, Request};
+use crate::state::State;
 
-use super::curves::Curves;
-use super::fair::Fair;
-use super::fleet::Fleet;
-use super::form::Formed;
-use super::journal::Journal;
-use super::queue::{Queue, size_of};
-use super::rate::Rate;
-use super::returns::Returns;
-use super::tail::Tail;
-use crate::action::DispatchReason;
-use crate::config::{Adaptive, Config, Measure, Policy};
-use crate::policy::Rules;
-use crate::request::{NEVER, Nanos, Origin, Request};
-
-/// Rates are taken over this many times a batch of one, or over up to twice as long if fewer than
-/// so many would come in that time; within bounds. A burst is to be noticed soon, chance is not.
-const RATE_BATCHES: f64 = 32.0;
-const RATE_ARRIVALS: f64 = 96.0;
-const RATE_MIN: f64 = 20e6;
-const RATE_MAX: f64 = 2e9;
-/// Requests belong together if they come within this share of the time of a batch of one.
-const MOMENT: f64 = 1.0 / 32.0;
-/// Deadlines are planned with this quantile of a batch's time. Only those at its head have no more
-/// to spare, so that a low one loses few and lets batches be larger; one worker alone has fewer who
-/// are so near to each other.
-const SAFE: f64 = 0.9;
-const SAFE_ALONE: f64 = 0.8;
-/// Where nobody has a deadline a tenant's past is weighed over this time.
-const GIVEN: f64 = 100e6;
-
-/// A batch that leaves now.
+/// A queue that waits until its batch has the size with which the workers keep up. Only where there
+/// is one group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trip {
-    pub(crate) lane: usize,
-    pub(crate) line: usize,
-    pub(crate) formed: Formed,
-    pub(crate) reason: DispatchReason,
-    /// When the next worker is expected to be free.
-    pub(crate) next_free: Nanos,
-    /// Size that may be filled from the other line.
-    pub(crate) room: u64,
+struct Paced {
+    group: usize,
+    priority: usize,
+    goal: u64,
+    until: Nanos,
 }
 
-/// The adaptive policy's memory.
-#[derive(Debug)]
+/// Plans batches of the groups in order of deadline.
+#[derive(Debug, Default)]
 pub(crate) struct Planner {
-    pub(crate) queue: Queue,
-    pub(crate) fair: Fair,
-    pub(crate) fleet: Fleet,
-    pub(crate) journal: Journal,
-    curves: Curves,
-    returns: Returns,
-    /// All arrivals, in size, if there are several lanes; and the size of one of them.
-    all: Rate,
-    unit: f64,
-    /// Size of the portions of a request whose last one has not come yet.
-    pub(crate) brought: f64,
-    /// From when a batch should leave until its worker can take it, and the rest of the way.
-    handoff: Tail,
-    overhead: Tail,
-    /// How long before its planned end a batch is over.
-    early: Tail,
-    last_done: Nanos,
-    /// Batches answered, up to where that stops mattering.
-    answered: u32,
-    /// Positions chosen by turns, and the lookahead of `form`; scratch.
-    pub(crate) picked: Vec<u32>,
+    forecast: WorkerForecast,
+    log: DecisionLog,
+    /// When the first waiting batch is dispatched unless something happens before.
+    until: Option<Nanos>,
+    /// Valid while the heads of the queue have not changed; see [`Queue`](crate::queue::Queue).
+    paced: Option<(u64, Paced)>,
+    hope_ends: Option<(u64, Nanos)>,
+    /// Scratch: positions chosen by turns of the tenants, and when workers are free.
+    picked: Vec<u32>,
     free: Vec<Nanos>,
-    /// When the first waiting batch leaves unless something happens before.
-    pub(crate) until: Option<Nanos>,
-}
-
-impl Default for Planner {
-    fn default() -> Self {
-        Self {
-            queue: Queue::default(),
-            fair: Fair::default(),
-            fleet: Fleet::default(),
-            journal: Journal::default(),
-            curves: Curves::default(),
-            returns: Returns::default(),
-            all: Rate::default(),
-            unit: 1.0,
-            brought: 0.0,
-            handoff: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
-            overhead: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
-            early: Tail::new(0.0, 0.9, 50_000.0, 5_000.0),
-            last_done: 0,
-            answered: 0,
-            picked: Vec::new(),
-            free: Vec::new(),
-            until: None,
-        }
-    }
 }
 
 impl Planner {
-    // Learning
+    // The workers
 
-    /// A request arrives; says which lane it belongs to and its size there.
-    pub(crate) fn arrived(&mut self, request: &Request, rules: &Rules) -> (usize, u32) {
-        let size = size_of(request, rules.config.measure);
-        let lane = self.lane(request, &rules.config);
-        let amount = self.brought + f64::from(size);
-        if request.more {
-            self.brought = amount;
-            return (lane, size);
-        }
-        let returned = self.returns.arrived(rules.now, request.origin);
-        self.unit += (amount - self.unit) / 64.0;
-        let lane_mut = &mut self.queue.lanes[lane];
-        let one = self.curves.get(lane_mut.curve).mean(1);
-        let short = RATE_BATCHES * one;
-        lane_mut.flow.moment = MOMENT * one;
-        let many = RATE_ARRIVALS * self.unit / lane_mut.flow.all.get().max(1e-12);
-        let tau = many.clamp(short, 2.0 * short).clamp(RATE_MIN, RATE_MAX);
-        lane_mut.flow.learn(rules.now, amount, tau, returned);
-        if self.queue.lanes.len() > 1 {
-            self.all.learn(rules.now, amount, tau);
-        }
-        (lane, size)
+    /// Something other than an arrival happens.
+    pub(crate) fn forget(&mut self) {
+        self.forecast.invalidate();
+        (self.paced, self.hope_ends) = (None, None);
     }
 
-    /// Size units that arrive per nanosecond.
-    pub(crate) fn rate(&self) -> f64 {
-        match &self.queue.lanes[..] {
-            [only] => only.flow.all.get(),
-            _ => self.all.get(),
+    /// A batch was handed to a worker.
+    pub(crate) fn dispatched(&mut self) {
+        self.forecast.invalidate();
+    }
+
+    /// Looks at the workers, unless it is known which can take a batch and how soon another can.
+    pub(crate) fn look(&mut self, state: &State) {
+        if !self.forecast.stands(state.rules.now) {
+            self.look_again(state);
         }
     }
 
-    /// The lane of a request, with its curve.
-    pub(crate) fn lane(&mut self, request: &Request, config: &Config) -> usize {
-        let (lane, new) = self.queue.lane(request, config);
-        if new {
-            if self.queue.lanes.len() == 2 {
-                self.all = self.queue.lanes[0].flow.all.clone();
+    /// Looks at the workers, unless that was done at this very moment.
+    pub(crate) fn look_again(&mut self, state: &State) {
+        let now = state.rules.now;
+        if !self.forecast.current(now) {
+            state.workers.survey(now, state.learned.ahead(), &mut self.forecast);
+        }
+    }
+
+    /// Whether a worker can take a batch.
+    pub(crate) fn has_worker(&self) -> bool {
+        self.forecast.open > 0
+    }
+
+    pub(crate) fn several_workers(&self) -> bool {
+        self.forecast.len() > 1.0
+    }
+
+    /// What is to be expected as the workers were last seen.
+    pub(crate) fn view<'a>(&'a self, state: &'a State) -> View<'a> {
+        View { state, forecast: &self.forecast }
+    }
+
+    // Dispatch
+
+    /// Whether a wait for a larger batch goes on as it was decided.
+    pub(crate) fn goes_on_waiting(&mut self, state: &State) -> bool {
+        if self.has_worker()
+            && let Some((changes, Paced { group, priority, goal, until })) = self.paced
+            && changes == state.queue.head_changes()
+        {
+            let queues = &state.queue.groups()[group].queues;
+            if state.rules.now < until
+                && queues[priority].size < goal
+                && queues[1 - priority].is_empty()
+            {
+                return true;
             }
-            let objective = adaptive(config).objective;
-            self.queue.lanes[lane].curve = self.curves.place(request.group, objective);
         }
-        lane
+        self.until = None;
+        false
     }
 
-    pub(crate) fn announce(&mut self, now: Nanos, origin: Origin) {
-        self.returns.announce(now, origin);
+    /// The batch to dispatch now, if any; otherwise `until` says when to look again.
+    pub(crate) fn next(&mut self, state: &mut State) -> Option<PlannedBatch> {
+        if !self.has_worker() || state.queue.planned().len == 0 {
+            return None;
+        }
+        self.look_again(state);
+        state.learned.give_up_returns(state.rules.now);
+        let mut free = std::mem::take(&mut self.free);
+        let several = state.queue.planned_groups().0 > 1;
+        let mut best: Option<(PlannedBatch, (u8, f64))> = None;
+        for group in 0..state.queue.groups().len() {
+            let it = &state.queue.groups()[group];
+            if it.is_empty() || !it.planned() {
+                continue;
+            }
+            let view = View { state, forecast: &self.forecast };
+            match view.choice(group, &mut free) {
+                GroupChoice::Dispatch(batch) => {
+                    let rank = if several { view.rank(&batch) } else { (0, 0.0) };
+                    if best.is_none_or(|(_, other)| rank < other) {
+                        best = Some((batch, rank));
+                    }
+                }
+                GroupChoice::Wait(batch, wait) => self.waits(state, &batch, wait, several),
+                GroupChoice::Nothing => {}
+            }
+        }
+        self.free = free;
+        best.map(|(batch, _)| batch)
     }
 
-    pub(crate) fn retract(&mut self, origin: Origin) {
-        self.returns.retract(origin);
+    fn waits(&mut self, state: &State, batch: &PlannedBatch, wait: Wait, several: bool) {
+        let &PlannedBatch { group, priority, candidate, .. } = batch;
+        self.note(state, batch, DecisionKind::Wait(wait.until));
+        let goal = wait.goal.filter(|_| !several && candidate.skip == 0);
+        self.paced = goal.map(|(goal, end)| {
+            let paced = Paced { group, priority, goal, until: wait.until.min(end) };
+            (state.queue.head_changes(), paced)
+        });
+        self.until = Some(self.until.map_or(wait.until, |other| other.min(wait.until)));
     }
 
-    /// A batch was within its worker's reach so long after it should have left.
-    pub(crate) fn handed(&mut self, took: Nanos) {
-        self.handoff.learn(took as f64);
-        self.handoff.within(0.0, 1e9);
+    /// Takes the batch out of the queue: the candidate, or as many by turns of the tenants, and then
+    /// whatever fills the room that is left.
+    pub(crate) fn take(&mut self, state: &mut State, batch: &PlannedBatch) -> RequestList {
+        self.note(state, batch, DecisionKind::Dispatch(batch.reason));
+        let &PlannedBatch { group, priority, candidate, .. } = batch;
+        let State { rules, queue, records, .. } = &mut *state;
+        let mut members = RequestList::EMPTY;
+        let rest = candidate.skip + candidate.len < queue.groups()[group].queues[priority].len();
+        if rest && queue.tenants().contested() {
+            let from = (group, priority, candidate.skip);
+            queue.pick(from, candidate.size, &rules.config, &mut self.picked);
+            for (taken, &position) in self.picked.iter().enumerate() {
+                let position = position as usize - taken;
+                queue.dispatch(records, (group, priority, position), &mut members);
+            }
+        }
+        if members.len == 0 {
+            for _ in 0..candidate.len {
+                queue.dispatch(records, (group, priority, candidate.skip), &mut members);
+            }
+        }
+        self.fill(state, batch, &mut members);
+        members
     }
 
-    /// A batch was answered. `late`: what passed beyond its time on the worker.
-    pub(crate) fn done(&mut self, now: Nanos, batch: (u16, u64), took: Nanos, late: Option<Nanos>) {
-        self.last_done = now;
-        self.answered = self.answered.saturating_add(1);
-        self.queue.heads = None;
-        let safe = if self.fleet.len() > 1.0 { SAFE } else { SAFE_ALONE };
-        self.curves.learn((batch.0, batch.1), took, safe);
-        if let Some(late) = late {
-            self.overhead.learn(late as f64);
-            self.overhead.within(0.0, 1e8);
+    /// Adds requests of the other priority, and shorter ones where lengths are padded, while that
+    /// makes none late.
+    fn fill(&self, state: &mut State, batch: &PlannedBatch, members: &mut RequestList) {
+        let &PlannedBatch { group, priority, mut room, .. } = batch;
+        let State { rules, queue, records, .. } = &mut *state;
+        let other = 1 - priority;
+        let it = queue.group_mut(group);
+        let waits = !it.queues[other].is_empty();
+        let interactive = priority == Priority::Interactive as usize;
+        it.led = if waits && interactive { it.led + 1 } else { 0 };
+        while let Some(head) = queue.groups()[group].queues[other].head()
+            && u64::from(head.size) <= room
+            && head.deadline > rules.now
+            && rules
+                .config
+                .holds(members.items + u64::from(head.items), members.cost + u128::from(head.cost))
+        {
+            room -= u64::from(head.size);
+            queue.dispatch(records, (group, other, 0), members);
+        }
+        let padded = rules.config.measure == Measure::Padded;
+        if padded && room > 0 && queue.groups()[group].is_empty() {
+            state.borrow((group, priority), members, |state, head, size, added| {
+                let fits = added <= room && !self.view(state).late(group, head.deadline, size);
+                room -= if fits { added } else { 0 };
+                fits
+            });
         }
     }
 
-    /// The members of an answered batch are clients who may come back.
-    pub(crate) fn answered(&mut self, now: Nanos, origins: impl Iterator<Item = Origin>) {
-        self.returns.batch(now);
-        origins.for_each(|origin| self.returns.answered(now, origin));
+    // Rejection
+
+    /// Why a new request is rejected at once, if it is.
+    pub(crate) fn rejection(
+        &mut self,
+        state: &State,
+        request: &Request,
+        group: usize,
+    ) -> Option<Rejection> {
+        self.look(state);
+        let size = size_of(request.items, request.cost, state.rules.config.measure);
+        let reason = self.view(state).rejection(request, group, size)?;
+        self.note_rejection(state, reason, request.deadline, size);
+        Some(reason)
     }
 
-    /// A batch was over so long before it was expected to be.
-    pub(crate) fn ended_early(&mut self, by: Nanos) {
-        self.early.learn(by as f64);
-        self.early.within(0.0, 1e9);
+    /// Rejects the requests at the heads that cannot be answered in time any more.
+    pub(crate) fn reject_hopeless(&mut self, state: &mut State, out: &mut Actions) {
+        if self.hope_ends(state) >= state.rules.now {
+            return;
+        }
+        for group in 0..state.queue.groups().len() {
+            for priority in 0..2 {
+                self.reject_heads(state, (group, priority), 0, Rejection::Hopeless, out);
+            }
+        }
     }
 
-    /// How long before its last batch is expected to end a worker may be handed the next one: long
-    /// enough to reach it, also where it ends a little sooner.
-    pub(crate) fn ahead(&self) -> Nanos {
-        (self.handoff.get() + self.early.get()) as Nanos
+    /// Rejects the requests that the batch has passed over and that will be late at the next worker.
+    pub(crate) fn reject_passed_over(
+        &mut self,
+        state: &mut State,
+        batch: &PlannedBatch,
+        out: &mut Actions,
+    ) {
+        if batch.candidate.skip > 0 && batch.reason == DispatchReason::Deadline {
+            self.look_again(state);
+            let after = self.forecast.soonest(state.rules.now).unwrap_or(0);
+            let queue = (batch.group, batch.priority);
+            self.reject_heads(state, queue, after, Rejection::Overload, out);
+        }
     }
 
-    pub(crate) fn curve_points(&self) -> impl Iterator<Item = super::CurvePoint> + '_ {
-        self.curves.points()
+    fn reject_heads(
+        &mut self,
+        state: &mut State,
+        (group, priority): (usize, usize),
+        after: Nanos,
+        reason: Rejection,
+        out: &mut Actions,
+    ) {
+        while state.queue.groups()[group].planned()
+            && let Some(&head) = state.queue.groups()[group].queues[priority].head()
+            && self.view(state).hopeless(group, head.deadline, head.size, after)
+        {
+            let retry_after = self.view(state).drain_time();
+            self.note_rejection(state, reason, head.deadline, head.size);
+            state.withdraw(head.at);
+            state.reject(head.at, reason, retry_after, out);
+        }
     }
 
-    /// What was given to the head of a tenant's lane, to weigh the past by.
-    pub(crate) fn given(deadline: Nanos, arrived: Nanos) -> f64 {
-        if deadline == NEVER { GIVEN } else { deadline.saturating_sub(arrived) as f64 }
-    }
-}
+    // Time
 
-fn adaptive(config: &Config) -> Adaptive {
-    match config.policy {
-        Policy::Adaptive(adaptive) => adaptive,
-        Policy::Window { .. } | Policy::Opportunistic => Adaptive::default(),
+    /// When to decide again if nothing happens.
+    pub(crate) fn next_look(&mut self, state: &State) -> Nanos {
+        if state.queue.planned().len == 0 {
+            return NEVER;
+        }
+        self.look(state);
+        let hope_ends = match self.hope_ends(state) {
+            NEVER => NEVER,
+            _ if self.view(state).doubts() => NEVER,
+            time => time.max(state.rules.now) + 1,
+        };
+        let ahead = self.forecast.ahead.filter(|_| self.forecast.open == 0).unwrap_or(NEVER);
+        self.until.unwrap_or(NEVER).min(ahead).min(hope_ends)
     }
-}
 
-/// Sizes a batch is padded to; only where size means items.
-fn allowed(config: &Config) -> &[u32] {
-    if config.measure == Measure::Items { &config.sizes } else { &[] }
+    /// When the first head becomes hopeless; computed anew only after a change.
+    fn hope_ends(&mut self, state: &State) -> Nanos {
+        let changes = state.queue.head_changes();
+        match self.hope_ends {
+            Some((known, time)) if known == changes => time,
+            _ => {
+                let time = self.view(state).hope_ends();
+                self.hope_ends = Some((changes, time));
+                time
+            }
+        }
+    }
+
+    // The log
+
+    /// The last decisions, oldest first.
+    pub(crate) fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.log.iter()
+    }
+
+    fn note(&mut self, state: &State, batch: &PlannedBatch, kind: DecisionKind) {
+        let (now, candidate) = (state.rules.now, batch.candidate);
+        let queue = &state.queue.groups()[batch.group].queues[batch.priority];
+        let deadline = queue.get(candidate.skip).deadline;
+        let view = self.view(state);
+        let (predicted, rate) = (view.mean(batch.group, candidate.size), view.rate());
+        self.log.write(Decision {
+            at: now,
+            kind,
+            size: candidate.size,
+            waiting: queue.len() as u32,
+            skipped: candidate.skip as u32,
+            predicted: predicted as Nanos,
+            next_free: batch.next_free.saturating_sub(now),
+            rate: rate * 1e9,
+            slack: (deadline != NEVER).then(|| deadline.saturating_sub(now)),
+        });
+    }
+
+    fn note_rejection(&mut self, state: &State, reason: Rejection, deadline: Nanos, size: u32) {
+        let now = state.rules.now;
+        self.log.write(Decision {
+            at: now,
+            kind: DecisionKind::Reject(reason),
+            size: size.into(),
+            waiting: state.queue.planned().len,
+            skipped: 0,
+            predicted: 0,
+            next_free: self.forecast.soonest(now).unwrap_or(0),
+            rate: self.view(state).rate() * 1e9,
+            slack: (deadline != NEVER).then(|| deadline.saturating_sub(now)),
+        });
+    }
 }

@@ -65,12 +65,8 @@ impl Play {
     fn queue(&mut self, now: Nanos, requests: impl IntoIterator<Item = Request>) {
         for request in requests {
             self.skip(now, Event::Arrive(request));
-            assert!(
-                self.batcher
-                    .records
-                    .find(request.id)
-                    .is_some_and(|at| self.batcher.records[at].waits())
-            );
+            let records = &self.batcher.state.records;
+            assert!(records.find(request.id).is_some_and(|at| records[at].waits()));
         }
     }
 

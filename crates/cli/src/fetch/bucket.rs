@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jitney_engine::store::{Download, Later, Resume, Trouble};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{HttpClient, HttpConnector};
@@ -48,13 +48,15 @@ impl BucketAccess {
         url: &Url,
         signed: bool,
         client: &Client,
-    ) -> Result<Option<BucketObject>, Trouble> {
-        let (scheme, path) = ObjectStoreScheme::parse(url).map_err(Trouble::lasting)?;
+    ) -> Result<Option<BucketObject>, DownloadError> {
+        let (scheme, path) = ObjectStoreScheme::parse(url).map_err(DownloadError::permanent)?;
         let wanted = match (url.scheme(), &scheme) {
             ("http" | "https", ObjectStoreScheme::MicrosoftAzure) => self.opens_azure(url),
             ("http" | "https", ObjectStoreScheme::AmazonS3) => signed,
             ("http" | "https", _) if signed => {
-                return Err(Trouble::lasting("s3_sse_kms needs an address of S3, or s3://"));
+                return Err(DownloadError::permanent(
+                    "s3_sse_kms needs an address of S3, or s3://",
+                ));
             }
             ("http" | "https", _) => false,
             _ => true,
@@ -129,9 +131,9 @@ impl BucketObject {
     /// Requests the object, or the rest of it if it has not changed.
     pub fn open(
         self,
-        resume: Option<Resume<'_>>,
-    ) -> impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + use<> {
-        let rest = resume.map(|Resume { bytes, tag }| GetOptions {
+        resume: Option<ResumeFrom<'_>>,
+    ) -> impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + use<> {
+        let rest = resume.map(|ResumeFrom { bytes, tag }| GetOptions {
             range: Some(GetRange::Offset(bytes)),
             if_match: Some(tag.to_owned()),
             ..GetOptions::default()
@@ -150,7 +152,7 @@ impl BucketObject {
     }
 }
 
-fn trouble(error: &Error) -> Trouble {
+fn trouble(error: &Error) -> DownloadError {
     let lasting = matches!(
         error,
         Error::NotFound { .. }
@@ -159,7 +161,7 @@ fn trouble(error: &Error) -> Trouble {
             | Error::Unauthenticated { .. }
             | Error::NotSupported { .. }
     );
-    Trouble { why: error_chain(error), passing: !lasting }
+    DownloadError { why: error_chain(error), transient: !lasting }
 }
 
 struct ObjectDownload {
@@ -189,7 +191,7 @@ impl Download for ObjectDownload {
         self.tag.as_deref()
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
         Box::pin(async { self.pieces.next().await.transpose().map_err(|error| trouble(&error)) })
     }
 }
@@ -198,7 +200,7 @@ impl Download for ObjectDownload {
 mod tests {
     use super::*;
 
-    fn is_in_a_bucket(env: &Env, url: &str, signed: bool) -> Result<bool, Trouble> {
+    fn is_in_a_bucket(env: &Env, url: &str, signed: bool) -> Result<bool, DownloadError> {
         let client = super::super::client::make(Arc::new(
             crate::url_rule::UrlRule::patterns(".*").expect("reads"),
         ));

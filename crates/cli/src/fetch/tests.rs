@@ -33,9 +33,9 @@ async fn answer(mut stream: TcpStream, answers: &BTreeMap<String, String>) {
     let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await;
 }
 
-async fn get(rule: UrlRule, url: &str) -> Result<(Option<u64>, String), Trouble> {
+async fn get(rule: UrlRule, url: &str) -> Result<(Option<u64>, String), DownloadError> {
     let web = RemoteFetcher::new(Arc::new(rule), &Env::default(), Handle::current());
-    let mut download = web.open(Ask { url, ..Ask::default() }).await?;
+    let mut download = web.open(DownloadRequest { url, ..DownloadRequest::default() }).await?;
     let (total, mut text) = (download.bytes_total(), String::new());
     while let Some(piece) = download.next().await? {
         text += &String::from_utf8_lossy(&piece);

@@ -2,7 +2,7 @@
 //! does not support them, or whose file has another ETag by now, sends the whole file.
 
 use bytes::Bytes;
-use jitney_engine::store::{Download, Later, Resume, Trouble};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode, Url};
 
@@ -12,16 +12,16 @@ use super::client::error_chain;
 pub fn open(
     client: &Client,
     url: Url,
-    resume: Option<Resume<'_>>,
-) -> impl Future<Output = Result<Box<dyn Download>, Trouble>> + Send + use<> {
+    resume: Option<ResumeFrom<'_>>,
+) -> impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + use<> {
     let mut request = client.get(url);
-    if let Some(Resume { bytes, tag }) = resume {
+    if let Some(ResumeFrom { bytes, tag }) = resume {
         request = request.header(RANGE, format!("bytes={bytes}-")).header(IF_RANGE, tag);
     }
     async { Ok(Box::new(HttpDownload::of(answered(request.send().await)?)?) as Box<dyn Download>) }
 }
 
-fn answered(response: reqwest::Result<Response>) -> Result<Response, Trouble> {
+fn answered(response: reqwest::Result<Response>) -> Result<Response, DownloadError> {
     let response = response.map_err(broken)?;
     let status = response.status();
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
@@ -29,14 +29,14 @@ fn answered(response: reqwest::Result<Response>) -> Result<Response, Trouble> {
         Ok(response) => Ok(response),
         Err(error) => {
             let why = error_chain(&error.without_url());
-            Err(Trouble { why, passing: busy || status.is_server_error() })
+            Err(DownloadError { why, transient: busy || status.is_server_error() })
         }
     }
 }
 
-fn broken(error: reqwest::Error) -> Trouble {
-    let passing = !(error.is_redirect() || error.is_builder());
-    Trouble { why: error_chain(&error.without_url()), passing }
+fn broken(error: reqwest::Error) -> DownloadError {
+    let transient = !(error.is_redirect() || error.is_builder());
+    DownloadError { why: error_chain(&error.without_url()), transient }
 }
 
 struct HttpDownload {
@@ -47,10 +47,11 @@ struct HttpDownload {
 }
 
 impl HttpDownload {
-    fn of(response: Response) -> Result<Self, Trouble> {
+    fn of(response: Response) -> Result<Self, DownloadError> {
         let (begins_at, bytes_total) = if response.status() == StatusCode::PARTIAL_CONTENT {
             let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
-            let unreadable = || Trouble::lasting("the server sent an invalid Content-Range");
+            let unreadable =
+                || DownloadError::permanent("the server sent an invalid Content-Range");
             range.and_then(content_range).ok_or_else(unreadable)?
         } else {
             (0, response.content_length())
@@ -87,7 +88,7 @@ impl Download for HttpDownload {
         self.tag.as_deref()
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
         Box::pin(async { self.response.chunk().await.map_err(broken) })
     }
 }

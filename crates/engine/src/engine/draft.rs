@@ -15,7 +15,7 @@ use crate::model::{Identity, Intake, Model, ModelState, Sample, State, Sweep, Ta
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, Pool, WorkerPlan};
 use crate::settings::Settings;
-use crate::store::{Fetched, ModelDir};
+use crate::store::{FetchedFile, ModelDir};
 
 /// Messages that may be on their way from the doors to one model's task.
 const INBOX: usize = 4096;
@@ -28,7 +28,7 @@ pub(crate) struct Draft {
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) dir: Option<ModelDir>,
-    pub(crate) fetched: Option<Fetched>,
+    pub(crate) fetched: Option<FetchedFile>,
 }
 
 impl Draft {

@@ -17,7 +17,7 @@ use crate::observer::Observer;
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
 use crate::settings::{PolicyName, Settings, Wishes};
-use crate::store::{Ask, Fetched, Found, Package, Sha256, StoreError};
+use crate::store::{DownloadRequest, FetchedFile, ModelSource, Package, Sha256, StoreError};
 
 /// A model that was just registered, without workers yet.
 pub struct Registered {
@@ -56,11 +56,11 @@ impl Engine {
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
     /// download, and nothing is left of it.
-    async fn find(&self, wishes: &Wishes) -> Result<Found, RegisterError> {
+    async fn find(&self, wishes: &Wishes) -> Result<ModelSource, RegisterError> {
         let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
         let at_startup = wishes.at_startup;
         let found = blocking(move || store.find(&url, at_startup)).await??;
-        let ask = Ask { url: &wishes.url, signed: wishes.s3_sse_kms, resume: None };
+        let ask = DownloadRequest { url: &wishes.url, signed: wishes.s3_sse_kms, resume: None };
         let found = self.store.fetch(ask, found).await?;
         self.verify(&wishes.url, found.file(), wishes.sha256).await?;
         Ok(found)
@@ -82,7 +82,7 @@ impl Engine {
     async fn register_local_file(
         &self,
         local: LocalRuntime,
-        found: Found,
+        found: ModelSource,
         wishes: Wishes,
     ) -> Result<Registered, RegisterError> {
         let path = found.file().unwrap_or(Path::new("")).to_owned();
@@ -134,7 +134,7 @@ impl Engine {
     ) -> PythonLauncher {
         PythonLauncher {
             config: Arc::clone(&self.python),
-            dial_in: Arc::clone(&self.dial_in),
+            listener: Arc::clone(&self.listener),
             runtime: self.runtime_dir.clone(),
             order,
             environment,
@@ -157,7 +157,7 @@ impl Engine {
         &self,
         model: Arc<dyn LocalModel>,
         wishes: &Wishes,
-        fetched: Option<Fetched>,
+        fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
         let settings = resolve::local_settings(&*model, wishes, &self.defaults)?;
         let name = wishes.model_name.clone().unwrap_or_else(|| model.name().to_owned());
@@ -185,7 +185,7 @@ impl Engine {
             draft.build(&self.admission, &self.refusing, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
         self.changes.note();
-        model.fetched.iter().for_each(Fetched::settle);
+        model.fetched.iter().for_each(FetchedFile::keep);
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
         self.data[turn].spawn(task.run());
         tracing::info!(

@@ -16,7 +16,7 @@ use crate::error::RegisterError;
 use crate::model::Model;
 use crate::resolve::is_sound;
 use crate::settings::Wishes;
-use crate::store::{Ask, Fetched, Manifest, ModelDir, ModelYaml, Package, Store};
+use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, ModelYaml, Package, Store};
 use crate::workflow::{
     Course, ModelNode, Node, NodeSettings, UnknownWorkflow, War, Workflow, WorkflowError,
     WorkflowWishes,
@@ -49,7 +49,7 @@ impl Engine {
         let place = self.workflows.reserve(&name)?;
         let nodes = self.start_nodes(&name, &war, &wishes).await?;
         let War { spec, package, .. } = war;
-        package.downloaded.iter().for_each(Fetched::settle);
+        package.downloaded.iter().for_each(FetchedFile::keep);
         let course = Arc::new(Course { dag: spec.dag.clone(), nodes });
         let workflow = Arc::new(Workflow {
             name,
@@ -72,7 +72,8 @@ impl Engine {
         self.stop_nodes(workflow.course.nodes.iter().map(|node| &node.model)).await;
         let leaving = Arc::clone(&workflow);
         // It cannot panic, and nobody waits for more than its end.
-        let _ = blocking(move || leaving.package.downloaded.iter().for_each(Fetched::remove)).await;
+        let _ =
+            blocking(move || leaving.package.downloaded.iter().for_each(FetchedFile::remove)).await;
         drop(place);
         tracing::info!(workflow = workflow.name(), "workflow unregistered");
         Ok(())
@@ -152,7 +153,7 @@ impl Engine {
         let package = Package {
             url: String::new(),
             // The workflow owns the directory.
-            dir: ModelDir::in_place(war.package.dir.path().to_owned()),
+            dir: ModelDir::existing(war.package.dir.path().to_owned()),
             // A function takes what the node before it gives: no envelope, whatever models have.
             manifest: Manifest {
                 handler: Some(handler),
@@ -231,7 +232,7 @@ async fn open(store: &Arc<Store>, url: &str) -> Result<War, WorkflowError> {
     let unread = |error: RegisterError| WorkflowError::Invalid(error.to_string());
     let (finder, theirs) = (Arc::clone(store), url.to_owned());
     let found = blocking(move || finder.find(&theirs, false)).await.map_err(unread)??;
-    let found = store.fetch(Ask { url, signed: false, resume: None }, found).await?;
+    let found = store.fetch(DownloadRequest { url, signed: false, resume: None }, found).await?;
     let (opener, theirs) = (Arc::clone(store), url.to_owned());
     let read = move || War::read(opener.open(&theirs, found)?);
     blocking(read).await.map_err(unread)?

@@ -59,7 +59,7 @@ use crate::error::ScaleError;
 use crate::local::Signature;
 use crate::observer::ModelTag;
 use crate::settings::Settings;
-use crate::store::{Api, Fetched, ModelDir, Sha256};
+use crate::store::{Api, FetchedFile, ModelDir, Sha256};
 
 /// One version of a model.
 pub struct Model {
@@ -80,7 +80,7 @@ pub struct Model {
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
     /// What was downloaded for it, removed when it is unregistered.
-    pub(crate) fetched: Option<Fetched>,
+    pub(crate) fetched: Option<FetchedFile>,
 }
 
 impl Model {

@@ -1,7 +1,7 @@
-//! One client's HTTP/2 connection: many calls at a time, an age at which it is asked to come anew.
+//! One client's HTTP/2 connection: many calls at a time, and an age at which the client is asked to
+//! connect again.
 //!
-//! Apart from `accept`, whose connections carry one request at a time. A connection that never says
-//! a word is closed; one that falls silent is asked whether it still lives.
+//! A connection that sends nothing at first is closed; one that falls silent later gets HTTP/2 pings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::GrpcServices;
-use crate::accept::{ListenerSignal, note};
+use super::services::GrpcServices;
 use crate::config::ConnectionAge;
-use crate::connection::{ConnectionStage, Peer, WatchedStream};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream, log_end};
 
 /// Calls of one connection at a time; clients hold further ones back.
 const CALLS_MAX: u32 = 1024;
@@ -51,7 +50,7 @@ pub(crate) async fn serve<S>(
     let grace = loop {
         tokio::select! {
             biased;
-            ended = connection.as_mut() => return note(&peer, ended),
+            ended = connection.as_mut() => return log_end(&peer, ended),
             () = old.as_mut() => break age.grace,
             signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
                 (Ok(()), ListenerSignal::Tick) if peer.spoke() || !peer.stalled(&mut seen) => {}
@@ -63,7 +62,7 @@ pub(crate) async fn serve<S>(
     };
     connection.as_mut().graceful_shutdown();
     tokio::select! {
-        ended = connection => note(&peer, ended),
+        ended = connection => log_end(&peer, ended),
         () = until(grace) => tracing::debug!(peer = peer.address, "cut off for its age"),
     }
 }

@@ -1,7 +1,7 @@
-//! The standard health service, `grpc.health.v1`: what load balancers and Kubernetes ask.
+//! The standard health service, `grpc.health.v1`, for load balancers and Kubernetes.
 //!
-//! The whole server and each of its services have one and the same health. A watcher is told of a
-//! change within a moment, and let go when the server drains, so that it delays nobody's end.
+//! The whole server and each of its services have the same health. A watcher gets a change within
+//! 250 ms. Its stream ends when the server drains, so that it does not delay the end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
-use crate::rest::health::is_ready;
+use crate::health::is_ready;
 
 /// How often a watched state is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use jitney_engine::call::{Answer, Output, Parameter, SequenceRef};
+use jitney_engine::call::SequenceRef;
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsService;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest, TorchServeHealthResponse};
+use serde_json::json;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::conversation::MessageStream;
-use super::pieces::AnswerPieces;
-use super::predict::{self, GrpcRequest, ModelRequest};
-use crate::errors::{Problem, grpc_code_of};
-use crate::listener::ServerState;
-use crate::rest::health;
+use super::message_stream::MessageStream;
+use super::predict::{AnswerPieces, predict};
+use super::request::GrpcRequest;
+use crate::errors::Problem;
+use crate::health;
+use crate::respond;
+use crate::state::ServerState;
 
 /// The service.
 pub(super) struct TorchServeInference {
@@ -30,49 +32,18 @@ impl TorchServeInference {
         &self,
         request: Request<PredictionsRequest>,
     ) -> Result<Response<AnswerPieces>, Problem> {
-        let (grpc_request, message) = GrpcRequest::open(request)?;
+        let (request, message) = GrpcRequest::open(request)?;
         let sequence = message.sequence_id.clone();
         let sequence = sequence.map(|id| SequenceRef { id, starts: false });
-        answer(&self.state, &grpc_request, message, sequence).await
+        predict(&self.state.inference, &request, message, sequence).await
     }
-}
-
-/// Asks the model that a message names.
-pub(super) async fn answer(
-    state: &ServerState,
-    grpc_request: &GrpcRequest,
-    message: PredictionsRequest,
-    sequence: Option<SequenceRef>,
-) -> Result<Response<AnswerPieces>, Problem> {
-    let target = predict::target(&message.model_name, &message.model_version);
-    let model = predict::model(state, target)?;
-    let parameters = message.input.into_iter().map(|(name, value)| Parameter {
-        name: name.into(),
-        content_type: "".into(),
-        value,
-    });
-    let parameters = parameters.collect();
-    let sequence_id = sequence.as_ref().map(|sequence| sequence.id.clone());
-    let request =
-        ModelRequest { model: &model, target, parameters, open_inference: false, sequence };
-    let Answer { output, timing, stream } =
-        predict::predict(grpc_request, &state.config.meter, request).await?;
-    let Output { status, headers, body } = output;
-    let first = PredictionResponse { prediction: body, sequence_id, status: status.and_then(said) };
-    let pieces = AnswerPieces { model, first: Some(first), rest: stream };
-    Ok(predict::response(pieces, &timing, &headers))
-}
-
-/// A status that the handler set beside its answer. TorchServe drops it; here who looks finds it.
-fn said((code, message): (u16, String)) -> Option<jitney_proto::status::Status> {
-    let code = i32::from(grpc_code_of(code));
-    (code != 0).then(|| jitney_proto::status::Status { code, message, details: Vec::new() })
 }
 
 #[tonic::async_trait]
 impl InferenceApIsService for TorchServeInference {
     async fn ping(&self, _: Request<()>) -> Result<Response<TorchServeHealthResponse>, Status> {
-        Ok(Response::new(TorchServeHealthResponse { health: health::text(&self.state.engine) }))
+        let status = json!({ "status": health::status(&self.state.engine) });
+        Ok(Response::new(TorchServeHealthResponse { health: respond::pretty(&status) }))
     }
 
     async fn predictions(
@@ -100,8 +71,8 @@ impl InferenceApIsService for TorchServeInference {
         &self,
         request: Request<Streaming<PredictionsRequest>>,
     ) -> Result<Response<Self::StreamPredictions2Stream>, Status> {
-        let (grpc_request, messages) = GrpcRequest::open(request)?;
-        let answers = MessageStream::new(Arc::clone(&self.state), grpc_request).answers(messages);
+        let (request, messages) = GrpcRequest::open(request)?;
+        let answers = MessageStream::new(Arc::clone(&self.state), request).answers(messages);
         Ok(Response::new(Box::pin(answers) as Self::StreamPredictions2Stream))
     }
 }

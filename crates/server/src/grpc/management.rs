@@ -1,5 +1,5 @@
-//! TorchServe's management service. What is done is `crate::management`'s; gRPC has no "not given", so
-//! zero and the empty text stand for it.
+//! TorchServe's management service: what `crate::management` does. gRPC has no absent values, so zero and
+//! the empty text stand for them.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use jitney_proto::management::{
 };
 use tonic::{Request, Response, Status};
 
-use super::predict::{GrpcRequest, target};
+use super::request::{GrpcRequest, target};
 use super::status::model_api_disabled;
 use crate::errors::Problem;
-use crate::listener::ServerState;
 use crate::management::{self, DescribeCaller, Notice, Scaling};
 use crate::respond;
+use crate::state::ServerState;
 
-type Told = Result<Response<ManagementResponse>, Status>;
+type ManagementResult = Result<Response<ManagementResponse>, Status>;
 
 /// The service.
 pub(super) struct TorchServeManagement {
@@ -37,34 +37,31 @@ impl TorchServeManagement {
 
 #[tonic::async_trait]
 impl ManagementApIsService for TorchServeManagement {
-    async fn describe_model(&self, request: Request<DescribeModelRequest>) -> Told {
-        let (grpc_request, message) = GrpcRequest::open(request)?;
+    async fn describe_model(&self, request: Request<DescribeModelRequest>) -> ManagementResult {
+        let (request, message) = GrpcRequest::open(request)?;
         let target = target(named(&message.model_name)?, &message.model_version);
-        let caller =
-            DescribeCaller { id: grpc_request.caller.id, origin: grpc_request.caller.origin() };
+        let caller = DescribeCaller { id: request.caller.id, origin: request.caller.origin() };
         let caller = message.customized.then_some(caller);
-        let described =
-            management::describe(&self.state.engine, &self.state.config.meter, target, caller)
-                .await?;
-        say(respond::pretty(&described))
+        let described = management::describe(&self.state, target, caller).await?;
+        text_message(respond::pretty(&described))
     }
 
-    async fn list_models(&self, request: Request<ListModelsRequest>) -> Told {
+    async fn list_models(&self, request: Request<ListModelsRequest>) -> ManagementResult {
         let ListModelsRequest { limit, next_page_token } = request.into_inner();
         let limit = Some(limit).filter(|limit| *limit > 0);
         let page = management::list(&self.state.engine, limit, Some(next_page_token));
-        say(respond::pretty(&page))
+        text_message(respond::pretty(&page))
     }
 
-    async fn register_model(&self, request: Request<RegisterModelRequest>) -> Told {
+    async fn register_model(&self, request: Request<RegisterModelRequest>) -> ManagementResult {
         self.need_model_api()?;
         let message = request.into_inner();
         let synchronous = message.synchronous;
         let wishes = wishes(message)?;
-        told(management::register(&self.state.engine, wishes, synchronous).await)
+        notice(management::register(&self.state.engine, wishes, synchronous).await)
     }
 
-    async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> Told {
+    async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> ManagementResult {
         let message = request.into_inner();
         let range = management::range(given(message.min_worker), given(message.max_worker))?;
         let scaling = Scaling {
@@ -73,20 +70,20 @@ impl ManagementApIsService for TorchServeManagement {
             workers: Some(range),
             synchronous: message.synchronous,
         };
-        told(management::scale(&self.state.engine, scaling).await)
+        notice(management::scale(&self.state.engine, scaling).await)
     }
 
-    async fn set_default(&self, request: Request<SetDefaultRequest>) -> Told {
+    async fn set_default(&self, request: Request<SetDefaultRequest>) -> ManagementResult {
         let SetDefaultRequest { model_name, model_version } = request.into_inner();
         let named = named(&model_name)?;
-        told(management::set_default(&self.state.engine, named, &model_version))
+        notice(management::set_default(&self.state.engine, named, &model_version))
     }
 
-    async fn unregister_model(&self, request: Request<UnregisterModelRequest>) -> Told {
+    async fn unregister_model(&self, request: Request<UnregisterModelRequest>) -> ManagementResult {
         self.need_model_api()?;
         let message = request.into_inner();
         let target = target(named(&message.model_name)?, &message.model_version);
-        told(management::unregister(&self.state.engine, target).await)
+        notice(management::unregister(&self.state.engine, target).await)
     }
 }
 
@@ -118,11 +115,11 @@ fn named(model: &str) -> Result<&str, Problem> {
     if model.is_empty() { Err(missing()) } else { Ok(model) }
 }
 
-fn told(notice: Result<Notice, Problem>) -> Told {
-    say(notice?.text)
+fn notice(notice: Result<Notice, Problem>) -> ManagementResult {
+    text_message(notice?.text)
 }
 
-fn say(msg: String) -> Told {
+fn text_message(msg: String) -> ManagementResult {
     Ok(Response::new(ManagementResponse { msg }))
 }
 

@@ -1,160 +1,17 @@
-//! The gRPC server: the same calls to the engine as over REST, in other words.
-//!
-//! A [`GrpcServices`] is what one listener offers. It finds the service by the request's path, hands the
-//! request over and notes how it ended; each service has a file of its own and only translates.
-//! hyper speaks HTTP/2 here and tonic only the messages: its own server brings a router and a second
-//! accept loop, while ours already ends well and counts connections.
+//! gRPC: TorchServe's services and the Open Inference Protocol. Each service has a file of its own and only
+//! translates.
 
-mod caller;
-pub(crate) mod connection;
-mod conversation;
+mod call_log;
+mod connection;
 mod health;
 mod inference;
 mod management;
-mod note;
+mod message_stream;
 mod oip;
-mod pieces;
 mod predict;
-mod reflection;
+mod request;
+mod services;
 mod status;
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use hyper::body::Incoming;
-use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsServiceServer;
-use jitney_proto::kserve::grpc_inference_service_server as kserve;
-use jitney_proto::management::management_ap_is_service_server::ManagementApIsServiceServer;
-use jitney_proto::openinference::grpc_inference_service_server as openinference;
-use tonic::Status;
-use tonic::body::Body;
-use tonic::server::NamedService;
-use tonic_health::pb::health_server::HealthServer;
-use tower_service::Service;
-
-use crate::auth::Gate;
-use crate::connection::Peer;
-use crate::errors::Problem;
-use crate::listener::ServerState;
-use crate::plugins::{ApiKind, PluginRequest, Plugins};
-use crate::route::Apis;
-use caller::Caller;
-use note::{CallLog, LoggedBody};
-
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
-
-/// The services of one listener, the busiest first.
-pub(crate) struct GrpcServices {
-    state: Arc<ServerState>,
-    gate: Gate,
-    services: Vec<(&'static str, ServiceFn)>,
-}
-
-impl GrpcServices {
-    /// What these APIs are over gRPC; health and reflection stand beside any of them.
-    pub(crate) fn new(state: &Arc<ServerState>, apis: Apis) -> Self {
-        let gate = match (apis.inference, apis.management) {
-            (true, true) => Gate::Either,
-            (true, false) => Gate::Inference,
-            (false, _) => Gate::Management,
-        };
-        let mut services = Self { state: Arc::clone(state), gate, services: Vec::new() };
-        let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
-        if apis.inference {
-            let service = inference::TorchServeInference::new(Arc::clone(state));
-            services.add(InferenceApIsServiceServer::new(service).max_decoding_message_size(limit));
-        }
-        if apis.inference && apis.oip {
-            let service = Arc::new(oip::OpenInferenceService::new(Arc::clone(state)));
-            let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
-            services.add(ours.max_decoding_message_size(limit));
-            let original = kserve::GrpcInferenceServiceServer::from_arc(service);
-            services.add(original.max_decoding_message_size(limit));
-        }
-        if apis.management {
-            let service = management::TorchServeManagement::new(Arc::clone(state));
-            services
-                .add(ManagementApIsServiceServer::new(service).max_decoding_message_size(limit));
-        }
-        let names: Vec<_> = services.services.iter().map(|(name, _)| *name).collect();
-        let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
-        services.add(HealthServer::new(health));
-        reflection::add(&mut services, &names);
-        services
-    }
-
-    fn add<S>(&mut self, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
-        S: NamedService + Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
-        let service = move |request| Box::pin(service.clone().call(request)) as Answering;
-        self.services.push((S::NAME, Box::new(service)));
-    }
-
-    /// Answers a request, whatever becomes of it.
-    pub(crate) async fn answer(
-        &self,
-        peer: &Arc<Peer>,
-        mut request: Request<Incoming>,
-    ) -> Result<Response<LoggedBody>, Infallible> {
-        let caller = Caller::new(peer.number);
-        let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
-        let service = self.find(request.uri().path());
-        request.extensions_mut().insert(caller);
-        let admitted = match &self.state.config.plugins {
-            Some(plugins) if service.is_some() => {
-                Box::pin(self.ask(plugins, peer, &request, &caller)).await
-            }
-            Some(_) | None => self.admit(request.headers()),
-        };
-        let response = match (service, admitted) {
-            (None, _) => status::unknown_service(request.uri().path()).into_http(),
-            (Some(_), Err(closed)) => Status::from(closed).into_http(),
-            (Some(service), Ok(())) => service(request).await?,
-        };
-        Ok(log.attach(response, caller))
-    }
-
-    /// Lets callers in who bring this listener's token, or anybody where none is asked for.
-    fn admit(&self, metadata: &HeaderMap) -> Result<(), Problem> {
-        let Some(tokens) = &self.state.config.tokens else { return Ok(()) };
-        tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
-    }
-
-    /// The token first, then the operator's plugin, if one guards the server.
-    async fn ask(
-        &self,
-        plugins: &Plugins,
-        peer: &Peer,
-        request: &Request<Incoming>,
-        caller: &Caller,
-    ) -> Result<(), Problem> {
-        self.admit(request.headers())?;
-        let listener = match self.gate {
-            Gate::Management | Gate::Renewal => ApiKind::Management,
-            Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
-        };
-        let plugin_request = PluginRequest {
-            id: caller.id.text(),
-            method: request.method(),
-            path: request.uri().path(),
-            query: None,
-            headers: request.headers(),
-            client: &peer.address,
-            origin: caller.origin(),
-        };
-        plugins.authorize(plugin_request, listener).await
-    }
-
-    fn find(&self, path: &str) -> Option<&ServiceFn> {
-        let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
-        self.services.iter().find(|(name, _)| *name == service).map(|(_, service)| service)
-    }
-}
+pub(crate) use connection::serve;
+pub(crate) use services::GrpcServices;

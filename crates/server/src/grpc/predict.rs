@@ -1,157 +1,96 @@
-//! One call to a model on behalf of a gRPC client; the services only differ in what they send.
+//! A TorchServe prediction over gRPC: one message in, its answer as one message or as a stream of pieces.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Call, CallRoute, Input, Parameter, SequenceRef, Timing};
-use tonic::{Extensions, Request, Response};
+use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, SequenceRef};
+use jitney_engine::error::CallError;
+use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
+use tokio_stream::Stream;
+use tonic::{Response, Status};
 
-use super::caller::{self, Caller};
-use super::note::TimingTrailer;
-use crate::errors::{FailedCall, Problem};
-use crate::listener::ServerState;
-use crate::metrics::Meter;
-use crate::rest::{claim, inference, input, receipt};
+use super::request::{self, GrpcRequest, ModelCall};
+use crate::errors::{Problem, grpc_code_of};
+use crate::inference::{self, InferenceService};
 use crate::route::ModelRef;
 
-/// The grpc_request of a request: everything but its message.
-pub(super) struct GrpcRequest {
-    pub(super) caller: Caller,
-    metadata: HeaderMap,
-}
-
-impl GrpcRequest {
-    /// Parts a request from its message.
-    pub(super) fn open<T>(request: Request<T>) -> Result<(Self, T), Problem> {
-        let (metadata, extensions, message) = request.into_parts();
-        let caller = Caller::of(&extensions)?;
-        Ok((Self { caller, metadata: metadata.into_headers() }, message))
-    }
-}
-
-impl GrpcRequest {
-    /// The grpc_request of one message of a stream: the stream's, under a name of its own.
-    pub(super) fn of_message(&self) -> Self {
-        Self { caller: self.caller.again(), metadata: self.metadata.clone() }
-    }
-}
-
-/// A version that the client named; gRPC has no other way to leave it out than the empty text.
-pub(super) fn target<'a>(model: &'a str, version: &'a str) -> ModelRef<'a> {
-    ModelRef { model, version: Some(version).filter(|version| !version.is_empty()) }
-}
-
-/// What a service wants of a model.
-pub(super) struct ModelRequest<'a> {
-    pub(super) model: &'a Model,
-    pub(super) target: ModelRef<'a>,
-    pub(super) parameters: Vec<Parameter>,
-    /// Whether the body is the Open Inference Protocol's JSON.
-    pub(super) open_inference: bool,
-    /// The sequence it belongs to.
-    pub(super) sequence: Option<SequenceRef>,
-}
-
-/// Calls the model. The future is dropped with the call, and the request leaves its queue.
+/// Calls the model that a message names.
 pub(super) async fn predict(
-    grpc_request: &GrpcRequest,
-    meter: &Meter,
-    request: ModelRequest<'_>,
-) -> Result<Answer, Problem> {
-    let GrpcRequest { caller, metadata } = grpc_request;
-    let headers = caller::headers(metadata);
-    let sequence = request.sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
-    let named = || input::sequence(metadata, &*request.model.sequence_headers()?);
-    let route = CallRoute {
-        open_inference: request.open_inference,
-        sequence: sequence.or_else(named),
-        ..CallRoute::default()
+    service: &InferenceService,
+    request: &GrpcRequest,
+    message: PredictionsRequest,
+    sequence: Option<SequenceRef>,
+) -> Result<Response<AnswerPieces>, Problem> {
+    let target = request::target(&message.model_name, &message.model_version);
+    let model = request::model(service, target)?;
+    let parameters = message.input.into_iter().map(|(name, value)| Parameter {
+        name: name.into(),
+        content_type: "".into(),
+        value,
+    });
+    let parameters = parameters.collect();
+    let sequence_id = sequence.as_ref().map(|sequence| sequence.id.clone());
+    let call = ModelCall { target, parameters, open_inference: false, sequence };
+    let Answer { output, timing, stream } = request.predict(service, &model, call).await?;
+    let Output { status, headers, body } = output;
+    let first = PredictionResponse {
+        prediction: body,
+        sequence_id,
+        status: status.and_then(handler_status),
     };
-    let id = caller.id.text().to_owned();
-    let call = Call {
-        input: Input { id, headers, route, parameters: request.parameters },
-        deadline: caller.deadline(metadata)?,
-        origin: caller.origin(),
-        priority: inference::priority(metadata)?,
-        claim: claim::read(metadata)?,
-    };
-    meter.asked(request.model, request.target.version.is_some());
-    let answer = request.model.call(call).await;
-    let answer = answer.inspect(|answer| meter.waited(answer.timing.queue));
-    answer.map_err(|error| {
-        let ModelRef { model, version } = request.target;
-        let queue_max = request.model.settings().waiting_max();
-        FailedCall { model, version, purpose: "inference", queue_max }.problem(&error)
-    })
+    let pieces = AnswerPieces { model, first: Some(first), stream };
+    Ok(request::response(pieces, &timing, &headers))
 }
 
-/// The model that a request names.
-pub(super) fn model(
-    state: &ServerState,
-    target: ModelRef<'_>,
-) -> Result<std::sync::Arc<Model>, Problem> {
-    if target.model.is_empty() {
-        return Err(Problem::bad_request("Parameter model_name is required."));
-    }
-    Ok(state.engine.model(target.model, target.version)?)
+/// A status that the handler set beside its answer. TorchServe drops it; here a client can read it.
+fn handler_status((code, message): (u16, String)) -> Option<jitney_proto::status::Status> {
+    let code = i32::from(grpc_code_of(code));
+    (code != 0).then(|| jitney_proto::status::Status { code, message, details: Vec::new() })
 }
 
-/// An answer with its receipt for the trailers and the handler's headers as metadata.
-pub(super) fn response<T>(message: T, route: &Timing, headers: &[(String, String)]) -> Response<T> {
-    let mut extensions = Extensions::default();
-    extensions.insert(TimingTrailer(receipt::header(route)));
-    let mut response = Response::from_parts(Default::default(), message, extensions);
-    let metadata: &mut HeaderMap = response.metadata_mut().as_mut();
-    for (name, value) in headers {
-        add(metadata, name, value);
-    }
-    response
+/// A streamed answer as gRPC messages: the first piece, then each further one as it comes.
+pub(super) struct AnswerPieces {
+    model: Arc<Model>,
+    first: Option<PredictionResponse>,
+    stream: Option<AnswerStream>,
 }
 
-/// Adds a header that the handler set, unless it would break the answer.
-fn add(metadata: &mut HeaderMap, name: &str, value: &str) {
-    let name = HeaderName::from_bytes(name.as_bytes()).ok().filter(is_free);
-    // gRPC's values are plain ASCII.
-    let value = HeaderValue::from_str(value).ok().filter(|value| value.to_str().is_ok());
-    if let (Some(name), Some(value)) = (name, value) {
-        metadata.append(name, value);
-    }
-}
-
-/// HTTP/2 forbids connection headers, and the rest belongs to gRPC.
-fn is_free(name: &HeaderName) -> bool {
-    const TAKEN: [&str; 9] = [
-        "connection",
-        "content-length",
-        "content-type",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    let name = name.as_str();
-    !TAKEN.contains(&name) && !name.starts_with("grpc-") && !name.ends_with("-bin")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_of_a_handler_that_would_break_the_answer_are_left_out() {
-        let mut metadata = HeaderMap::new();
-        for (name, value) in [
-            ("X-Exam-One", "1"),
-            ("Content-Type", "text/html"),
-            ("Transfer-Encoding", "chunked"),
-            ("grpc-status", "0"),
-            ("x-data-bin", "?"),
-            ("bad name", "1"),
-            ("x-text", "gr\u{fc}n"),
-        ] {
-            add(&mut metadata, name, value);
+impl AnswerPieces {
+    /// Everything in one message, for a client that asked for one.
+    pub(super) async fn whole(mut self) -> Result<PredictionResponse, Problem> {
+        let mut message = self.first.take().unwrap_or_default();
+        let Some(stream) = &mut self.stream else { return Ok(message) };
+        let mut whole = BytesMut::from(&message.prediction[..]);
+        while let Some(piece) = stream.next().await {
+            whole.extend_from_slice(&piece.map_err(|error| broken(&self.model, &error))?);
         }
-        assert_eq!(metadata.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-exam-one"]);
+        message.prediction = whole.freeze();
+        Ok(message)
     }
+}
+
+impl Stream for AnswerPieces {
+    type Item = Result<PredictionResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        let Self { model, stream, .. } = &mut *self;
+        let Some(stream) = stream else { return Poll::Ready(None) };
+        stream.poll_next(context).map(|piece| {
+            piece.map(|piece| piece.map(message).map_err(|error| broken(model, &error).into()))
+        })
+    }
+}
+
+fn message(prediction: Bytes) -> PredictionResponse {
+    PredictionResponse { prediction, ..PredictionResponse::default() }
+}
+
+fn broken(model: &Model, error: &CallError) -> Problem {
+    inference::failure(model, ModelRef { model: model.name(), version: None }, error)
 }

@@ -1,8 +1,8 @@
-//! A handle's connection: reads calls, runs them side by side, writes what becomes of them.
+//! A handle's connection: reads calls, runs them concurrently, writes their frames.
 //!
-//! The only owner of its calls: when the client goes away they are dropped with it. It reads no
-//! further while as many calls are under way as may, which slows the client down instead of failing
-//! it, and writes everything that is ready at once.
+//! It owns its calls: when the client goes away they are dropped with it. It stops reading while its
+//! limit of calls is under way, which slows the client down instead of failing it, and writes all frames
+//! that are ready at once.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,43 +19,43 @@ use tokio::time::Instant;
 
 use super::call::{CallFrame, PendingCall};
 use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
-use crate::accept::ListenerSignal;
-use crate::connection::{ConnectionStage, Peer};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer};
 use crate::errors::Problem;
-use crate::listener::ServerState;
+use crate::route::ModelRef;
+use crate::state::ServerState;
 
 /// Calls of one connection under way at a time.
-pub(super) const CALLS_MAX: usize = 8192;
+const CALLS_MAX: usize = 8192;
 /// Bytes of such calls, beyond which no further one is read.
 const CALL_BYTES_MAX: usize = 64 << 20;
-/// Words that wait to be written; whoever has one more waits with it.
+/// Frames that wait to be written; a call with a further one waits.
 const FRAMES_MAX: usize = 1024;
 /// What is read, and written, at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long a client may take to notice the end, and how much it sends meanwhile is thrown away.
+/// How long a client may take to notice the end; what it sends meanwhile is thrown away.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bodies from here on are written from where they lie.
+/// Bodies of at least this size are written without a copy.
 const COPY_BYTES_MAX: usize = 16 << 10;
 
-/// Speaks frames until the client goes, breaks the rules, or the server ends.
+/// Serves frames until the client goes away, breaks the protocol, or the server ends.
 pub(crate) async fn serve(
-    coming: OnUpgrade,
+    upgrade: OnUpgrade,
     peer: &Arc<Peer>,
     state: &Arc<ServerState>,
     mut signals: watch::Receiver<ListenerSignal>,
 ) {
     peer.enter(ConnectionStage::Busy);
-    let Ok(stream) = coming.await else { return };
+    let Ok(stream) = upgrade.await else { return };
     let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
     let mut calls = Calls::new(state, peer, sender);
     let mut stream = FrameStream::new(stream);
-    let ended = converse(&mut stream, &mut calls, &mut receiver, &mut signals).await;
+    let ended = serve_calls(&mut stream, &mut calls, &mut receiver, &mut signals).await;
     if let Err(error) = ended {
         tracing::debug!(peer = peer.address, %error, "handle ended");
     }
 }
 
-async fn converse(
+async fn serve_calls(
     stream: &mut FrameStream,
     calls: &mut Calls<'_>,
     receiver: &mut mpsc::Receiver<CallFrame>,
@@ -64,13 +64,13 @@ async fn converse(
     let mut ending = matches!(*signals.borrow_and_update(), ListenerSignal::End);
     loop {
         if !ending {
-            calls.take_in(&mut stream.input)?;
+            calls.read_frames(&mut stream.input)?;
         } else if calls.running.is_empty() {
-            return stream.part().await;
+            return stream.close().await;
         }
         let reading = !ending && calls.has_room();
         tokio::select! {
-            Some(outgoing) = receiver.recv() => stream.say(outgoing, calls, receiver).await?,
+            Some(outgoing) = receiver.recv() => stream.write(outgoing, calls, receiver).await?,
             read = stream.read(), if reading => if read? == 0 { return Ok(()) },
             signal = signals.changed() => {
                 ending |= signal.is_err() || matches!(*signals.borrow_and_update(), ListenerSignal::End);
@@ -98,20 +98,19 @@ impl FrameStream {
     }
 
     /// Ends the connection. Closing it with bytes unread would destroy the last answers on their way.
-    async fn part(&mut self) -> io::Result<()> {
+    async fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         let gone = async {
             while self.read().await.is_ok_and(|count| count > 0) {
                 self.input.clear();
             }
         };
-        // Who does not go is left.
         drop(tokio::time::timeout(CLOSE_TIMEOUT, gone).await);
         Ok(())
     }
 
     /// Writes a frame and all that are ready behind it.
-    async fn say(
+    async fn write(
         &mut self,
         outgoing: CallFrame,
         calls: &mut Calls<'_>,
@@ -155,7 +154,7 @@ struct Calls<'a> {
     peer: &'a Arc<Peer>,
     sender: mpsc::Sender<CallFrame>,
     tasks: JoinSet<()>,
-    /// Those that owe a last frame.
+    /// Those without a last frame so far.
     running: HashMap<u64, RunningCall>,
     /// The bytes of their bodies.
     bytes: usize,
@@ -174,10 +173,10 @@ impl<'a> Calls<'a> {
         self.running.len() < CALLS_MAX && self.bytes < CALL_BYTES_MAX
     }
 
-    /// Begins and cancels what has arrived, as far as there is room.
-    fn take_in(&mut self, input: &mut BytesMut) -> io::Result<()> {
+    /// Starts and cancels the calls that have arrived, up to the limit.
+    fn read_frames(&mut self, input: &mut BytesMut) -> io::Result<()> {
         while let Some(done) = self.tasks.try_join_next() {
-            // A call that panicked never says its last frame; the end of the connection says it.
+            // A call that panicked sends no last frame, so the connection ends.
             done.or_else(|error| if error.is_cancelled() { Ok(()) } else { Err(error) })?;
         }
         let limit = self.state.config.max_request_bytes + NAMES_MAX;
@@ -200,8 +199,8 @@ impl<'a> Calls<'a> {
         if self.running.contains_key(&id) {
             return Err(broken(HandleFrameError::TakenId));
         }
-        let task = match self.ask(call) {
-            Ok(ask) => self.tasks.spawn(ask.run(sender)),
+        let task = match self.pending(call) {
+            Ok(pending) => self.tasks.spawn(pending.run(sender)),
             Err(problem) => self.tasks.spawn(async move {
                 drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem) }).await);
             }),
@@ -217,18 +216,18 @@ impl<'a> Calls<'a> {
         Some(running)
     }
 
-    fn ask(&mut self, call: HandleCall) -> Result<PendingCall, Problem> {
-        let model = self.state.engine.model(&call.model, call.version.as_deref())?;
+    fn pending(&self, call: HandleCall) -> Result<PendingCall, Problem> {
+        let target = ModelRef { model: &call.model, version: call.version.as_deref() };
+        let model = self.state.inference.model(target)?;
         if call.content_type.is_empty() && model.api().is_none() {
             return Err(Problem::bad_request(format!(
-                "Model \"{}\" is no definition of the jitney package: make its handle with \
+                "Model \"{}\" is not a definition of the jitney package: make its handle with \
                  encoding=\"json\" or encoding=\"bytes\".",
                 call.model
             )));
         }
-        let room = self.state.rooms.of(&model);
         let (state, peer) = (Arc::clone(self.state), Arc::clone(self.peer));
-        Ok(PendingCall { state, peer, model, room, call, started: Instant::now() })
+        Ok(PendingCall { state, peer, model, call, started: Instant::now() })
     }
 
     /// Whether the client still waits for this frame; the last one ends its call.

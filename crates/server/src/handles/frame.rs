@@ -1,7 +1,7 @@
 //! The frames of a handle connection as bytes: `protocol/handles.md` in Rust.
 //!
-//! Pure: bytes in, words out, and back. Nothing is believed before it is checked, and no length
-//! makes anybody reserve memory.
+//! Pure: bytes in, frames out, and back. Everything is checked before it is used, and no length that a
+//! client names reserves memory.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use jitney_engine::call::{Claim, Output, Priority, Timing};
 
 use crate::errors::Problem;
-use crate::rest::claim;
+use crate::request_options::is_tenant;
 
 /// Bytes of a frame's header.
 pub(super) const HEADER: usize = 16;
@@ -20,7 +20,7 @@ const CLAIM_HEAD: usize = 9;
 /// Names of a CALL may have so many bytes in all, beside the body.
 pub(super) const NAMES_MAX: u64 = 4 * u16::MAX as u64;
 
-/// What the first byte after the length says.
+/// The kind of a frame: the first byte after the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum HandleFrameKind {
@@ -38,7 +38,7 @@ enum HandleFrameKind {
 pub(super) enum HandleFrameError {
     /// Not a kind that clients send.
     UnknownKind,
-    /// Flags that nobody has given a meaning.
+    /// Flags without a meaning.
     UnknownFlags,
     /// Longer than any call may be.
     TooLarge,
@@ -66,7 +66,7 @@ impl HandleFrameError {
 pub(super) enum ClientFrame {
     /// A call to begin.
     Call(HandleCall),
-    /// A call that nobody waits for any more.
+    /// A call that the client no longer waits for.
     Cancel {
         /// The call's.
         id: u64,
@@ -151,14 +151,14 @@ fn call(id: u64, mut payload: Bytes) -> Result<HandleCall, HandleFrameError> {
     })
 }
 
-/// Who sends it and what it weighs; calls that say neither have no such part.
+/// Tenant and cost; calls without them have no such part.
 fn claim(payload: &mut Bytes) -> Result<Claim, HandleFrameError> {
     if payload.len() < CLAIM_HEAD {
         return Err(HandleFrameError::Malformed);
     }
     let (cost, length) = (payload.get_u64_le(), usize::from(payload.get_u8()));
     let tenant = text(payload, length)?;
-    if !tenant.is_empty() && !claim::is_tenant(&tenant) {
+    if !tenant.is_empty() && !is_tenant(&tenant) {
         return Err(HandleFrameError::Malformed);
     }
     let tenant = Some(tenant).filter(|tenant| !tenant.is_empty()).map(Into::into);
@@ -202,12 +202,10 @@ impl ServerFrame {
     /// Writes the frame but for its body, which the caller sends next.
     pub(super) fn write(self, id: u64, out: &mut BytesMut) -> Bytes {
         match self {
-            Self::Answer(output, receipt) => {
-                answer(HandleFrameKind::Answer, id, output, &receipt, out)
+            Self::Answer(output, timing) => {
+                answer(HandleFrameKind::Answer, id, output, &timing, out)
             }
-            Self::First(output, receipt) => {
-                answer(HandleFrameKind::First, id, output, &receipt, out)
-            }
+            Self::First(output, timing) => answer(HandleFrameKind::First, id, output, &timing, out),
             Self::Chunk(piece) => {
                 header(HandleFrameKind::Chunk, id, piece.len(), out);
                 piece
@@ -234,7 +232,7 @@ fn answer(
     kind: HandleFrameKind,
     id: u64,
     output: Output,
-    receipt: &Timing,
+    timing: &Timing,
     out: &mut BytesMut,
 ) -> Bytes {
     let typed = output.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
@@ -242,13 +240,13 @@ fn answer(
     let content_type = if content_type.len() > usize::from(u16::MAX) { "" } else { content_type };
     header(kind, id, 24 + content_type.len() + output.body.len(), out);
     let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
-    out.put_u32_le(micros(receipt.queue));
-    out.put_u32_le(micros(receipt.compute));
-    out.put_u32_le(receipt.batch_items);
-    out.put_u32_le(receipt.batch_items_max);
-    out.put_u16_le(u16::try_from(receipt.position).unwrap_or(u16::MAX));
-    out.put_u8(receipt.attempt);
-    out.put_u8(receipt.reason as u8);
+    out.put_u32_le(micros(timing.queue));
+    out.put_u32_le(micros(timing.compute));
+    out.put_u32_le(timing.batch_items);
+    out.put_u32_le(timing.batch_items_max);
+    out.put_u16_le(u16::try_from(timing.position).unwrap_or(u16::MAX));
+    out.put_u8(timing.attempt);
+    out.put_u8(timing.reason as u8);
     out.put_u16_le(output.status.as_ref().map_or(200, |(status, _)| *status));
     out.put_u16_le(content_type.len() as u16);
     out.put_slice(content_type.as_bytes());

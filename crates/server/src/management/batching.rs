@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{BatcherReport, CurvePoint, Engine, Objective, PastDecision, Policy, DecisionKind};
+use jitney_engine::{
+    BatcherReport, CurvePoint, DecisionKind, Engine, Objective, PastDecision, Policy,
+};
 use serde::Serialize;
 
 use self::words::Unit;

@@ -1,67 +1,46 @@
-//! Everything that is set about a model and how its workers do, and what its handler says of itself.
+//! A model's settings and workers, and its handler's own description.
 
 use std::collections::BTreeMap;
 
-use jitney_engine::call::{
-    Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Priority,
-};
+use jitney_engine::call::Origin;
 use jitney_engine::settings::Settings;
-use jitney_engine::{Engine, Model, Status, WorkerView};
+use jitney_engine::{Model, Status, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::errors::{FailedCall, Problem};
+use crate::errors::Problem;
 use crate::metrics::Meter;
 use crate::request_id::RequestUuid;
 use crate::route::ModelRef;
+use crate::state::ServerState;
 
-/// Who asks, for a question that goes to the handler.
+/// The caller of a description that the handler adds to.
 pub(crate) struct DescribeCaller {
     pub(crate) id: RequestUuid,
     pub(crate) origin: Origin,
 }
 
 /// Describes a version, the default one if none is named, or `all` of them. The handler is asked
-/// only if `customized` says by whom.
+/// only if there is a caller to ask for.
 pub(crate) async fn describe(
-    engine: &Engine,
-    meter: &Meter,
+    state: &ServerState,
     target: ModelRef<'_>,
     customized: Option<DescribeCaller>,
 ) -> Result<Vec<Description>, Problem> {
+    let meter = &state.config.meter;
     if target.version == Some("all") {
-        let versions = engine.versions(target.model)?;
+        let versions = state.engine.versions(target.model)?;
         return Ok(versions.iter().map(|model| Description::new(model, meter)).collect());
     }
-    let model = engine.model(target.model, target.version)?;
+    let model = state.inference.model(target)?;
     let mut description = Description::new(&model, meter);
-    if let Some(caller) = customized {
-        description.customized_metadata = Some(ask(&caller, &model, target).await?);
+    if let Some(DescribeCaller { id, origin }) = customized {
+        let answer = state.inference.describe(&model, target, id.text(), origin).await?;
+        // An answer that is no object counts as none.
+        let metadata = serde_json::from_slice(&answer.output.body).unwrap_or_default();
+        description.customized_metadata = Some(metadata);
     }
     Ok(vec![description])
-}
-
-/// What the handler says about itself; something other than an object counts as nothing.
-async fn ask(
-    caller: &DescribeCaller,
-    model: &Model,
-    target: ModelRef<'_>,
-) -> Result<Map<String, Value>, Problem> {
-    let route = CallRoute { operation: Operation::Describe, ..CallRoute::default() };
-    let headers = HeaderBlock::new();
-    let call = Call {
-        input: Input { id: caller.id.text().to_owned(), headers, route, parameters: Vec::new() },
-        deadline: None,
-        origin: caller.origin,
-        priority: Priority::Interactive,
-        claim: Claim::default(),
-    };
-    let answer = model.call(call).await.map_err(|error| {
-        let ModelRef { model: name, version } = target;
-        let queue_max = model.settings().waiting_max();
-        FailedCall { model: name, version, purpose: "describe", queue_max }.problem(&error)
-    })?;
-    Ok(serde_json::from_slice(&answer.output.body).unwrap_or_default())
 }
 
 /// The fields in TorchServe's order.

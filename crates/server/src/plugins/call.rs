@@ -6,15 +6,35 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{
-    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
+    Answer, Call, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
 use jitney_engine::error::CallError;
 use tokio::time::Instant;
 
-use super::ApiKind;
 use crate::errors::ErrorCode;
+use crate::inference::plain_call;
+use crate::route::Apis;
 
-/// Who wants something of the server, as plugins see it.
+/// Which of the two listeners something belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ApiKind {
+    /// Where predictions are asked for.
+    Inference,
+    /// Where models are managed.
+    Management,
+}
+
+impl ApiKind {
+    pub(super) fn is_of(self, apis: Apis) -> bool {
+        match self {
+            Self::Inference => apis.inference,
+            Self::Management => apis.management,
+        }
+    }
+}
+
+/// A request as plugins see it.
 #[derive(Clone, Copy)]
 pub(crate) struct PluginRequest<'a> {
     pub(crate) id: &'a str,
@@ -41,17 +61,17 @@ pub(super) struct PluginCall<'a> {
 pub(super) enum PluginFailure {
     /// It did not answer in time.
     Late,
-    /// Its function raised, or answered nonsense.
+    /// Its function raised, or its answer is not valid.
     Failed,
-    /// Its process is gone or has too much to do.
+    /// Its process is gone or overloaded.
     Away,
 }
 
 impl PluginFailure {
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::Late => "did not answer in time",
-            Self::Failed => "failed; the server's log says why",
+            Self::Failed => "failed; see the server's log",
             Self::Away => "is not available",
         }
     }
@@ -64,20 +84,16 @@ impl PluginFailure {
     }
 }
 
-/// Asks, and waits no longer than `timeout`, whether for the plugin's turn or for its answer.
-pub(super) async fn ask(
+/// Calls a plugin and waits for `timeout` at most.
+pub(super) async fn call_plugin(
     plugin: &Model,
     call: PluginCall<'_>,
     request: PluginRequest<'_>,
     timeout: Duration,
 ) -> Result<Answer, PluginFailure> {
-    let call = Call {
-        deadline: Instant::now().checked_add(timeout),
-        priority: Priority::Interactive,
-        claim: Claim::default(),
-        origin: request.origin,
-        input: input(call, request),
-    };
+    let deadline = Instant::now().checked_add(timeout);
+    let origin = request.origin;
+    let call = Call { deadline, ..plain_call(input(call, request), origin) };
     match tokio::time::timeout(timeout, plugin.call(call)).await {
         Err(_) => Err(PluginFailure::Late),
         Ok(Ok(answer)) => Ok(answer),

@@ -1,6 +1,6 @@
 //! The offers and verdicts of plugins, and what the server makes of them.
 
-use super::offer::{read, verdict};
+use super::description::{read, verdict};
 use super::*;
 
 fn declared(path: &str) -> DeclaredEndpoint {

@@ -1,36 +1,31 @@
-//! Predictions: one request in, one call to a model, one answer out.
+//! Predictions over REST: one request in, one call of the inference service, one answer out.
 //!
-//! The hot path of the server. What the request says becomes a [`Call`]; what the model says becomes
-//! the answer, with its receipt in `Server-Timing`. Nothing here waits for anything but the body and
-//! the call, and both are dropped with the connection.
+//! The hot path of the server. Nothing here waits for anything but the body and the service, and both
+//! are dropped with the connection.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, AnswerStream, Call, Origin, OriginKind, Output, Priority};
-use tokio::time::Instant;
+use jitney_engine::call::{Answer, AnswerStream, Output};
 
-use super::{claim, input, receipt};
-use crate::body::RequestBody;
-use crate::errors::{ErrorCode, FailedCall, Problem};
-use crate::listener::RequestContext;
-use crate::piecemeal::ResponseBody;
+use super::context::RequestContext;
+use super::input;
+use crate::body::{RequestBody, ResponseBody};
+use crate::errors::{ErrorCode, Problem};
+use crate::inference::InferenceRequest;
+use crate::request_options::{RequestOptions, sequence};
 use crate::respond::{self, HttpResponse};
 use crate::route::{ModelRef, PredictRoute};
-
-/// How long the client finds an answer useful, in milliseconds from the arrival of the request's head.
-const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
-/// `interactive` (the default) or `bulk`.
-const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
-pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+use crate::timing::{self, SERVER_TIMING};
 
 /// A prediction by the model that the path names.
-pub(crate) async fn predict(
+pub(super) async fn predict(
     context: &RequestContext<'_>,
     body: RequestBody,
     route: PredictRoute<'_>,
@@ -39,24 +34,23 @@ pub(crate) async fn predict(
         return Box::pin(predict_large(context, body, route)).await;
     }
     let body = context.read(body).await?;
-    let model = context.state.engine.model(route.target.model, route.target.version)?;
+    let model = context.state.inference.model(route.target)?;
     run(context, &model, route, body).await
 }
 
-/// The same with a body that takes a while to arrive: the model hears of it beforehand.
+/// The same with a body that takes a while to arrive: the model is told beforehand.
 async fn predict_large(
     context: &RequestContext<'_>,
     body: RequestBody,
     route: PredictRoute<'_>,
 ) -> Result<HttpResponse, Problem> {
-    let ModelRef { model: name, version } = route.target;
-    // A model that is not there is said to be so after the body, as with small ones.
-    let hearer = context.state.engine.model(name, version).ok();
-    let origin = Origin { kind: OriginKind::Http, peer: context.peer.number };
-    let announced = hearer.as_ref().and_then(|model| model.announce(origin));
+    let service = &context.state.inference;
+    // An unknown model is reported after the body was read, as for small bodies.
+    let expected = service.model(route.target).ok();
+    let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
     let body = context.read(body).await?;
-    // Another version may answer by now.
-    let model = context.state.engine.model(name, version)?;
+    // Another version may be the default by now.
+    let model = service.model(route.target)?;
     let reply = run(context, &model, route, body).await?;
     if let Some(announced) = announced {
         announced.came();
@@ -65,7 +59,7 @@ async fn predict_large(
 }
 
 /// A prediction by the model that the query, the start-up or the body names, in this order.
-pub(crate) async fn invoke(
+pub(super) async fn invoke(
     context: &RequestContext<'_>,
     body: RequestBody,
 ) -> Result<HttpResponse, Problem> {
@@ -83,89 +77,70 @@ pub(crate) async fn invoke(
         }
     };
     let target = ModelRef { model: model.name(), version: None };
-    let route = PredictRoute {
-        target,
-        explain: None,
-        url_path: None,
-        query_counts: true,
-        open_inference: false,
-    };
-    run(context, &model, route, body).await
+    run(context, &model, PredictRoute::with_query(target), body).await
+}
+
+/// `/wfpredict/{workflow}`: one request through all nodes of a workflow.
+pub(super) async fn run_workflow(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+    name: &str,
+) -> Result<HttpResponse, Problem> {
+    let body = context.read(body).await?;
+    let workflow = context.state.engine.workflow(name)?;
+    let route = PredictRoute::new(ModelRef { model: name, version: None });
+    let request = request(context, route, body).await?;
+    let output = context.state.inference.run_workflow(&workflow, request).await?;
+    let mut reply = response(output, None)?;
+    let json = HeaderValue::from_static("application/json");
+    reply.headers_mut().entry(CONTENT_TYPE).or_insert(json);
+    Ok(reply)
 }
 
 async fn run(
     context: &RequestContext<'_>,
-    model: &Model,
+    model: &Arc<Model>,
     route: PredictRoute<'_>,
     body: Bytes,
 ) -> Result<HttpResponse, Problem> {
-    let headers = &context.parts.headers;
-    let mut input = input::read(context.parts, &context.id, &route, body).await?;
+    let mut request = request(context, route, body).await?;
     if let Some(names) = model.sequence_headers() {
-        input.route.sequence = input::sequence(headers, &names);
+        request.input.route.sequence = sequence(&context.parts.headers, &names);
     }
-    let call = Call {
-        input,
-        deadline: deadline(headers, context.started)?,
-        priority: priority(headers)?,
-        claim: claim::read(headers)?,
-        origin: Origin { kind: OriginKind::Http, peer: context.peer.number },
-    };
-    let (meter, version_named) = (&context.state.config.meter, route.target.version.is_some());
-    meter.asked(model, version_named);
-    match model.call(call).await {
-        Ok(answer) => {
-            let (queue, compute) = (answer.timing.queue, answer.timing.compute);
-            meter.answered(model, version_named, queue, queue + compute);
-            reply(answer)
-        }
-        Err(error) => {
-            let ModelRef { model: name, version } = route.target;
-            let queue_max = model.settings().waiting_max();
-            let asked = FailedCall { model: name, version, purpose: "inference", queue_max };
-            Err(asked.problem(&error))
-        }
-    }
+    timed_response(context.state.inference.predict(model, request).await?)
 }
 
-pub(crate) fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {
-    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
-    let millis: Option<u64> = value.to_str().ok().and_then(|text| text.parse().ok());
-    let millis = millis.ok_or_else(|| {
-        Problem::bad_request("Header x-jitney-timeout-ms must be a whole number of milliseconds.")
-    })?;
-    Ok(started.checked_add(Duration::from_millis(millis)))
+async fn request<'a>(
+    context: &RequestContext<'_>,
+    route: PredictRoute<'a>,
+    body: Bytes,
+) -> Result<InferenceRequest<'a>, Problem> {
+    Ok(InferenceRequest {
+        target: route.target,
+        options: RequestOptions::read(&context.parts.headers, context.started)?,
+        input: input::read(context.parts, &context.id, &route, body).await?,
+        origin: context.origin(),
+        wait_for_queue: false,
+    })
 }
 
-pub(crate) fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
-    match headers.get(PRIORITY).map(HeaderValue::as_bytes) {
-        None | Some(b"interactive") => Ok(Priority::Interactive),
-        Some(b"bulk") => Ok(Priority::Bulk),
-        Some(_) => {
-            Err(Problem::bad_request("Header x-jitney-priority must be interactive or bulk."))
-        }
-    }
-}
-
-pub(crate) fn reply(answer: Answer) -> Result<HttpResponse, Problem> {
+/// An answer with its timing.
+pub(super) fn timed_response(answer: Answer) -> Result<HttpResponse, Problem> {
     let Answer { output, timing, stream } = answer;
-    let mut reply = reply_of(output, stream)?;
-    reply.headers_mut().insert(SERVER_TIMING, receipt::header(&timing));
+    let mut reply = response(output, stream)?;
+    reply.headers_mut().insert(SERVER_TIMING, timing::header(&timing));
     Ok(reply)
 }
 
-/// What a handler said, and what it still says.
-pub(super) fn reply_of(
-    output: Output,
-    rest: Option<AnswerStream>,
-) -> Result<HttpResponse, Problem> {
+/// A handler's status, headers and body; `stream` brings the pieces that follow.
+fn response(output: Output, stream: Option<AnswerStream>) -> Result<HttpResponse, Problem> {
     let Output { status, headers, body } = output;
-    let mut reply = HttpResponse::new(ResponseBody::new(body, rest));
+    let mut reply = HttpResponse::new(ResponseBody::new(body, stream));
     match status {
         None => {}
         Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),
         Some((code, _)) => {
-            let message = format!("The handler set status {code}, which ends no request.");
+            let message = format!("The handler set {code}, which is not a valid status.");
             return Err(Problem::new(ErrorCode::Internal, message));
         }
     }
@@ -183,7 +158,7 @@ fn add(headers: &mut HeaderMap, name: &str, value: &str) {
         (Ok(known), Ok(value)) if !framing.contains(&known) && known != "keep-alive" => {
             headers.append(known, value);
         }
-        _ => tracing::debug!(name, "header of the handler left out"),
+        _ => tracing::debug!(name, "left out a header of the handler"),
     }
 }
 
@@ -209,19 +184,5 @@ mod tests {
         }
         let kept: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         assert_eq!(kept, ["x-exam-one", "content-type", "x-text"]);
-    }
-
-    #[test]
-    fn the_clients_own_wishes_are_read_or_refused() {
-        let header = |name, value| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
-        let now = Instant::now();
-        assert!(deadline(&HeaderMap::new(), now).unwrap().is_none());
-        let soon = Some(now + Duration::from_millis(250));
-        assert_eq!(deadline(&header(TIMEOUT, "250"), now).unwrap(), soon);
-        assert!(deadline(&header(TIMEOUT, "soon"), now).is_err());
-        assert!(deadline(&header(TIMEOUT, "-1"), now).is_err());
-        assert_eq!(priority(&HeaderMap::new()).unwrap(), Priority::Interactive);
-        assert_eq!(priority(&header(PRIORITY, "bulk")).unwrap(), Priority::Bulk);
-        assert!(priority(&header(PRIORITY, "urgent")).is_err());
     }
 }

@@ -1,7 +1,6 @@
-//! How a request becomes a model's input: every shape of body that TorchServe takes.
+//! How a request becomes a model's input: every form of body that TorchServe takes.
 //!
-//! Apart from `inference`, which only passes the result on. Values are not decoded here: that is the
-//! worker's business, by the content type that goes with each parameter.
+//! Values are not decoded here; the worker does that, by the content type of each parameter.
 
 use std::borrow::Cow;
 
@@ -10,17 +9,15 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
-use jitney_engine::call::{
-    CallRoute, HeaderBlock, Input, Operation, Parameter, SequenceHeaders, SequenceRef,
-};
+use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, Parameter};
 
 use crate::errors::Problem;
 use crate::query::{RequestFields, pairs};
 use crate::request_id::RequestUuid;
 use crate::route::PredictRoute;
 
-/// What the request brings for the model.
-pub(crate) async fn read(
+/// The model's input from a request.
+pub(super) async fn read(
     parts: &Parts,
     id: &RequestUuid,
     route: &PredictRoute<'_>,
@@ -32,12 +29,12 @@ pub(crate) async fn read(
     }
     body_parameters(&parts.headers, body, &mut parameters).await?;
     let headers = headers(&parts.headers);
-    let route = facts(route);
+    let route = call_route(route);
     Ok(Input { id: id.text().to_owned(), headers, route, parameters })
 }
 
 /// The field `model_name` of the body, for `/invocations`.
-pub(crate) async fn named_model(
+pub(super) async fn named_model(
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Option<String>, Problem> {
@@ -47,8 +44,7 @@ pub(crate) async fn named_model(
     Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
 }
 
-/// The client's headers. Names come in lower case, since hyper keeps no other; the worker looks them
-/// up without regard to case.
+/// The client's headers. Names are in lower case, as hyper gives them; the worker ignores case.
 fn headers(sent: &HeaderMap) -> HeaderBlock {
     let mut headers = HeaderBlock::new();
     for (name, value) in sent {
@@ -57,8 +53,8 @@ fn headers(sent: &HeaderMap) -> HeaderBlock {
     headers
 }
 
-/// What the path says about the request.
-fn facts(route: &PredictRoute<'_>) -> CallRoute {
+/// The facts of the path.
+fn call_route(route: &PredictRoute<'_>) -> CallRoute {
     CallRoute {
         operation: if route.explain == Some(true) {
             Operation::Explain
@@ -72,15 +68,8 @@ fn facts(route: &PredictRoute<'_>) -> CallRoute {
     }
 }
 
-/// The sequence that a request names in a header, for models that keep sequences.
-pub(crate) fn sequence(headers: &HeaderMap, names: &SequenceHeaders) -> Option<Box<SequenceRef>> {
-    let id = headers.get_all(&names.id).iter().next_back()?;
-    let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
-    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts: false }))
-}
-
 /// The body's MIME type: the text before the first semicolon, empty when there is none.
-pub(crate) fn mime(headers: &HeaderMap) -> &str {
+pub(super) fn mime(headers: &HeaderMap) -> &str {
     let text = content_type(headers);
     text.split_once(';').map_or(text, |(mime, _)| mime)
 }
@@ -128,8 +117,8 @@ fn known(mime: &str) -> Cow<'static, str> {
     usual.map_or_else(|| Cow::Owned(mime.to_owned()), Cow::Borrowed)
 }
 
-/// The fields of a form, which ends with its line. A name at its end without a value is none, so
-/// that text which is no form at all, sent under curl's default type, does not become a name.
+/// The fields of a form, which is one line. Ignores a trailing name without a value, so that text which
+/// is no form, sent with curl's default type, does not become a name.
 fn form(body: &[u8]) -> impl Iterator<Item = Parameter> {
     let line = body.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let last = line.rsplit(|byte| *byte == b'&').next().unwrap_or_default();
@@ -144,8 +133,8 @@ fn field(name: String, value: Bytes) -> Parameter {
     Parameter { name: name.into(), content_type: "".into(), value }
 }
 
-/// What stands between the parts. A client that typed the content type by hand names none: what it
-/// sends is no multipart body, whatever it says.
+/// The boundary between the parts. A content type without one was typed by hand, and the body is no
+/// multipart body.
 fn boundary(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     match multer::parse_boundary(content_type(headers)) {
         Ok(boundary) => Ok(Some(boundary)),

@@ -1,6 +1,5 @@
 //! The dispatch rules as a table.
 
-use super::inference::{kserve, kserve_v2, predict, sagemaker};
 use super::*;
 
 const NONE: Apis = Apis {
@@ -19,10 +18,6 @@ const ALL: Apis = Apis { inference: true, management: true, metrics: true, ..NON
 
 fn to<'a>(model: &'a str, version: Option<&'a str>) -> ModelRef<'a> {
     ModelRef { model, version }
-}
-
-fn plain<'a>(model: &'a str, version: Option<&'a str>, rest: &'a str) -> Route<'a> {
-    predict(to(model, version), Some(false), Some(rest), false)
 }
 
 fn check(apis: Apis, cases: &[(&str, &str, Route<'_>)]) {
@@ -45,13 +40,13 @@ fn the_inference_listener() {
             ("GET", "/ping", Route::Ping),
             ("DELETE", "/ping/", Route::Ping),
             ("GET", "/%70ing", Route::Ping),
-            ("POST", "/predictions/m", plain("m", None, "")),
-            ("PUT", "/predictions/m/", plain("m", None, "")),
-            ("GET", "/predictions/m/1.0", plain("m", Some("1.0"), "")),
-            ("POST", "/predictions/m/1.0/a/", plain("m", Some("1.0"), "a")),
-            ("POST", "/predictions/m/1.0/v1/chat/x", plain("m", Some("1.0"), "v1/chat/x")),
-            ("POST", "/predictions/m%2F1.0", plain("m", Some("1.0"), "")),
-            ("POST", "/predictions/a%20b", plain("a b", None, "")),
+            ("POST", "/predictions/m", prediction("m", None, "")),
+            ("PUT", "/predictions/m/", prediction("m", None, "")),
+            ("GET", "/predictions/m/1.0", prediction("m", Some("1.0"), "")),
+            ("POST", "/predictions/m/1.0/a/", prediction("m", Some("1.0"), "a")),
+            ("POST", "/predictions/m/1.0/v1/chat/x", prediction("m", Some("1.0"), "v1/chat/x")),
+            ("POST", "/predictions/m%2F1.0", prediction("m", Some("1.0"), "")),
+            ("POST", "/predictions/a%20b", prediction("a b", None, "")),
             ("OPTIONS", "/predictions/m", Route::PredictDescription(to("m", None))),
             ("OPTIONS", "/predictions/m/2", Route::PredictDescription(to("m", Some("2")))),
             ("OPTIONS", "/explanations/m/2", Route::PredictDescription(to("m", Some("2")))),
@@ -59,12 +54,8 @@ fn the_inference_listener() {
             ("OPTIONS", "/v2/models/m/infer", Route::PredictDescription(to("m", None))),
             ("OPTIONS", "/models/m/invoke", Route::PredictDescription(to("m", None))),
             ("OPTIONS", "/m/1.0/predict", Route::PredictDescription(to("m", Some("1.0")))),
-            ("POST", "/explanations/m", predict(to("m", None), Some(true), Some(""), false)),
-            (
-                "POST",
-                "/explanations/m/1/x",
-                predict(to("m", Some("1")), Some(true), Some("x"), false),
-            ),
+            ("POST", "/explanations/m", explanation("m", None, "")),
+            ("POST", "/explanations/m/1/x", explanation("m", Some("1"), "x")),
             ("POST", "/v1/models/m:predict", kserve("m", false)),
             ("POST", "/v1/models/m:explain", kserve("m", true)),
             ("POST", "/v1/models/m%3Apredict", kserve("m", false)),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use super::super::remote::{Download, Later, Trouble};
 use super::*;
+use crate::download::{Download, DownloadError, DownloadFuture};
 
 /// What the source does next.
 #[derive(Clone)]
@@ -27,8 +27,11 @@ struct Playing {
     acts: std::vec::IntoIter<Act>,
 }
 
-impl Remote for Script {
-    fn open<'a>(&'a self, _: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
+impl Downloader for Script {
+    fn open<'a>(
+        &'a self,
+        _: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
         let playing = Playing { total: self.total, acts: self.acts.clone().into_iter() };
         Box::pin(async move { Ok(Box::new(playing) as Box<dyn Download>) })
     }
@@ -39,12 +42,12 @@ impl Download for Playing {
         self.total
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
         let act = self.acts.next();
         Box::pin(async move {
             match act {
                 Some(Act::Piece(text)) => Ok(Some(Bytes::from_static(text.as_bytes()))),
-                Some(Act::Break) => Err(Trouble::passing("connection reset")),
+                Some(Act::Break) => Err(DownloadError::transient("connection reset")),
                 Some(Act::Silence) => std::future::pending().await,
                 None => Ok(None),
             }
@@ -55,9 +58,12 @@ impl Download for Playing {
 /// A source that cannot be reached.
 struct Nowhere;
 
-impl Remote for Nowhere {
-    fn open<'a>(&'a self, _: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
-        Box::pin(async { Err(Trouble::passing("connection refused")) })
+impl Downloader for Nowhere {
+    fn open<'a>(
+        &'a self,
+        _: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
+        Box::pin(async { Err(DownloadError::transient("connection refused")) })
     }
 }
 
@@ -72,8 +78,14 @@ fn names(store: &TempDir) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-async fn download(store: &TempDir, remote: &dyn Remote) -> Result<Fetched, StoreError> {
-    fetch(remote, Ask { url: URL, ..Ask::default() }, store.path().join("m.mar"), 10).await
+async fn download(store: &TempDir, remote: &dyn Downloader) -> Result<FetchedFile, StoreError> {
+    fetch(
+        remote,
+        DownloadRequest { url: URL, ..DownloadRequest::default() },
+        store.path().join("m.mar"),
+        10,
+    )
+    .await
 }
 
 async fn why(total: Option<u64>, acts: &[Act]) -> String {
@@ -100,11 +112,11 @@ async fn a_settled_download_stays_until_it_is_removed() {
     let store = store();
     let script = Script { total: None, acts: vec![Act::Piece("x")] };
     let fetched = download(&store, &script).await.unwrap();
-    fetched.settle();
+    fetched.keep();
     let path = fetched.path().to_owned();
     drop(fetched);
     assert!(path.exists());
-    Fetched { path: path.clone(), settled: AtomicBool::new(true) }.remove();
+    FetchedFile { path: path.clone(), kept: AtomicBool::new(true) }.remove();
     assert!(!path.exists());
 }
 
@@ -113,7 +125,7 @@ async fn every_failure_leaves_nothing_and_says_why() {
     use Act::{Break, Piece, Silence};
     for (total, acts, expected) in [
         (None, vec![Piece("hello"), Break], "connection reset"),
-        (None, vec![Piece("hello"), Silence], "no word from the other side for 60 s"),
+        (None, vec![Piece("hello"), Silence], "the server sent nothing for 60 s"),
         (None, vec![Piece("hello"), Piece("hello!")], "it is larger than 10 bytes"),
         (Some(11), vec![], "it is larger than 10 bytes"),
         (Some(9), vec![Piece("hello")], "it ended after 5 bytes"),
@@ -128,8 +140,11 @@ async fn every_failure_leaves_nothing_and_says_why() {
 async fn a_file_that_appeared_meanwhile_is_not_overwritten() {
     /// Puts the file there while it is being downloaded.
     struct Rival(Mutex<PathBuf>);
-    impl Remote for Rival {
-        fn open<'a>(&'a self, _: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
+    impl Downloader for Rival {
+        fn open<'a>(
+            &'a self,
+            _: DownloadRequest<'a>,
+        ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
             fs::write(&*self.0.lock().unwrap(), "first").unwrap();
             let acts = vec![Act::Piece("second")].into_iter();
             Box::pin(async { Ok(Box::new(Playing { total: None, acts }) as Box<dyn Download>) })
@@ -169,8 +184,11 @@ struct Part {
     left: usize,
 }
 
-impl Remote for Flaky {
-    fn open<'a>(&'a self, ask: Ask<'a>) -> Later<'a, Result<Box<dyn Download>, Trouble>> {
+impl Downloader for Flaky {
+    fn open<'a>(
+        &'a self,
+        ask: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
         let mut asked = self.asked.lock().unwrap();
         let turn = asked.len();
         asked.push(ask.resume.map(|resume| resume.bytes));
@@ -199,10 +217,11 @@ impl Download for Part {
         self.tag
     }
 
-    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, Trouble>> {
+    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
         Box::pin(async {
             let byte = self.bytes.pop();
-            self.left = self.left.checked_sub(1).ok_or_else(|| Trouble::passing("reset"))?;
+            self.left =
+                self.left.checked_sub(1).ok_or_else(|| DownloadError::transient("reset"))?;
             Ok(byte.map(|byte| Bytes::from(vec![byte])))
         })
     }
@@ -239,4 +258,16 @@ async fn the_tries_are_bounded() {
     let (asked, bytes) = flaky(&[1; 20], &["x"; 20]).await;
     assert_eq!(asked, [None, Some(1), Some(2), Some(3), Some(4), Some(5)]);
     assert_eq!(bytes, None);
+}
+
+#[test]
+fn the_log_does_not_tell_passwords() {
+    for (url, expected) in [
+        ("https://host/a.mar?X-Amz-Signature=s#x", "https://host/a.mar"),
+        ("https://user:secret@host/a.mar", "host/a.mar"),
+        ("https://host/a@b.mar", "https://host/a@b.mar"),
+        ("plain", "plain"),
+    ] {
+        assert_eq!(without_secrets(url), expected);
+    }
 }

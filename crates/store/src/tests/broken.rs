@@ -11,7 +11,7 @@ use super::{
 };
 
 fn check_corrupt(name: &str, archive: &[u8]) {
-    let error = Bench::new().refuses(name, archive);
+    let error = Bench::new().rejects(name, archive);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
 }
 

@@ -126,16 +126,16 @@ fn a_readable_archive_without_a_manifest_gets_the_default_one() {
 }
 
 #[test]
-fn a_manifest_that_is_no_json_is_refused() {
+fn a_manifest_that_is_no_json_is_rejected() {
     let bench = Bench::new();
     for content in ["", "{", "[]", "\u{1}"] {
-        let error = bench.refuses("m.mar", zip_of("MAR-INF/MANIFEST.json", content));
+        let error = bench.rejects("m.mar", zip_of("MAR-INF/MANIFEST.json", content));
         assert!(matches!(error, StoreError::InvalidManifest { .. }), "{content:?}: {error}");
     }
     let directory = zip_with(|zip, options| {
         zip.add_directory("MAR-INF/MANIFEST.json", options).unwrap();
     });
-    assert!(matches!(bench.refuses("m.mar", directory), StoreError::InvalidManifest { .. }));
+    assert!(matches!(bench.rejects("m.mar", directory), StoreError::InvalidManifest { .. }));
 }
 
 #[test]

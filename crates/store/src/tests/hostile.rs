@@ -1,5 +1,5 @@
-//! Archives that mean harm. Each is refused for its own reason and leaves nothing
-//! behind; [`Bench::refuses`] checks the latter.
+//! Archives that mean harm. Each is rejected for its own reason and leaves nothing
+//! behind; [`Bench::rejects`] checks the latter.
 
 use tar::EntryType;
 
@@ -21,26 +21,26 @@ fn excess(error: StoreError) -> Excess {
 }
 
 fn check_zip(archive: Vec<u8>, expected: fn(&Breach) -> bool) {
-    let error = Bench::new().refuses("m.mar", archive);
+    let error = Bench::new().rejects("m.mar", archive);
     assert_eq!(error.to_string(), "Failed to save model: m.mar");
     let breach = breach(error);
     assert!(expected(&breach), "{breach}");
 }
 
 fn check_tar(members: &[Member<'_>], expected: fn(&Breach) -> bool) {
-    let breach = breach(Bench::new().refuses("m.tar.gz", gz(&tar(members))));
+    let breach = breach(Bench::new().rejects("m.tar.gz", gz(&tar(members))));
     assert!(expected(&breach), "{breach}");
 }
 
 #[test]
-fn absolute_names_are_refused() {
+fn absolute_names_are_rejected() {
     check_zip(zip_of("/tmp/evil", "evil"), |breach| matches!(breach, Breach::Absolute { .. }));
     let members = [Member::file("/tmp/evil", "evil")];
     check_tar(&members, |breach| matches!(breach, Breach::Absolute { .. }));
 }
 
 #[test]
-fn names_that_climb_are_refused_even_when_they_come_back() {
+fn names_that_climb_are_rejected_even_when_they_come_back() {
     for name in ["../../../outside/evil", "a/../../evil", "a/../b"] {
         check_zip(zip_of(name, "evil"), |breach| matches!(breach, Breach::Escapes { .. }));
         let members = [Member::file("top/ok", ""), Member::file(name, "evil")];
@@ -49,7 +49,7 @@ fn names_that_climb_are_refused_even_when_they_come_back() {
 }
 
 #[test]
-fn names_with_a_nul_are_refused() {
+fn names_with_a_nul_are_rejected() {
     let is_bad = |breach: &Breach| matches!(breach, Breach::BadName { .. });
     check_zip(patched(zip_of("handlerX.py", ""), b"handlerX", b"handler\0"), is_bad);
     let long = Member { content: b"top/a\0b\0", ..Member::of(EntryType::GNULongName, "long", "") };
@@ -57,7 +57,7 @@ fn names_with_a_nul_are_refused() {
 }
 
 #[test]
-fn links_that_lead_outside_or_nowhere_are_refused() {
+fn links_that_lead_outside_or_nowhere_are_rejected() {
     let targets = ["/etc/passwd", "../../../outside/secret", "..", "missing", "self", ""];
     for target in targets {
         let link = Member::of(EntryType::Symlink, "top/self", target);
@@ -69,7 +69,7 @@ fn links_that_lead_outside_or_nowhere_are_refused() {
 }
 
 #[test]
-fn a_link_to_what_is_around_the_leading_directory_is_refused() {
+fn a_link_to_what_is_around_the_leading_directory_is_rejected() {
     // Inside while it is unpacked, outside once the leading directory is taken away.
     for target in ["..", "../._litter", "../top/ok"] {
         let link = Member::of(EntryType::Symlink, "top/link", target);
@@ -80,7 +80,7 @@ fn a_link_to_what_is_around_the_leading_directory_is_refused() {
 }
 
 #[test]
-fn a_link_that_leaves_by_way_of_another_link_is_refused() {
+fn a_link_that_leaves_by_way_of_another_link_is_rejected() {
     let members = [
         Member::file("top/a/b/c/file", ""),
         Member::of(EntryType::Symlink, "top/a/b/c/up", "../../.."),
@@ -121,7 +121,7 @@ fn hard_links_only_join_files_of_the_archive() {
 }
 
 #[test]
-fn devices_pipes_and_unknown_kinds_are_refused() {
+fn devices_pipes_and_unknown_kinds_are_rejected() {
     for kind in [EntryType::Char, EntryType::Block, EntryType::Fifo, EntryType::new(b'Z')] {
         let members = [Member::of(kind, "top/device", "")];
         check_tar(&members, |breach| matches!(breach, Breach::Special { .. }));
@@ -129,7 +129,7 @@ fn devices_pipes_and_unknown_kinds_are_refused() {
 }
 
 #[test]
-fn members_that_take_the_place_of_others_are_refused() {
+fn members_that_take_the_place_of_others_are_rejected() {
     let collides = |breach: &Breach| matches!(breach, Breach::Collides { .. });
     check_tar(&[Member::file("top/a", "1"), Member::file("top/./a", "2")], collides);
     check_tar(&[Member::file("top/a", "1"), Member::file("top/a/b", "2")], collides);
@@ -150,9 +150,9 @@ fn a_bomb_ends_at_the_limit_whatever_its_headers_say() {
     let lying = patched(zip.clone(), &(4u32 << 20).to_le_bytes(), &4u32.to_le_bytes());
     let tar = gz(&tar(&[Member::file("top/weights", &zeros)]));
     for archive in [zip, tar] {
-        assert_eq!(excess(bench.refuses("m.mar", archive)), Excess::Bytes { max });
+        assert_eq!(excess(bench.rejects("m.mar", archive)), Excess::Bytes { max });
     }
-    let error = bench.refuses("m.mar", lying);
+    let error = bench.rejects("m.mar", lying);
     assert!(matches!(error, StoreError::TooLarge { .. } | StoreError::Corrupt { .. }), "{error}");
 }
 
@@ -162,7 +162,7 @@ fn several_files_share_one_limit() {
     let files =
         |size: usize| zip(&[("a".to_owned(), "x".repeat(500)), ("b".to_owned(), "x".repeat(size))]);
     let bench = Bench::with_limits(limits);
-    assert!(matches!(bench.refuses("m.mar", files(501)), StoreError::TooLarge { .. }));
+    assert!(matches!(bench.rejects("m.mar", files(501)), StoreError::TooLarge { .. }));
     bench.put("m.mar", files(500));
     assert!(bench.open("m.mar").is_ok());
 }
@@ -177,7 +177,7 @@ fn files_directories_and_links_are_counted() {
     let links = (0..11).map(|n| format!("l{n}")).collect::<Vec<_>>();
     let links = links.iter().map(|name| Member::of(EntryType::Symlink, name, "."));
     for archive in [many, deep, gz(&tar(&links.collect::<Vec<_>>()))] {
-        assert_eq!(excess(bench.refuses("m.mar", archive)), Excess::Files { max: 10 });
+        assert_eq!(excess(bench.rejects("m.mar", archive)), Excess::Files { max: 10 });
     }
 }
 
@@ -185,11 +185,11 @@ fn files_directories_and_links_are_counted() {
 fn headers_of_a_tar_cannot_fill_the_memory() {
     let name = vec![b'x'; 8 << 20];
     let long = Member { content: &name, ..Member::of(EntryType::GNULongName, "long", "") };
-    let error = Bench::new().refuses("m.tgz", gz(&tar(&[long, Member::file("a", "")])));
+    let error = Bench::new().rejects("m.tgz", gz(&tar(&[long, Member::file("a", "")])));
     assert!(matches!(error, StoreError::TooLarge { excess: Excess::Headers { .. }, .. }));
     let mut padded = tar(&[Member::file("a", "")]);
     padded.resize(20 << 20, 0);
-    let error = Bench::new().refuses("m.tgz", gz(&padded));
+    let error = Bench::new().rejects("m.tgz", gz(&padded));
     assert!(matches!(error, StoreError::TooLarge { excess: Excess::Headers { .. }, .. }));
 }
 
@@ -206,5 +206,5 @@ fn a_sparse_file_is_counted_by_what_it_becomes() {
     archive[148..156].copy_from_slice(sum.as_bytes());
     let max = 1 << 20;
     let bench = Bench::with_limits(Limits { unpacked_bytes_max: max, ..Limits::default() });
-    assert_eq!(excess(bench.refuses("m.tgz", gz(&archive))), Excess::Bytes { max });
+    assert_eq!(excess(bench.rejects("m.tgz", gz(&archive))), Excess::Bytes { max });
 }

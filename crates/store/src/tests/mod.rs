@@ -57,11 +57,11 @@ impl Bench {
         self.store.open(url, self.store.find(url, false)?)
     }
 
-    /// Opens an archive that must be refused, and checks that it leaves nothing behind.
-    fn refuses(&self, name: &str, archive: impl AsRef<[u8]>) -> StoreError {
+    /// Opens an archive that must be rejected, and checks that it leaves nothing behind.
+    fn rejects(&self, name: &str, archive: impl AsRef<[u8]>) -> StoreError {
         self.put(name, archive);
         let before = self.outside();
-        let error = self.open(name).expect_err("it should have been refused");
+        let error = self.open(name).expect_err("it should have been rejected");
         assert_eq!(self.unpacked(), 0, "left behind after: {error}");
         assert_eq!(self.outside(), before, "written outside after: {error}");
         error

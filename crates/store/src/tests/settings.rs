@@ -175,7 +175,7 @@ fn an_empty_document_says_nothing() {
 }
 
 #[test]
-fn broken_documents_are_refused_with_their_line() {
+fn broken_documents_are_rejected_with_their_line() {
     let error = open("a: 1\nb: [1, 2\nc: 3\n").unwrap_err();
     assert!(matches!(error, StoreError::InvalidConfig { .. }), "{error:?}");
     assert!(error.to_string().contains("line"), "{error}");
@@ -186,7 +186,7 @@ fn broken_documents_are_refused_with_their_line() {
 }
 
 #[test]
-fn a_document_that_grows_without_end_is_refused() {
+fn a_document_that_grows_without_end_is_rejected() {
     let mut yaml = "a0: &a0 [x, x]\n".to_owned();
     for level in 1..40 {
         yaml += &format!("a{level}: &a{level} [*a{0}, *a{0}]\n", level - 1);
@@ -198,7 +198,7 @@ fn a_document_that_grows_without_end_is_refused() {
 fn a_config_file_that_is_named_must_be_there() {
     let bench = Bench::new();
     let manifest = r#"{"model": {"configFile": "model-config.yaml"}}"#;
-    let error = bench.refuses("m.mar", zip_of("MAR-INF/MANIFEST.json", manifest));
+    let error = bench.rejects("m.mar", zip_of("MAR-INF/MANIFEST.json", manifest));
     assert!(error.to_string().starts_with("Invalid model config: cannot read model-config.yaml"));
     bench.put("n.mar", zip_of("model-config.yaml", "batchSize: 3"));
     assert_eq!(bench.open("n.mar").unwrap().yaml_json, Value::Object(serde_json::Map::new()));

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::super::models_in;
 use super::{
-    super::{Ask, Found, Limits, Store, StoreConfig},
+    super::{DownloadRequest, Limits, ModelSource, Store, StoreConfig},
     Bench,
     archives::{model, zip},
 };
@@ -15,7 +15,7 @@ fn check(bench: &Bench, url: &str, expected: &str) {
 }
 
 #[test]
-fn unusable_urls_are_refused_with_their_reason() {
+fn unusable_urls_are_rejected_with_their_reason() {
     let bench = Bench::new();
     bench.put("here.mar", "");
     for (url, expected) in [
@@ -67,7 +67,7 @@ async fn file_urls_lead_to_files_anywhere_with_their_escapes_and_leave_a_copy() 
     let (store, outside) = (&bench.store, bench.path("outside"));
     for host in ["", "localhost"] {
         let url = format!("file://{host}{}/my%20model.mar", outside.display());
-        let ask = Ask { url: &url, signed: false, resume: None };
+        let ask = DownloadRequest { url: &url, signed: false, resume: None };
         let found = store.fetch(ask, store.find(&url, false).unwrap()).await.unwrap();
         let package = store.open(&url, found).unwrap();
         assert_eq!(package.manifest.model_name.as_deref(), Some("m"));
@@ -78,7 +78,7 @@ async fn file_urls_lead_to_files_anywhere_with_their_escapes_and_leave_a_copy() 
         );
         check(&bench, &url, "Model file already exists my model.mar");
         let inside = format!("file://{host}{}/my%20model.mar", bench.path("store").display());
-        assert!(matches!(store.find(&inside, false), Ok(Found::Archive(_))));
+        assert!(matches!(store.find(&inside, false), Ok(ModelSource::Archive(_))));
         drop(package);
         assert!(!bench.path("store/my model.mar").exists(), "no model kept it");
     }

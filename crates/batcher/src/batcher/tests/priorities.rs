@@ -1,7 +1,7 @@
 //! Interactive before bulk, within bounds.
 
 use super::*;
-use crate::lanes::BULK_TURN;
+use crate::fifo::BULK_TURN;
 
 #[test]
 fn interactive_goes_first_and_bulk_fills_the_room_left() {

@@ -19,10 +19,10 @@ use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceSer
 use jitney_proto::openinference::model_metadata_response::TensorMetadata;
 use tonic::{Request, Response, Status};
 
-use super::predict::{self, GrpcRequest, ModelRequest, target};
+use super::request::{self, GrpcRequest, ModelCall, target};
 use crate::errors::{ErrorCode, Problem};
-use crate::listener::ServerState;
-use crate::rest::health;
+use crate::health;
+use crate::state::ServerState;
 
 /// The service.
 pub(super) struct OpenInferenceService {
@@ -36,12 +36,12 @@ impl OpenInferenceService {
 
     /// Ready when a worker has loaded it, and it has all the workers it wants or is getting them.
     fn is_ready(&self, request: &pb::ModelReadyRequest) -> Result<bool, Problem> {
-        let model = predict::model(&self.state, target(&request.name, &request.version))?;
+        let model = request::model(&self.state.inference, target(&request.name, &request.version))?;
         Ok(model.healthy() && model.status().workers.iter().any(|worker| worker.ready))
     }
 
     fn metadata(&self, name: &str, version: &str) -> Result<pb::ModelMetadataResponse, Problem> {
-        let model = predict::model(&self.state, target(name, version))?;
+        let model = request::model(&self.state.inference, target(name, version))?;
         let versions = self.state.engine.versions(name)?;
         let signature = model.signature();
         Ok(pb::ModelMetadataResponse {
@@ -57,27 +57,22 @@ impl OpenInferenceService {
         &self,
         request: Request<pb::ModelInferRequest>,
     ) -> Result<Response<pb::ModelInferResponse>, Problem> {
-        let (grpc_request, message) = GrpcRequest::open(request)?;
+        let (request, message) = GrpcRequest::open(request)?;
+        let service = &self.state.inference;
         let target = target(&message.model_name, &message.model_version);
-        let model = predict::model(&self.state, target)?;
+        let model = request::model(service, target)?;
         let body = question::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
         let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
-        let request = ModelRequest {
-            model: &model,
-            target,
-            parameters,
-            open_inference: true,
-            sequence: None,
-        };
-        let answer = predict::predict(&grpc_request, &self.state.config.meter, request).await?;
+        let call = ModelCall { target, parameters, open_inference: true, sequence: None };
+        let answer = request.predict(service, &model, call).await?;
         if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {
-            return Err(refused(status, &answer.output.body));
+            return Err(rejected(status, &answer.output.body));
         }
         let reply = reply::read(&answer.output.body, !message.raw_input_contents.is_empty());
         let reply = reply.map_err(|why| not_the_protocol(&model, &why))?;
         let reply = named(reply, &message, &model);
-        Ok(predict::response(reply, &answer.timing, &answer.output.headers))
+        Ok(request::response(reply, &answer.timing, &answer.output.headers))
     }
 }
 
@@ -89,8 +84,8 @@ fn tensor(port: &TensorSpec) -> TensorMetadata {
     }
 }
 
-/// A handler that answers with a status of its own refuses, in the words of its answer.
-fn refused(status: u16, body: &[u8]) -> Problem {
+/// A handler's answer with an error status is a failure with the answer's text.
+fn rejected(status: u16, body: &[u8]) -> Problem {
     let mut problem = Problem::new(ErrorCode::Prediction, String::from_utf8_lossy(body));
     problem.status = status;
     problem

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::{DispatchReason, PastDecision, Policy, Rejection, DecisionKind};
+use jitney_engine::{DecisionKind, DispatchReason, PastDecision, Policy, Rejection};
 
 /// How the policy in force decides.
 pub(super) fn policy(policy: &Policy, max_items: u32) -> String {

@@ -5,7 +5,7 @@ use http::Request;
 use super::*;
 use crate::route::ModelRef;
 
-const RIDE: PredictRoute<'_> = PredictRoute {
+const ROUTE: PredictRoute<'_> = PredictRoute {
     target: ModelRef { model: "m", version: None },
     explain: Some(true),
     url_path: Some("a/b"),
@@ -40,7 +40,7 @@ fn shape(
 }
 
 fn check(content_type: Option<&str>, body: &str, expected: &[&str]) {
-    let (parameters, _) = shape("/predictions/m?color=red", RIDE, content_type, body).unwrap();
+    let (parameters, _) = shape("/predictions/m?color=red", ROUTE, content_type, body).unwrap();
     assert_eq!(parameters, expected, "{content_type:?} {body:?}");
 }
 
@@ -99,14 +99,14 @@ fn a_broken_multipart_body_is_the_clients_fault() {
             "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\ncut",
         ),
     ] {
-        let problem = shape("/", RIDE, Some(content_type), body).unwrap_err();
+        let problem = shape("/", ROUTE, Some(content_type), body).unwrap_err();
         assert_eq!(problem.status, 400, "{body:?}");
     }
 }
 
 #[test]
 fn the_query_counts_only_where_the_route_says_so() {
-    let route = PredictRoute { query_counts: true, explain: None, url_path: None, ..RIDE };
+    let route = PredictRoute { query_counts: true, explain: None, url_path: None, ..ROUTE };
     let (parameters, headers) = shape("/m/predict?a=1&a=2", route, Some("x/y"), "b").unwrap();
     assert_eq!(parameters, ["a||1", "a||2", "body|x/y|b"]);
     assert_eq!(headers, ["content-type=x/y"]);
@@ -114,11 +114,12 @@ fn the_query_counts_only_where_the_route_says_so() {
 
 #[test]
 fn the_route_says_what_is_asked() {
-    let explains = facts(&RIDE);
+    let explains = call_route(&ROUTE);
     assert_eq!((explains.operation, explains.tells_explain), (Operation::Explain, true));
     assert_eq!((explains.endpoint.as_deref(), explains.open_inference), (Some("a/b"), false));
-    let route = PredictRoute { url_path: None, explain: Some(false), open_inference: true, ..RIDE };
-    let predicts = facts(&route);
+    let route =
+        PredictRoute { url_path: None, explain: Some(false), open_inference: true, ..ROUTE };
+    let predicts = call_route(&route);
     assert_eq!((predicts.operation, predicts.tells_explain), (Operation::Predict, true));
     assert_eq!((predicts.endpoint, predicts.open_inference), (None, true));
 }
@@ -130,18 +131,6 @@ fn a_client_cannot_say_what_only_the_route_says() {
     let kept = headers(&HeaderMap::from_iter(sent));
     let kept: Vec<_> = kept.iter().map(|(name, _)| name.to_vec()).collect();
     assert_eq!(kept, [&b"open_inference"[..], b"x-mine"], "the first is a header like any other");
-    let route = PredictRoute { url_path: None, explain: None, ..RIDE };
-    assert_eq!(facts(&route), CallRoute::default());
-}
-
-#[test]
-fn the_last_header_names_the_sequence() {
-    let names = SequenceHeaders { id: "X-Session".to_owned(), ..SequenceHeaders::default() };
-    let mut sent = HeaderMap::new();
-    assert_eq!(sequence(&sent, &names), None);
-    sent.append("x-session", "a".parse().unwrap());
-    sent.append("x-session", "b".parse().unwrap());
-    assert_eq!(sequence(&sent, &names).unwrap().id, "b");
-    sent.append("x-session", "".parse().unwrap());
-    assert_eq!(sequence(&sent, &names), None);
+    let route = PredictRoute { url_path: None, explain: None, ..ROUTE };
+    assert_eq!(call_route(&route), CallRoute::default());
 }

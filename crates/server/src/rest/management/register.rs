@@ -2,13 +2,14 @@
 
 use jitney_engine::settings::Wishes;
 
-use super::{need_model_api, notice, scale};
+use super::models::{need_model_api, notice};
+use super::scale;
 use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::listener::RequestContext;
 use crate::management;
 use crate::query::RequestFields;
 use crate::respond::HttpResponse;
+use crate::rest::context::RequestContext;
 use crate::rest::input;
 
 /// Registers a model. `synchronous` (the default) waits until its workers are loaded.

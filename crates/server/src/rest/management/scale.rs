@@ -3,12 +3,12 @@
 use jitney_engine::settings::PolicyName;
 use jitney_engine::{Reconfigure, shares};
 
-use super::notice;
+use super::models::notice;
 use crate::errors::Problem;
-use crate::listener::RequestContext;
 use crate::management::{self, Scaling};
 use crate::query::RequestFields;
 use crate::respond::HttpResponse;
+use crate::rest::context::RequestContext;
 use crate::route::ModelRef;
 
 /// A request that names only batching leaves the workers alone; one that names nothing wants one

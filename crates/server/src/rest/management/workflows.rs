@@ -3,13 +3,14 @@
 use http::StatusCode;
 use jitney_engine::workflow::WorkflowWishes;
 
-use super::{notice, register, scale};
+use super::models::notice;
+use super::{register, scale};
 use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::listener::RequestContext;
 use crate::management;
 use crate::query::RequestFields;
 use crate::respond::{self, HttpResponse};
+use crate::rest::context::RequestContext;
 
 /// `GET /workflows`.
 pub(crate) fn list_workflows(context: &RequestContext<'_>) -> HttpResponse {

@@ -1,0 +1,242 @@
+//! What the batcher has learned: how long batches take, how fast requests come, who comes back.
+//!
+//! It is told what happens under every policy, so that the adaptive one can start at any time. It
+//! never decides anything.
+
+use super::curves::{CurvePoint, Curves};
+use super::rate::{Flow, Rate};
+use super::returns::Returns;
+use super::service::Service;
+use super::tail::Tail;
+use crate::policy::Rules;
+use crate::request::{Nanos, Origin, Request};
+
+/// Rates are taken over this many times a batch of one, or over up to twice as long if fewer than
+/// so many requests would come in that time; within bounds. A burst is to be noticed soon, chance
+/// is not.
+const RATE_BATCHES: f64 = 32.0;
+const RATE_ARRIVALS: f64 = 96.0;
+const RATE_MIN: f64 = 20e6;
+const RATE_MAX: f64 = 2e9;
+/// Requests belong together if they come within this share of the time of a batch of one.
+const MOMENT: f64 = 1.0 / 32.0;
+/// Deadlines are planned with this quantile of a batch's time. Only the requests at its head have no
+/// more to spare, so that a low one loses few and allows larger batches; with one worker alone
+/// fewer requests are so near to each other.
+const SAFE: f64 = 0.9;
+const SAFE_ALONE: f64 = 0.8;
+/// What was learned is doubted when no batch was answered for this long.
+const STALE: Nanos = 250_000_000;
+/// So many batches must be answered before a single request is rejected by what they took.
+const PROVEN: u32 = 20;
+
+/// What was learned about one group of the queue.
+#[derive(Debug, Default)]
+struct GroupModel {
+    /// Which service curve it has.
+    curve: usize,
+    flow: Flow,
+}
+
+/// All that was learned.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    /// By the number of the group in the queue; meaningless for groups that are not planned.
+    groups: Vec<GroupModel>,
+    curves: Curves,
+    returns: Returns,
+    /// All arrivals, in size, if there are several groups; and the size of one request.
+    all: Rate,
+    unit: f64,
+    /// Size of the parts of a request whose last part has not arrived yet.
+    parts: f64,
+    /// From when a batch should be dispatched until its worker can take it, and what else passes
+    /// beyond its time on the worker.
+    handoff: Tail,
+    overhead: Tail,
+    /// How long before its planned end a batch is over.
+    early: Tail,
+    last_done: Nanos,
+    /// Batches answered, up to where that stops mattering.
+    answered: u32,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        let tail = || Tail::new(0.0, 0.9, 50_000.0, 5_000.0);
+        Self {
+            groups: Vec::new(),
+            curves: Curves::default(),
+            returns: Returns::default(),
+            all: Rate::default(),
+            unit: 1.0,
+            parts: 0.0,
+            handoff: tail(),
+            overhead: tail(),
+            early: tail(),
+            last_done: 0,
+            answered: 0,
+        }
+    }
+}
+
+impl Learned {
+    // What happens
+
+    /// The queue has a new planned group of these requests. `planned`: how many there are, and the
+    /// first of them.
+    pub(crate) fn new_group(
+        &mut self,
+        group: usize,
+        requests: u16,
+        planned: (usize, usize),
+        objective: Option<Nanos>,
+    ) {
+        if planned.0 == 2 {
+            self.all = self.groups[planned.1].flow.all.clone();
+        }
+        let curve = self.curves.index(requests, objective);
+        self.groups.resize_with(self.groups.len().max(group + 1), GroupModel::default);
+        self.groups[group] = GroupModel { curve, flow: Flow::default() };
+    }
+
+    /// A request arrives in one of so many planned groups.
+    pub(crate) fn arrived(
+        &mut self,
+        request: &Request,
+        size: u32,
+        group: usize,
+        planned_groups: usize,
+        now: Nanos,
+    ) {
+        let amount = self.parts + f64::from(size);
+        if request.more {
+            self.parts = amount;
+            return;
+        }
+        let returned = self.returns.arrived(now, request.origin);
+        self.unit += (amount - self.unit) / 64.0;
+        let GroupModel { curve, flow } = &mut self.groups[group];
+        let one = self.curves.get(*curve).mean(1);
+        let short = RATE_BATCHES * one;
+        flow.moment = MOMENT * one;
+        let many = RATE_ARRIVALS * self.unit / flow.all.get().max(1e-12);
+        let tau = many.clamp(short, 2.0 * short).clamp(RATE_MIN, RATE_MAX);
+        flow.learn(now, amount, tau, returned);
+        if planned_groups > 1 {
+            self.all.learn(now, amount, tau);
+        }
+    }
+
+    /// No more parts of the last request will arrive.
+    pub(crate) fn request_complete(&mut self) {
+        self.parts = 0.0;
+    }
+
+    pub(crate) fn announce(&mut self, now: Nanos, origin: Origin) {
+        self.returns.announce(now, origin);
+    }
+
+    pub(crate) fn retract(&mut self, origin: Origin) {
+        self.returns.retract(origin);
+    }
+
+    /// A batch reached its worker this long after it should have been dispatched.
+    pub(crate) fn handed(&mut self, took: Nanos) {
+        self.handoff.learn(took as f64);
+        self.handoff.within(0.0, 1e9);
+    }
+
+    /// A batch of this group and size was answered. `late`: what passed beyond its time on the
+    /// worker. `several`: there are several workers.
+    pub(crate) fn done(
+        &mut self,
+        now: Nanos,
+        batch: (u16, u64),
+        took: Nanos,
+        late: Option<Nanos>,
+        several: bool,
+    ) {
+        self.last_done = now;
+        self.answered = self.answered.saturating_add(1);
+        self.curves.learn(batch, took, if several { SAFE } else { SAFE_ALONE });
+        if let Some(late) = late {
+            self.overhead.learn(late as f64);
+            self.overhead.within(0.0, 1e8);
+        }
+    }
+
+    /// The clients of an answered batch may come back.
+    pub(crate) fn answered(&mut self, now: Nanos, origins: impl Iterator<Item = Origin>) {
+        self.returns.batch(now);
+        origins.for_each(|origin| self.returns.answered(now, origin));
+    }
+
+    /// A batch was over this long before it was expected to be.
+    pub(crate) fn ended_early(&mut self, by: Nanos) {
+        self.early.learn(by as f64);
+        self.early.within(0.0, 1e9);
+    }
+
+    /// Forgets clients that have been away for too long.
+    pub(crate) fn give_up_returns(&mut self, now: Nanos) {
+        self.returns.close(now);
+    }
+
+    // What is known
+
+    /// How long before its last batch is expected to end a worker may be handed the next one: long
+    /// enough to reach it, also where that batch ends a little sooner.
+    pub(crate) fn ahead(&self) -> Nanos {
+        (self.handoff.get() + self.early.get()) as Nanos
+    }
+
+    /// What passes beyond a batch's time on its worker.
+    pub(crate) fn overhead(&self) -> Nanos {
+        self.overhead.get() as Nanos
+    }
+
+    /// The expected time of a batch, if anything was learned.
+    pub(crate) fn predict(&mut self, group: u16, size: u64, rules: &Rules) -> Option<Nanos> {
+        let curve = self.curves.index(group, rules.adaptive().objective);
+        let curve = self.curves.curve(curve, rules.config.run_sizes());
+        curve.service.known().then(|| curve.mean(size) as Nanos)
+    }
+
+    /// Size units that arrive per nanosecond in all planned groups. `planned`: how many there are,
+    /// and the first of them.
+    pub(crate) fn rate(&self, planned: (usize, usize)) -> f64 {
+        match planned {
+            (1, only) => self.groups[only].flow.all.get(),
+            _ => self.all.get(),
+        }
+    }
+
+    /// What was learned about the service time in a group of the queue.
+    pub(crate) fn service(&self, group: usize) -> &Service {
+        self.curves.get(self.groups[group].curve)
+    }
+
+    pub(crate) fn flow(&self, group: usize) -> &Flow {
+        &self.groups[group].flow
+    }
+
+    pub(crate) fn returns(&self) -> &Returns {
+        &self.returns
+    }
+
+    /// Size of a request on average.
+    pub(crate) fn unit(&self) -> f64 {
+        self.unit
+    }
+
+    /// Whether what was learned may be out of date, or too little for a queue of this length.
+    pub(crate) fn uncertain(&self, now: Nanos, waiting: u32) -> bool {
+        let stale = now.saturating_sub(self.last_done) > STALE;
+        stale || self.answered < PROVEN && waiting <= 1
+    }
+
+    pub(crate) fn curve_points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
+        self.curves.points()
+    }
+}

@@ -1,0 +1,284 @@
+//! Which workers there are and which of them can take a batch.
+//!
+//! A worker is a name, its slots and when its last batch is expected to end; `running` knows the
+//! batches themselves. Workers are few, so they are simply scanned.
+
+use crate::forecast::WorkerForecast;
+use crate::request::{Nanos, WorkerId};
+
+/// A worker that takes more than this many times as long as expected is not planned with.
+const SUSPECT: u64 = 3;
+/// A worker that is overdue is expected after this part of what it was to take.
+const OVERDUE: u64 = 20;
+
+#[derive(Debug)]
+struct WorkerState {
+    id: WorkerId,
+    slots: u8,
+    busy: u8,
+    retiring: bool,
+    /// When its last batch is expected to be over, and how long that one was to take.
+    finish: Nanos,
+    takes: Nanos,
+    /// Requests in its last batch.
+    requests: u32,
+}
+
+impl WorkerState {
+    fn free(&self) -> bool {
+        !self.retiring && self.busy < self.slots
+    }
+
+    /// Whether it takes a batch now: it has none, or its last one is about to end, so that it may be
+    /// handed the next one `ahead` of that. An overdue worker is not: its end is unknown.
+    fn open(&self, now: Nanos, ahead: Nanos) -> bool {
+        let ending = self.takes > 0
+            && self.finish.saturating_sub(self.early(ahead)) <= now
+            && now <= self.finish.saturating_add(self.takes / OVERDUE);
+        self.free() && (self.busy == 0 || ending)
+    }
+
+    /// How long before its end it may be handed the next batch.
+    fn early(&self, ahead: Nanos) -> Nanos {
+        ahead.min(self.takes / 2)
+    }
+
+    /// How long until it is free; none if that is unknown.
+    fn left(&self, now: Nanos) -> Option<Nanos> {
+        if self.finish > now {
+            return Some(self.finish - now);
+        }
+        let suspect = now - self.finish > (SUSPECT - 1) * self.takes;
+        (!suspect).then_some(self.takes / OVERDUE)
+    }
+
+    /// Adds a busy worker to the forecast; another slot is filled `ahead` of its end.
+    fn survey_busy(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
+        // No worker is given a batch ahead of time while another could run it now.
+        if !forecast.idles() && self.open(now, ahead) {
+            return forecast.open_soon(self.finish.saturating_sub(now), self.requests);
+        }
+        let Some(left) = self.left(now) else { return };
+        forecast.busy(left);
+        let at = self.finish.saturating_sub(self.early(ahead));
+        if self.free() && self.takes > 0 && at > now {
+            forecast.ahead = Some(forecast.ahead.map_or(at, |other| other.min(at)));
+        }
+    }
+}
+
+/// All workers, lowest number first.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    workers: Vec<WorkerState>,
+}
+
+impl Workers {
+    /// A worker is ready, or has another number of slots than before.
+    pub(crate) fn up(&mut self, id: WorkerId, slots: u8) {
+        match self.find(id) {
+            Ok(at) => {
+                self.workers[at].slots = slots;
+                self.workers[at].retiring = false;
+            }
+            Err(at) => {
+                let (busy, retiring, finish, takes, requests) = (0, false, 0, 0, 0);
+                let worker = WorkerState { id, slots, busy, retiring, finish, takes, requests };
+                self.workers.insert(at, worker);
+            }
+        }
+    }
+
+    /// The worker gets no more batches and is forgotten once it is idle.
+    pub(crate) fn retire(&mut self, id: WorkerId) {
+        if let Ok(at) = self.find(id) {
+            self.workers[at].retiring = true;
+            self.forget_retired(at);
+        }
+    }
+
+    /// The worker is gone.
+    pub(crate) fn down(&mut self, id: WorkerId) {
+        if let Ok(at) = self.find(id) {
+            self.workers.remove(at);
+        }
+    }
+
+    /// Whether any worker has a free slot.
+    pub(crate) fn any_free(&self) -> bool {
+        self.workers.iter().any(WorkerState::free)
+    }
+
+    /// Takes a slot of the lowest-numbered worker that has one, of `avoid` only if no other has.
+    /// With `ahead` a busy worker takes another batch only as its last one ends, and idle workers
+    /// go first.
+    pub(crate) fn take(
+        &mut self,
+        avoid: Option<WorkerId>,
+        now: Nanos,
+        ahead: Option<Nanos>,
+    ) -> Option<WorkerId> {
+        let rank = |worker: &WorkerState| match ahead {
+            Some(_) if worker.busy > 0 => worker.finish.max(1),
+            _ => 0,
+        };
+        let workers = self.workers.iter_mut().filter(|worker| match ahead {
+            Some(ahead) => worker.open(now, ahead),
+            None => worker.free(),
+        });
+        let worker = workers.min_by_key(|worker| (Some(worker.id) == avoid, rank(worker)))?;
+        worker.busy += 1;
+        Some(worker.id)
+    }
+
+    /// Notes when the batch that was just handed to a worker will be over. Returns whether the
+    /// worker was idle before.
+    pub(crate) fn expect(&mut self, id: WorkerId, now: Nanos, takes: Nanos, requests: u32) -> bool {
+        let Ok(at) = self.find(id) else { return true };
+        let worker = &mut self.workers[at];
+        let alone = worker.busy == 1;
+        let start = if alone { now } else { worker.finish.max(now) };
+        (worker.finish, worker.takes) = (start.saturating_add(takes), takes);
+        worker.requests = requests;
+        alone
+    }
+
+    /// Forecasts when the workers are free; one may be handed a batch `ahead` of that.
+    pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
+        forecast.clear(now);
+        let staying = || self.workers.iter().filter(|it| !it.retiring && it.slots > 0);
+        let idle = staying().filter(|worker| worker.busy == 0).count() as u32;
+        forecast.open_now(idle);
+        for worker in staying().filter(|worker| worker.busy > 0) {
+            worker.survey_busy(now, ahead, forecast);
+        }
+    }
+
+    /// Whether there is a slot for a batch that is pinned to this worker, or to none.
+    pub(crate) fn free_for(&self, pinned: Option<WorkerId>) -> bool {
+        match pinned {
+            None => self.any_free(),
+            Some(id) => self.find(id).is_ok_and(|at| self.workers[at].free()),
+        }
+    }
+
+    /// Whether the worker exists and is not about to retire.
+    pub(crate) fn stays(&self, id: WorkerId) -> bool {
+        self.find(id).is_ok_and(|at| !self.workers[at].retiring)
+    }
+
+    /// Takes a slot of this worker.
+    pub(crate) fn take_of(&mut self, id: WorkerId) -> Option<WorkerId> {
+        let at = self.find(id).ok().filter(|&at| self.workers[at].free())?;
+        self.workers[at].busy += 1;
+        Some(id)
+    }
+
+    /// Frees a slot; a batch that waited behind this one begins. Returns how long before its planned
+    /// end this one was over, where there was a plan.
+    pub(crate) fn release(&mut self, id: WorkerId, now: Nanos) -> Option<Nanos> {
+        let at = self.find(id).ok()?;
+        let worker = &mut self.workers[at];
+        worker.busy -= 1;
+        let next = if worker.busy == 1 { worker.takes } else { 0 };
+        let planned = worker.finish.saturating_sub(next);
+        let early = (worker.takes > 0).then(|| planned.saturating_sub(now));
+        if worker.busy == 1 {
+            worker.finish = now.saturating_add(worker.takes);
+        }
+        self.forget_retired(at);
+        early
+    }
+
+    /// Batches that can run at a time.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.workers.iter().filter(|w| !w.retiring).map(|w| u64::from(w.slots)).sum()
+    }
+
+    fn forget_retired(&mut self, at: usize) {
+        if self.workers[at].retiring && self.workers[at].busy == 0 {
+            self.workers.remove(at);
+        }
+    }
+
+    fn find(&self, id: WorkerId) -> Result<usize, usize> {
+        self.workers.binary_search_by_key(&id, |worker| worker.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> Workers {
+        let mut workers = Workers::default();
+        for id in [5, 1, 3] {
+            workers.up(WorkerId(id), 1);
+        }
+        workers
+    }
+
+    #[test]
+    fn the_lowest_numbered_free_worker_is_taken() {
+        let mut workers = three();
+        let taken: Vec<_> =
+            std::iter::from_fn(|| workers.take(None, 0, None)).map(|w| w.0).collect();
+        assert_eq!(taken, [1, 3, 5]);
+        workers.release(WorkerId(3), 0);
+        assert_eq!(workers.take(None, 0, None), Some(WorkerId(3)));
+        assert!(!workers.any_free());
+    }
+
+    #[test]
+    fn an_avoided_worker_is_taken_only_if_no_other_is_free() {
+        let mut workers = three();
+        let avoid = Some(WorkerId(1));
+        assert_eq!(workers.take(avoid, 0, None), Some(WorkerId(3)));
+        assert_eq!(workers.take(avoid, 0, None), Some(WorkerId(5)));
+        assert_eq!(workers.take(avoid, 0, None), Some(WorkerId(1)));
+        assert_eq!(workers.take(avoid, 0, None), None);
+    }
+
+    #[test]
+    fn a_retiring_worker_takes_nothing_and_leaves_when_idle() {
+        let mut workers = three();
+        workers.take(None, 0, None);
+        workers.retire(WorkerId(1));
+        workers.retire(WorkerId(3));
+        assert_eq!(workers.capacity(), 1);
+        assert_eq!(workers.take(None, 0, None), Some(WorkerId(5)));
+        workers.release(WorkerId(1), 0);
+        assert_eq!(workers.workers.len(), 1);
+    }
+
+    #[test]
+    fn a_known_worker_that_comes_up_again_has_its_new_slots() {
+        let mut workers = Workers::default();
+        workers.up(WorkerId(0), 2);
+        workers.take(None, 0, None);
+        workers.take(None, 0, None);
+        workers.up(WorkerId(0), 1);
+        workers.release(WorkerId(0), 0);
+        assert!(!workers.any_free());
+        workers.release(WorkerId(0), 0);
+        assert!(workers.any_free());
+    }
+
+    #[test]
+    fn an_overdue_worker_is_expected_soon_and_a_suspect_one_is_not_planned_with() {
+        let (mut workers, mut forecast) = (three(), WorkerForecast::default());
+        for takes in [100, 200] {
+            let worker = workers.take(None, 0, None).expect("free");
+            workers.expect(worker, 1000, takes, 1);
+        }
+        let mut left = |now| {
+            workers.survey(now, 0, &mut forecast);
+            (forecast.open, forecast.busy.clone())
+        };
+        assert_eq!(left(1040), (1, vec![60, 160]));
+        assert_eq!(left(1100), (1, vec![5, 100]), "the first is due");
+        assert_eq!(left(1300), (1, vec![5, 10]), "both are overdue");
+        assert_eq!(left(1301), (1, vec![10]), "the first has taken three times as long");
+        assert_eq!(left(9000), (1, vec![]));
+    }
+}

@@ -1,0 +1,130 @@
+//! One worker's connection: whole frames in, whole frames out.
+//!
+//! Small batches are copied into one buffer and written at once; large ones are written piece by
+//! piece without copying their values. Replies are cut out of the read buffer, so a body is copied
+//! once, by the kernel.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::ConnectionError;
+use super::frame::{
+    BatchFrame, FrameError, HEADER_LEN, Header, Kind, encode_cancel, encode_control,
+};
+
+/// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
+const COPY_MAX: usize = 64 * 1024;
+
+/// The read buffer is grown to at least this, so that a usual reply is one read.
+const READ_ROOM: usize = 32 * 1024;
+
+pub(crate) struct WorkerConnection {
+    stream: UnixStream,
+    read: BytesMut,
+    write: BytesMut,
+}
+
+impl WorkerConnection {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        Self { stream, read: BytesMut::new(), write: BytesMut::new() }
+    }
+
+    /// The bare connection; nothing may be buffered, as after a hello.
+    pub(crate) fn into_std(self) -> std::io::Result<std::os::unix::net::UnixStream> {
+        self.stream.into_std()
+    }
+
+    pub(crate) async fn send_control(
+        &mut self,
+        kind: Kind,
+        message: &serde_json::Value,
+    ) -> Result<(), ConnectionError> {
+        self.write.clear();
+        encode_control(kind, message, &mut self.write);
+        Ok(self.stream.write_all(&self.write).await?)
+    }
+
+    pub(crate) async fn send_cancel(&mut self, batch: u64) -> Result<(), ConnectionError> {
+        self.write.clear();
+        encode_cancel(batch, &mut self.write);
+        Ok(self.stream.write_all(&self.write).await?)
+    }
+
+    pub(crate) async fn send_batch(
+        &mut self,
+        frame: BatchFrame<'_>,
+    ) -> Result<(), ConnectionError> {
+        if frame.payload_len() <= COPY_MAX {
+            self.write.clear();
+            frame.encode(&mut self.write);
+            return Ok(self.stream.write_all(&self.write).await?);
+        }
+        let mut segments = Segments(frame.segments().into());
+        Ok(self.stream.write_all_buf(&mut segments).await?)
+    }
+
+    /// The next frame. Cancel-safe: what was read stays in the buffer.
+    pub(crate) async fn receive(&mut self) -> Result<(Header, Bytes), ConnectionError> {
+        loop {
+            if let Some(frame) = self.buffered()? {
+                return Ok(frame);
+            }
+            if self.read.capacity() - self.read.len() < READ_ROOM {
+                self.read.reserve(READ_ROOM);
+            }
+            if self.stream.read_buf(&mut self.read).await? == 0 {
+                return Err(ConnectionError::Closed);
+            }
+        }
+    }
+
+    /// A whole frame that is already here.
+    fn buffered(&mut self) -> Result<Option<(Header, Bytes)>, FrameError> {
+        let Some(head) = self.read.first_chunk::<HEADER_LEN>() else { return Ok(None) };
+        let header = Header::decode(head)?;
+        let total = HEADER_LEN + header.length as usize;
+        if self.read.len() < total {
+            self.read.reserve(total - self.read.len());
+            return Ok(None);
+        }
+        let mut frame = self.read.split_to(total);
+        frame.advance(HEADER_LEN);
+        Ok(Some((header, frame.freeze())))
+    }
+}
+
+/// Pieces of a frame, written with as few system calls as the kernel allows.
+struct Segments(VecDeque<Bytes>);
+
+impl Buf for Segments {
+    fn remaining(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.front().map_or(&[], |first| first)
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let count = slices.len().min(self.0.len());
+        for (slice, piece) in slices.iter_mut().zip(&self.0) {
+            *slice = IoSlice::new(piece);
+        }
+        count
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.0.front_mut() {
+            if written < first.len() {
+                first.advance(written);
+                return;
+            }
+            written -= first.len();
+            self.0.pop_front();
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The access log: one line per request, in TorchServe's words.
+//!
+//! The hot path only appends to a buffer in memory; a thread of its own writes it out. When the disk
+//! is stuck the buffer stays bounded: lines are dropped and counted, requests never wait.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{Method, Version};
+
+use crate::spool::Spool;
+
+const BUFFER_BYTES_MAX: usize = 4 << 20;
+
+/// What a line says.
+#[derive(Clone, Copy)]
+pub struct AccessRecord<'a> {
+    /// The client, as `/127.0.0.1:40000`.
+    pub address: &'a str,
+    /// The method.
+    pub method: &'a Method,
+    /// Path and query as they came; the full method of a gRPC call.
+    pub uri: &'a dyn Display,
+    /// The protocol.
+    pub version: Version,
+    /// The answer's status.
+    pub status: u16,
+    /// From the request's head to the answer's.
+    pub took: Duration,
+}
+
+/// One line per request, such as
+/// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`.
+#[derive(Debug)]
+pub struct AccessLog(Spool<AccessBuffer>);
+
+impl AccessLog {
+    /// A log that ends in `sink`. Dropping it writes what is left.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn new(mut sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
+        let write_out = move |buffer: &mut AccessBuffer, dropped| {
+            if dropped > 0 {
+                tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
+            }
+            if let Err(error) = sink.write_all(&buffer.lines).and_then(|()| sink.flush()) {
+                tracing::warn!(%error, "cannot write the access log");
+            }
+            buffer.lines.clear();
+        };
+        Ok(Self(Spool::new("access-log", write_out)?))
+    }
+
+    /// Notes one request.
+    pub fn write(&self, line: &AccessRecord<'_>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.0.fill(|buffer| buffer.push(now, line));
+    }
+}
+
+#[derive(Debug, Default)]
+struct AccessBuffer {
+    lines: Vec<u8>,
+    /// The second whose text `clock` holds.
+    second: u64,
+    clock: String,
+}
+
+impl AccessBuffer {
+    /// Adds a line, or says that it dropped one.
+    fn push(&mut self, now: Duration, line: &AccessRecord<'_>) -> u64 {
+        if self.lines.len() >= BUFFER_BYTES_MAX {
+            return 1;
+        }
+        if self.second != now.as_secs() || self.clock.is_empty() {
+            self.second = now.as_secs();
+            let second = UNIX_EPOCH + Duration::from_secs(self.second);
+            self.clock = humantime::format_rfc3339_seconds(second).to_string();
+            self.clock.truncate("2025-01-01T00:00:00".len());
+        }
+        let AccessRecord { address, method, uri, version, status, took } = line;
+        let (clock, millis) = (&self.clock, now.subsec_millis());
+        // Writing to memory does not fail.
+        let _ = writeln!(
+            self.lines,
+            "{clock},{millis:03} - {address} \"{method} {uri} {version:?}\" {status} {}",
+            took.as_millis()
+        );
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Uri;
+
+    use super::*;
+    use crate::spool::sink::TestSink;
+
+    fn line(uri: &Uri) -> AccessRecord<'_> {
+        AccessRecord {
+            address: "/127.0.0.1:40000",
+            method: &Method::POST,
+            uri,
+            version: Version::HTTP_11,
+            status: 200,
+            took: Duration::from_micros(3_900),
+        }
+    }
+
+    #[test]
+    fn a_line_reads_as_torchserves() {
+        let uri = "/predictions/noop?mark=1".parse().unwrap();
+        let mut buffer = AccessBuffer::default();
+        buffer.push(Duration::from_millis(1_735_689_600_123), &line(&uri));
+        let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
+            \"POST /predictions/noop?mark=1 HTTP/1.1\" 200 3\n";
+        assert_eq!(String::from_utf8(buffer.lines).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_grpc_call_reads_as_torchserves() {
+        let mut buffer = AccessBuffer::default();
+        let line = AccessRecord {
+            address: "/127.0.0.1:40000",
+            method: &Method::from_bytes(b"gRPC").unwrap(),
+            uri: &"org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping",
+            version: Version::HTTP_2,
+            status: 0,
+            took: Duration::from_millis(3),
+        };
+        buffer.push(Duration::from_millis(1_735_689_600_123), &line);
+        let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
+            \"gRPC org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping HTTP/2.0\" 0 3\n";
+        assert_eq!(String::from_utf8(buffer.lines).unwrap(), expected);
+    }
+
+    #[test]
+    fn dropping_the_log_writes_what_is_left() {
+        let (sink, uri) = (TestSink::default(), "/ping".parse().unwrap());
+        let log = AccessLog::new(Box::new(sink.clone())).unwrap();
+        for _ in 0..3 {
+            log.write(&line(&uri));
+        }
+        drop(log);
+        assert_eq!(sink.text().lines().count(), 3);
+    }
+
+    #[test]
+    fn a_full_buffer_drops_lines_instead_of_growing() {
+        let uri = "/ping".parse().unwrap();
+        let mut buffer =
+            AccessBuffer { lines: vec![0; BUFFER_BYTES_MAX], ..AccessBuffer::default() };
+        let dropped = buffer.push(Duration::ZERO, &line(&uri));
+        assert_eq!((buffer.lines.len(), dropped), (BUFFER_BYTES_MAX, 1));
+    }
+}

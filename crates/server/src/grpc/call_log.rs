@@ -1,0 +1,139 @@
+//! Logs how a call ended. The status is in the last frame, so the log entry is part of the answer's body.
+//!
+//! The body adds the timing to the trailers on their way out, and writes the access log's line when it is
+//! done, or when it is dropped because the client went away.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
+use tonic::{Code, Status, body::Body};
+
+use crate::access_log::AccessRecord;
+use crate::connection::Peer;
+use crate::request_id::RequestUuid;
+use crate::respond::X_REQUEST_ID;
+use crate::state::ServerState;
+use crate::timing::SERVER_TIMING;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// The start of tonic's error for a message beyond the limit, as the header holds it.
+const TOO_LARGE: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
+
+/// A timing on its way to the trailers; services leave it among the answer's extensions.
+#[derive(Clone)]
+pub(super) struct TimingTrailer(pub(super) HeaderValue);
+
+/// Writes one line when dropped.
+pub(super) struct CallLog {
+    state: Arc<ServerState>,
+    peer: Arc<Peer>,
+    path: Option<PathAndQuery>,
+    started: Instant,
+    /// The code that the client got; cancelled until it gets one.
+    code: i32,
+}
+
+impl CallLog {
+    pub(super) fn new(
+        state: &Arc<ServerState>,
+        peer: &Arc<Peer>,
+        uri: &Uri,
+        started: Instant,
+    ) -> Self {
+        let (state, peer) = (Arc::clone(state), Arc::clone(peer));
+        Self {
+            state,
+            peer,
+            path: uri.path_and_query().cloned(),
+            started,
+            code: Code::Cancelled as i32,
+        }
+    }
+
+    /// Makes this log a part of the answer.
+    pub(super) fn attach(
+        mut self,
+        response: Response<Body>,
+        id: RequestUuid,
+    ) -> Response<LoggedBody> {
+        let (mut parts, body) = response.into_parts();
+        parts.headers.insert(X_REQUEST_ID, id.header());
+        self.read(&parts.headers);
+        if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
+            self.code = Code::ResourceExhausted as i32;
+            parts.headers.insert(GRPC_STATUS, HeaderValue::from(self.code));
+        }
+        let timing = parts.extensions.remove::<TimingTrailer>().map(|TimingTrailer(timing)| timing);
+        Response::from_parts(parts, LoggedBody { body, log: self, timing })
+    }
+
+    /// Failures without a message have their code among the headers, all else among the trailers.
+    fn read(&mut self, headers: &HeaderMap) {
+        let code = headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
+        self.code = code.unwrap_or(self.code);
+    }
+}
+
+/// Whether the call was rejected for its size. gRPC's own servers answer RESOURCE_EXHAUSTED then.
+fn is_too_large(headers: &HeaderMap) -> bool {
+    headers.get(GRPC_MESSAGE).is_some_and(|text| text.as_bytes().starts_with(TOO_LARGE))
+}
+
+impl Drop for CallLog {
+    fn drop(&mut self) {
+        let Some(log) = &self.state.config.access_log else { return };
+        let Ok(method) = Method::from_bytes(b"gRPC") else { return };
+        let path = self.path.as_ref().map_or("", PathAndQuery::path);
+        log.write(&AccessRecord {
+            address: &self.peer.address,
+            method: &method,
+            uri: &path.trim_start_matches('/'),
+            version: Version::HTTP_2,
+            status: self.code as u16,
+            took: self.started.elapsed(),
+        });
+    }
+}
+
+/// An answer's body with its log.
+pub(crate) struct LoggedBody {
+    body: Body,
+    log: CallLog,
+    timing: Option<HeaderValue>,
+}
+
+impl HttpBody for LoggedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            self.log.read(trailers);
+            if let Some(timing) = self.timing.take() {
+                trailers.insert(SERVER_TIMING, timing);
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,269 @@
+//! A gRPC request as the services see it: who calls, when, and with which metadata. How it becomes a call
+//! of the inference service, and how the answer becomes a gRPC response.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use jitney_engine::Model;
+use jitney_engine::call::{
+    Answer, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter, SequenceRef, Timing,
+};
+use tokio::time::Instant;
+use tonic::{Request, Response};
+
+use super::call_log::TimingTrailer;
+use crate::errors::{ErrorCode, Problem};
+use crate::inference::{InferenceRequest, InferenceService};
+use crate::request_id::RequestUuid;
+use crate::request_options::{self, RequestOptions};
+use crate::route::ModelRef;
+use crate::timing;
+
+/// The caller of a request; the services find it among the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GrpcCaller {
+    pub(super) id: RequestUuid,
+    /// When the request's head had arrived.
+    pub(super) started: Instant,
+    peer: u64,
+}
+
+impl GrpcCaller {
+    pub(super) fn new(peer: u64) -> Self {
+        Self { id: RequestUuid::fresh(), started: Instant::now(), peer }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        Origin { kind: OriginKind::Grpc, peer: self.peer }
+    }
+}
+
+/// A request without its message.
+pub(super) struct GrpcRequest {
+    pub(super) caller: GrpcCaller,
+    metadata: HeaderMap,
+}
+
+/// What a service asks of a model.
+pub(super) struct ModelCall<'a> {
+    pub(super) target: ModelRef<'a>,
+    pub(super) parameters: Vec<Parameter>,
+    /// Whether the body is the Open Inference Protocol's JSON.
+    pub(super) open_inference: bool,
+    /// The sequence it belongs to.
+    pub(super) sequence: Option<SequenceRef>,
+}
+
+impl GrpcRequest {
+    /// Takes the message out of a request.
+    pub(super) fn open<T>(request: Request<T>) -> Result<(Self, T), Problem> {
+        let (metadata, extensions, message) = request.into_parts();
+        let caller = extensions.get::<GrpcCaller>().copied();
+        let caller =
+            caller.ok_or_else(|| Problem::new(ErrorCode::Internal, "The call has no caller."))?;
+        Ok((Self { caller, metadata: metadata.into_headers() }, message))
+    }
+
+    /// One message of a stream: the stream's request with an id of its own.
+    pub(super) fn of_message(&self) -> Self {
+        let caller = GrpcCaller { id: RequestUuid::fresh(), ..self.caller };
+        Self { caller, metadata: self.metadata.clone() }
+    }
+
+    /// Calls the model. The future is dropped with the call, which cancels the request.
+    pub(super) async fn predict(
+        &self,
+        service: &InferenceService,
+        model: &Arc<Model>,
+        call: ModelCall<'_>,
+    ) -> Result<Answer, Problem> {
+        let ModelCall { target, parameters, open_inference, sequence } = call;
+        let headers = headers(&self.metadata);
+        let sequence = sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
+        let named = || request_options::sequence(&self.metadata, &*model.sequence_headers()?);
+        let sequence = sequence.or_else(named);
+        let route = CallRoute { open_inference, sequence, ..CallRoute::default() };
+        let request = InferenceRequest {
+            target,
+            input: Input { id: self.caller.id.text().to_owned(), headers, route, parameters },
+            options: self.options()?,
+            origin: self.caller.origin(),
+            wait_for_queue: false,
+        };
+        service.predict(model, request).await
+    }
+
+    /// The options of the metadata; the earlier of gRPC's own deadline and ours counts.
+    fn options(&self) -> Result<RequestOptions, Problem> {
+        let mut options = RequestOptions::read(&self.metadata, self.caller.started)?;
+        let Some(value) = self.metadata.get("grpc-timeout") else { return Ok(options) };
+        let timeout = value.to_str().ok().and_then(timeout).ok_or_else(|| {
+            Problem::bad_request("Metadata grpc-timeout must be at most 8 digits and a unit.")
+        })?;
+        let deadline = self.caller.started.checked_add(timeout);
+        options.deadline = options.deadline.into_iter().chain(deadline).min();
+        Ok(options)
+    }
+}
+
+/// The model that a message names. gRPC has no absent version, only an empty text.
+pub(super) fn target<'a>(model: &'a str, version: &'a str) -> ModelRef<'a> {
+    ModelRef { model, version: Some(version).filter(|version| !version.is_empty()) }
+}
+
+/// The model that a message names.
+pub(super) fn model(
+    service: &InferenceService,
+    target: ModelRef<'_>,
+) -> Result<Arc<Model>, Problem> {
+    if target.model.is_empty() {
+        return Err(Problem::bad_request("Parameter model_name is required."));
+    }
+    service.model(target)
+}
+
+/// An answer with its timing for the trailers and the handler's headers as metadata.
+pub(super) fn response<T>(
+    message: T,
+    timing: &Timing,
+    headers: &[(String, String)],
+) -> Response<T> {
+    let mut extensions = Extensions::default();
+    extensions.insert(TimingTrailer(timing::header(timing)));
+    let mut response = Response::from_parts(Default::default(), message, extensions);
+    let metadata: &mut HeaderMap = response.metadata_mut().as_mut();
+    for (name, value) in headers {
+        add(metadata, name, value);
+    }
+    response
+}
+
+/// Adds a header that the handler set, unless it would break the answer.
+fn add(metadata: &mut HeaderMap, name: &str, value: &str) {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok().filter(is_free);
+    // gRPC's values are plain ASCII.
+    let value = HeaderValue::from_str(value).ok().filter(|value| value.to_str().is_ok());
+    if let (Some(name), Some(value)) = (name, value) {
+        metadata.append(name, value);
+    }
+}
+
+/// HTTP/2 forbids connection headers, and the rest belongs to gRPC.
+fn is_free(name: &HeaderName) -> bool {
+    const TAKEN: [&str; 9] = [
+        "connection",
+        "content-length",
+        "content-type",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let name = name.as_str();
+    !TAKEN.contains(&name) && !name.starts_with("grpc-") && !name.ends_with("-bin")
+}
+
+/// Reads `100m`: digits, then one of H, M, S, m, u, n.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let plain = (1..=8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u64 = digits.parse().ok().filter(|_| plain)?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// The client's metadata as the handler's headers, without what belongs to the protocol.
+pub(super) fn headers(metadata: &HeaderMap) -> HeaderBlock {
+    let mut headers = HeaderBlock::new();
+    for (name, value) in metadata {
+        let name = name.as_str();
+        let protocol = name.starts_with("grpc-") || ["te", "content-type"].contains(&name);
+        if !protocol && !name.ends_with("-bin") {
+            headers.push(name, value.as_bytes());
+        }
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_digits_and_a_unit() {
+        for (text, expected) in [
+            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("4u", Some(Duration::from_micros(4))),
+            ("99999999n", Some(Duration::from_nanos(99_999_999))),
+            ("123456789n", None),
+            ("m", None),
+            ("", None),
+            ("10", None),
+            ("-1S", None),
+            ("+1S", None),
+            ("1ü", None),
+        ] {
+            assert_eq!(timeout(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_earlier_deadline_counts() {
+        let metadata = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs.iter().map(|(name, value)| {
+                (name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap())
+            });
+            pairs.collect::<HeaderMap>()
+        };
+        let wait = |pairs| {
+            let request = GrpcRequest { caller: GrpcCaller::new(1), metadata: metadata(pairs) };
+            let options = request.options().ok()?;
+            Some(options.deadline.map(|deadline| deadline - request.caller.started))
+        };
+        let after = |millis| Some(Some(Duration::from_millis(millis)));
+        assert_eq!(wait(&[("grpc-timeout", "1S"), ("x-jitney-timeout-ms", "20")]), after(20));
+        assert_eq!(wait(&[("grpc-timeout", "30m")]), after(30));
+        assert_eq!(wait(&[]), Some(None));
+        assert_eq!(wait(&[("grpc-timeout", "soon")]), None);
+    }
+
+    #[test]
+    fn a_handler_sees_the_clients_metadata_and_not_the_protocols() {
+        let mut metadata = HeaderMap::new();
+        for name in ["te", "grpc-timeout", "content-type", "x-user", "trace-bin"] {
+            metadata.insert(name, "1".parse().unwrap());
+        }
+        let headers = headers(&metadata);
+        assert_eq!(headers.iter().collect::<Vec<_>>(), [(&b"x-user"[..], &b"1"[..])]);
+    }
+
+    #[test]
+    fn headers_of_a_handler_that_would_break_the_answer_are_left_out() {
+        let mut metadata = HeaderMap::new();
+        for (name, value) in [
+            ("X-Exam-One", "1"),
+            ("Content-Type", "text/html"),
+            ("Transfer-Encoding", "chunked"),
+            ("grpc-status", "0"),
+            ("x-data-bin", "?"),
+            ("bad name", "1"),
+            ("x-text", "gr\u{fc}n"),
+        ] {
+            add(&mut metadata, name, value);
+        }
+        assert_eq!(metadata.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-exam-one"]);
+    }
+}

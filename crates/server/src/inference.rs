@@ -1,0 +1,129 @@
+//! The inference service: one request to a model, whichever protocol it came by.
+//!
+//! REST, gRPC and handles translate a request into an [`InferenceRequest`] and the answer back. Finding
+//! the model, calling it, counting and mapping failures happen here, once. Dropping a future of this
+//! module cancels the request.
+
+use std::sync::Arc;
+
+use jitney_engine::call::{
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Priority,
+};
+use jitney_engine::error::CallError;
+use jitney_engine::{Engine, Model, Workflow};
+
+use crate::errors::{FailedCall, Problem};
+use crate::metrics::Meter;
+use crate::queue_slots::QueueSlots;
+use crate::request_options::RequestOptions;
+use crate::route::ModelRef;
+
+/// One request in the terms of no protocol.
+pub(crate) struct InferenceRequest<'a> {
+    /// The model as the client named it.
+    pub(crate) target: ModelRef<'a>,
+    pub(crate) input: Input,
+    pub(crate) origin: Origin,
+    pub(crate) options: RequestOptions,
+    /// Whether to wait for space in a full queue; otherwise the request is rejected.
+    pub(crate) wait_for_queue: bool,
+}
+
+/// Answers requests with the engine's models.
+pub(crate) struct InferenceService {
+    engine: Arc<Engine>,
+    meter: Arc<Meter>,
+    queue_slots: QueueSlots,
+}
+
+impl InferenceService {
+    pub(crate) fn new(engine: Arc<Engine>, meter: Arc<Meter>) -> Self {
+        Self { engine, meter, queue_slots: QueueSlots::default() }
+    }
+
+    /// The model that a request names.
+    ///
+    /// # Errors
+    /// There is no such model or version.
+    pub(crate) fn model(&self, target: ModelRef<'_>) -> Result<Arc<Model>, Problem> {
+        Ok(self.engine.model(target.model, target.version)?)
+    }
+
+    /// Runs the request on `model`, which [`InferenceService::model`] found.
+    ///
+    /// # Errors
+    /// The request was rejected, or the model failed.
+    pub(crate) async fn predict(
+        &self,
+        model: &Arc<Model>,
+        request: InferenceRequest<'_>,
+    ) -> Result<Answer, Problem> {
+        let InferenceRequest { target, origin, wait_for_queue, .. } = request;
+        let version_named = target.version.is_some();
+        self.meter.requested(model, version_named);
+        let failed = |error: CallError| failure(model, target, &error);
+        let _slot = if wait_for_queue {
+            self.queue_slots.acquire(model, request.options.deadline).await.map_err(failed)?
+        } else {
+            None
+        };
+        let answer = model.call(request.into_call()).await.map_err(failed)?;
+        self.meter.answered(model, version_named, origin.kind, &answer.timing);
+        Ok(answer)
+    }
+
+    /// Runs the request through a workflow; the engine calls its nodes.
+    ///
+    /// # Errors
+    /// A node rejected the request or failed.
+    pub(crate) async fn run_workflow(
+        &self,
+        workflow: &Workflow,
+        request: InferenceRequest<'_>,
+    ) -> Result<Output, Problem> {
+        Ok(workflow.run(request.into_call()).await?)
+    }
+
+    /// Asks the handler to describe itself.
+    ///
+    /// # Errors
+    /// The request was rejected, or the handler failed.
+    pub(crate) async fn describe(
+        &self,
+        model: &Model,
+        target: ModelRef<'_>,
+        id: &str,
+        origin: Origin,
+    ) -> Result<Answer, Problem> {
+        let route = CallRoute { operation: Operation::Describe, ..CallRoute::default() };
+        let (id, headers) = (id.to_owned(), HeaderBlock::new());
+        let input = Input { id, headers, route, parameters: Vec::new() };
+        let call = plain_call(input, origin);
+        let failed = |error| failed_call(model, target, "describe").problem(&error);
+        model.call(call).await.map_err(failed)
+    }
+}
+
+impl InferenceRequest<'_> {
+    fn into_call(self) -> Call {
+        let Self { input, origin, options, .. } = self;
+        let RequestOptions { deadline, priority, claim } = options;
+        Call { input, origin, deadline, priority, claim }
+    }
+}
+
+/// A call without options.
+pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
+    let (priority, claim) = (Priority::Interactive, Claim::default());
+    Call { input, origin, deadline: None, priority, claim }
+}
+
+/// The error of a request, also of one whose answer broke off after its first piece.
+pub(crate) fn failure(model: &Model, target: ModelRef<'_>, error: &CallError) -> Problem {
+    failed_call(model, target, "inference").problem(error)
+}
+
+fn failed_call<'a>(model: &Model, target: ModelRef<'a>, purpose: &'static str) -> FailedCall<'a> {
+    let ModelRef { model: name, version } = target;
+    FailedCall { model: name, version, purpose, queue_max: model.settings().waiting_max() }
+}

@@ -1,0 +1,154 @@
+//! What a request may say about itself: its deadline, its priority, its tenant and its cost.
+//!
+//! Headers over HTTP, metadata of the same names over gRPC, fields of a call's frame through a handle.
+
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use jitney_engine::call::{Claim, HeaderBlock, Priority, SequenceHeaders, SequenceRef};
+use tokio::time::Instant;
+
+use crate::errors::Problem;
+
+/// How long the client finds an answer useful, in milliseconds from the arrival of the request's head.
+const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
+/// `interactive` (the default) or `bulk`.
+const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
+/// Who sends it.
+const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
+/// Its cost, in the unit of the model's cost.
+const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
+
+/// The longest name of a tenant.
+const TENANT_BYTES_MAX: usize = 128;
+
+/// The options of one request; most requests have none.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RequestOptions {
+    /// When the answer stops being useful.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) priority: Priority,
+    pub(crate) claim: Claim,
+}
+
+impl RequestOptions {
+    /// Reads the options of a request that `started` when its head had arrived.
+    ///
+    /// # Errors
+    /// A header has no valid value.
+    pub(crate) fn read(headers: &HeaderMap, started: Instant) -> Result<Self, Problem> {
+        let (deadline, priority) = (deadline(headers, started)?, priority(headers)?);
+        Ok(Self {
+            deadline,
+            priority,
+            claim: Claim { tenant: tenant(headers)?, cost: cost(headers)? },
+        })
+    }
+}
+
+/// Whether it can name a tenant.
+pub(crate) fn is_tenant(name: &str) -> bool {
+    let printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
+    (1..=TENANT_BYTES_MAX).contains(&name.len()) && name.bytes().all(printable)
+}
+
+/// Adds tenant and cost as headers, where a model reads them whatever the protocol.
+pub(crate) fn push_claim(claim: &Claim, headers: &mut HeaderBlock) {
+    if let Some(tenant) = &claim.tenant {
+        headers.push(TENANT.as_str(), tenant.as_bytes());
+    }
+    if let Some(cost) = claim.cost {
+        headers.push(COST.as_str(), cost.to_string().as_bytes());
+    }
+}
+
+/// The sequence that a request names in a header, for models with sequences.
+pub(crate) fn sequence(headers: &HeaderMap, names: &SequenceHeaders) -> Option<Box<SequenceRef>> {
+    let id = headers.get_all(&names.id).iter().next_back()?;
+    let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
+    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts: false }))
+}
+
+fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {
+    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+    let millis: Option<u64> = value.to_str().ok().and_then(|text| text.parse().ok());
+    let millis = millis.ok_or_else(|| {
+        Problem::bad_request("Header x-jitney-timeout-ms must be a whole number of milliseconds.")
+    })?;
+    Ok(started.checked_add(Duration::from_millis(millis)))
+}
+
+fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
+    match headers.get(PRIORITY).map(HeaderValue::as_bytes) {
+        None | Some(b"interactive") => Ok(Priority::Interactive),
+        Some(b"bulk") => Ok(Priority::Bulk),
+        Some(_) => {
+            Err(Problem::bad_request("Header x-jitney-priority must be interactive or bulk."))
+        }
+    }
+}
+
+fn tenant(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
+    let Some(value) = headers.get(TENANT) else { return Ok(None) };
+    let name = value.to_str().ok().filter(|name| is_tenant(name));
+    name.map(|name| Some(name.into())).ok_or_else(|| {
+        Problem::bad_request(format!(
+            "Header x-jitney-tenant must be 1 to {TENANT_BYTES_MAX} ASCII characters."
+        ))
+    })
+}
+
+fn cost(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(COST) else { return Ok(None) };
+    let cost = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|cost| *cost > 0);
+    cost.map(Some).ok_or_else(|| {
+        Problem::bad_request("Header x-jitney-cost must be a whole number above zero.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: HeaderName, value: &str) -> Option<RequestOptions> {
+        let headers = HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]);
+        RequestOptions::read(&headers, Instant::now()).ok()
+    }
+
+    #[test]
+    fn options_are_read_or_rejected() {
+        let now = Instant::now();
+        let none = RequestOptions::read(&HeaderMap::new(), now).unwrap();
+        let (priority, claim) = (Priority::Interactive, Claim::default());
+        assert_eq!(none, RequestOptions { deadline: None, priority, claim });
+        let headers = HeaderMap::from_iter([(TIMEOUT, HeaderValue::from_static("250"))]);
+        let read_at = RequestOptions::read(&headers, now).unwrap();
+        assert_eq!(read_at.deadline, Some(now + Duration::from_millis(250)));
+        assert_eq!(read(PRIORITY, "bulk").unwrap().priority, Priority::Bulk);
+        assert_eq!(read(TENANT, "gold").unwrap().claim.tenant.as_deref(), Some("gold"));
+        assert_eq!(read(COST, "17").unwrap().claim.cost, Some(17));
+        let long = "x".repeat(TENANT_BYTES_MAX + 1);
+        for (name, bad) in [
+            (TIMEOUT, &["soon", "-1"][..]),
+            (PRIORITY, &["urgent"]),
+            (COST, &["", "0", "-1", "1.5", "much"]),
+            (TENANT, &["", "gr\u{fc}n", &long]),
+        ] {
+            for value in bad {
+                assert_eq!(read(name.clone(), value), None, "{name}: {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_header_names_the_sequence() {
+        let names = SequenceHeaders { id: "X-Session".to_owned(), ..SequenceHeaders::default() };
+        let mut sent = HeaderMap::new();
+        assert_eq!(sequence(&sent, &names), None);
+        sent.append("x-session", "a".parse().unwrap());
+        sent.append("x-session", "b".parse().unwrap());
+        assert_eq!(sequence(&sent, &names).unwrap().id, "b");
+        sent.append("x-session", "".parse().unwrap());
+        assert_eq!(sequence(&sent, &names), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! What operators read and renew: the metrics page and the keys.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+
+use super::context::RequestContext;
+use crate::auth::{Gate, Role};
+use crate::errors::{ErrorCode, Problem};
+use crate::respond::{self, HttpResponse};
+
+/// `/metrics`: the page for Prometheus, or only the metrics that `name[]` names.
+pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
+    let (state, query) = (context.state, context.query());
+    let text = state.config.meter.page(&state.engine, query.all("name[]").collect());
+    let mut reply = respond::plain(StatusCode::OK, Bytes::from(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    reply
+}
+
+/// `GET /token?type=…`: replaces the key that the query names. The caller's API key was checked before.
+/// The answer does not contain the new key; it is written to the key file.
+pub(super) fn renew_token(context: &RequestContext<'_>) -> Result<HttpResponse, Problem> {
+    let tokens = context.state.config.tokens.as_ref().ok_or_else(Problem::not_found)?;
+    let role = match context.query().text("type") {
+        Some("inference") => Role::Inference,
+        Some("management") => Role::Management,
+        Some(_) | None => return Err(Gate::Renewal.closed()),
+    };
+    tokens.renew(role).map_err(|error| {
+        tracing::error!(%error, "cannot renew a token");
+        Problem::new(ErrorCode::Internal, "The new token could not be saved.")
+    })?;
+    tracing::info!(?role, "token renewed");
+    Ok(respond::plain(StatusCode::OK, Bytes::from_static(b"\n")))
+}

@@ -1,0 +1,72 @@
+//! Models over REST: list, describe, make the default, unregister.
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::errors::Problem;
+use crate::management::{self, DescribeCaller, Notice};
+use crate::respond::{self, HttpResponse};
+use crate::rest::context::RequestContext;
+use crate::route::ModelRef;
+
+/// `GET /models`.
+pub(crate) fn list(context: &RequestContext<'_>) -> HttpResponse {
+    let fields = context.query();
+    let (limit, start) = (fields.integer("limit"), fields.integer("next_page_token"));
+    respond::json(StatusCode::OK, &management::list(&context.state.engine, limit, start))
+}
+
+/// `GET /models/{m}`.
+pub(crate) async fn describe(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let customized = context.query().boolean("customized", false);
+    let caller = customized.then_some(DescribeCaller { id: context.id, origin: context.origin() });
+    let described = management::describe(context.state, target, caller).await?;
+    Ok(respond::json(StatusCode::OK, &described))
+}
+
+/// `GET /models/{m}/batching`.
+pub(crate) async fn batching(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    let told = management::batching(&context.state.engine, target).await?;
+    Ok(respond::json(StatusCode::OK, &told))
+}
+
+/// Makes another version the default.
+pub(crate) fn set_default(
+    context: &RequestContext<'_>,
+    model: &str,
+    version: &str,
+) -> Result<HttpResponse, Problem> {
+    management::set_default(&context.state.engine, model, version).map(notice)
+}
+
+/// Removes a version, the default one if none is named.
+pub(crate) async fn unregister(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+) -> Result<HttpResponse, Problem> {
+    need_model_api(context)?;
+    management::unregister(&context.state.engine, target).await.map(notice)
+}
+
+/// KServe's question on the management port: are there workers, loaded or not?
+pub(crate) fn ready(context: &RequestContext<'_>, name: &str) -> Result<HttpResponse, Problem> {
+    let model = context.state.engine.model(name, None)?;
+    let ready = !model.status().workers.is_empty();
+    Ok(respond::json(StatusCode::OK, &json!({ "name": name, "ready": ready })))
+}
+
+pub(super) fn need_model_api(context: &RequestContext<'_>) -> Result<(), Problem> {
+    if context.state.config.model_api { Ok(()) } else { Err(Problem::method_not_allowed()) }
+}
+
+/// A change that goes on is 202.
+pub(super) fn notice(notice: Notice) -> HttpResponse {
+    let status = if notice.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
+    respond::status(status, &notice.text)
+}

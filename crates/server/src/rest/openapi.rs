@@ -1,0 +1,212 @@
+//! OpenAPI 3.0.1 documents: one per listener, one per model and API, and one for all models that describe
+//! themselves, with a page to try it. The page is a single file that loads nothing else.
+//!
+//! `paths` lists the operations in TorchServe's order; this file builds the documents.
+
+mod operations;
+mod paths;
+mod schema;
+
+use bytes::Bytes;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use jitney_engine::Engine;
+use serde_json::{Map, Value, json};
+
+use super::context::RequestContext;
+use crate::errors::Problem;
+use crate::respond::{self, HttpResponse};
+use crate::route::{Apis, ModelRef};
+
+const DOCS_PAGE: &[u8] = include_bytes!("docs.html");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+     img-src blob: data:",
+);
+
+/// What a listener offers.
+pub(super) fn listener(context: &RequestContext<'_>) -> HttpResponse {
+    let config = &context.state.config;
+    let mut paths = listener_paths(context.apis, config.metrics.is_some());
+    if let Some(plugins) = &config.plugins {
+        paths.extend(operations::plugin_paths(plugins.endpoints(context.apis)));
+    }
+    let document = document("TorchServe APIs", &config.server_version, paths);
+    respond::json(StatusCode::OK, &document)
+}
+
+/// The predictions of one model.
+pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> Result<HttpResponse, Problem> {
+    let model = engine.model(target.model, target.version)?;
+    let title = format!("RESTful API for: {}", model.name());
+    let paths = paths::model_predictions(model.name());
+    Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
+}
+
+/// The management of one model.
+pub(super) fn management(engine: &Engine, target: ModelRef<'_>) -> Result<HttpResponse, Problem> {
+    let model = engine.model(target.model, target.version)?;
+    let title = format!("RESTful Management API for: {}", model.name());
+    let paths = paths::model_management(model.name());
+    Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
+}
+
+/// All models that describe their own API.
+pub(super) fn models(engine: &Engine) -> HttpResponse {
+    let mut paths = Map::new();
+    for model in engine.models() {
+        let own = model.api().map(|api| renamed(&api.paths, model.name())).unwrap_or_default();
+        paths.extend(own);
+    }
+    let document = json!({
+        "openapi": "3.0.1",
+        "info": { "title": "Models served by Jitney", "version": "1.0.0" },
+        "paths": paths,
+    });
+    respond::json(StatusCode::OK, &document)
+}
+
+/// The paths with the name under which the model is served.
+fn renamed(paths: &Map<String, Value>, name: &str) -> Map<String, Value> {
+    let under = |path: &str| match path.trim_start_matches('/').split_once('/') {
+        Some((_, endpoint)) => format!("/{name}/{endpoint}"),
+        None => format!("/{name}"),
+    };
+    paths.iter().map(|(path, item)| (under(path), item.clone())).collect()
+}
+
+/// The page on which that document is tried out.
+pub(super) fn docs_page() -> HttpResponse {
+    let mut reply = respond::plain(StatusCode::OK, Bytes::from_static(DOCS_PAGE));
+    reply.headers_mut().insert(CONTENT_TYPE, HTML);
+    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, DOCS_POLICY);
+    reply
+}
+
+/// TorchServe names `/metrics` on every listener while there are metrics at all.
+fn listener_paths(apis: Apis, metrics: bool) -> Map<String, Value> {
+    let mut paths = Map::new();
+    if apis.inference {
+        paths.extend(paths::inference());
+    }
+    if apis.inference && apis.sagemaker {
+        paths.extend(paths::sagemaker());
+    }
+    if apis.inference && apis.oip {
+        paths.extend(paths::open_inference());
+    }
+    if apis.management {
+        paths.extend(paths::management());
+    }
+    if metrics || apis.metrics {
+        paths.extend(paths::metrics());
+    }
+    paths
+}
+
+fn document(title: &str, version: &str, paths: Map<String, Value>) -> Value {
+    json!({
+        "openapi": "3.0.1",
+        "info": {
+            "title": title,
+            "description":
+                "TorchServe's REST API, served by Jitney.",
+            "version": version,
+        },
+        "paths": paths,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(apis: Apis) -> Vec<String> {
+        listener_paths(apis, true).keys().cloned().collect()
+    }
+
+    #[test]
+    fn every_listener_lists_its_own() {
+        let inference = Apis { inference: true, ..Apis::default() };
+        assert_eq!(
+            names(inference),
+            [
+                "/",
+                "/ping",
+                "/v1/models/{model_name}:predict",
+                "/v1/models/{model_name}:explain",
+                "/v2/models/{model_name}/infer",
+                "/v2/models/{model_name}/explain",
+                "/predictions/{model_name}",
+                "/predictions/{model_name}/{model_version}",
+                "/explanations/{model_name}",
+                "/explanations/{model_name}/{model_version}",
+                "/invocations",
+                "/models/{model_name}/invoke",
+                "/wfpredict/{workflow_name}",
+                "/api-description",
+                "/metrics",
+            ]
+        );
+        let management = Apis { management: true, ..Apis::default() };
+        assert_eq!(
+            names(management),
+            [
+                "/",
+                "/models",
+                "/models/{model_name}",
+                "/models/{model_name}/batching",
+                "/models/{model_name}/{model_version}",
+                "/models/{model_name}/{model_version}/batching",
+                "/models/{model_name}/{model_version}/set-default",
+                "/v1/models/{model_name}",
+                "/workflows",
+                "/workflows/{workflow_name}",
+                "/api-description",
+                "/metrics",
+            ]
+        );
+        assert_eq!(names(Apis { metrics: true, ..Apis::default() }), ["/metrics"]);
+    }
+
+    #[test]
+    fn every_operation_has_an_id_of_its_own_and_answers() {
+        let apis = Apis {
+            inference: true,
+            management: true,
+            metrics: true,
+            oip: true,
+            natural: true,
+            sagemaker: true,
+        };
+        let mut ids = Vec::new();
+        for (path, operations) in listener_paths(apis, true) {
+            for (method, operation) in operations.as_object().unwrap() {
+                ids.push(operation["operationId"].as_str().unwrap().to_owned());
+                assert!(operation["responses"]["200"].is_object(), "{method} {path}");
+                let named = operation["parameters"].as_array().map_or(0, |all| {
+                    all.iter().filter(|parameter| parameter["in"] == "path").count()
+                });
+                assert_eq!(named, path.matches('{').count(), "{method} {path}");
+            }
+        }
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+
+    #[test]
+    fn paths_follow_the_name_that_a_model_is_served_under() {
+        let paths = Map::from_iter([("/a".to_owned(), json!(1)), ("/a/b".to_owned(), json!(2))]);
+        let names: Vec<_> = renamed(&paths, "z").into_iter().map(|(path, _)| path).collect();
+        assert_eq!(names, ["/z", "/z/b"]);
+    }
+
+    #[test]
+    fn the_page_loads_no_other_file() {
+        let text = std::str::from_utf8(DOCS_PAGE).expect("text");
+        assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("src="));
+    }
+}

@@ -1,0 +1,28 @@
+//! What all requests of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use jitney_engine::Engine;
+
+use crate::config::ServerConfig;
+use crate::inference::InferenceService;
+use crate::respond::CorsHeaders;
+
+/// Shared by all listeners and connections of a server.
+pub(crate) struct ServerState {
+    pub(crate) config: ServerConfig,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) inference: InferenceService,
+    /// Connections so far.
+    pub(crate) peers: AtomicU64,
+    pub(crate) cors: CorsHeaders,
+}
+
+impl ServerState {
+    pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
+        let inference = InferenceService::new(Arc::clone(&engine), Arc::clone(&config.meter));
+        let cors = CorsHeaders::new(&config.cors);
+        Self { config, engine, inference, peers: AtomicU64::new(1), cors }
+    }
+}

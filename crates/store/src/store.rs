@@ -1,0 +1,144 @@
+//! A store of models: finds a model by its url, fetches what is remote, unpacks and reads it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    checksum::Sha256,
+    config::StoreConfig,
+    dir::{self, ModelDir},
+    download::DownloadRequest,
+    error::StoreError,
+    fetch,
+    locate::{ModelSource, locate},
+    package::Package,
+    unpack::unpack,
+};
+
+/// Where models come from.
+pub struct Store {
+    config: StoreConfig,
+}
+
+impl Store {
+    /// A store; nothing is touched until a model is opened.
+    pub fn new(config: StoreConfig) -> Self {
+        Self { config }
+    }
+
+    /// Finds what a url names, without fetching it. A remote file whose name is taken is an error,
+    /// except at start-up: there it is what the server before this one fetched.
+    pub fn find(&self, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
+        locate(&self.config, url, at_startup)
+    }
+
+    /// Fetches what is remote and copies what is outside the store; everything else is here already.
+    pub async fn fetch(
+        &self,
+        ask: DownloadRequest<'_>,
+        found: ModelSource,
+    ) -> Result<ModelSource, StoreError> {
+        let bytes_max = self.config.limits.fetched_bytes_max;
+        let target = match found {
+            ModelSource::Remote(target) => target,
+            ModelSource::Outside { from, target } => {
+                return fetch::copy(ask.url, from, target, bytes_max)
+                    .await
+                    .map(ModelSource::Fetched);
+            }
+            ModelSource::Archive(_) | ModelSource::Directory(_) | ModelSource::Fetched(_) => {
+                return Ok(found);
+            }
+        };
+        match &self.config.remote {
+            Some(remote) => fetch::fetch(remote.as_ref(), ask, target, bytes_max)
+                .await
+                .map(ModelSource::Fetched),
+            None => Err(not_fetched(ask.url)),
+        }
+    }
+
+    /// Compares the sum of a file that is here with the one it should have.
+    pub fn verify(
+        &self,
+        url: &str,
+        file: Option<&Path>,
+        expected: Sha256,
+    ) -> Result<(), StoreError> {
+        let url = || url.to_owned();
+        let path = file.ok_or_else(|| StoreError::NoChecksum { url: url() })?;
+        let sum = Sha256::of_file(path).map_err(|source| StoreError::Io {
+            url: url(),
+            path: path.to_owned(),
+            source,
+        })?;
+        if sum == expected {
+            return Ok(());
+        }
+        Err(StoreError::Checksum { url: url(), found: sum, expected })
+    }
+
+    /// Unpacks and reads a model.
+    pub fn open(&self, url: &str, found: ModelSource) -> Result<Package, StoreError> {
+        let (dir, fetched) = match found {
+            ModelSource::Archive(path) => (self.unpack(url, &path)?, None),
+            ModelSource::Directory(path) => (served_from(url, path)?, None),
+            ModelSource::Fetched(fetched) => (self.unpack(url, fetched.path())?, Some(fetched)),
+            ModelSource::Remote(_) | ModelSource::Outside { .. } => return Err(not_fetched(url)),
+        };
+        Ok(Package { downloaded: fetched, ..Package::read(url, dir)? })
+    }
+
+    /// Where unpacked models are, and what is made for them.
+    pub fn models(&self) -> PathBuf {
+        self.config.scratch.join("models")
+    }
+
+    fn unpack(&self, url: &str, archive: &Path) -> Result<ModelDir, StoreError> {
+        unpack(archive, &self.models(), self.config.limits).map_err(|error| error.at(url))
+    }
+}
+
+fn not_fetched(url: &str) -> StoreError {
+    let why = "no downloader is configured".to_owned();
+    StoreError::DownloadFailed { url: url.to_owned(), why }
+}
+
+/// A directory around a directory and nothing else is taken for its wrapping.
+fn served_from(url: &str, path: PathBuf) -> Result<ModelDir, StoreError> {
+    match dir::lone_directory(&path) {
+        Ok(lone) => Ok(ModelDir::existing(lone.unwrap_or(path))),
+        Err(source) => Err(StoreError::Io { url: url.to_owned(), path, source }),
+    }
+}
+
+/// The models of a store, by the names that [`Store::open`] takes, sorted: archives, ONNX files and
+/// directories, except hidden ones. This is what `load_models=all` loads.
+pub fn models_in(store: &Path) -> Vec<String> {
+    let mut names = names_of_models(store).unwrap_or_else(|error| {
+        tracing::warn!(store = %store.display(), %error, "cannot list the model store");
+        Vec::new()
+    });
+    names.sort();
+    names
+}
+
+fn names_of_models(store: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(store)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !name.starts_with('.') && is_model(&name, &entry.path()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn is_model(name: &str, path: &Path) -> bool {
+    let is_file =
+        [".mar", ".model", ".tar.gz", ".tgz", ".onnx"].iter().any(|ending| name.ends_with(ending));
+    if is_file { path.exists() } else { path.is_dir() }
+}
