@@ -1,7 +1,7 @@
 //! The engine as its owner holds it: registered models, workflows and plugins, and how they end.
 //! Requests call [`Engine::model`]; management calls the rest.
 
-mod draft;
+pub(crate) mod draft;
 mod plugins;
 mod registrar;
 mod workflows;
@@ -15,7 +15,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-pub(crate) use self::draft::Draft;
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 use self::registrar::Registrar;

@@ -120,6 +120,7 @@ fn order(plan: &PluginPlan) -> LoadOrder {
             "model_yaml_config": { "plugin": plan.source },
             "mode": "concurrent",
         }),
+        sequence_headers: Arc::default(),
     }
 }
 

@@ -18,9 +18,8 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::devices::Devices;
 pub(crate) use self::environment::Environment;
 pub(crate) use self::launcher::PythonLauncher;
 pub(crate) use self::order::LoadOrder;
-pub use self::workers::PythonConfig;
 pub(crate) use self::workers::PythonWorkers;
+pub use self::workers::{PythonConfig, unpack_packages};

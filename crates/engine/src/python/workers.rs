@@ -92,7 +92,7 @@ impl PythonWorkers {
 }
 
 /// Writes the packages under `scratch` and returns the directory for `PYTHONPATH`.
-fn unpack_packages(scratch: &Path) -> io::Result<PathBuf> {
+pub fn unpack_packages(scratch: &Path) -> io::Result<PathBuf> {
     let root = scratch.join("python");
     for (name, content) in PYTHON_FILES {
         let path = root.join(name);
