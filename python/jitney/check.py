@@ -18,10 +18,10 @@ from typing import Any
 from jitney.containers import container_of
 from jitney.definition import Definition, Endpoint
 from jitney.errors import WrongLength, describe
+from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
 from jitney.http.convert import UNIONS
-from jitney.instance import Instance
 
 PERMUTATIONS = 3
 SAMPLES = 5

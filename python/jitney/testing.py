@@ -15,9 +15,9 @@ from typing import Any
 
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import describe, status_of
+from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
-from jitney.instance import Instance
 from jitney.request import Request
 
 

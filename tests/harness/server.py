@@ -235,4 +235,5 @@ class Server:
                 return float(line.rpartition(" ")[2])
         if f"# TYPE {name} " in page:
             return 0.0  # Declared, and nothing recorded yet.
-        raise AssertionError(f"no {name} of {model} on the metrics page:\n{page}")
+        declared = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")]
+        raise AssertionError(f"no {name} on the metrics page; there are {declared}")

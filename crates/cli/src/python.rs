@@ -102,7 +102,8 @@ fn active(env: &Env) -> Option<PathBuf> {
     python.is_file().then_some(python)
 }
 
-fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
+/// A program on the path.
+pub fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
     let path = env.path("PATH")?;
     let found =
         std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())?;

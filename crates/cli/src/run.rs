@@ -35,6 +35,7 @@ use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 use scratch::ScratchDir;
 use signals::ShutdownSignals;
+pub use signals::stop_signal;
 use snapshots::SnapshotRecorder;
 use system::CpuUsage;
 

@@ -25,7 +25,7 @@ use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::local::LocalRuntime;
 use crate::model::Model;
 use crate::observer::Observer;
-use crate::python::{DialIn, PythonConfig, unpack_runtime};
+use crate::python::{PythonConfig, WorkerListener, unpack_runtime};
 use crate::registry::Registry;
 use crate::settings::Defaults;
 use crate::store::{FetchedFile, Store, StoreConfig};
@@ -64,7 +64,7 @@ pub struct Engine {
     workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
     local: Option<LocalRuntime>,
-    dial_in: Arc<DialIn>,
+    listener: Arc<WorkerListener>,
     runtime_dir: std::path::PathBuf,
     worker_ids: Arc<AtomicU32>,
     gpu_turn: Arc<AtomicU32>,
@@ -100,7 +100,7 @@ impl Engine {
             leaving: AtomicBool::new(false),
             refusing: Arc::default(),
             defaults: config.defaults,
-            dial_in: DialIn::listen(scratch.join("workers.sock"), first)?,
+            listener: WorkerListener::listen(scratch.join("workers.sock"), first)?,
             runtime_dir: unpack_runtime(&scratch)?,
             workflow_store: workflow_store.unwrap_or_else(|| Arc::clone(&store)),
             store,

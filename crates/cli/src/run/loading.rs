@@ -35,24 +35,33 @@ pub async fn load(
         start_workers(embedded(engine).await?);
     }
     for startup in &plan.models {
-        if let Some(object) = &startup.definition {
-            let packed = packer.pack(object, startup.version.as_deref()).await?;
-            let registered = register(engine, startup, options_of(startup, &packed)).await?;
-            let (name, version) = (registered.model.name(), registered.model.version());
-            let (name, version) = (name.to_owned(), version.to_owned());
-            apply_startup(engine, startup, registered);
-            definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
-            continue;
-        }
-        match register(engine, startup, startup.wishes()).await {
-            Ok(registered) => apply_startup(engine, startup, registered),
+        let (options, packed) = prepare(startup, packer).await?;
+        let registered = match register(engine, startup, options).await {
+            Ok(registered) => registered,
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
+                continue;
             }
             Err(failure) => return Err(failure),
+        };
+        if let Some(packed) = packed {
+            let (name, version) = (registered.model.name(), registered.model.version());
+            let (name, version) = (name.to_owned(), version.to_owned());
+            definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
         }
+        apply_startup(engine, startup, registered);
     }
     Ok(definitions)
+}
+
+/// The registration of a model; a Python definition is packed first.
+pub async fn prepare(
+    startup: &Startup,
+    packer: &Packer,
+) -> Result<(Wishes, Option<Packed>), Failure> {
+    let Some(object) = &startup.definition else { return Ok((startup.wishes(), None)) };
+    let packed = packer.pack(object, startup.version.as_deref()).await?;
+    Ok((options_of(startup, &packed), Some(packed)))
 }
 
 /// The registration of a packed definition.
@@ -61,7 +70,8 @@ pub fn options_of(startup: &Startup, packed: &Packed) -> Wishes {
     Wishes { url, version: None, ..startup.wishes() }
 }
 
-async fn register(
+/// Registers a model.
+pub async fn register(
     engine: &Engine,
     startup: &Startup,
     options: Wishes,

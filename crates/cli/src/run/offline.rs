@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::assembly::{cannot, engine_config, packer};
 use super::data_plane::DataPlane;
-use super::loading::options_of;
+use super::loading::{prepare, register};
 use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -52,16 +52,8 @@ impl OfflineEngine {
         let config = engine_config(&plan.engine, &scratch, env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
         let packer = packer(&plan.engine, &engine, &scratch, env)?;
-        let options = match &startup.definition {
-            None => startup.wishes(),
-            Some(object) => {
-                let packed = packer.pack(object, startup.version.as_deref()).await?;
-                options_of(&startup, &packed)
-            }
-        };
-        let registered = engine.register(for_throughput(options, queue)).await;
-        let registered = registered
-            .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))?;
+        let (options, _) = prepare(&startup, &packer).await?;
+        let registered = register(&engine, &startup, for_throughput(options, queue)).await?;
         let (model, workers) = start_workers(registered, workers, &startup).await?;
         Ok(Self { engine, data, model, workers, _scratch: scratch })
     }

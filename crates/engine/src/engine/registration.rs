@@ -134,7 +134,7 @@ impl Engine {
     ) -> PythonLauncher {
         PythonLauncher {
             config: Arc::clone(&self.python),
-            dial_in: Arc::clone(&self.dial_in),
+            listener: Arc::clone(&self.listener),
             runtime: self.runtime_dir.clone(),
             order,
             environment,

@@ -1,15 +1,15 @@
-//! Workers that are Python processes: started here, they dial in over a Unix socket.
+//! Workers that are Python processes: started here, they connect over a Unix socket.
 //!
-//! Connect = alive, handshake = loaded, end of file = dead. The server passes an address and a
+//! Connect = alive, handshake = loaded, end of file = gone. The server passes an address and a
 //! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
-//! room is the only one that knows them. It never looks into a request's values.
+//! folder is the only one that knows them. It never looks into a request's values.
 
+mod connection;
 mod devices;
-mod dialin;
 mod environment;
 mod frame;
 mod launcher;
-mod link;
+mod listener;
 mod order;
 mod output;
 mod runtime;
@@ -22,9 +22,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use self::devices::Devices;
-pub(crate) use self::dialin::DialIn;
 pub(crate) use self::environment::Environment;
 pub(crate) use self::launcher::PythonLauncher;
+pub(crate) use self::listener::WorkerListener;
 pub(crate) use self::order::LoadOrder;
 pub use self::runtime::unpack_runtime;
 
@@ -67,7 +67,7 @@ impl PythonConfig {
 
 /// What can go wrong between the server and a worker it started.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
+pub(crate) enum ConnectionError {
     #[error("the worker hung up")]
     Closed,
     #[error("the connection broke: {0}")]
