@@ -27,14 +27,14 @@ use crate::model::Model;
 use crate::observer::Observer;
 use crate::python::{PythonConfig, WorkerListener, unpack_runtime};
 use crate::registry::Registry;
-use crate::settings::Defaults;
+use crate::settings::ModelDefaults;
 use crate::store::{FetchedFile, Store, StoreConfig};
 use crate::workflow::Table as Workflows;
 
 /// What an engine is made of.
 pub struct EngineConfig {
     /// What applies to models that do not say otherwise.
-    pub defaults: Defaults,
+    pub defaults: ModelDefaults,
     /// The most that may be under way.
     pub limits: AdmissionLimits,
     /// Where archives come from and are unpacked to.
@@ -59,7 +59,7 @@ pub struct Engine {
     leaving: AtomicBool,
     /// New requests are refused.
     refusing: Arc<AtomicBool>,
-    defaults: Defaults,
+    defaults: ModelDefaults,
     store: Arc<Store>,
     workflow_store: Arc<Store>,
     python: Arc<PythonConfig>,
@@ -174,11 +174,6 @@ impl Engine {
         remove_fetched(&model).await;
         tracing::info!(model = model.name(), version = model.version(), "model unregistered");
         Ok(())
-    }
-
-    /// Requests that may wait for a model that says nothing else.
-    pub fn queue_default(&self) -> u32 {
-        self.defaults.queue_max
     }
 
     /// A counter that moves after every change of models, workers or batching.

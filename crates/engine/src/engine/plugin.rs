@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use jitney_settings::Values;
 use serde_json::json;
 
 use super::{Draft, Engine};
@@ -17,9 +18,7 @@ use crate::error::ScaleError;
 use crate::model::{Identity, Intake, Model};
 use crate::observer::Observer;
 use crate::python::{Devices, Environment, LoadOrder};
-use crate::settings::{Declared, PolicyName, Settings};
-use crate::shares::Shares;
-use crate::store::ModelYaml;
+use crate::settings::{ModelSettings, PolicyName};
 
 /// The module that a plugin's process runs.
 const HOST: &str = "jitney.plugin.host:handle";
@@ -68,7 +67,7 @@ impl Engine {
     fn plugin_draft(&self, plan: &PluginPlan) -> Draft {
         let nobody: Arc<dyn Observer> = Arc::new(());
         let environment = Environment::shared(&self.python);
-        let devices = Devices::new(0, &ModelYaml::default(), &self.gpu_turn);
+        let devices = Devices::new(0, &Values::default(), &self.gpu_turn);
         let launcher = self.python_launcher(order(plan), environment, devices, &nobody);
         Draft {
             identity: Identity {
@@ -110,28 +109,20 @@ fn order(plan: &PluginPlan) -> LoadOrder {
     }
 }
 
-fn settings(timeout: Duration) -> Settings {
-    Settings {
+fn settings(timeout: Duration) -> ModelSettings {
+    ModelSettings {
         batch_size: 1,
-        batch_delay: Duration::ZERO,
-        wait_max: None,
         policy: PolicyName::Opportunistic,
-        latency_max: None,
         queue_max: QUEUE_MAX,
         mix_origins: true,
-        isolate: false,
-        job_ticket: false,
         slots: SLOTS,
         workers_min: 1,
         workers_max: 1,
         response_timeout: timeout.saturating_mul(PATIENCE),
         startup_timeout: STARTUP_TIMEOUT,
         retry_window: FOR_EVER,
-        client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: HOST.to_owned(),
-        shares: Shares::default(),
-        sequence_headers: Arc::default(),
-        declared: Declared::default(),
+        ..ModelSettings::default()
     }
 }

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Draft, Engine, blocking};
 use crate::error::RegisterError;
+use crate::local::LocalModel;
 use crate::local::thread::ThreadLauncher;
-use crate::local::{LocalModel, LocalRuntime};
 use crate::model::{Endpoints, Identity, Intake, Model};
 use crate::observer::Observer;
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
-use crate::settings::{PolicyName, Settings, Wishes};
+use crate::settings::{ModelSettings, PolicyName, RegisterOptions};
 use crate::store::{DownloadRequest, FetchedFile, ModelSource, Package, Sha256, StoreError};
 
 /// A model that was just registered, without workers yet.
@@ -29,19 +29,58 @@ pub struct Registered {
     pub workers_max: u32,
 }
 
+/// A model whose files were read.
+enum Opened {
+    /// It runs in this process.
+    Local(Arc<dyn LocalModel>, Option<FetchedFile>),
+    /// It runs in Python workers.
+    Package(Box<Package>),
+}
+
 impl Engine {
     /// Registers a model from the store, without workers.
-    pub async fn register(&self, wishes: Wishes) -> Result<Registered, RegisterError> {
+    pub async fn register(&self, options: RegisterOptions) -> Result<Registered, RegisterError> {
         if self.draining() {
             return Err(RegisterError::Draining);
         }
-        resolve::check_runtime(&wishes)?;
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let found = self.find(&wishes).await?;
+        match self.open(&options).await? {
+            Opened::Local(model, fetched) => {
+                self.install(self.local_draft(model, &options, fetched)?)
+            }
+            Opened::Package(package) => self.register_package(*package, &options).await,
+        }
+    }
+
+    /// The name and the settings that a model would be registered with. Nothing is registered.
+    pub async fn preview(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<(String, ModelSettings), RegisterError> {
+        match self.open(options).await? {
+            Opened::Local(model, _) => {
+                let draft = self.local_draft(model, options, None)?;
+                Ok((draft.identity.name, draft.settings))
+            }
+            Opened::Package(package) => {
+                let (name, version) = resolve::name_and_version(&package, options)?;
+                let settings =
+                    resolve::settings(&name, &version, &package, options, &self.defaults)?;
+                Ok((name, settings))
+            }
+        }
+    }
+
+    /// Finds, fetches, verifies and opens a model.
+    async fn open(&self, options: &RegisterOptions) -> Result<Opened, RegisterError> {
+        resolve::check_runtime(options)?;
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let found = self.find(options).await?;
         if let Some(local) = self.local {
             let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
-            if found.file().is_some_and(is_local) {
-                return self.register_local_file(local, found, wishes).await;
+            if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
+                let model = blocking(move || (local.load)(&path)).await?;
+                let model = model.map_err(RegisterError::NotLoadable)?;
+                return Ok(Opened::Local(model, found.fetched()));
             }
             if is_local(Path::new(&url)) {
                 return Err(StoreError::NotFound { url }.into());
@@ -49,20 +88,20 @@ impl Engine {
         }
         let file = found.file().map(Path::to_owned);
         let package = blocking(move || store.open(&url, found)).await??;
-        let operators = resolve::operators_sha256(&package, &wishes, &self.defaults)?;
-        self.verify(&wishes.url, file.as_deref(), operators).await?;
-        self.register_package(package, &wishes).await
+        let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
+        self.verify(&options.url, file.as_deref(), operators).await?;
+        Ok(Opened::Package(Box::new(package)))
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
     /// download, and nothing is left of it.
-    async fn find(&self, wishes: &Wishes) -> Result<ModelSource, RegisterError> {
-        let (store, url) = (Arc::clone(&self.store), wishes.url.clone());
-        let at_startup = wishes.at_startup;
+    async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let at_startup = options.at_startup;
         let found = blocking(move || store.find(&url, at_startup)).await??;
-        let ask = DownloadRequest { url: &wishes.url, signed: wishes.s3_sse_kms, resume: None };
+        let ask = DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
         let found = self.store.fetch(ask, found).await?;
-        self.verify(&wishes.url, found.file(), wishes.sha256).await?;
+        self.verify(&options.url, found.file(), options.sha256).await?;
         Ok(found)
     }
 
@@ -79,39 +118,27 @@ impl Engine {
         Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
     }
 
-    async fn register_local_file(
-        &self,
-        local: LocalRuntime,
-        found: ModelSource,
-        wishes: Wishes,
-    ) -> Result<Registered, RegisterError> {
-        let path = found.file().unwrap_or(Path::new("")).to_owned();
-        let model = blocking(move || (local.load)(&path)).await?;
-        let model = model.map_err(RegisterError::NotLoadable)?;
-        self.install(self.local_draft(model, &wishes, found.fetched())?)
-    }
-
     pub(super) async fn register_package(
         &self,
         mut package: Package,
-        wishes: &Wishes,
+        options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        let (name, version) = resolve::name_and_version(&package, wishes)?;
+        let (name, version) = resolve::name_and_version(&package, options)?;
         if self.registry.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
-        let mut settings = resolve::settings(&name, &version, &package, wishes, &self.defaults)?;
+        let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
         let environment =
             Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
-        let devices = Devices::new(python.gpus, &package.yaml, &self.gpu_turn);
+        let devices = Devices::new(python.gpus, &settings.values, &self.gpu_turn);
         (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
-        let identity = Identity::settled(name, version, wishes);
+        let identity = Identity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
         let order = LoadOrder::of(&identity, &package, &settings, python, metrics);
         let launcher = self.python_launcher(order, environment, devices, &self.observer);
         let intake = match package.api {
-            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &wishes.endpoints)),
+            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &options.endpoints)),
             None => Intake::Python,
         };
         self.install(Draft {
@@ -148,27 +175,28 @@ impl Engine {
     pub async fn register_local(
         &self,
         model: Arc<dyn LocalModel>,
-        wishes: Wishes,
+        options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.local_draft(model, &wishes, None)?)
+        self.install(self.local_draft(model, &options, None)?)
     }
 
     fn local_draft(
         &self,
         model: Arc<dyn LocalModel>,
-        wishes: &Wishes,
+        options: &RegisterOptions,
         fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
-        let settings = resolve::local_settings(&*model, wishes, &self.defaults)?;
-        let name = wishes.model_name.clone().unwrap_or_else(|| model.name().to_owned());
-        let version = wishes.version.clone().unwrap_or_else(|| model.version().to_owned());
+        let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
+        let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
+        let settings =
+            resolve::local_settings((&name, &version), &*model, options, &self.defaults)?;
         let launcher = ThreadLauncher {
             model: Arc::clone(&model),
             name: name.clone(),
             version: version.clone(),
         };
         Ok(Draft {
-            identity: Identity::settled(name, version, wishes),
+            identity: Identity::settled(name, version, options),
             settings,
             launcher: Arc::new(launcher),
             intake: Intake::Local(model),
@@ -201,7 +229,7 @@ impl Engine {
 }
 
 /// Says what a setting costs that was written for another server.
-fn remark_on(settings: &Settings) {
+fn remark_on(settings: &ModelSettings) {
     let delay_ms = settings.batch_delay.as_millis() as u64;
     match settings.policy {
         PolicyName::Window if settings.batch_size > 1 => tracing::info!(

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, WORKERS};
+use jitney_settings::{SettingSource, Values};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -15,11 +17,11 @@ use super::{Engine, Registered, blocking};
 use crate::error::RegisterError;
 use crate::model::Model;
 use crate::resolve::is_sound;
-use crate::settings::Wishes;
-use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, ModelYaml, Package, Store};
+use crate::settings::RegisterOptions;
+use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, Package, Store};
 use crate::workflow::{
     Course, ModelNode, Node, NodeSettings, UnknownWorkflow, War, Workflow, WorkflowError,
-    WorkflowWishes,
+    WorkflowOptions,
 };
 
 /// The version of every function; models have their archives'.
@@ -39,21 +41,21 @@ impl Engine {
     /// Registers a workflow and starts all its nodes; if one of them fails, none is left.
     pub async fn register_workflow(
         &self,
-        wishes: WorkflowWishes,
+        options: WorkflowOptions,
     ) -> Result<Arc<Workflow>, WorkflowError> {
         if self.draining() {
             return Err(WorkflowError::Draining);
         }
-        let war = open(&self.workflow_store, &wishes.url).await?;
-        let name = name_of(&war, &wishes)?;
+        let war = open(&self.workflow_store, &options.url).await?;
+        let name = name_of(&war, &options)?;
         let place = self.workflows.reserve(&name)?;
-        let nodes = self.start_nodes(&name, &war, &wishes).await?;
+        let nodes = self.start_nodes(&name, &war, &options).await?;
         let War { spec, package, .. } = war;
         package.downloaded.iter().for_each(FetchedFile::keep);
         let course = Arc::new(Course { dag: spec.dag.clone(), nodes });
         let workflow = Arc::new(Workflow {
             name,
-            url: wishes.url,
+            url: options.url,
             spec,
             course,
             refusing: Arc::clone(&self.refusing),
@@ -92,11 +94,11 @@ impl Engine {
         &self,
         workflow: &str,
         war: &War,
-        wishes: &WorkflowWishes,
+        options: &WorkflowOptions,
     ) -> Result<Vec<Node>, WorkflowError> {
         let (mut nodes, mut starts, mut failures) = (Vec::new(), JoinSet::new(), Vec::new());
         for name in war.spec.dag.nodes() {
-            match self.register_node(workflow, name, war, wishes).await {
+            match self.register_node(workflow, name, war, options).await {
                 Ok((node, registered)) => {
                     starts.spawn(scaled(registered));
                     nodes.push(node);
@@ -120,17 +122,16 @@ impl Engine {
         workflow: &str,
         node: &str,
         war: &War,
-        wishes: &WorkflowWishes,
+        options: &WorkflowOptions,
     ) -> Result<(Node, Registered), RegisterError> {
-        let common = Wishes {
+        let common = RegisterOptions {
             model_name: Some(model_name(workflow, node)),
-            response_timeout_s: wishes.response_timeout_s,
-            startup_timeout_s: wishes.startup_timeout_s,
+            settings: options.timeouts.clone(),
             workflow: Some(workflow.to_owned()),
-            ..Wishes::default()
+            ..RegisterOptions::default()
         };
         let (registered, settings) = match war.spec.model(node) {
-            Some(model) => (self.register(model_wishes(model, common)).await?, &model.settings),
+            Some(model) => (self.register(node_options(model, common)).await?, &model.settings),
             None => (self.register_function(node, war, common).await?, &war.spec.settings),
         };
         let NodeSettings { timeout, retries, .. } = *settings;
@@ -143,7 +144,7 @@ impl Engine {
         &self,
         function: &str,
         war: &War,
-        common: Wishes,
+        common: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
         let handler = format!("{}:{function}", war.handler.as_deref().unwrap_or_default());
         let name = common.model_name.clone().unwrap_or_default();
@@ -161,20 +162,17 @@ impl Engine {
                 ..Manifest::default()
             },
             manifest_json: json!({ "runtime": "python", "model": model }),
-            yaml: ModelYaml::default(),
+            settings: Values::default(),
             yaml_json: json!({}),
             downloaded: None,
             api: None,
         };
-        let wishes = Wishes {
+        let options = RegisterOptions {
             version: Some(FUNCTION_VERSION.to_owned()),
-            batch_size: Some(1),
-            max_batch_delay_ms: Some(0),
-            initial_workers: Some(1),
-            max_workers: Some(1),
+            settings: workers_and_batches(1, 1, 0).or(&common.settings),
             ..common
         };
-        self.register_package(package, &wishes).await
+        self.register_package(package, &options).await
     }
 
     /// Takes nodes away, side by side; one that somebody else removed already is fine.
@@ -198,15 +196,20 @@ impl Engine {
 }
 
 /// `max-workers` is what TorchServe starts a node with.
-fn model_wishes(model: &ModelNode, common: Wishes) -> Wishes {
-    Wishes {
-        url: model.url.clone(),
-        batch_size: Some(model.settings.batch_size),
-        max_batch_delay_ms: Some(model.settings.batch_delay_ms),
-        initial_workers: Some(model.settings.workers_max),
-        max_workers: Some(model.settings.workers_max),
-        ..common
-    }
+fn node_options(model: &ModelNode, common: RegisterOptions) -> RegisterOptions {
+    let NodeSettings { batch_size, batch_delay_ms, workers_max, .. } = model.settings;
+    let settings = workers_and_batches(workers_max, batch_size, batch_delay_ms);
+    let settings = settings.or(&common.settings);
+    RegisterOptions { url: model.url.clone(), settings, ..common }
+}
+
+fn workers_and_batches(workers: u32, batch_size: u32, delay_ms: u64) -> Values {
+    let source = SettingSource::Registration;
+    Values::default()
+        .with(&WORKERS, workers, source.clone())
+        .with(&MAX_WORKERS, workers, source.clone())
+        .with(&MAX_BATCH_SIZE, batch_size, source.clone())
+        .with(&MAX_BATCH_DELAY, Duration::from_millis(delay_ms), source)
 }
 
 /// What the model of a node is called.
@@ -239,8 +242,8 @@ async fn open(store: &Arc<Store>, url: &str) -> Result<War, WorkflowError> {
 }
 
 /// The caller's name wins over the archive's.
-fn name_of(war: &War, wishes: &WorkflowWishes) -> Result<String, WorkflowError> {
-    let asked = wishes.name.clone().filter(|name| !name.is_empty()).or_else(|| war.name.clone());
+fn name_of(war: &War, options: &WorkflowOptions) -> Result<String, WorkflowError> {
+    let asked = options.name.clone().filter(|name| !name.is_empty()).or_else(|| war.name.clone());
     let name = asked.filter(|name| is_sound(name));
     name.ok_or_else(|| {
         let why = "its name is missing, or has slashes or control characters".to_owned();

@@ -36,15 +36,13 @@ use crate::store::Package;
 
 /// What a caller asks when registering a workflow; everything but the url may be left out.
 #[derive(Clone, Debug, Default)]
-pub struct WorkflowWishes {
+pub struct WorkflowOptions {
     /// File in the workflow store, directory or URL.
     pub url: String,
     /// Overrides the archive's own name.
     pub name: Option<String>,
-    /// Seconds a batch of a node may run.
-    pub response_timeout_s: Option<u64>,
-    /// Seconds a worker of a node may take to load.
-    pub startup_timeout_s: Option<u64>,
+    /// How long a batch of a node may run, and how long its workers may take to load.
+    pub timeouts: jitney_settings::Values,
 }
 
 /// A registered workflow.
