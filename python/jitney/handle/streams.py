@@ -1,7 +1,7 @@
 """Answers in pieces: an iterator for threads, an asynchronous one for event loops.
 
 Pieces wait for their reader within bounds; a reader that falls further behind loses its own stream
-and nothing else, as it would on the server. `cancel` gives the rest of an answer up.
+only, as on the server. `cancel` ends an answer early.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AsyncStream(Timed):
         return value
 
     def cancel(self) -> None:
-        """Gives the rest up."""
+        """Cancels the rest."""
         if not self._over:
             self._connection.cancel(self)
             self._finish(None)
@@ -84,7 +84,7 @@ class AsyncStream(Timed):
         self._finish(None)
 
     def failed(self, error: BaseException) -> None:
-        """What came is good; there is no more."""
+        """Ends the stream with an error, after the pieces that were received."""
         self._finish(error)
 
     def _finish(self, error: BaseException | None) -> None:
@@ -120,7 +120,7 @@ class Stream(Timed):
         raise value or StopIteration
 
     def cancel(self) -> None:
-        """Gives the rest up."""
+        """Cancels the rest."""
         if not self._over:
             self._over = True
             self._on_cancel(self)
@@ -147,5 +147,5 @@ class Stream(Timed):
         self._pieces.put(("end", None))
 
     def failed(self, error: BaseException) -> None:
-        """What came is good; there is no more."""
+        """Ends the stream with an error, after the pieces that were received."""
         self._pieces.put(("end", error))

@@ -1,4 +1,4 @@
-"""A worker's life over one socket: HELLO, LOAD, then batches until STOP or the end of the stream.
+"""A worker over one socket: HELLO, LOAD, then batches until STOP or the end of the stream.
 
 It is a plain function over a socket, so tests drive it through a socket pair. Exceptions of the
 handler become FAILED frames; SystemExit and KeyboardInterrupt pass through and end the process,
