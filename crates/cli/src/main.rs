@@ -20,8 +20,6 @@ mod key_file;
 mod logs;
 mod machine;
 mod metrics;
-mod nearest;
-mod origin;
 mod plan;
 mod plugins;
 mod python;
