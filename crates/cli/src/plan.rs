@@ -1,6 +1,6 @@
 //! What is about to run, every source already resolved: `serve`, `demo` and `torchserve` each make a
-//! [`Plan`], and [`crate::run`] carries any of them out. Past this line nobody asks where a value came
-//! from.
+//! [`Plan`], and [`crate::run`] carries any of them out. After this the source of a value no longer
+//! matters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ pub struct EnginePlan {
 /// How the server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long it keeps answering while readiness already says no.
+    /// How long it keeps answering while it already reports that it is not ready.
     pub delay: Duration,
     /// How long admitted requests may take.
     pub timeout: Duration,

@@ -1,7 +1,6 @@
-//! `jitney simulate` and `jitney plan`: questions answered by playing them instead of by a server.
+//! `jitney simulate` and `jitney plan`: simulations instead of a server.
 //!
-//! This room reads the files and flags, `jitney_sim` does the work, and only figures that were
-//! played are printed. Nothing here opens a port.
+//! The files and flags are read here, `jitney_sim` does the work. Nothing here opens a port.
 
 mod capacity;
 mod curve_file;
@@ -41,7 +40,7 @@ fn report(result: Result<Finding, Failure>) -> u8 {
     }
 }
 
-/// What is printed, and whether what was asked for can be done.
+/// What is printed, and whether the goal can be reached.
 #[derive(Debug)]
 struct Finding {
     text: String,

@@ -1,4 +1,4 @@
-//! How far long work is, on one line of stderr that is wiped away; silent where nobody watches.
+//! The progress of long work, on one line of stderr that is erased at the end; only on a terminal.
 
 use std::io::{IsTerminal, Write};
 
