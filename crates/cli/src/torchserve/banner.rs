@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::VERSION;
-use super::values::Values;
+use jitney_settings::torchserve::property;
+use jitney_settings::{SettingSource, Values};
+
 use crate::address::Address;
 use crate::logs::Style;
 use crate::machine;
+
+/// The TorchServe version that this program replaces.
+pub const VERSION: &str = "0.12.0";
 
 /// What the banner tells.
 pub struct Facts<'a> {
@@ -104,5 +108,6 @@ fn limit_lines(facts: &Facts<'_>) -> Vec<Line> {
 }
 
 fn value(facts: &Facts<'_>, key: &str, default: &str) -> String {
-    facts.values.text(key).unwrap_or(default).to_owned()
+    let set = property(key).filter(|it| facts.values.source(it) != SettingSource::Default);
+    set.and_then(|setting| facts.values.show(setting)).unwrap_or_else(|| default.to_owned())
 }

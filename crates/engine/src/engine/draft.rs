@@ -14,7 +14,7 @@ use crate::changes::Changes;
 use crate::model::{Identity, Intake, Model, ModelState, Sample, State, Sweep, Task, WorkerTarget};
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, Pool, WorkerPlan};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::store::{FetchedFile, ModelDir};
 
 /// Messages that may be on their way from the doors to one model's task.
@@ -23,7 +23,7 @@ const INBOX: usize = 4096;
 /// A model about to be built.
 pub(crate) struct Draft {
     pub(crate) identity: Identity,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ModelSettings,
     pub(crate) intake: Intake,
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) observer: Arc<dyn Observer>,

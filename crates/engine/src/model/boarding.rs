@@ -21,7 +21,7 @@ use super::passenger::Passenger;
 use crate::call::{Answer, Call, Payload};
 use crate::error::CallError;
 use crate::reply::{AnswerReceiver, Reply};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// A request on its way, as its caller holds it.
 enum Admitted<'a> {
@@ -109,7 +109,7 @@ const FAR: Duration = Duration::from_secs(24 * 3600);
 fn earliest(
     asked: Option<Instant>,
     objective: Objective,
-    settings: &Settings,
+    settings: &ModelSettings,
     now: Instant,
 ) -> Option<Instant> {
     let client = (!settings.client_timeout.is_zero()).then(|| now + settings.client_timeout);

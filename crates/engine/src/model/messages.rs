@@ -1,4 +1,4 @@
-//! What the handle tells the task of a model version: requests from the doors, wishes of the operator.
+//! What the handle tells the task of a model version: requests from the doors, options of the operator.
 //!
 //! They travel in two channels, so that neither a flood of requests nor a slow change can hold up the
 //! other. Everything in a message is moved, never shared; only the [`Ticket`] is held at both ends.
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::BatcherReport;
 use crate::call::{Origin, PendingRequest, Priority};
 use crate::error::ScaleError;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::shares::Weight;
 
 /// Messages from the doors, in the order in which they came.
@@ -63,7 +63,7 @@ impl Ticket {
     }
 }
 
-/// Wishes of the operator.
+/// RegisterOptions of the operator.
 #[derive(Debug)]
 pub(crate) enum Control {
     Scale {
@@ -72,7 +72,7 @@ pub(crate) enum Control {
         reply: oneshot::Sender<Result<(), ScaleError>>,
     },
     Reconfigure {
-        settings: Arc<Settings>,
+        settings: Arc<ModelSettings>,
         reply: oneshot::Sender<()>,
     },
     /// What was learned and decided?

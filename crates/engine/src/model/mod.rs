@@ -58,13 +58,13 @@ use crate::changes::Changes;
 use crate::error::ScaleError;
 use crate::local::Signature;
 use crate::observer::ModelTag;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::store::{Api, FetchedFile, ModelDir, Sha256};
 
 /// One version of a model.
 pub struct Model {
     pub(crate) identity: Identity,
-    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) settings: ArcSwap<ModelSettings>,
     pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
     /// The engine takes no new requests; one for all models.
@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// Its effective settings.
-    pub fn settings(&self) -> Arc<Settings> {
+    pub fn settings(&self) -> Arc<ModelSettings> {
         self.settings.load_full()
     }
 

@@ -18,7 +18,7 @@ use crate::admission::Permit;
 use crate::call::{Answer, DecodedInput, Output, Payload, Timing};
 use crate::error::CallError;
 use crate::reply::{PartsReceiver, Reply};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Parts that a full batch has room for: so fine that little of a batch stays empty because the
 /// next part does not fit, and so coarse that they cost little beside the work of a batch.
@@ -38,7 +38,7 @@ impl Model {
         &self,
         input: &dyn DecodedInput,
         passenger: &Passenger,
-        settings: &Settings,
+        settings: &ModelSettings,
         permit: Permit,
     ) -> Result<SplitReply<'_>, CallError> {
         let (items, most) = (passenger.items, settings.items_waiting_max());

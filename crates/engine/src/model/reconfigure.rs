@@ -1,44 +1,62 @@
-//! Changes to a live model: what may be changed, and what it comes to.
-//!
-//! Apart from how settings are resolved at first because here silence means that everything stays.
-//! A change is checked as a whole before any of it is done.
+//! Changes to a live model: what is not named stays. A change is checked as a whole before any of it
+//! is done.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Control, Model};
-use crate::resolve::checked;
-use crate::settings::{PolicyName, Settings};
+use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
+use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
-/// Changes to a live model; what is left out stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+use super::{Control, Model};
+
+/// A change of a live model.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reconfigure {
-    /// The endpoint of a definition whose batch size or objective changes; all of them if none is
-    /// named.
+    /// The endpoint of a definition whose batch size or latency target changes; all of them if none
+    /// is named.
     pub endpoint: Option<String>,
-    /// Most items in a batch.
-    pub batch_size: Option<u32>,
-    /// The window in milliseconds.
-    pub max_batch_delay_ms: Option<u64>,
-    /// The latency objective in milliseconds; 0 for none.
-    pub max_latency_ms: Option<u64>,
-    /// When batches leave.
-    pub policy: Option<PolicyName>,
-    /// Requests that may wait.
-    pub queue_max: Option<u32>,
-    /// Weights of tenants, in place of those there are.
-    pub tenants: Option<Vec<(String, u32)>>,
+    /// The settings that change.
+    pub settings: Values,
+}
+
+impl Reconfigure {
+    /// A change of one setting of the model.
+    pub fn of(setting: &Setting, value: impl Into<SettingValue>) -> Self {
+        Self {
+            endpoint: None,
+            settings: Values::default().with(setting, value, SettingSource::Live),
+        }
+    }
+
+    /// The most items in a batch, if they change.
+    pub(crate) fn batch_size(&self) -> Option<u32> {
+        self.settings.read(&MAX_BATCH_SIZE)
+    }
+
+    /// The latency target, if it changes; zero for none.
+    pub(crate) fn latency(&self) -> Option<Duration> {
+        self.settings.read(&MAX_LATENCY_MS)
+    }
 }
 
 impl Model {
-    /// Changes how batches leave, at once.
+    /// Changes settings of the model, at once.
     pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
         let now = self.settings();
         let tuning = self.intake.tune(&change, &now)?;
-        let batch_size = tuning.batch_size.or(change.batch_size);
-        let max_latency_ms = change.max_latency_ms.filter(|_| tuning.latency_max.is_none());
-        let mut settings = now.changed(&Reconfigure { batch_size, max_latency_ms, ..change })?;
-        settings.latency_max = tuning.latency_max.unwrap_or(settings.latency_max);
+        let mut values = change.settings;
+        if let Some(size) = tuning.batch_size {
+            values.set(&MAX_BATCH_SIZE, size, SettingSource::Live);
+        }
+        if tuning.latency_max.is_some() {
+            values.remove(&MAX_LATENCY_MS);
+        }
+        let mut settings = now.changed(&values)?;
+        if let Some(latency) = tuning.latency_max {
+            settings.latency_max = latency;
+            let value = latency.unwrap_or_default();
+            settings.values.set(&MAX_LATENCY_MS, value, SettingSource::Live);
+        }
         if let Some(endpoints) = self.intake.endpoints() {
             endpoints.apply(&tuning);
         }
@@ -49,28 +67,5 @@ impl Model {
             .ok_or_else(|| "the model was removed".to_owned())?;
         self.changes.note();
         Ok(())
-    }
-}
-
-impl Settings {
-    /// These settings with a live change applied.
-    pub(crate) fn changed(&self, change: &Reconfigure) -> Result<Self, String> {
-        let mut settings = self.clone();
-        settings.batch_size = change.batch_size.unwrap_or(self.batch_size);
-        if let Some(delay) = change.max_batch_delay_ms {
-            settings.batch_delay = Duration::from_millis(delay);
-            settings.wait_max = Some(settings.batch_delay);
-            settings.policy = PolicyName::Window;
-        }
-        if let Some(latency) = change.max_latency_ms {
-            settings.latency_max = (latency > 0).then(|| Duration::from_millis(latency));
-            settings.policy = PolicyName::Adaptive;
-        }
-        settings.queue_max = change.queue_max.unwrap_or(self.queue_max);
-        settings.policy = change.policy.unwrap_or(settings.policy);
-        if let Some(tenants) = &change.tenants {
-            settings.shares = settings.shares.weighing(tenants)?;
-        }
-        checked(settings).map_err(|error| error.to_string())
     }
 }

@@ -35,7 +35,7 @@ use crate::call::SequenceHeaders;
 use crate::error::CallError;
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Pool, WorkerEvent};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Arrivals taken in at one go before workers and timers get their turn.
 const ARRIVALS_AT_ONCE: usize = 256;
@@ -78,7 +78,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(settings: &Settings, pool: Pool, sweep: Option<Sweep>) -> Self {
+    pub(crate) fn new(settings: &ModelSettings, pool: Pool, sweep: Option<Sweep>) -> Self {
         Self {
             batcher: Batcher::new(settings.batcher()),
             actions: Actions::new(),

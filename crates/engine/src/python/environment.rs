@@ -16,9 +16,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::PythonConfig;
+use super::workers::PythonConfig;
 use crate::error::RegisterError;
 use crate::store::{ModelDir, Package};
+use jitney_settings::model::USE_VENV;
 
 /// The largest frameworks take minutes to download.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -48,7 +49,7 @@ impl Environment {
         model: &str,
         package: &mut Package,
     ) -> Result<Self, RegisterError> {
-        let venv = package.yaml.use_venv.unwrap_or(false);
+        let venv = package.settings.read(&USE_VENV).unwrap_or(false);
         let requirements = package.manifest.requirements_file.clone();
         let requirements = requirements.filter(|_| config.install_requirements);
         let mut environment = Self::shared(config);
