@@ -78,7 +78,7 @@ class _Batch:
             yield self._again.pop(0)
 
     def take(self, outcomes: dict[int, tuple[Any, bool]] | dict[int, Any]) -> None:
-        """Keeps the outcomes of a invocation."""
+        """Keeps the outcomes of an invocation."""
         for position, outcome in outcomes.items():
             if isinstance(outcome, _Part):
                 self._parts.setdefault(position, []).append(outcome.output)
@@ -99,7 +99,7 @@ class _Batch:
         self._done[invocation.positions[0]] = error
 
     def _rest(self, invocation: Invocation, named: dict[int, BaseException]) -> None:
-        """Every round takes an item away, so there are no more rounds than items."""
+        """Runs the items that were not named again; there are no more rounds than items."""
         left = [position for position in invocation.positions if position not in named]
         if left:
             again = plan(self._endpoint, [self._items[position] for position in left])
@@ -179,15 +179,15 @@ async def _stream_async(function: Function, invocation: Invocation, streams: Str
 
 
 def _broken_off(invocation: Invocation, streams: Streams, error: Exception) -> dict[int, Any]:
-    """What was sent stays sent; who waits gets the error. Before the first piece all can be tried again."""
+    """Fails the items that are not complete; raises instead if no piece was sent yet, so that all can be retried."""
     if len(invocation.positions) > 1 and not streams.begun:
         raise error
     return streams.finish(error)
 
 
 class Instance:
-    """What one worker, test or script calls. `async` endpoints run on a loop of its own unless
-    the caller brings one (`call_async`)."""
+    """The object behind a definition's endpoints, made once and closed once. `async` endpoints run on
+    its own loop unless the caller has one (`call_async`)."""
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition

@@ -132,5 +132,5 @@ def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:
 
 
 def load(target: Any) -> Model:
-    """Brings a definition to life for a test."""
+    """Loads a definition for a test."""
     return Model(target)

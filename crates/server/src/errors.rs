@@ -244,7 +244,7 @@ impl From<RunError> for Problem {
     fn from(error: RunError) -> Self {
         match &error {
             RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
-            RunError::Refused { model, queue_max, error } => {
+            RunError::Rejected { model, queue_max, error } => {
                 let queue_max = *queue_max;
                 FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
             }

@@ -12,14 +12,14 @@ use super::loading::prepare;
 use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::ServerPlan;
 use crate::startup::Startup;
 
 /// A model's name and settings, or why it cannot be opened.
 pub type Previewed = Result<(String, ModelSettings), Failure>;
 
 /// Every model of the plan.
-pub fn preview(plan: &Plan, env: &Env) -> Result<Vec<Previewed>, Failure> {
+pub fn preview(plan: &ServerPlan, env: &Env) -> Result<Vec<Previewed>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -68,7 +68,7 @@ async fn open(
 
 /// The settings of the plan's models as they are when the models are registered.
 #[cfg(test)]
-pub fn registered(plan: &Plan, env: &Env) -> Vec<(String, ModelSettings)> {
+pub fn registered(plan: &ServerPlan, env: &Env) -> Vec<(String, ModelSettings)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let scratch = ScratchDir::make(&plan.temp_dir).unwrap();

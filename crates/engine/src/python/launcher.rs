@@ -1,7 +1,6 @@
 //! Starts one Python process and waits until it has loaded the model.
 
 use std::os::unix::net::UnixStream as StdStream;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,15 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use super::connection::WorkerConnection;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::devices::Devices;
 use super::environment::{Environment, python_path};
 use super::frame::{FrameError, Kind, decode_control};
-use super::listener::{ExpectedWorker, WorkerListener};
+use super::listener::ExpectedWorker;
 use super::order::LoadOrder;
 use super::output::{OutputSource, log_output};
 use super::worker::PythonWorker;
-use super::{ConnectionError, PythonConfig};
+use super::workers::PythonWorkers;
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
@@ -28,34 +27,31 @@ const OVERLAP_MAX: u8 = 8;
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {
-    pub(crate) config: Arc<PythonConfig>,
-    pub(crate) listener: Arc<WorkerListener>,
-    /// Where our own Python packages lie.
-    pub(crate) runtime: PathBuf,
-    pub(crate) order: LoadOrder,
-    pub(crate) environment: Environment,
-    pub(crate) devices: Devices,
-    /// The workers the model was last scaled to; none yet means what the order says.
-    pub(crate) crowd: AtomicU32,
+    python: Arc<PythonWorkers>,
+    order: LoadOrder,
+    environment: Environment,
+    devices: Devices,
+    /// The workers the model was last scaled to; 0 before that.
+    workers: AtomicU32,
     /// Receives the metrics that workers print.
-    pub(crate) observer: Arc<dyn Observer>,
+    observer: Arc<dyn Observer>,
 }
 
 impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
-        let expected = self.listener.expect();
+        let expected = self.python.listener.expect();
         let spawned = self.spawn(worker, &expected);
         let mut message = self.order.message.clone();
-        let crowd = self.crowd.load(Ordering::Relaxed);
-        if let Some(workers) = message.get_mut("workers").filter(|_| crowd > 0) {
-            *workers = crowd.into();
+        let count = self.workers.load(Ordering::Relaxed);
+        if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
+            *workers = count.into();
         }
         let gpus = self.devices.give(worker);
         message["gpu_id"] = gpus.first().copied().into();
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
-        let response_bytes_max = self.config.response_bytes_max;
+        let response_bytes_max = self.python.config.response_bytes_max;
         let sequence_headers = Arc::clone(&self.order.sequence_headers);
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
@@ -74,8 +70,8 @@ impl Launcher for PythonLauncher {
         })
     }
 
-    fn crowd(&self, workers: u32) {
-        self.crowd.store(workers, Ordering::Relaxed);
+    fn set_worker_count(&self, workers: u32) {
+        self.workers.store(workers, Ordering::Relaxed);
     }
 
     fn gpu(&self, worker: u32) -> Option<u32> {
@@ -88,6 +84,18 @@ impl Launcher for PythonLauncher {
 }
 
 impl PythonLauncher {
+    /// Workers that load `order` in `environment`.
+    pub(crate) fn new(
+        python: &Arc<PythonWorkers>,
+        order: LoadOrder,
+        environment: Environment,
+        devices: Devices,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let (python, workers) = (Arc::clone(python), AtomicU32::default());
+        Self { python, order, environment, devices, workers, observer }
+    }
+
     fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
         let mut command = self.command(expected);
         let mut child = command.spawn().map_err(|error| {
@@ -117,9 +125,9 @@ impl PythonLauncher {
         command
             .args(["-u", "-m", "jitney.worker"])
             .env_clear()
-            .envs(self.config.env.iter().map(|(name, value)| (name, value)))
+            .envs(self.python.config.env.iter().map(|(name, value)| (name, value)))
             .env("PYTHONPATH", self.python_path())
-            .env("JITNEY_WORKER_SOCKET", self.listener.path())
+            .env("JITNEY_WORKER_SOCKET", self.python.listener.path())
             .env("JITNEY_WORKER_TOKEN", &expected.token)
             .current_dir(&self.order.dir)
             .stdin(Stdio::null())
@@ -131,9 +139,14 @@ impl PythonLauncher {
     }
 
     fn python_path(&self) -> std::ffi::OsString {
-        let given = self.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+        let given = self.python.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
         let (given, packages) = (given.map(|(_, path)| path), self.environment.packages.as_deref());
-        python_path(&self.runtime, given.map(|path| path.as_os_str()), &self.order.dir, packages)
+        python_path(
+            self.python.packages(),
+            given.map(|path| path.as_os_str()),
+            &self.order.dir,
+            packages,
+        )
     }
 }
 

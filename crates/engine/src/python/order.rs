@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::PythonConfig;
+use super::workers::PythonConfig;
 use crate::call::SequenceHeaders;
 use crate::model::Identity;
 use crate::settings::ModelSettings;

@@ -283,7 +283,7 @@ fn registration_fails_in_torchserves_message() {
 #[test]
 fn a_node_that_refuses_is_told_like_any_other_model() {
     let error = CallError::Rejected { reason: Rejection::Expired, retry_after: None };
-    let refused = RunError::Refused { model: "w__n".into(), queue_max: 9, error };
+    let refused = RunError::Rejected { model: "w__n".into(), queue_max: 9, error };
     let message = "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";
     check_problem(refused, 408, "RequestTimeoutException", message);
     let failed = RunError::Failed { node: "n".into(), attempts: 2, why: "Worker died.".into() };
