@@ -62,7 +62,7 @@ fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Fa
     launch::in_background(args, &pid_file).map(|()| 0)
 }
 
-fn serve(plan: crate::plan::Plan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
+fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
     if let Err(error) = pid_file.write(std::process::id()) {
         console::out(format!("cannot write the pid file: {error}"));
     }
