@@ -348,7 +348,7 @@ def test_costs_make_the_batches(session):
     with pytest.raises(jitney.Error, match="costs 12"):
         oversized.result(ASK_SECONDS)
     assert fits.result(ASK_SECONDS) == [6]
-    calls = [graphs.remote({"nodes": list(range(size))}) for size in (5, 6, 7)]
+    calls = [graphs.options(cost=size).remote({"nodes": list(range(size))}) for size in (5, 6, 7)]
     assert answers(calls) == [18, 18, 18]
 
 

@@ -76,7 +76,7 @@ class Server:
         env["PATH"] = f"{Path(sys.executable).parent}:{env.get('PATH', '')}"
         return env | dict(more or {})
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- process -------------------------------------------------------------------------------
 
     def started(self) -> Server:
         """Starts the process and waits until it listens and its first workers are loaded."""
@@ -149,7 +149,7 @@ class Server:
             return processes.marked(self.mark)
         return []
 
-    # -- words --------------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------
 
     @property
     def stdout(self) -> str:
@@ -173,7 +173,7 @@ class Server:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log[-4000:]}") from None
 
-    # -- doors --------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:

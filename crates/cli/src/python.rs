@@ -48,7 +48,7 @@ impl PythonHelper {
             return Ok(packages);
         }
         let directory = tempfile::tempdir_in(self.env.temp_dir())?;
-        let packages = jitney_engine::python::unpack_runtime(directory.path())?;
+        let packages = jitney_engine::python::unpack_packages(directory.path())?;
         Ok(&self.unpacked.get_or_init(|| (directory, packages)).1)
     }
 }

@@ -23,7 +23,7 @@ use crate::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use crate::changes::Changes;
-use crate::engine::Draft;
+use crate::engine::draft::Draft;
 use crate::error::CallError;
 use crate::local::LocalModel;
 use crate::model::{Identity, Intake, Model};

@@ -15,6 +15,7 @@ mod rejection;
 mod table;
 
 pub(crate) use grpc::grpc_code_of;
+pub(crate) use rejection::reason_word;
 pub use table::{ErrorCode, ErrorRow, Fault};
 
 /// A failure as a client gets it.
@@ -244,7 +245,7 @@ impl From<RunError> for Problem {
     fn from(error: RunError) -> Self {
         match &error {
             RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
-            RunError::Refused { model, queue_max, error } => {
+            RunError::Rejected { model, queue_max, error } => {
                 let queue_max = *queue_max;
                 FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
             }

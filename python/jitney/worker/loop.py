@@ -36,7 +36,7 @@ from jitney.worker.protocol import (
     ProtocolError,
     Truncated,
     decode_control,
-)
+)  # fmt: skip
 from jitney.worker.run import print_traceback, run_batch, send_answer
 from jitney.worker.writer import FrameWriter
 
@@ -52,12 +52,7 @@ def serve(sock: socket.socket, token: str = "") -> int:
 def run_worker(sock: socket.socket, token: str) -> int:
     """Introduces the worker, loads its model and answers batches; returns the exit status."""
     reader, writer = FrameReader(sock), FrameWriter(sock)
-    hello = {
-        "protocol": PROTOCOL_VERSION,
-        "token": token,
-        "pid": os.getpid(),
-        "python": platform.python_version(),
-    }
+    hello = {"protocol": PROTOCOL_VERSION, "token": token, "pid": os.getpid(), "python": platform.python_version()}
     writer.send_control(HELLO, hello)
     frame = reader.read()
     if frame is None or frame.kind == STOP:
@@ -69,7 +64,7 @@ def run_worker(sock: socket.socket, token: str) -> int:
         model = load(writer, spec, group)
         if model is None:
             return 1
-        model.context.writer = writer
+        model.context.frame_writer = writer
         try:
             run_model(writer, group.reader(reader), model)
         finally:

@@ -1,4 +1,5 @@
-//! The progress of long work, on one line of stderr that is erased at the end; only on a terminal.
+//! The progress of a long simulation on one line of stderr, which is removed at the end. Only on a
+//! terminal.
 
 use std::io::{IsTerminal, Write};
 

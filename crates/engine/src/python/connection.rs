@@ -11,7 +11,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::ConnectionError;
 use super::frame::{
     BatchFrame, FrameError, HEADER_LEN, Header, Kind, encode_cancel, encode_control,
 };
@@ -21,6 +20,17 @@ const COPY_MAX: usize = 64 * 1024;
 
 /// The read buffer is grown to at least this, so that a usual reply is one read.
 const READ_ROOM: usize = 32 * 1024;
+
+/// What can go wrong between the server and a worker it started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    #[error("the worker hung up")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the worker broke the protocol: {0}")]
+    Protocol(#[from] FrameError),
+}
 
 pub(crate) struct WorkerConnection {
     stream: UnixStream,

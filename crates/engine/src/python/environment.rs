@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::PythonConfig;
+use super::workers::PythonConfig;
 use crate::error::RegisterError;
 use crate::store::{ModelDir, Package};
 use jitney_settings::model::USE_VENV;

@@ -1,7 +1,6 @@
 //! Starts one Python process and waits until it has loaded the model.
 
 use std::os::unix::net::UnixStream as StdStream;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,54 +8,51 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use super::connection::WorkerConnection;
-use super::devices::Devices;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::environment::{Environment, python_path};
 use super::frame::{FrameError, Kind, decode_control};
-use super::listener::{ExpectedWorker, WorkerListener};
-use super::order::LoadOrder;
+use super::gpus::GpuAssignment;
+use super::listener::ExpectedWorker;
+use super::load_command::LoadCommand;
 use super::output::{OutputSource, log_output};
 use super::worker::PythonWorker;
-use super::{ConnectionError, PythonConfig};
+use super::workers::PythonWorkers;
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
 use crate::settings::WorkerMode;
 
-/// More batches than this a worker of overlapping stages is never given.
+/// The most batches that a worker with overlapping stages is given.
 const OVERLAP_MAX: u8 = 8;
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {
-    pub(crate) config: Arc<PythonConfig>,
-    pub(crate) listener: Arc<WorkerListener>,
-    /// Where our own Python packages lie.
-    pub(crate) runtime: PathBuf,
-    pub(crate) order: LoadOrder,
-    pub(crate) environment: Environment,
-    pub(crate) devices: Devices,
-    /// The workers the model was last scaled to; none yet means what the order says.
-    pub(crate) crowd: AtomicU32,
+    python: Arc<PythonWorkers>,
+    load: LoadCommand,
+    environment: Environment,
+    gpus: GpuAssignment,
+    /// The workers the model was last scaled to; 0 before that.
+    workers: AtomicU32,
     /// Receives the metrics that workers print.
-    pub(crate) observer: Arc<dyn Observer>,
+    observer: Arc<dyn Observer>,
 }
 
 impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
-        let expected = self.listener.expect();
+        let expected = self.python.listener.expect();
         let spawned = self.spawn(worker, &expected);
-        let mut message = self.order.message.clone();
-        let crowd = self.crowd.load(Ordering::Relaxed);
-        if let Some(workers) = message.get_mut("workers").filter(|_| crowd > 0) {
-            *workers = crowd.into();
+        let mut message = self.load.message.clone();
+        let count = self.workers.load(Ordering::Relaxed);
+        if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
+            *workers = count.into();
         }
-        let gpus = self.devices.give(worker);
+        let gpus = self.gpus.assign(worker);
         message["gpu_id"] = gpus.first().copied().into();
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
-        let response_bytes_max = self.config.response_bytes_max;
-        let sequence_headers = Arc::clone(&self.order.sequence_headers);
+        let response_bytes_max = self.python.config.response_bytes_max;
+        let sequence_headers = Arc::clone(&self.load.sequence_headers);
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = connected(expected, &mut child).await?;
@@ -74,20 +70,32 @@ impl Launcher for PythonLauncher {
         })
     }
 
-    fn crowd(&self, workers: u32) {
-        self.crowd.store(workers, Ordering::Relaxed);
+    fn set_worker_count(&self, workers: u32) {
+        self.workers.store(workers, Ordering::Relaxed);
     }
 
     fn gpu(&self, worker: u32) -> Option<u32> {
-        self.devices.of(worker)
+        self.gpus.first(worker)
     }
 
     fn forget(&self, worker: u32) {
-        self.devices.take_back(worker);
+        self.gpus.release(worker);
     }
 }
 
 impl PythonLauncher {
+    /// Workers of one model.
+    pub(crate) fn new(
+        python: &Arc<PythonWorkers>,
+        load: LoadCommand,
+        environment: Environment,
+        gpus: GpuAssignment,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let (python, workers) = (Arc::clone(python), AtomicU32::default());
+        Self { python, load, environment, gpus, workers, observer }
+    }
+
     fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
         let mut command = self.command(expected);
         let mut child = command.spawn().map_err(|error| {
@@ -95,8 +103,8 @@ impl PythonLauncher {
             std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
         })?;
         let source = Arc::new(OutputSource {
-            model: self.order.model.clone(),
-            version: self.order.version.clone(),
+            model: self.load.model.clone(),
+            version: self.load.version.clone(),
             worker,
             observer: Arc::clone(&self.observer),
         });
@@ -117,11 +125,11 @@ impl PythonLauncher {
         command
             .args(["-u", "-m", "jitney.worker"])
             .env_clear()
-            .envs(self.config.env.iter().map(|(name, value)| (name, value)))
+            .envs(self.python.config.env.iter().map(|(name, value)| (name, value)))
             .env("PYTHONPATH", self.python_path())
-            .env("JITNEY_WORKER_SOCKET", self.listener.path())
+            .env("JITNEY_WORKER_SOCKET", self.python.listener.path())
             .env("JITNEY_WORKER_TOKEN", &expected.token)
-            .current_dir(&self.order.dir)
+            .current_dir(&self.load.dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -131,9 +139,14 @@ impl PythonLauncher {
     }
 
     fn python_path(&self) -> std::ffi::OsString {
-        let given = self.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+        let given = self.python.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
         let (given, packages) = (given.map(|(_, path)| path), self.environment.packages.as_deref());
-        python_path(&self.runtime, given.map(|path| path.as_os_str()), &self.order.dir, packages)
+        python_path(
+            self.python.packages(),
+            given.map(|path| path.as_os_str()),
+            &self.load.dir,
+            packages,
+        )
     }
 }
 

@@ -14,8 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::ConnectionError;
-use super::connection::WorkerConnection;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{FrameError, Kind, decode_control};
 
 /// How long a fresh connection may take to send its token.

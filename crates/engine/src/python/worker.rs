@@ -11,8 +11,7 @@ use bytes::Bytes;
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use super::ConnectionError;
-use super::connection::WorkerConnection;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };
@@ -28,7 +27,7 @@ const SIGKILL: i32 = 9;
 const AHEAD_MAX: usize = 32 * 1024;
 
 /// How long a process may take to be reaped after it hung up, and to leave after it was asked to.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct PythonWorker {
     child: Child,
@@ -122,7 +121,7 @@ impl PythonWorker {
                 WorkerExit::Garbled
             }
             ConnectionError::Closed | ConnectionError::Io(_) => {
-                let exit = timeout(LEAVE_TIMEOUT, self.child.wait()).await;
+                let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await;
                 let signal = exit.ok().and_then(Result::ok).and_then(|status| status.signal());
                 WorkerExit::Crashed { killed: signal == Some(SIGKILL) }
             }
@@ -205,7 +204,7 @@ impl Worker for PythonWorker {
             if !force
                 && self.connection.send_control(Kind::Stop, &serde_json::json!({})).await.is_ok()
             {
-                drop(timeout(LEAVE_TIMEOUT, self.child.wait()).await);
+                drop(timeout(EXIT_TIMEOUT, self.child.wait()).await);
             }
             // Fails only when the process is gone already, which is what we want.
             drop(self.child.kill().await);

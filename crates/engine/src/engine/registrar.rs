@@ -1,23 +1,49 @@
-//! How a model comes into the engine: found, fetched, checked, opened, described by a draft, and
-//! entered into the registry.
+//! Registers models: found, fetched, checked, opened, described by a draft, and entered into the
+//! registry; and removes them again.
 //!
-//! Apart from the engine's other duties because nothing here is on a request's way, all of it may
-//! fail, and a failure must leave nothing behind. It starts no worker: whoever registers also scales.
+//! Nothing here is on a request's way, all of it may fail, and a failure leaves nothing behind. It starts
+//! no worker: whoever registers also scales.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use super::{Draft, Engine, blocking};
-use crate::error::RegisterError;
-use crate::local::LocalModel;
+use tokio::runtime::Handle;
+
+use super::draft::Draft;
+use crate::admission::{Admission, AdmissionLimits};
+use crate::changes::Changes;
+use crate::error::{RegisterError, UnregisterError};
 use crate::local::thread::ThreadLauncher;
+use crate::local::{LocalModel, LocalRuntime};
 use crate::model::{Endpoints, Identity, Intake, Model};
 use crate::observer::Observer;
-use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
+use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
+use crate::registry::Registry;
 use crate::resolve;
-use crate::settings::{ModelSettings, PolicyName, RegisterOptions};
-use crate::store::{DownloadRequest, FetchedFile, ModelSource, Package, Sha256, StoreError};
+use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
+use crate::store::{
+    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, Store, StoreConfig, StoreError,
+};
+
+/// What an engine is made of.
+pub struct EngineConfig {
+    /// What applies to models that do not say otherwise.
+    pub defaults: ModelDefaults,
+    /// The most that may be under way.
+    pub limits: AdmissionLimits,
+    /// Where archives come from and are unpacked to.
+    pub store: StoreConfig,
+    /// The same for workflows; without it they come from where models come from.
+    pub workflow_store: Option<StoreConfig>,
+    /// How Python workers are started.
+    pub python: PythonConfig,
+    /// Serves models in this process, without Python; `None` if only Python workers run models.
+    pub local: Option<LocalRuntime>,
+    /// The id of the first worker; later ones count up and are never used again.
+    pub first_worker_id: u32,
+}
 
 /// A model that was just registered, without workers yet.
 pub struct Registered {
@@ -37,22 +63,62 @@ enum Opened {
     Package(Box<Package>),
 }
 
-impl Engine {
+/// All registered models, and what a new one is made with.
+pub(crate) struct Registrar {
+    pub(super) registry: Registry,
+    pub(super) changes: Changes,
+    pub(super) admission: Arc<Admission>,
+    /// New requests are rejected.
+    pub(super) rejecting: Arc<AtomicBool>,
+    pub(super) defaults: ModelDefaults,
+    pub(super) store: Arc<Store>,
+    pub(super) python: Arc<PythonWorkers>,
+    local: Option<LocalRuntime>,
+    worker_ids: Arc<AtomicU32>,
+    observer: Arc<dyn Observer>,
+    /// The runtimes of the data plane; models take turns.
+    pub(super) data: Vec<Handle>,
+    next_data: AtomicUsize,
+}
+
+impl Registrar {
+    pub(super) fn start(
+        config: EngineConfig,
+        data: Vec<Handle>,
+        observer: Arc<dyn Observer>,
+    ) -> io::Result<Self> {
+        let scratch = config.store.scratch.clone();
+        std::fs::create_dir_all(&scratch)?;
+        let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
+        Ok(Self {
+            registry: Registry::default(),
+            changes: Changes::default(),
+            admission: Admission::new(config.limits),
+            rejecting: Arc::default(),
+            defaults: config.defaults,
+            store: Arc::new(Store::new(config.store)),
+            python: PythonWorkers::start(config.python, &scratch, first)?,
+            local: config.local,
+            worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
+            observer,
+            data,
+            next_data: AtomicUsize::new(0),
+        })
+    }
+
     /// Registers a model from the store, without workers.
-    pub async fn register(&self, options: RegisterOptions) -> Result<Registered, RegisterError> {
-        if self.draining() {
-            return Err(RegisterError::Draining);
-        }
-        match self.open(&options).await? {
-            Opened::Local(model, fetched) => {
-                self.install(self.local_draft(model, &options, fetched)?)
-            }
-            Opened::Package(package) => self.register_package(*package, &options).await,
+    pub(super) async fn register(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        match self.open(options).await? {
+            Opened::Local(model, fetched) => self.register_local(model, options, fetched),
+            Opened::Package(package) => self.register_package(*package, options).await,
         }
     }
 
     /// The name and the settings that a model would be registered with. Nothing is registered.
-    pub async fn preview(
+    pub(super) async fn preview(
         &self,
         options: &RegisterOptions,
     ) -> Result<(String, ModelSettings), RegisterError> {
@@ -99,13 +165,14 @@ impl Engine {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
         let at_startup = options.at_startup;
         let found = blocking(move || store.find(&url, at_startup)).await??;
-        let ask = DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
-        let found = self.store.fetch(ask, found).await?;
+        let request =
+            DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
+        let found = self.store.fetch(request, found).await?;
         self.verify(&options.url, found.file(), options.sha256).await?;
         Ok(found)
     }
 
-    /// Reads the file once more if somebody said which sum it must have.
+    /// Compares the sum of the file with the expected one, if there is one.
     async fn verify(
         &self,
         url: &str,
@@ -130,13 +197,15 @@ impl Engine {
         let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
         let environment =
-            Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
-        let devices = Devices::new(python.gpus, &settings.values, &self.gpu_turn);
-        (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
+            Environment::prepare(&python.config, python.packages(), &models, &name, &mut package);
+        let environment = environment.await?;
+        let gpus = python.gpus(python.config.gpus, &settings.values);
+        (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
         let identity = Identity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
-        let order = LoadOrder::of(&identity, &package, &settings, python, metrics);
-        let launcher = self.python_launcher(order, environment, devices, &self.observer);
+        let command = LoadCommand::of(&identity, &package, &settings, &python.config, metrics);
+        let observer = Arc::clone(&self.observer);
+        let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {
             Some(api) => Intake::Defined(Endpoints::new(api, &settings, &options.endpoints)),
             None => Intake::Python,
@@ -152,32 +221,14 @@ impl Engine {
         })
     }
 
-    pub(super) fn python_launcher(
-        &self,
-        order: LoadOrder,
-        environment: Environment,
-        devices: Devices,
-        observer: &Arc<dyn Observer>,
-    ) -> PythonLauncher {
-        PythonLauncher {
-            config: Arc::clone(&self.python),
-            listener: Arc::clone(&self.listener),
-            runtime: self.runtime_dir.clone(),
-            order,
-            environment,
-            devices,
-            crowd: AtomicU32::default(),
-            observer: Arc::clone(observer),
-        }
-    }
-
     /// Registers a model that runs in this process, without workers.
-    pub async fn register_local(
+    pub(super) fn register_local(
         &self,
         model: Arc<dyn LocalModel>,
-        options: RegisterOptions,
+        options: &RegisterOptions,
+        fetched: Option<FetchedFile>,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.local_draft(model, &options, None)?)
+        self.install(self.local_draft(model, options, fetched)?)
     }
 
     fn local_draft(
@@ -206,11 +257,11 @@ impl Engine {
         })
     }
 
-    /// Brings a model to life: its task, then its entry in the registry.
+    /// Starts a model: its task, then its entry in the registry.
     fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
         let (model, task) =
-            draft.build(&self.admission, &self.refusing, &self.worker_ids, &self.changes);
+            draft.build(&self.admission, &self.rejecting, &self.worker_ids, &self.changes);
         self.registry.insert(Arc::clone(&model))?;
         self.changes.note();
         model.fetched.iter().for_each(FetchedFile::keep);
@@ -226,9 +277,42 @@ impl Engine {
         remark_on(&model.settings());
         Ok(Registered { model, workers_min, workers_max })
     }
+
+    /// Removes a version, as [`Engine::unregister`](super::Engine::unregister) describes.
+    pub(super) async fn unregister(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<(), UnregisterError> {
+        let model = self.registry.remove(name, version)?;
+        self.changes.note();
+        self.end(&model).await;
+        tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        Ok(())
+    }
+
+    /// Ends a model that is no longer found: its requests are answered, its workers end, and what was
+    /// downloaded for it leaves the store.
+    pub(super) async fn end(&self, model: &Arc<Model>) {
+        model.close(self.defaults.unregister_timeout).await;
+        if model.fetched.is_some() {
+            let model = Arc::clone(model);
+            // It cannot panic.
+            let _ = blocking(move || model.fetched.iter().for_each(FetchedFile::remove)).await;
+        }
+    }
 }
 
-/// Says what a setting costs that was written for another server.
+/// Runs blocking work off the caller's runtime.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, RegisterError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|panic| RegisterError::BadSettings(format!("reading the model failed: {panic}")))
+}
+
+/// Logs what a setting costs that was written for another server.
 fn remark_on(settings: &ModelSettings) {
     let delay_ms = settings.batch_delay.as_millis() as u64;
     match settings.policy {
@@ -238,7 +322,7 @@ fn remark_on(settings: &ModelSettings) {
         ),
         PolicyName::Adaptive if settings.items_max() > 1 && !settings.plans() => {
             tracing::info!(
-                "its handler runs batches side by side, so there is nothing to plan: a free place takes what is there"
+                "its handler runs batches side by side, so there is nothing to plan: a free slot takes what is there"
             );
         }
         PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
