@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::report::StudyReport;
-use super::workload::{StudyLoad, Study};
+use super::workload::{Study, StudyLoad};
 use crate::console;
 use crate::failure::Failure;
 use crate::flags::study::{SimulateFlags, TableName};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::flags::study::Workload;
 use crate::units::Millis;
-use workload::{StudyLoad, Study};
+use workload::{Study, StudyLoad};
 
 fn quick(options: Workload) -> SimulateFlags {
     let options = Workload { requests: Some(500), ..options };
@@ -44,7 +44,10 @@ fn without_a_rate_the_load_is_swept() {
 fn nonsense_is_rejected_with_what_to_do() {
     let of = Workload::default;
     rejected(Workload { curve: Some("fast".into()), ..of() }, "5+0.2b");
-    rejected(Workload { curve: Some("nowhere.csv".into()), ..of() }, "there is no file nowhere.csv");
+    rejected(
+        Workload { curve: Some("nowhere.csv".into()), ..of() },
+        "there is no file nowhere.csv",
+    );
     rejected(Workload { workers: Some(0), ..of() }, "--workers must be between 1");
     rejected(Workload { rate: vec![-1.0], ..of() }, "--rate must be above 0");
     rejected(Workload { arrivals: Some("poison".into()), ..of() }, "did you mean `poisson`?");

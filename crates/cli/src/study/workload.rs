@@ -181,9 +181,8 @@ impl Workload {
         let losses = self.lose_worker.as_deref().map(flag_values::loss).transpose()?;
         if workers == 1 && losses.is_some_and(|loss| loss.back == u64::MAX) {
             let message = "the only worker cannot be lost for ever: no request would be answered";
-            return Err(
-                Failure::usage(message).hint("add when it is back, as in 5s..8s, or use --workers 2")
-            );
+            return Err(Failure::usage(message)
+                .hint("add when it is back, as in 5s..8s, or use --workers 2"));
         }
         let curve = curve.curve(max_batch(self.max_batch, &curve)?);
         Ok(World { curve, workers, noise, losses: losses.into_iter().collect(), seed })
