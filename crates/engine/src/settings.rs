@@ -12,7 +12,6 @@ use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 pub use self::defaults::Defaults;
 pub use self::wishes::{EndpointWishes, Wishes};
 use crate::call::SequenceHeaders;
-use crate::model::SequenceLimits;
 use crate::shares::Shares;
 pub use jitney_store::PolicyName;
 
@@ -185,6 +184,21 @@ impl Settings {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How many sequences, how long they live, how much of each may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceLimits {
+    /// A sequence ends when nothing of it came for so long.
+    pub idle: Duration,
+    /// A sequence ends after so long, whatever comes; zero for never.
+    pub life: Duration,
+    /// Sequences at a time.
+    pub sequences: u64,
+    /// Requests of one sequence that may wait behind those that are on their way.
+    pub queue: u64,
+    /// Requests of one sequence that may be on their way at a time.
+    pub abreast: usize,
 }
 
 /// How a worker takes its batches; the `mode` of the worker protocol.

@@ -26,7 +26,7 @@ use crate::changes::Changes;
 use crate::engine::Draft;
 use crate::error::CallError;
 use crate::local::LocalModel;
-use crate::model::{Identity, Intake, Model};
+use crate::model::{Intake, Model, ModelIdentity};
 use crate::outcome::LaunchError;
 use crate::settings::{Declared, PolicyName, Settings};
 use crate::shares::Shares;
@@ -126,7 +126,7 @@ impl Kit {
             kind,
         };
         let draft = Draft {
-            identity: Identity {
+            identity: ModelIdentity {
                 name: "kit".to_owned(),
                 version: "1.0".to_owned(),
                 url: "kit.mar".to_owned(),

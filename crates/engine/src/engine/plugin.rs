@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{Draft, Engine};
 use crate::changes::Changes;
 use crate::error::ScaleError;
-use crate::model::{Identity, Intake, Model};
+use crate::model::{Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Devices, Environment, LoadOrder};
 use crate::settings::{Declared, PolicyName, Settings};
@@ -71,7 +71,7 @@ impl Engine {
         let devices = Devices::new(0, &ModelYaml::default(), &self.gpu_turn);
         let launcher = self.python_launcher(order(plan), environment, devices, &nobody);
         Draft {
-            identity: Identity {
+            identity: ModelIdentity {
                 name: plan.name.clone(),
                 version: "plugin".to_owned(),
                 url: plan.source.clone(),

@@ -12,7 +12,7 @@ use super::{Draft, Engine, blocking};
 use crate::error::RegisterError;
 use crate::local::thread::ThreadLauncher;
 use crate::local::{LocalModel, LocalRuntime};
-use crate::model::{Endpoints, Identity, Intake, Model};
+use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Devices, Environment, LoadOrder, PythonLauncher};
 use crate::resolve;
@@ -106,7 +106,7 @@ impl Engine {
             Environment::prepare(python, &self.runtime_dir, &models, &name, &mut package).await?;
         let devices = Devices::new(python.gpus, &package.yaml, &self.gpu_turn);
         (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
-        let identity = Identity::settled(name, version, wishes);
+        let identity = ModelIdentity::settled(name, version, wishes);
         let metrics = self.observer.model_metrics();
         let order = LoadOrder::of(&identity, &package, &settings, python, metrics);
         let launcher = self.python_launcher(order, environment, devices, &self.observer);
@@ -168,7 +168,7 @@ impl Engine {
             version: version.clone(),
         };
         Ok(Draft {
-            identity: Identity::settled(name, version, wishes),
+            identity: ModelIdentity::settled(name, version, wishes),
             settings,
             launcher: Arc::new(launcher),
             intake: Intake::Local(model),

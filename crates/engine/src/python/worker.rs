@@ -16,12 +16,11 @@ use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };
 use super::link::Link;
-use crate::call::{Input, Payload, PendingRequest, SequenceHeaders};
+use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
+use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
 use crate::settings::WorkerMode;
-
-const SIGKILL: i32 = 9;
 
 /// A worker at work is handed a batch of at most so many bytes: it fits into the socket's buffer and
 /// is written without waiting for anybody.
@@ -76,7 +75,8 @@ impl PythonWorker {
     }
 
     async fn send(&mut self, batch: u64, requests: &[PendingRequest]) -> Result<(), LinkError> {
-        let inputs: Vec<&Input> = requests.iter().filter_map(raw).collect();
+        let inputs: Vec<&Input> =
+            requests.iter().filter_map(|request| request.payload.raw()).collect();
         assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
         self.link.send_batch(BatchFrame::new(batch, inputs, &self.sequence_headers)).await
     }
@@ -88,7 +88,7 @@ impl PythonWorker {
         if header.kind == Kind::Reply {
             let mut items = decode_reply(count, payload)?;
             if let Some(max) = self.response_bytes_max {
-                items.iter_mut().for_each(|item| refuse_large(item, max));
+                items.iter_mut().for_each(|item| reject_large(item, max));
             }
             Ok(over(BatchOutcome::Items(items)))
         } else if header.kind == Kind::Failed {
@@ -110,36 +110,29 @@ impl PythonWorker {
         }
     }
 
-    /// Turns a broken link into a death, once the process has been reaped or killed.
-    async fn autopsy(&mut self, error: LinkError) -> WorkerExit {
+    /// How the worker ended, once the process has been reaped or killed.
+    async fn exit_of(&mut self, error: LinkError) -> WorkerExit {
         match error {
             LinkError::Protocol(error) => {
                 tracing::error!(%error, "worker broke the protocol");
-                WorkerExit::Garbled
+                WorkerExit::BrokeProtocol
             }
             LinkError::Closed | LinkError::Io(_) => {
                 let exit = timeout(LEAVE_TIMEOUT, self.child.wait()).await;
-                let signal = exit.ok().and_then(Result::ok).and_then(|status| status.signal());
-                WorkerExit::Crashed { killed: signal == Some(SIGKILL) }
+                let exit = exit.ok().and_then(Result::ok);
+                let status = exit.and_then(|exit| exit.code());
+                WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
             }
         }
     }
 }
 
-/// TorchServe closes the worker for this and says that it died; here only the request fails, with
-/// the same status.
-fn refuse_large(item: &mut ItemOutcome, max: u64) {
+/// TorchServe closes the worker for this and says that it died; here only the request fails.
+fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
     if bytes > max {
         let message = format!("The response has {bytes} bytes, more than max_response_size={max}.");
-        *item = Err(ModelFailure { cause: Cause::Prediction, status: Some(500), message });
-    }
-}
-
-fn raw(request: &PendingRequest) -> Option<&Input> {
-    match &request.payload {
-        Payload::Raw(input) => Some(input),
-        Payload::Decoded(_) => None,
+        *item = Err(ModelFailure { cause: Cause::TooLarge, status: None, message });
     }
 }
 
@@ -154,7 +147,7 @@ impl Worker for PythonWorker {
 
     fn queues(&self, requests: &[PendingRequest]) -> bool {
         let small = || {
-            let inputs = requests.iter().filter_map(raw).collect();
+            let inputs = requests.iter().filter_map(|request| request.payload.raw()).collect();
             BatchFrame::new(0, inputs, &self.sequence_headers).payload_len() <= AHEAD_MAX
         };
         self.queues && small()
@@ -193,7 +186,7 @@ impl Worker for PythonWorker {
 
     fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
         let error = self.broken.take().unwrap_or(LinkError::Closed);
-        Box::pin(self.autopsy(error))
+        Box::pin(self.exit_of(error))
     }
 
     fn end(mut self: Box<Self>, force: bool) -> BoxFuture<'static, ()> {

@@ -162,7 +162,8 @@ async fn try_once(node: &Node, traveller: &Traveller, input: Input) -> Result<Ou
         claim: traveller.claim.clone(),
     };
     let asked = async {
-        let answer = node.model.carry_on(call).await.map_err(|error| trouble(error, traveller))?;
+        let answer =
+            node.model.call_admitted(call).await.map_err(|error| trouble(error, traveller))?;
         whole(answer, traveller).await
     };
     timeout_at(until, asked).await.unwrap_or(Err(Trouble::Late))

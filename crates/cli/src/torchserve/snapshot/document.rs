@@ -116,7 +116,7 @@ fn is_zero(number: &i64) -> bool {
 pub fn models(engine: &Engine, store: &Path) -> Models {
     let mut models = Models::new();
     // A workflow brings its nodes itself, and is not in snapshots.
-    for default in engine.models().into_iter().filter(|model| model.workflow().is_none()) {
+    for default in engine.models().into_iter().filter(|model| model.identity().workflow.is_none()) {
         let versions = engine.versions(default.name()).unwrap_or_default();
         let described = versions.iter().map(|model| {
             let is_default = model.version() == default.version();
@@ -135,7 +135,7 @@ impl Version {
         let (min_workers, max_workers) = model.worker_target();
         Self {
             default_version,
-            mar_name: mar_name(model.url(), store),
+            mar_name: mar_name(&model.identity().url, store),
             min_workers: min_workers.into(),
             max_workers: max_workers.into(),
             batch_size: settings.batch_size.into(),
@@ -150,7 +150,7 @@ impl Version {
             endpoints: endpoints(model),
             tenants: Some(settings.shares.tenants.iter().cloned().collect())
                 .filter(|tenants: &BTreeMap<_, _>| !tenants.is_empty()),
-            sha256: model.sha256().map(|sum| sum.to_string()),
+            sha256: model.identity().sha256.map(|sum| sum.to_string()),
         }
     }
 }
