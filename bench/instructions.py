@@ -29,7 +29,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from handlers import NOOP  # noqa: E402
-
 from harness.archives import Store  # noqa: E402
 from harness.client import request  # noqa: E402
 from harness.server import FREE_ADDRESSES, Server  # noqa: E402

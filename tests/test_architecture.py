@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-NOT_OURS = {".git", "target", ".venv", ".venv-torch", ".venv-torch-new", "out", "node_modules", "__pycache__"}
+NOT_OURS = {".git", "target", ".venv", ".venv-torch", ".venv-torch-new", ".tools", "out", "node_modules", "__pycache__"}
 
 
 def files(*endings: str) -> Iterator[Path]:

@@ -113,8 +113,8 @@ def weigh(tokens: list[int]) -> list[list[int]]:
     return [tokens] * len(tokens)
 
 
-@jitney.batch(max_batch_size=18, max_batch_delay_ms=FOR_EVER, cost=lambda graph: len(graph["nodes"]))
-def full_graphs(graph: list[dict]) -> list[int]:
+@jitney.batch(max_batch_size=20, max_batch_delay_ms=2000, cost=lambda graph: len(graph["nodes"]))
+def patient_graphs(graph: list[dict]) -> list[int]:
     return [sum(len(one["nodes"]) for one in graph)] * len(graph)
 
 
@@ -144,7 +144,7 @@ NAMES = (
     "contexts",
     "weigh",
     "graphs",
-    "full_graphs",
+    "patient_graphs",
     "Narrow",
 )
 MODELS = [f"app:{name}" for name in NAMES]
@@ -342,13 +342,13 @@ def test_clients_without_patience_break_nothing(served, model, arguments):
 
 
 def test_costs_make_the_batches(session):
-    weigh, graphs = session.model("weigh"), session.model("full_graphs")
+    weigh, graphs = session.model("weigh"), session.model("patient_graphs")
     assert answers([weigh.remote(6), weigh.remote(6)]) == [[6], [6]]
     fits, oversized = weigh.remote(6), weigh.remote(12)
     with pytest.raises(jitney.Error, match="costs 12"):
         oversized.result(ASK_SECONDS)
     assert fits.result(ASK_SECONDS) == [6]
-    calls = [graphs.remote({"nodes": list(range(size))}) for size in (5, 6, 7)]
+    calls = [graphs.options(cost=size).remote({"nodes": list(range(size))}) for size in (5, 6, 7)]
     assert answers(calls) == [18, 18, 18]
 
 

@@ -140,7 +140,7 @@ def test_an_archive_is_run_in_batches(desk: Desk, store: Store) -> None:
 
 
 def test_an_onnx_model_needs_no_python(desk: Desk) -> None:
-    model = ROOT / "crates" / "engine" / "src" / "onnx" / "testdata" / "length.onnx"
+    model = ROOT / "crates" / "onnx" / "src" / "testdata" / "length.onnx"
     desk.write("in.jsonl", [[[1.0, 2.0, 3.0]]] * 5)
     desk.run(model, "in.jsonl", "-o", "out.jsonl", "--python", "/no/such/python", PATH="")
     rows = [*desk.lines("out.jsonl")]

@@ -15,7 +15,7 @@ from harness.server import Server
 from harness.wait import until
 
 # `twice = 2 * ids` and `positive = ids > 0` over rows of any length.
-MODEL = Path(__file__).parent.parent / "crates" / "engine" / "src" / "onnx" / "testdata" / "length.onnx"
+MODEL = Path(__file__).parent.parent / "crates" / "onnx" / "src" / "testdata" / "length.onnx"
 
 
 def serve(start: Callable[..., Server], home: Path, path: str, batching: str) -> Server:

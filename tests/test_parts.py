@@ -18,13 +18,13 @@ from harness.shape import assert_problem
 from test_grpc import FREE_PORTS, OPEN_INFERENCE, Stub, address
 
 # `twice = 2 * ids` and `positive = ids > 0` over rows of any length.
-MODEL = Path(__file__).parent.parent / "crates" / "engine" / "src" / "onnx" / "testdata" / "length.onnx"
+MODEL = Path(__file__).parent.parent / "crates" / "onnx" / "src" / "testdata" / "length.onnx"
 
 
 @pytest.fixture(scope="module")
 def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Batches of at most eight rows; ten requests may wait, so 80 rows."""
-    home = tmp_path_factory.mktemp("portions")
+    home = tmp_path_factory.mktemp("parts")
     store = Store(home / "store")
     shutil.copy(MODEL, store.path / "rows.onnx")
     flags = ("--batch-size", "8", "--queue", "10", "--workers", "2", "--policy", "opportunistic")

@@ -1,4 +1,4 @@
-//! Lists the Python packages that travel inside the binary, for `engine::python::runtime`.
+//! Lists the Python packages that travel inside the binary, for `engine::python::workers`.
 
 #![expect(clippy::disallowed_methods, reason = "cargo speaks to build scripts by environment")]
 

@@ -29,7 +29,7 @@ class Landmarks(torch.nn.Module):
             self.register_buffer(name.replace("/", "_"), value)
 
     def part(self, block: int, layer: int, name: str) -> torch.Tensor:
-        """A weight by its place."""
+        """A weight by its block, layer and name."""
         return getattr(self, f"dense{block}_conv{layer}_{name}")
 
     def convolved(self, images: torch.Tensor, block: int, layer: int) -> torch.Tensor:

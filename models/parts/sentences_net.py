@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-WIDTH, LAYERS, HEADS, INNER, WORDS, PLACES = 384, 6, 12, 1536, 30522, 512
+WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 
 
 def _layer() -> nn.ModuleDict:
@@ -20,15 +20,15 @@ class SentenceEncoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.places = nn.Embedding(PLACES, WIDTH)
+        self.positions = nn.Embedding(POSITIONS, WIDTH)
         self.kinds = nn.Embedding(2, WIDTH)
         self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
         self.layers = nn.ModuleList(_layer() for _ in range(LAYERS))
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """[N, L] twice to [N, 384]."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        states = self.norm(self.words(tokens) + self.places(places) + self.kinds.weight[0])
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        states = self.norm(self.words(tokens) + self.positions(positions) + self.kinds.weight[0])
         hidden = (mask[:, None, None, :] == 0).to(states.dtype) * torch.finfo(states.dtype).min
         for layer in self.layers:
             states = layer["attention_norm"](states + self._attention(layer, states, hidden))

@@ -1,8 +1,8 @@
 """Jitney's Python package: define models here, serve them with `jitney serve module:object`.
 
-Importing it costs nothing and pulls in no third-party code. What a definition is lives in the
-modules beside this file, apart from every transport; `jitney.worker` is the process a model runs
-in, `jitney.testing` drives a definition in unit tests. `jitney.handle` and `jitney.client` ask a
+Importing it costs nothing and pulls in no third-party code. Definitions are in the modules
+beside this file, apart from every transport; `jitney.worker` is the process a model runs
+in, `jitney.testing` drives a definition in unit tests. `jitney.handle` and `jitney.client` call a
 server; they are imported when they are first used.
 """
 

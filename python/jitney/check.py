@@ -18,10 +18,10 @@ from typing import Any
 from jitney.containers import container_of
 from jitney.definition import Definition, Endpoint
 from jitney.errors import WrongLength, describe
+from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
 from jitney.http.convert import UNIONS
-from jitney.instance import Instance
 
 PERMUTATIONS = 3
 SAMPLES = 5
@@ -67,7 +67,7 @@ def examine(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> lis
 
 
 def _meant_for(endpoint: Endpoint, definition: Definition, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The examples with an endpoint's parameters; one that fits nowhere is shown to all, to be refused."""
+    """The examples with an endpoint's parameters; one that fits no endpoint is given to all, which then report it."""
 
     def fits(one: Endpoint, sample: dict[str, Any]) -> bool:
         return one.shape.takes_any or sample.keys() <= {param.name for param in one.params}
@@ -86,7 +86,7 @@ class _Examination:
         self._report = Report(endpoint.name)
 
     def report(self) -> Report:
-        """Runs every test that makes sense."""
+        """Runs every test that applies."""
         endpoint, report = self._endpoint, self._report
         self._check_hints()
         items = self._items()

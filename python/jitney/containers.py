@@ -1,4 +1,4 @@
-"""Joining values of several items into one and cutting the answer apart again, by type.
+"""Joining values of several items into one and splitting the answer again, by type.
 
 numpy arrays, torch tensors and pandas frames have a container; anything else has none and
 travels in a list. The libraries are looked up among the loaded modules and never imported: a

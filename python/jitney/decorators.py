@@ -75,8 +75,8 @@ def batch(target: Any = None, **options: Any) -> Any:
     `batch_dim` instead, and the answer is split by the same rows. A parameter's default is used for
     items that do not give it.
 
-    `cost` weighs one item (called with the item's arguments); with it `max_batch_size` limits
-    the sum. A client that sends the cost in the header `x-jitney-cost`, or by
+    `cost` returns the cost of one item (it is called with the item's arguments); with it
+    `max_batch_size` limits the sum. A client that sends the cost in the header `x-jitney-cost`, or by
     `handle.options(cost=...)`, spares the worker from splitting batches: the server then forms
     none that cost too much. With `padded` the cost is a length, and `max_batch_size` limits the
     number of items times the longest of them: for a function that pads its items to a common length.

@@ -49,7 +49,7 @@ class Endpoint:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether all items can meet, whatever they bring: lists only, and nothing to weigh."""
+        """Whether all items can share a call: list parameters only, and neither cost nor bucket."""
         lists_only = all(param.is_list or param.is_request for param in self.params)
         return lists_only and not self.shape.takes_any and self.options.cost is None and self.options.bucket is None
 

@@ -32,7 +32,7 @@ class BadInput(Error):
 
 
 class TooCostly(Error):
-    """One item weighs more than a whole batch may."""
+    """One item costs more than a whole batch may."""
 
     status = 413
 

@@ -7,12 +7,13 @@ retried. Sync and async differ in nothing but the `await`.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.containers import container_of
-from jitney.definition import Endpoint
+from jitney.definition import Definition, Endpoint
 from jitney.errors import ItemErrors
 from jitney.grouping import Invocation, Item, Plan, plan
 from jitney.splitting import split
@@ -77,7 +78,7 @@ class _Batch:
             yield self._again.pop(0)
 
     def take(self, outcomes: dict[int, tuple[Any, bool]] | dict[int, Any]) -> None:
-        """Keeps the outcomes of a invocation."""
+        """Keeps the outcomes of an invocation."""
         for position, outcome in outcomes.items():
             if isinstance(outcome, _Part):
                 self._parts.setdefault(position, []).append(outcome.output)
@@ -98,7 +99,7 @@ class _Batch:
         self._done[invocation.positions[0]] = error
 
     def _rest(self, invocation: Invocation, named: dict[int, BaseException]) -> None:
-        """Every round takes an item away, so there are no more rounds than items."""
+        """Runs the items that were not named again; there are no more rounds than items."""
         left = [position for position in invocation.positions if position not in named]
         if left:
             again = plan(self._endpoint, [self._items[position] for position in left])
@@ -178,7 +179,58 @@ async def _stream_async(function: Function, invocation: Invocation, streams: Str
 
 
 def _broken_off(invocation: Invocation, streams: Streams, error: Exception) -> dict[int, Any]:
-    """What was sent stays sent; who waits gets the error. Before the first piece all can be tried again."""
+    """Fails the items that are not complete; raises instead if no piece was sent yet, so that all can be retried."""
     if len(invocation.positions) > 1 and not streams.begun:
         raise error
     return streams.finish(error)
+
+
+class Instance:
+    """The object behind a definition's endpoints, made once and closed once. `async` endpoints run on
+    its own loop unless the caller has one (`call_async`)."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self._loop: asyncio.AbstractEventLoop | None = None
+        target = definition.target
+        self._object = target() if isinstance(target, type) else target
+        self._hook("setup")
+
+    def function(self, endpoint: Endpoint) -> Callable[..., Any]:
+        """The callable behind an endpoint."""
+        target = self._object if endpoint.attribute is None else getattr(self._object, endpoint.attribute)
+        function: Callable[..., Any] = target
+        return function
+
+    def call(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
+        """One outcome per item."""
+        if endpoint.is_async:
+            outcomes: list[Any] = self._wait(run_async(endpoint, self.function(endpoint), items, emit))
+            return outcomes
+        return run(endpoint, self.function(endpoint), items, emit)
+
+    async def call_async(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
+        """The same inside a running loop."""
+        return await run_async(endpoint, self.function(endpoint), items, emit)
+
+    def close(self) -> None:
+        """Ends it; `teardown` is called once."""
+        self._hook("teardown")
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+    def _hook(self, name: str) -> None:
+        if inspect.isroutine(self.definition.target):
+            return
+        hook = getattr(self._object, name, None)
+        if not callable(hook):
+            return
+        done = hook()
+        if inspect.isawaitable(done):
+            self._wait(done)
+
+    def _wait(self, awaitable: Any) -> Any:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(awaitable)

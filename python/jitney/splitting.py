@@ -1,4 +1,4 @@
-"""What a batch function returned, cut apart by item.
+"""Splits what a batch function returned by item.
 
 The length is checked first: no item gets an output of an answer that does not have exactly one
 output per item (or row).

@@ -1,4 +1,4 @@
-"""Pieces of answers that leave before the rest of them exists.
+"""Streaming: pieces of answers that are sent before the rest exists.
 
 A single-item generator yields the pieces of its one answer. A batch generator yields a list with
 one piece per item and `END` in the place of an item that is complete; an exception in its place
@@ -29,7 +29,7 @@ Emit = Callable[[int, Any], None]
 
 
 class Streamed:
-    """The outcome of an item whose pieces are out already."""
+    """The outcome of an item whose pieces were sent already."""
 
 
 STREAMED = Streamed()
@@ -76,5 +76,5 @@ class Streams:
             self.begun = True
 
     def finish(self, outcome: Any = STREAMED) -> dict[int, Any]:
-        """The outcomes of all items; `outcome` is that of those who are not complete."""
+        """The outcomes of all items; `outcome` is for those that are not complete."""
         return {position: self.outcomes.get(position, outcome) for position in self._ride.positions}

@@ -15,9 +15,9 @@ from typing import Any
 
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import describe, status_of
+from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
-from jitney.instance import Instance
 from jitney.request import Request
 
 
@@ -132,5 +132,5 @@ def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:
 
 
 def load(target: Any) -> Model:
-    """Brings a definition to life for a test."""
+    """Loads a definition for a test."""
     return Model(target)

@@ -234,14 +234,6 @@ def _take_dict(view: memoryview, at: int, depth: int) -> tuple[dict[Any, Any], i
     return values, at
 
 
-def _take_array(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
-    return value_arrays.take_array(view, at)
-
-
-def _take_tensor(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
-    return value_arrays.take_tensor(view, at)
-
-
 def _take_frame(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
     parts, at = _take(view, at, _deeper(depth))
     return value_arrays.frame(parts), at
@@ -259,7 +251,7 @@ _READERS: dict[int, Callable[[memoryview, int, int], tuple[Any, int]]] = {
     LIST[0]: _take_list,
     TUPLE[0]: _take_tuple,
     DICT[0]: _take_dict,
-    ARRAY[0]: _take_array,
-    TENSOR[0]: _take_tensor,
+    ARRAY[0]: lambda view, at, depth: value_arrays.take_array(view, at),
+    TENSOR[0]: lambda view, at, depth: value_arrays.take_tensor(view, at),
     FRAME[0]: _take_frame,
 }

@@ -15,9 +15,9 @@ from wire import bodies
 
 from ts.handler_utils.micro_batching import MicroBatching
 from ts.handler_utils.timer import timed
-from ts.torch_handler import base_handler, words
+from ts.torch_handler import base_handler, text_steps
 from ts.torch_handler.contractions import CONTRACTION_MAP
-from ts.torch_handler.pool import ItemPool
+from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
 
 
@@ -266,13 +266,13 @@ def test_threads_of_a_pool_start_no_threads_of_torch():
 
 def test_contractions_are_written_out():
     assert CONTRACTION_MAP["can't"] == "cannot" and CONTRACTION_MAP["I'm"] == "I am"
-    assert words.expanded("I can't, they\u2019re here and It's fine") == "I cannot, they are here and It is fine"
-    assert words.expanded("cats' and dogs'") == "cats' and dogs'"
+    assert text_steps.expanded("I can't, they\u2019re here and It's fine") == "I cannot, they are here and It is fine"
+    assert text_steps.expanded("cats' and dogs'") == "cats' and dogs'"
 
 
 def test_text_is_cut_into_words_and_pairs():
-    assert words.basic_english("Hello, World! (yes)") == ["hello", ",", "world", "!", "(", "yes", ")"]
-    assert list(words.with_ngrams(["a", "b", "c"], 2)) == ["a", "b", "c", "a b", "b c"]
+    assert text_steps.basic_english("Hello, World! (yes)") == ["hello", ",", "world", "!", "(", "yes", ")"]
+    assert list(text_steps.with_ngrams(["a", "b", "c"], 2)) == ["a", "b", "c", "a b", "b c"]
 
 
 def test_explanations_without_captum_say_what_to_install(own):

@@ -1,5 +1,4 @@
 """`Context` and `RequestProcessor`, which handlers are given and tests make."""
 
-from jitney.torchserve.context import Context, RequestProcessor
-
-__all__ = ["Context", "RequestProcessor"]
+from jitney.torchserve.context import Context as Context
+from jitney.torchserve.context import RequestProcessor as RequestProcessor

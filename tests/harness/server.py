@@ -76,7 +76,7 @@ class Server:
         env["PATH"] = f"{Path(sys.executable).parent}:{env.get('PATH', '')}"
         return env | dict(more or {})
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- process -------------------------------------------------------------------------------
 
     def started(self) -> Server:
         """Starts the process and waits until it listens and its first workers are loaded."""
@@ -149,7 +149,7 @@ class Server:
             return processes.marked(self.mark)
         return []
 
-    # -- words --------------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------
 
     @property
     def stdout(self) -> str:
@@ -173,7 +173,7 @@ class Server:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log[-4000:]}") from None
 
-    # -- doors --------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:
@@ -235,4 +235,5 @@ class Server:
                 return float(line.rpartition(" ")[2])
         if f"# TYPE {name} " in page:
             return 0.0  # Declared, and nothing recorded yet.
-        raise AssertionError(f"no {name} of {model} on the metrics page:\n{page}")
+        declared = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")]
+        raise AssertionError(f"no {name} on the metrics page; there are {declared}")

@@ -1,9 +1,10 @@
 //! What a decision costs: nanoseconds of the batcher per request, in steady state.
 //!
-//! `cargo run --release -p jitney-batcher --example cost [open|closed|overload] [requests]`. The
-//! loop around the batcher (a ring of running batches, a fixed pattern of arrivals) is part of the
-//! figure, so it is an upper bound. Count instructions with `perf stat -e instructions:u` or
-//! `valgrind --tool=none`, less those of a run with half the requests.
+//! `cargo run --release -p jitney-batcher --example cost [open|closed|overload] [requests]
+//! [--no-clock]`. The loop around the batcher (a ring of running batches, a fixed pattern of
+//! arrivals) is part of the figure, so it is an upper bound. A run is the same on every machine;
+//! with `--no-clock` its output is too, so that instructions can be counted, for example with
+//! `valgrind --tool=callgrind`.
 
 use std::collections::VecDeque;
 
@@ -53,9 +54,9 @@ impl Bench {
                     let exec = 5 * MS + MS * Nanos::from(*items);
                     let at = self.running.partition_point(|it| it.0 <= now + exec);
                     self.running.insert(at, (now + exec, *batch, exec));
-                    let seats = &mut self.members[batch.0 as usize % 64];
-                    seats.clear();
-                    seats.extend(self.out.members(members).iter().map(|id| id.index() as u32));
+                    let ids = &mut self.members[batch.0 as usize % 64];
+                    ids.clear();
+                    ids.extend(self.out.members(members).iter().map(|id| id.index() as u32));
                 }
                 Action::Reject { id, .. } | Action::Fail { id, .. } => {
                     self.free.push(id.index() as u32);
@@ -77,10 +78,10 @@ impl Bench {
             if done <= self.timer {
                 let Some((now, batch, exec)) = self.running.pop_front() else { return };
                 self.step(now, Event::Done { batch, exec });
-                let seats = std::mem::take(&mut self.members[batch.0 as usize % 64]);
-                self.free.extend(&seats);
-                self.ended += seats.len() as u64;
-                self.members[batch.0 as usize % 64] = seats;
+                let ids = std::mem::take(&mut self.members[batch.0 as usize % 64]);
+                self.free.extend(&ids);
+                self.ended += ids.len() as u64;
+                self.members[batch.0 as usize % 64] = ids;
             } else {
                 let now = std::mem::replace(&mut self.timer, Nanos::MAX);
                 self.step(now, Event::Timer);
@@ -112,7 +113,8 @@ fn play(bench: &mut Bench, requests: u64, gap: Nanos, clients: Option<u64>) {
 #[expect(clippy::print_stdout, reason = "its output is its purpose")]
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn main() {
-    let mut words = std::env::args().skip(1);
+    let clock = !std::env::args().any(|word| word == "--no-clock");
+    let mut words = std::env::args().skip(1).filter(|word| word != "--no-clock");
     let kind = words.next().unwrap_or_else(|| "open".to_owned());
     let requests = words.next().and_then(|word| word.parse().ok()).unwrap_or(1_000_000);
     let (gap, clients, objective) = match kind.as_str() {
@@ -121,12 +123,13 @@ fn main() {
         _ => (450_000, None, Some(25 * MS)),
     };
     let mut bench = Bench::new(objective);
-    let begun = std::time::Instant::now();
+    let begun = clock.then(std::time::Instant::now);
     play(&mut bench, requests, gap, clients);
-    let nanos = begun.elapsed().as_nanos() as f64;
-    println!(
-        "{kind}: {:.0} ns per request, {} of {requests} ended",
-        nanos / requests as f64,
-        bench.ended
-    );
+    if let Some(begun) = begun {
+        println!(
+            "{kind}: {:.0} ns per request",
+            begun.elapsed().as_nanos() as f64 / requests as f64
+        );
+    }
+    println!("{kind}: {} of {requests} requests ended", bench.ended);
 }

@@ -58,7 +58,9 @@ impl Batcher {
     /// If a request arrives at an index whose last request has not ended, or at `u32::MAX`.
     pub fn step(&mut self, now: Nanos, event: Event, out: &mut Actions) {
         self.state.rules.now = self.state.rules.now.max(now);
-        self.state.expire(out);
+        if self.state.next_expiry() <= self.state.rules.now {
+            self.state.expire(out);
+        }
         // Arrivals change nothing about the workers, nor about a wait for more requests.
         if !matches!(event, Event::Arrive(_) | Event::Announce { .. }) {
             self.planner.forget();
@@ -269,9 +271,6 @@ impl Batcher {
     /// Dispatches what is due while a worker can take it: retries, then groups in order of arrival,
     /// then planned ones. Usually only one of the three has requests.
     fn decide(&mut self, out: &mut Actions) {
-        if self.state.rules.planned() {
-            self.planner.look(&self.state);
-        }
         if self.state.retries.len > 0 {
             self.dispatch_retries(out);
         }
@@ -292,6 +291,9 @@ impl Batcher {
 
     fn dispatch_retries(&mut self, out: &mut Actions) {
         let planned = self.state.rules.planned();
+        if planned {
+            self.planner.look(&self.state);
+        }
         while if planned { self.planner.has_worker() } else { self.state.workers.any_free() }
             && let Some(group) = self.state.retries.pop(&mut self.state.records)
         {
@@ -309,15 +311,19 @@ impl Batcher {
         if self.planner.goes_on_waiting(&self.state) {
             return;
         }
+        let mut dispatched = false;
         while let Some(batch) = self.planner.next(&mut self.state) {
+            dispatched = true;
             let members = self.planner.take(&mut self.state, &batch);
             let worker = self.take_slot(None);
             self.dispatch(worker, members, 1, batch.reason, out);
             self.planner.reject_passed_over(&mut self.state, &batch, out);
             self.planner.look(&self.state);
         }
-        // A request behind a smaller head that has left may be hopeless too.
-        self.planner.reject_hopeless(&mut self.state, out);
+        if dispatched {
+            // A request behind a smaller head that has left may be hopeless too.
+            self.planner.reject_hopeless(&mut self.state, out);
+        }
     }
 
     /// Takes the slot that the policy fills first.

@@ -19,8 +19,6 @@ use tenants::TenantShares;
 
 /// Groups in order of deadline that are remembered, with what was learned of them, while empty.
 const GROUPS_KEPT: usize = 64;
-/// Where no request has a deadline, a tenant's past is weighed over this time.
-const GIVEN: f64 = 100e6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GroupKey {
@@ -170,17 +168,16 @@ impl Queue {
         let record = &mut records[at];
         record.location = Location::Queue(group);
         let waiting = WaitingRequest::new(record, rules.config.measure);
-        let order = self.groups[group].key.order;
+        let it = &mut self.groups[group];
+        let (order, queue) = (it.key.order, &mut it.queues[record.request.priority as usize]);
         let totals = &mut self.totals[order as usize];
         totals.len += 1;
         totals.requests += waiting.counts;
         totals.items += u64::from(waiting.items);
         totals.size += u64::from(waiting.size);
         self.next_deadline = self.next_deadline.map(|next| next.min(waiting.deadline));
-        let queue = &mut self.groups[group].queues[record.request.priority as usize];
         if order == Order::Deadline {
-            let given = if waiting.deadline == NEVER { GIVEN } else { waiting.given() };
-            self.tenants.arrived(&waiting, rules.now, given, &rules.config);
+            self.tenants.arrived(&waiting, rules.now, &rules.config);
             let first = queue.head().is_none_or(|head| waiting.deadline < head.deadline);
             self.head_changes += u64::from(first);
         }
@@ -191,9 +188,10 @@ impl Queue {
     pub(crate) fn remove(&mut self, records: &mut Records, at: u32, group: usize) {
         let record = &mut records[at];
         record.location = Location::Running;
-        let queue = &mut self.groups[group].queues[record.request.priority as usize];
+        let it = &mut self.groups[group];
+        let (order, queue) = (it.key.order, &mut it.queues[record.request.priority as usize]);
         if let Some(waiting) = queue.remove(record.request.deadline, record.seq) {
-            self.removed(&waiting, group);
+            self.removed(&waiting, order);
         }
     }
 
@@ -204,18 +202,18 @@ impl Queue {
         (group, priority, position): (usize, usize, usize),
         batch: &mut RequestList,
     ) {
-        let taken = self.groups[group].queues[priority].take(position);
+        let it = &mut self.groups[group];
+        let (order, taken) = (it.key.order, it.queues[priority].take(position));
         let Some(waiting) = taken else { return };
-        self.removed(&waiting, group);
-        if self.groups[group].planned() {
+        self.removed(&waiting, order);
+        if order == Order::Deadline {
             self.tenants.served(waiting.tenant, waiting.size);
         }
         records[waiting.at].location = Location::Running;
         records.push(batch, waiting.at);
     }
 
-    fn removed(&mut self, waiting: &WaitingRequest, group: usize) {
-        let order = self.groups[group].key.order;
+    fn removed(&mut self, waiting: &WaitingRequest, order: Order) {
         let totals = &mut self.totals[order as usize];
         totals.len -= 1;
         totals.requests -= waiting.counts;
@@ -233,11 +231,12 @@ impl Queue {
     pub(crate) fn take_all(&mut self, records: &mut Records) -> Vec<u32> {
         let mut all = Vec::new();
         for group in 0..self.groups.len() {
+            let order = self.groups[group].key.order;
             for priority in 0..2 {
                 while let Some(waiting) = self.groups[group].queues[priority].take(0) {
-                    self.removed(&waiting, group);
+                    self.removed(&waiting, order);
                     records[waiting.at].location = Location::Running;
-                    all.push((self.groups[group].planned(), waiting.seq, waiting.at));
+                    all.push((order == Order::Deadline, waiting.seq, waiting.at));
                 }
             }
         }
@@ -295,26 +294,28 @@ impl Queue {
     // Deadlines
 
     /// When the next request expires.
+    #[inline]
     pub(crate) fn next_deadline(&mut self) -> Nanos {
-        if let Some(next) = self.next_deadline {
-            return next;
+        match self.next_deadline {
+            Some(next) => next,
+            None => self.find_next_deadline(),
         }
-        let next = self.most_urgent().map(|it| it.deadline).min().unwrap_or(NEVER);
+    }
+
+    fn find_next_deadline(&mut self) -> Nanos {
+        let mut next = NEVER;
+        for queue in self.groups.iter().flat_map(|group| &group.queues) {
+            queue.most_urgent().for_each(|it| next = next.min(it.deadline));
+        }
         self.next_deadline = Some(next);
         next
     }
 
     /// A request whose deadline has come.
-    pub(crate) fn expired(&mut self, now: Nanos) -> Option<u32> {
-        if self.next_deadline() > now {
-            return None;
-        }
-        self.most_urgent().find(|it| it.deadline <= now).map(|it| it.at)
-    }
-
-    fn most_urgent(&self) -> impl Iterator<Item = &WaitingRequest> {
+    pub(crate) fn expired(&self, now: Nanos) -> Option<u32> {
         let queues = self.groups.iter().flat_map(|group| &group.queues);
-        queues.flat_map(SortedQueue::most_urgent)
+        let mut urgent = queues.flat_map(SortedQueue::most_urgent);
+        urgent.find(|it| it.deadline <= now).map(|it| it.at)
     }
 
     // Padded lengths

@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    fn expired(&mut self) -> Option<u32> {
+    fn expired(&self) -> Option<u32> {
         let now = self.rules.now;
         let mut retried = self.retries.deadlines(&self.records);
         let retried = retried.find(|(deadline, _)| *deadline <= now).map(|(_, at)| at);
@@ -217,8 +217,14 @@ impl State {
     }
 
     /// When the next waiting request expires.
+    #[inline]
     pub(crate) fn next_expiry(&mut self) -> Nanos {
+        let queued = self.queue.next_deadline();
+        if self.retries.len == 0 { queued } else { queued.min(self.next_retry_expiry()) }
+    }
+
+    fn next_retry_expiry(&self) -> Nanos {
         let retried = self.retries.deadlines(&self.records).map(|(deadline, _)| deadline).min();
-        self.queue.next_deadline().min(retried.unwrap_or(NEVER))
+        retried.unwrap_or(NEVER)
     }
 }

@@ -10,7 +10,7 @@ mod web;
 
 use std::sync::{Arc, OnceLock};
 
-use jitney_engine::store::{DownloadRequest, Download, DownloadFuture, Downloader, DownloadError};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader};
 use reqwest::{Client, Url};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -56,14 +56,19 @@ impl RemoteFetcher {
     ) -> Result<Box<dyn Download>, DownloadError> {
         let mut set = JoinSet::new();
         set.spawn_on(asking, &self.admin);
-        let asked =
-            set.join_next().await.ok_or_else(|| DownloadError::permanent("the download did not start"))?;
+        let asked = set
+            .join_next()
+            .await
+            .ok_or_else(|| DownloadError::permanent("the download did not start"))?;
         asked.map_err(DownloadError::permanent)?
     }
 }
 
 impl Downloader for RemoteFetcher {
-    fn open<'a>(&'a self, ask: DownloadRequest<'a>) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
+    fn open<'a>(
+        &'a self,
+        ask: DownloadRequest<'a>,
+    ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
         Box::pin(self.ask(ask))
     }
 }

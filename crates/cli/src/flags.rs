@@ -4,6 +4,7 @@
 pub mod archive;
 pub mod config;
 pub mod infer;
+pub mod settings;
 pub mod study;
 pub mod torchserve;
 
@@ -12,14 +13,14 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand};
 
 use crate::failure;
-use crate::serve::options::{Network, Options};
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
 use config::ConfigFlags;
 use infer::InferFlags;
+use settings::SettingFlags;
 use study::{PlanFlags, SimulateFlags};
 use torchserve::TorchserveFlags;
 
-/// Serves models over HTTP, in batches that leave when they should.
+/// Serves models over HTTP and gRPC, in batches.
 #[derive(Debug, Parser)]
 #[command(name = "jitney", version, propagate_version = false, max_term_width = 100)]
 #[command(after_help = EXAMPLES)]
@@ -88,7 +89,7 @@ pub struct ServeFlags {
     pub plugins: Vec<String>,
     /// Everything that can also stand in the file or the environment.
     #[command(flatten)]
-    pub options: Options,
+    pub settings: SettingFlags<true>,
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -137,7 +138,7 @@ Examples:
 pub struct DemoFlags {
     /// Where to listen.
     #[command(flatten)]
-    pub network: Network,
+    pub addresses: SettingFlags<false>,
 }
 
 const DEMO_EXAMPLES: &str = "\

@@ -12,6 +12,7 @@ use std::time::Duration;
 use jitney_server::metrics::GpuSample;
 
 use crate::env::Env;
+use crate::python::on_path;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -41,9 +42,7 @@ pub struct NvidiaSmi(PathBuf);
 impl NvidiaSmi {
     /// Finds it on the path.
     pub fn find(env: &Env) -> Option<Self> {
-        let path = env.path("PATH")?;
-        let mut places = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
-        places.find(|file| file.is_file()).map(Self)
+        on_path(Path::new("nvidia-smi"), env).map(Self)
     }
 
     /// How busy every GPU is. Blocks.

@@ -18,13 +18,11 @@ mod source;
 
 use std::path::Path;
 
-use tokio::signal::unix::{SignalKind, signal};
-
-use crate::console;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::{InferFlags, InputFormat};
 use crate::python::PythonHelper;
+use crate::{console, run};
 use backend::StartedBackend;
 use file_sink::FileSink;
 use identity::JobIdentity;
@@ -38,7 +36,7 @@ use sink::{RowSink, StdoutSink};
 const INTERRUPTED: u8 = 130;
 
 /// Runs the job and returns the exit code.
-pub fn run(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
+pub fn infer(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
     let format = input_format(flags)?;
     let stdin = flags.input == Path::new("-");
     if stdin && !matches!(format, InputFormat::Jsonl | InputFormat::Images) {
@@ -78,7 +76,9 @@ async fn run_job(
     if before.rows > 0 {
         console::err(format!("resuming after {} rows", before.rows));
     }
-    let mut stop = std::pin::pin!(stop_signal()?);
+    let stop = run::stop_signal()
+        .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+    let mut stop = std::pin::pin!(stop);
     let started = tokio::select! {
         started = backend::start(flags, format, env, start, input.end, python) => started,
         () = &mut stop => return Ok(INTERRUPTED),
@@ -167,21 +167,6 @@ fn input_format(flags: &InferFlags) -> Result<InputFormat, Failure> {
 
 fn extension(path: &Path) -> &str {
     path.extension().and_then(|extension| extension.to_str()).unwrap_or_default()
-}
-
-/// Resolves at SIGINT or SIGTERM.
-fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))
-    };
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }
 
 #[cfg(test)]

@@ -20,8 +20,6 @@ mod key_file;
 mod logs;
 mod machine;
 mod metrics;
-mod nearest;
-mod origin;
 mod plan;
 mod plugins;
 mod python;
@@ -61,7 +59,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     let ended = match command {
         Command::Serve(flags) => serve::plan(*flags, env).and_then(|plan| run::run(plan, env)),
         Command::Check(flags) => check::run(flags, env),
-        Command::Infer(flags) => infer::run(&flags, env),
+        Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),
         Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),
         Command::Archive(flags) => archive::model(&flags),

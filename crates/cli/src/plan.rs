@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::PluginPlan;
-use jitney_engine::settings::Defaults;
+use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::Limits;
 use jitney_server::ServerConfig;
 
@@ -70,7 +70,7 @@ pub enum Face {
 /// What the engine is made from, as far as flags and files decide it.
 pub struct EnginePlan {
     /// What applies to every model.
-    pub defaults: Defaults,
+    pub defaults: ModelDefaults,
     /// Where archives are found by name.
     pub model_store: Option<PathBuf>,
     /// Where workflows are found by name; without it where models are.

@@ -48,7 +48,7 @@ impl PythonHelper {
             return Ok(packages);
         }
         let directory = tempfile::tempdir_in(self.env.temp_dir())?;
-        let packages = jitney_engine::python::unpack_runtime(directory.path())?;
+        let packages = jitney_engine::python::unpack_packages(directory.path())?;
         Ok(&self.unpacked.get_or_init(|| (directory, packages)).1)
     }
 }
@@ -102,7 +102,8 @@ fn active(env: &Env) -> Option<PathBuf> {
     python.is_file().then_some(python)
 }
 
-fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
+/// A program on the path.
+pub fn on_path(name: &Path, env: &Env) -> Option<PathBuf> {
     let path = env.path("PATH")?;
     let found =
         std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())?;

@@ -9,6 +9,7 @@ mod data_plane;
 mod greeting;
 mod loading;
 mod offline;
+mod preview;
 mod reload;
 mod scratch;
 mod signals;
@@ -33,8 +34,10 @@ use crate::plugins;
 use assembly::{cannot, engine_config, packer};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
+pub use preview::preview;
 use scratch::ScratchDir;
 use signals::ShutdownSignals;
+pub use signals::stop_signal;
 use snapshots::SnapshotRecorder;
 use system::CpuUsage;
 

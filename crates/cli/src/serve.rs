@@ -1,18 +1,24 @@
 //! `jitney serve` and `jitney demo`: from flags, variables and `jitney.yaml` to a [`Plan`].
 
-mod archives;
-mod explain;
 mod file;
 pub mod model;
-pub mod options;
 mod variables;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jitney_engine::settings::Defaults;
+use jitney_engine::PluginPlan;
+use jitney_engine::settings::ModelDefaults;
+use jitney_engine::store::Limits;
 use jitney_server::{ServerConfig, Tls};
+use jitney_settings::server::{
+    ACCESS_LOG, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
+    INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT, MAX_DOWNLOAD_SIZE,
+    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, METRICS_PORT, MODEL_STORE, PYTHON,
+    TLS_CERT, TLS_KEY, TOKEN_AUTH,
+};
+use jitney_settings::{Setting, SettingSource, Values, server};
 
 use crate::address::Address;
 use crate::env::Env;
@@ -25,90 +31,106 @@ use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
 use crate::{gpu, key_file, machine, plugins, python, tls};
-pub use explain::explain;
-use options::{Network, Options, PerModel, Security};
 
-/// Plans `jitney serve`.
-pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
-    let variables = variables::read(env)?;
+/// What flags, variables and the file come to.
+pub struct ServeConfig {
+    /// Every setting of the server with its source, and those that are given to all models.
+    pub values: Values,
+    /// The models, with the settings that are given to each of them.
+    pub models: Vec<Startup>,
+    /// Warnings for the log.
+    pub remarks: Vec<String>,
+    plugins: Vec<PluginPlan>,
+    watch: bool,
+    until_eof: bool,
+}
+
+/// Reads every source of `jitney serve`.
+pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
+    let (variables, remarks) = variables::read(env)?;
     let plugins = plugins::named(&flags.plugins, plugins::TIMEOUT)?;
     let file = flags.config.or_else(|| env.path("JITNEY_CONFIG"));
     let file = file.map(|path| file::read(&path)).transpose()?.unwrap_or_default();
-    let above = flags.options.or(variables.options);
-    let models = models(&flags.models, file.models, &above.per_model, &file.options.per_model)?;
-    if models.is_empty() {
-        return Err(nothing_to_serve());
+    let above = flags.settings.0.or(&variables);
+    let named = flags.models.iter().map(|text| model::parse(text));
+    let listed = file.models.into_iter().map(model::from_entry);
+    let models = named.chain(listed).map(|startup| {
+        let startup = startup?;
+        let settings = above.clone().or(&startup.settings).or(&file.settings);
+        let settings = settings.only(jitney_settings::model::SETTINGS);
+        Ok(Startup { settings, ..startup })
+    });
+    let models = models.collect::<Result<_, Failure>>()?;
+    let values = above.or(&file.settings);
+    let (watch, until_eof) = (flags.watch, flags.until_eof);
+    Ok(ServeConfig { plugins, watch, until_eof, ..effective(values, models, remarks, env) })
+}
+
+/// Plans `jitney serve`.
+pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
+    let config = configure(flags, env)?;
+    if config.models.is_empty() {
+        return Err(Failure::usage("no model to serve").hint(
+            "name an archive, a directory, an .onnx file or module:object, or try `jitney demo`",
+        ));
     }
-    let plan = assemble(Face::Jitney, above.or(file.options), models, variables.remarks, env)?;
-    Ok(Plan { watch: flags.watch, until_eof: flags.until_eof, plugins, ..plan })
+    assemble(Face::Jitney, config, env)
 }
 
 /// Plans `jitney demo`.
 pub fn plan_demo(flags: DemoFlags, env: &Env) -> Result<Plan, Failure> {
-    let variables = variables::read(env)?;
-    let options = Options { network: flags.network, ..Options::default() }.or(variables.options);
-    assemble(Face::Demo, options, Vec::new(), variables.remarks, env)
+    let (variables, remarks) = variables::read(env)?;
+    let values = flags.addresses.0.or(&variables);
+    assemble(Face::Demo, effective(values, Vec::new(), remarks, env), env)
 }
 
 /// Plans one model without a server, for `jitney infer`: the same sources decide about it. Variables
 /// that only a server knows are no news here.
-pub fn plan_offline(model: Startup, options: Options, env: &Env) -> Result<Plan, Failure> {
-    let options = options.or(variables::read(env)?.options);
-    let per_model = options.per_model.clone().or(model.per_model);
-    let model = Startup { per_model, ..model };
-    assemble(Face::Jitney, options, vec![model], Vec::new(), env)
+pub fn plan_offline(model: Startup, flags: Values, env: &Env) -> Result<Plan, Failure> {
+    let values = flags.or(&variables::read(env)?.0);
+    let settings = values.only(jitney_settings::model::SETTINGS).or(&model.settings);
+    let models = vec![Startup { settings, ..model }];
+    assemble(Face::Jitney, effective(values, models, Vec::new(), env), env)
 }
 
-fn nothing_to_serve() -> Failure {
-    Failure::usage("no model to serve")
-        .hint("name an archive, a directory, an .onnx file or module:object, or try `jitney demo`")
-}
-
-/// The models of the command line, then those of the file. For each: what flags and variables say,
-/// then its own entry, then what the file says about all models.
-fn models(
-    named: &[String],
-    listed: Vec<file::Entry>,
-    above: &PerModel,
-    below: &PerModel,
-) -> Result<Vec<Startup>, Failure> {
-    let named = named.iter().map(|text| model::parse(text));
-    let listed = listed.into_iter().map(model::from_entry);
-    named
-        .chain(listed)
-        .map(|startup| {
-            let mut startup = startup?;
-            startup.per_model = above.clone().or(startup.per_model).or(below.clone());
-            Ok(startup)
-        })
-        .collect()
-}
-
-fn assemble(
-    face: Face,
-    options: Options,
+/// Adds what no source sets: what the machine decides, then the declared defaults.
+fn effective(
+    mut values: Values,
     models: Vec<Startup>,
     mut remarks: Vec<String>,
     env: &Env,
-) -> Result<Plan, Failure> {
-    let python = python::find(options.python.as_deref(), env);
+) -> ServeConfig {
+    let python = python::find(values.read::<PathBuf>(&PYTHON).as_deref(), env);
     let needs_python = models.iter().any(|model| !model.url.ends_with(".onnx"));
     remarks.extend(python.remark.filter(|_| needs_python));
+    let source = values.source(&PYTHON);
+    values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
+    let threads = machine::io_threads().max(1) as u64;
+    let machine = Values::default().with(&IO_THREADS, threads, SettingSource::Default);
+    let values = values.or(&machine).or_defaults(server::SETTINGS);
+    ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
+}
+
+/// Turns the configuration into a plan.
+pub fn assemble(face: Face, config: ServeConfig, env: &Env) -> Result<Plan, Failure> {
+    let ServeConfig { values, models, mut remarks, plugins, watch, until_eof } = config;
+    let color = std::io::stderr().is_terminal() && !env.no_color();
+    let filter = values.read(&LOG_LEVEL).unwrap_or_default();
     Ok(Plan {
         face,
-        server: server(&options, &mut remarks)?,
-        tokens: options.security.token_auth.unwrap_or(false).then_some(key_file::LIFETIME),
-        access_log: options.access_log.unwrap_or(false),
-        engine: engine(&options, &models, python.interpreter, env)?,
-        plugins: Vec::new(),
+        server: server(&values, &mut remarks)?,
+        tokens: values.flag(&TOKEN_AUTH).then_some(key_file::LIFETIME),
+        access_log: values.flag(&ACCESS_LOG),
+        engine: engine(&values, &models, env)?,
+        plugins,
         models,
-        io_threads: options.io_threads.unwrap_or_else(machine::io_threads).max(1),
-        drain: drain(&options),
-        logs: logs(options.log_level, env),
+        io_threads: values.read(&IO_THREADS).unwrap_or(1),
+        drain: drain(&values),
+        logs: LogPlan { style: Style::Human { color }, filter },
         metrics: MetricsPlan::default(),
         snapshots: None,
-        watch: false,
-        until_eof: false,
+        watch,
+        until_eof,
         remarks,
         temp_dir: env.temp_dir(),
     })
@@ -116,32 +138,26 @@ fn assemble(
 
 /// The management API may change models: it is what the user runs on the own machine. Opening it to
 /// others is possible and remarked on.
-fn server(options: &Options, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
-    let network = options.network.clone();
-    let Network { port, management_port, metrics_port, grpc_port, grpc_management_port, .. } =
-        network;
-    let host = network.host.unwrap_or_else(|| "127.0.0.1".to_owned());
-    let Security { token_auth, tls_cert, tls_key } = options.security.clone();
-    let tls = certificate(tls_cert, tls_key)?;
-    if !Address::tcp(&host, 0).is_local() && token_auth != Some(true) {
+fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
+    let host: String = values.read(&HOST).unwrap_or_default();
+    let tls = certificate(values.read(&TLS_CERT), values.read(&TLS_KEY))?;
+    if !Address::tcp(&host, 0).is_local() && !values.flag(&TOKEN_AUTH) {
         remarks.push(format!("listening on {host} without a token: whoever reaches it may use it"));
     }
-    let bind = |port: Option<u16>, default| {
-        Address::tcp(&host, port.unwrap_or(default)).secured(tls.is_some()).bind()
+    let bind = |port: &Setting| {
+        let port = values.read(port).unwrap_or_default();
+        Address::tcp(&host, port).secured(tls.is_some()).bind()
     };
-    let grpc = |port: Option<u16>, default: u16| bind(port, default).map(|bind| Some(bind.into()));
     let defaults = ServerConfig::default();
     Ok(ServerConfig {
-        inference: bind(port, 8080)?,
-        management: bind(management_port, 8081)?,
-        metrics: Some(bind(metrics_port, 8082)?),
-        grpc_inference: grpc(grpc_port, 7070)?,
-        grpc_management: grpc(grpc_management_port, 7071)?,
-        tls,
-        max_request_bytes: options
-            .max_request_size
-            .map_or(defaults.max_request_bytes, |size| size.0),
-        shutdown_grace: drain(options).timeout,
+        inference: bind(&INFERENCE_PORT)?,
+        management: bind(&MANAGEMENT_PORT)?,
+        metrics: Some(bind(&METRICS_PORT)?),
+        grpc_inference: Some(bind(&GRPC_PORT)?.into()),
+        grpc_management: Some(bind(&GRPC_MANAGEMENT_PORT)?.into()),
+        tls: tls.clone(),
+        max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
+        shutdown_grace: drain(values).timeout,
         model_api: true,
         oip: true,
         natural: true,
@@ -158,71 +174,55 @@ fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls
     }
 }
 
-fn engine(
-    options: &Options,
-    models: &[Startup],
-    python: PathBuf,
-    env: &Env,
-) -> Result<EnginePlan, Failure> {
-    if let Some(store) = options.model_store.as_ref().filter(|store| !store.is_dir()) {
+fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, Failure> {
+    let model_store: Option<PathBuf> = values.read(&MODEL_STORE);
+    if let Some(store) = model_store.as_ref().filter(|store| !store.is_dir()) {
         return Err(Failure::usage(format!(
             "--model-store directory not found: {}",
             store.display()
         )));
     }
-    if let Some(model) =
-        models.iter().find(|model| options.model_store.is_none() && model.is_remote())
-    {
-        return Err(Failure::usage(format!("{}: nowhere to keep it", model.url))
+    let remote = models.iter().find(|model| model_store.is_none() && model.is_remote());
+    if let Some(model) = remote {
+        return Err(Failure::usage(format!("{}: no model store configured", model.url))
             .hint("name a directory for downloads with --model-store"));
     }
     let named = models.iter().map(|model| model.url.clone()).collect();
+    let settings = values.only(jitney_settings::model::SETTINGS);
     Ok(EnginePlan {
-        defaults: defaults(&options.per_model),
-        model_store: options.model_store.clone(),
+        defaults: ModelDefaults { settings, ..ModelDefaults::default() },
+        model_store,
         workflow_store: None,
-        store_limits: options.archives.limits(),
+        store_limits: store_limits(values),
         urls: Arc::new(UrlRule::Named(named)),
-        python,
+        python: values.read(&PYTHON).unwrap_or_default(),
         hidden: Hidden::default(),
         decode_input: true,
         limit_max_image_pixels: true,
         envelope: None,
         first_worker_id: 9000,
-        install_requirements: options.install_requirements.unwrap_or(false),
+        install_requirements: values.flag(&INSTALL_REQUIREMENTS),
         response_bytes_max: None,
         gpus: gpu::count(env),
         worker_env: Vec::new(),
     })
 }
 
-/// What models that are registered later get.
-fn defaults(per_model: &PerModel) -> Defaults {
-    let ours = Defaults::default();
-    Defaults {
-        workers: per_model.workers.unwrap_or(ours.workers),
-        startup_workers: 1,
-        response_timeout_s: per_model
-            .response_timeout
-            .map_or(ours.response_timeout_s, |t| t.whole()),
-        startup_timeout_s: per_model.startup_timeout.map_or(ours.startup_timeout_s, |t| t.whole()),
-        queue_max: per_model.queue.unwrap_or(ours.queue_max),
-        policy: per_model.batching.policy.map(|policy| policy.0),
-        ..ours
-    }
+/// How large a model may be.
+pub fn store_limits(values: &Values) -> Limits {
+    let mut limits = Limits::default();
+    values.apply(&MAX_DOWNLOAD_SIZE, &mut limits.fetched_bytes_max);
+    values.apply(&MAX_UNPACKED_SIZE, &mut limits.unpacked_bytes_max);
+    values.apply(&MAX_UNPACKED_FILES, &mut limits.files_max);
+    limits
 }
 
-fn drain(options: &Options) -> Drain {
-    let defaults = Drain::default();
-    Drain {
-        delay: options.drain_delay.map_or(defaults.delay, |time| time.0),
-        timeout: options.drain_timeout.map_or(defaults.timeout, |time| time.0),
-    }
-}
-
-fn logs(level: Option<String>, env: &Env) -> LogPlan {
-    let color = std::io::stderr().is_terminal() && !env.no_color();
-    LogPlan { style: Style::Human { color }, filter: level.unwrap_or_else(|| "info".to_owned()) }
+/// How the server ends.
+pub fn drain(values: &Values) -> Drain {
+    let mut drain = Drain::default();
+    values.apply(&DRAIN_DELAY, &mut drain.delay);
+    values.apply(&DRAIN_TIMEOUT, &mut drain.timeout);
+    drain
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
-//! A model to load at start-up, before anybody knows what is inside it.
+//! A model to load at start-up, before it was opened.
 
 use std::collections::BTreeMap;
 
-use jitney_engine::settings::{EndpointWishes, Wishes};
+use jitney_engine::settings::{EndpointOptions, RegisterOptions};
 use jitney_engine::store::{Sha256, is_remote};
+use jitney_settings::Values;
 
-use crate::serve::options::PerModel;
-
-/// What to load and what the operator said about it.
+/// What to load, and the settings that flags, variables and files give it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Startup {
     /// The name to serve it under; without one the archive's own.
@@ -23,13 +22,13 @@ pub struct Startup {
     /// The runtime, if not the archive's own.
     pub runtime: Option<String>,
     /// Settings given from outside the archive.
-    pub per_model: PerModel,
-    /// The fewest and the most workers, whatever the archive says.
-    pub workers: Option<(u32, u32)>,
+    pub settings: Values,
+    /// Whether it is restored from a snapshot.
+    pub restored: bool,
     /// The sum its file must have.
     pub sha256: Option<Sha256>,
     /// What single endpoints of a definition take.
-    pub endpoints: BTreeMap<String, EndpointWishes>,
+    pub endpoints: BTreeMap<String, EndpointOptions>,
     /// Whether this version answers when none is named; else the first one loaded does.
     pub default: bool,
 }
@@ -50,30 +49,20 @@ impl Startup {
         is_remote(&self.url)
     }
 
-    /// The same in the engine's words.
-    pub fn wishes(&self) -> Wishes {
-        let batching = &self.per_model.batching;
-        Wishes {
+    /// What the engine is given.
+    pub fn options(&self) -> RegisterOptions {
+        RegisterOptions {
             url: self.url.clone(),
             model_name: self.name.clone(),
             version: self.version.clone(),
             handler: self.handler.clone(),
             runtime: self.runtime.clone(),
-            batch_size: batching.max_batch_size,
-            max_batch_delay_ms: batching.max_batch_delay.map(|time| time.whole()),
-            max_latency_ms: batching.max_latency_ms.map(|time| time.whole()),
-            policy: batching.policy.map(|policy| policy.0),
-            tenants: batching.tenants.clone().map(|tenants| tenants.into_iter().collect()),
-            cost: batching.cost.map(|cost| cost.0),
-            max_cost: batching.max_cost,
-            initial_workers: self.per_model.workers,
-            response_timeout_s: self.per_model.response_timeout.map(|time| time.whole()),
-            startup_timeout_s: self.per_model.startup_timeout.map(|time| time.whole()),
-            queue_max: self.per_model.queue,
-            at_startup: true,
-            sha256: self.sha256,
+            settings: self.settings.clone(),
             endpoints: self.endpoints.clone(),
-            ..Wishes::default()
+            at_startup: true,
+            restored: self.restored,
+            sha256: self.sha256,
+            ..RegisterOptions::default()
         }
     }
 }

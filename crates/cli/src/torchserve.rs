@@ -5,8 +5,6 @@ mod addresses;
 mod banner;
 mod config;
 mod engine;
-mod explain;
-mod keys;
 mod launch;
 mod metrics;
 mod models;
@@ -15,8 +13,8 @@ mod properties;
 mod security;
 mod sequences;
 pub mod snapshot;
+mod sources;
 mod stop;
-mod values;
 
 use std::ffi::OsString;
 
@@ -24,7 +22,7 @@ use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::torchserve::TorchserveFlags;
 use crate::{console, run};
-pub use explain::explain;
+pub use config::{assemble, configure};
 use pid::PidFile;
 
 /// The version this program stands in for.

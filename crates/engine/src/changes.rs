@@ -1,4 +1,4 @@
-//! Word that something about the models changed: one came, went, became the default, or got other
+//! Notifies that something about the models changed: one came, went, became the default, or got other
 //! workers or batching. Whoever keeps a record waits for it; what changed is to be looked up, so that
 //! a burst of changes may be one record. Nothing here is on a request's way.
 
@@ -17,7 +17,7 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Tells those who wait.
+    /// Notifies those who wait.
     pub(crate) fn note(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }

@@ -12,17 +12,17 @@ use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::Model;
 
 #[derive(Clone)]
-struct Entry {
+struct ModelVersions {
     default: String,
     versions: BTreeMap<String, Arc<Model>>,
 }
 
-type Table = HashMap<String, Entry>;
+type ModelTable = HashMap<String, ModelVersions>;
 
 /// All registered models.
 #[derive(Default)]
 pub(crate) struct Registry {
-    table: ArcSwap<Table>,
+    table: ArcSwap<ModelTable>,
     writers: Mutex<()>,
 }
 
@@ -39,7 +39,7 @@ impl Registry {
         entry.versions.get(version).cloned().ok_or_else(|| unknown_version(name, version))
     }
 
-    /// Every version of a model, the oldest first as far as their names tell.
+    /// Every version of a model, the oldest first as far as their names show.
     pub(crate) fn versions(&self, name: &str) -> Result<Vec<Arc<Model>>, LookupError> {
         let table = self.table.load();
         let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
@@ -72,15 +72,16 @@ impl Registry {
 
     /// Adds a model; the first version of a name becomes its default.
     pub(crate) fn insert(&self, model: Arc<Model>) -> Result<(), RegisterError> {
-        let _turn = self.turn();
+        let _lock = self.lock();
         let (name, version) = (model.name().to_owned(), model.version().to_owned());
         if self.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
         self.change(|table| {
-            let entry = table
-                .entry(name)
-                .or_insert_with(|| Entry { default: version.clone(), versions: BTreeMap::new() });
+            let entry = table.entry(name).or_insert_with(|| ModelVersions {
+                default: version.clone(),
+                versions: BTreeMap::new(),
+            });
             entry.versions.insert(version, model);
         });
         Ok(())
@@ -88,7 +89,7 @@ impl Registry {
 
     /// Lets another version answer by default.
     pub(crate) fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
-        let _turn = self.turn();
+        let _lock = self.lock();
         self.find(name, Some(version))?;
         self.change(|table| {
             if let Some(entry) = table.get_mut(name) {
@@ -104,7 +105,7 @@ impl Registry {
         name: &str,
         version: Option<&str>,
     ) -> Result<Arc<Model>, UnregisterError> {
-        let _turn = self.turn();
+        let _lock = self.lock();
         let model = self.find(name, version)?;
         let is_default = Arc::ptr_eq(&model, &self.find(name, None)?);
         if is_default && self.versions(name)?.len() > 1 {
@@ -119,19 +120,19 @@ impl Registry {
         Ok(model)
     }
 
-    fn turn(&self) -> MutexGuard<'_, ()> {
+    fn lock(&self) -> MutexGuard<'_, ()> {
         // The lock guards no data, so a panic of another writer leaves nothing half done.
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, edit: impl FnOnce(&mut Table)) {
-        let mut table = Table::clone(&self.table.load());
+    fn change(&self, edit: impl FnOnce(&mut ModelTable)) {
+        let mut table = ModelTable::clone(&self.table.load());
         edit(&mut table);
         self.table.store(Arc::new(table));
     }
 }
 
-/// The parts of a version: numbers by their size, before words by their letters.
+/// The parts of a version: numbers by their size, before text by its letters.
 fn age(version: &str) -> impl Iterator<Item = (bool, u64, &str)> {
     version.split(['.', '-']).map(|part| match part.parse() {
         Ok(number) => (false, number, ""),

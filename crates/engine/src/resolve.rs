@@ -1,46 +1,38 @@
-//! One place where a model's settings come together: the caller's wishes, the archive's YAML, the
-//! operator's `models={...}`, the defaults. Pure functions; who wins is written next to each value.
-
-mod batching;
-mod declared;
-mod operator;
+//! One place where a model's settings come together: the caller's, the archive's, the operator's, the
+//! defaults. Pure functions; `jitney config` prints what they return.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::batching::{Batching, shares};
-use self::declared::declared;
-use self::operator::Operator;
+use jitney_settings::model::{
+    self, ASYNC_COMMUNICATION, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES,
+    MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
+};
+use jitney_settings::{
+    Cost, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
+};
+use serde_json::Value;
+
 use crate::error::RegisterError;
 use crate::local::LocalModel;
-use crate::settings::{Declared, Defaults, Settings, Wishes};
-use crate::shares::Cost;
-use crate::store::{BatchingYaml, ModelYaml, Package, Runtime, Sha256};
+use crate::settings::{ModelDefaults, ModelSettings, Precedence, RegisterOptions};
+use crate::store::{Package, Runtime, Sha256};
 
-/// TorchServe's window when a batch size is set and no delay.
-const DELAY_DEFAULT: Duration = Duration::from_millis(100);
-
-/// How long dead workers are restarted unless the archive says otherwise.
-const RETRY_WINDOW: Duration = Duration::from_secs(300);
-
-/// The largest batch that one frame can carry.
-const BATCH_SIZE_MAX: u32 = u16::MAX as u32;
-
-/// Items in a batch of a model whose batch dimension is open, unless somebody says otherwise.
+/// Items in a batch of a model whose batch dimension is open, unless a source sets another number.
 const LOCAL_BATCH_SIZE: u32 = 32;
 
 /// Batches that a worker with an asynchronous handler may hold: enough that waiting for others
-/// costs nothing, and few enough that its death costs little.
-const ASYNC_SLOTS: u8 = 100;
+/// costs nothing, and few enough that its exit costs little.
+const ASYNC_SLOTS: u64 = 100;
 
 /// The caller's name wins over the archive's; without either there is no model.
 pub(crate) fn name_and_version(
     package: &Package,
-    wishes: &Wishes,
+    options: &RegisterOptions,
 ) -> Result<(String, String), RegisterError> {
-    let asked = wishes.model_name.clone().filter(|name| !name.is_empty());
-    let name = asked.or_else(|| package.manifest.model_name.clone());
-    let version = wishes.version.clone();
+    let given = options.model_name.clone().filter(|name| !name.is_empty());
+    let name = given.or_else(|| package.manifest.model_name.clone());
+    let version = options.version.clone();
     let version = version.unwrap_or_else(|| package.manifest.version().to_owned());
     let name = name.ok_or(RegisterError::NoName)?;
     if let Some(word) = [&name, &version].into_iter().find(|word| !is_sound(word)) {
@@ -61,161 +53,141 @@ pub(crate) fn settings(
     name: &str,
     version: &str,
     package: &Package,
-    wishes: &Wishes,
-    defaults: &Defaults,
-) -> Result<Settings, RegisterError> {
-    let yaml = &package.yaml;
-    let operator = Operator::about(&defaults.models, name, version);
-    let batch = Batching::resolve(wishes, yaml, &operator, defaults);
-    let (workers_min, workers_max) = workers(wishes, yaml, &operator, defaults);
-    let silence = defaults.silent_yaml_timeout.filter(|_| package.has_yaml());
-    let settings = Settings {
-        batch_size: batch.size,
-        batch_delay: batch.delay.unwrap_or(DELAY_DEFAULT),
-        wait_max: batch.delay,
-        policy: batch.policy,
-        latency_max: batch.latency_max,
-        queue_max: wishes.queue_max.or(yaml.job_queue_size).unwrap_or(defaults.queue_max),
-        mix_origins: yaml.batching.mix_origins.unwrap_or(defaults.mix_origins),
-        isolate: !yaml.sequence_batching.unwrap_or(false),
-        job_ticket: yaml.use_job_ticket.unwrap_or(false),
-        slots: slots(yaml, batch.size),
-        workers_min,
-        workers_max,
-        // The archive's word about its own times comes first, as in TorchServe.
-        response_timeout: yaml.response_timeout.or(silence).unwrap_or(seconds(
-            operator.number("responseTimeout").or(wishes.response_timeout_s),
-            defaults.response_timeout_s,
-        )),
-        startup_timeout: yaml.startup_timeout.or(silence).unwrap_or(seconds(
-            operator.number("startupTimeout").or(wishes.startup_timeout_s),
-            defaults.startup_timeout_s,
-        )),
-        retry_window: yaml.max_retry_timeout.unwrap_or(RETRY_WINDOW),
-        client_timeout: yaml.client_timeout.unwrap_or_default(),
-        runtime: runtime(package, wishes)?,
-        handler: handler(package, wishes, defaults)?,
-        shares: shares(wishes, &yaml.batching, operator.tenants())?,
-        sequence_headers: Arc::clone(&defaults.sequence_headers),
-        declared: declared(yaml),
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Result<ModelSettings, RegisterError> {
+    let mut archive = package.settings.clone();
+    if let Some(time) = defaults.silent_yaml_timeout.filter(|_| package.has_yaml()) {
+        archive = archive.or(&times(time));
+    }
+    let values = resolve((name, version), archive, options, defaults);
+    ModelSettings::new(
+        values,
+        runtime(package, options)?,
+        handler(package, options, defaults)?,
+        Arc::clone(&defaults.sequence_headers),
+    )
+}
+
+/// The effective settings of a model that runs in this process.
+pub(crate) fn local_settings(
+    (name, version): (&str, &str),
+    model: &dyn LocalModel,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Result<ModelSettings, RegisterError> {
+    let limit = model.max_batch_size();
+    let mut own = Values::default();
+    own.set(&MAX_BATCH_SIZE, limit.unwrap_or(LOCAL_BATCH_SIZE), SettingSource::Default);
+    if model.pads() {
+        own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
+    }
+    let mut values = resolve((name, version), own, options, defaults);
+    let size = values.read::<u32>(&MAX_BATCH_SIZE);
+    if let Some(limit) = limit.filter(|limit| size > Some(*limit)) {
+        values.set(&MAX_BATCH_SIZE, limit, SettingSource::Archive(options.url.clone()));
+    }
+    let headers = Arc::clone(&defaults.sequence_headers);
+    ModelSettings::new(values, model.runtime().to_owned(), String::new(), headers)
+}
+
+/// Both timeouts, as TorchServe sets them where the archive is silent.
+fn times(time: Duration) -> Values {
+    let values = Values::default().with(&RESPONSE_TIMEOUT, time, SettingSource::Default);
+    values.with(&STARTUP_TIMEOUT, time, SettingSource::Default)
+}
+
+/// Every setting of a model with its effective value and its source.
+fn resolve(
+    (name, version): (&str, &str),
+    mut archive: Values,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Values {
+    let record = defaults.models.get(name).and_then(|versions| versions.get(version));
+    let record = record.and_then(Value::as_object);
+    let mut record = record
+        .map_or_else(Values::default, |record| from_record(record, &defaults.models_source, false));
+    if !options.at_startup {
+        record.remove(&WORKERS);
+        record.remove(&MAX_WORKERS);
+    }
+    let (caller, operator) = (options.settings.clone(), &defaults.settings);
+    let typed = caller.clone().or(operator);
+    let packed_workers = match defaults.precedence {
+        Precedence::Jitney => !typed.has(&WORKERS),
+        Precedence::TorchServe => !(options.restored && caller.has(&WORKERS)),
     };
-    checked(settings)
+    if !packed_workers || !are_workers(&archive) {
+        archive.remove(&WORKERS);
+        archive.remove(&MAX_WORKERS);
+    }
+    let mut values = match defaults.precedence {
+        Precedence::Jitney => typed.or(&archive).or(&record),
+        Precedence::TorchServe => {
+            let mut values = caller.or(&archive).or(&record).or(operator);
+            let restored = [&WORKERS, &MAX_WORKERS].map(|setting| setting.name);
+            let is_first = |setting: &&&Setting| {
+                setting.archive_first && !(options.restored && restored.contains(&setting.name))
+            };
+            for setting in model::SETTINGS.iter().filter(is_first) {
+                values.prefer(setting, &record);
+                values.prefer(setting, &archive);
+            }
+            values
+        }
+    };
+    fill_in(&mut values, if options.at_startup { defaults.startup_workers } else { 0 });
+    values
+}
+
+/// The archive's numbers of workers count only together, and only if they make sense together.
+fn are_workers(archive: &Values) -> bool {
+    let pair = archive.read::<u32>(&WORKERS).zip(archive.read::<u32>(&MAX_WORKERS));
+    pair.is_some_and(|(min, max)| min > 0 && max >= min)
+}
+
+/// Sets what no source sets: what follows from other settings, then the declared defaults.
+fn fill_in(values: &mut Values, workers: u32) {
+    let mut default = Values::default();
+    let mut set = |setting, value| default.set(setting, value, SettingSource::Default);
+    set(&WORKERS, SettingValue::from(workers));
+    // An explicit delay asks for TorchServe's window, a latency target or nothing for adaptive.
+    let latency: Option<Duration> = values.read(&MAX_LATENCY_MS);
+    let windowed = values.has(&MAX_BATCH_DELAY) && latency.is_none_or(|latency| latency.is_zero());
+    let policy = if windowed { PolicyName::Window } else { PolicyName::Adaptive };
+    set(&POLICY, SettingValue::from(policy.as_str()));
+    let is_async = values.read(&ASYNC_COMMUNICATION).unwrap_or(false);
+    set(&MAX_CONCURRENT_BATCHES, SettingValue::Number(if is_async { ASYNC_SLOTS } else { 1 }));
+    *values = std::mem::take(values).or(&default).or_defaults(model::SETTINGS);
+    let workers: u64 = values.read(&WORKERS).unwrap_or(0);
+    if values.read::<u64>(&MAX_WORKERS).is_none_or(|max| max < workers) {
+        let source = values.source(&WORKERS);
+        values.set(&MAX_WORKERS, workers, source);
+    }
 }
 
 /// The sum that the operator's `models={...}` gives for this version.
 pub(crate) fn operators_sha256(
     package: &Package,
-    wishes: &Wishes,
-    defaults: &Defaults,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
 ) -> Result<Option<Sha256>, RegisterError> {
-    let (name, version) = name_and_version(package, wishes)?;
-    let operator = Operator::about(&defaults.models, &name, &version);
-    operator.text("sha256").map(str::parse).transpose().map_err(RegisterError::BadSettings)
+    let (name, version) = name_and_version(package, options)?;
+    let record = defaults.models.get(&name).and_then(|versions| versions.get(&version));
+    let sum = record.and_then(|record| record.get("sha256")?.as_str());
+    sum.map(str::parse).transpose().map_err(RegisterError::BadSettings)
 }
 
-/// The effective settings of a model that runs in this process.
-pub(crate) fn local_settings(
-    model: &dyn LocalModel,
-    wishes: &Wishes,
-    defaults: &Defaults,
-) -> Result<Settings, RegisterError> {
-    let yaml = ModelYaml::default();
-    let limit = model.max_batch_size();
-    let asked = wishes.batch_size.or(limit).unwrap_or(LOCAL_BATCH_SIZE);
-    let wishes = Wishes {
-        batch_size: Some(limit.map_or(asked, |limit| asked.min(limit))),
-        ..wishes.clone()
-    };
-    let batch = Batching::resolve(&wishes, &yaml, &Operator::default(), defaults);
-    let (workers_min, workers_max) = workers(&wishes, &yaml, &Operator::default(), defaults);
-    checked(Settings {
-        batch_size: batch.size,
-        batch_delay: batch.delay.unwrap_or(DELAY_DEFAULT),
-        wait_max: batch.delay,
-        policy: batch.policy,
-        latency_max: batch.latency_max,
-        queue_max: wishes.queue_max.unwrap_or(defaults.queue_max),
-        mix_origins: defaults.mix_origins,
-        isolate: true,
-        job_ticket: false,
-        slots: 1,
-        workers_min,
-        workers_max,
-        response_timeout: seconds(wishes.response_timeout_s, defaults.response_timeout_s),
-        startup_timeout: seconds(wishes.startup_timeout_s, defaults.startup_timeout_s),
-        retry_window: RETRY_WINDOW,
-        client_timeout: Duration::ZERO,
-        runtime: model.runtime().to_owned(),
-        handler: String::new(),
-        shares: shares(&wishes, &padded(model), None)?,
-        sequence_headers: Arc::clone(&defaults.sequence_headers),
-        declared: Declared::default(),
-    })
-}
-
-/// A model that may be padded is batched by length.
-fn padded(model: &dyn LocalModel) -> BatchingYaml {
-    let cost = model.pads().then_some(Cost::Length);
-    BatchingYaml { cost, ..BatchingYaml::default() }
-}
-
-/// The settings, if they can be had.
-pub(crate) fn checked(settings: Settings) -> Result<Settings, RegisterError> {
-    if !(1..=BATCH_SIZE_MAX).contains(&settings.batch_size) {
-        let message = format!("batch_size must be between 1 and {BATCH_SIZE_MAX}");
-        return Err(RegisterError::BadSettings(message));
-    }
-    Ok(settings)
-}
-
-/// What the model says, then the default of asynchronous handlers. A continuous batch is as large as
-/// its worker has slots, and twice that where it holds sequences, as in TorchServe.
-fn slots(yaml: &ModelYaml, batch_size: u32) -> u8 {
-    let sequences = yaml.sequence_batching.unwrap_or(false);
-    if yaml.continuous_batching.unwrap_or(false) {
-        let live = batch_size.saturating_mul(if sequences { 2 } else { 1 });
-        u8::try_from(live).unwrap_or(u8::MAX)
-    } else {
-        let usual = if yaml.async_communication.unwrap_or(false) { ASYNC_SLOTS } else { 1 };
-        yaml.batching.max_concurrent_batches.unwrap_or(usual)
-    }
-}
-
-fn seconds(asked: Option<u64>, default: u64) -> Duration {
-    Duration::from_secs(asked.unwrap_or(default))
-}
-
-/// The archive's numbers win when they make sense together; then the operator's for models that
-/// are loaded at start-up; then the caller's.
-fn workers(
-    wishes: &Wishes,
-    yaml: &ModelYaml,
-    operator: &Operator<'_>,
-    defaults: &Defaults,
-) -> (u32, u32) {
-    if let (Some(min), Some(max)) = (yaml.min_workers, yaml.max_workers)
-        && min > 0
-        && max >= min
-    {
-        return (min, max);
-    }
-    let fallback = if wishes.at_startup { defaults.startup_workers } else { defaults.workers };
-    let operators_min = if wishes.at_startup { operator.small("minWorkers") } else { None };
-    let min = wishes.initial_workers.or(operators_min).unwrap_or(fallback);
-    let operators_max = if wishes.at_startup { operator.small("maxWorkers") } else { None };
-    let max = wishes.max_workers.or(operators_max).unwrap_or(min);
-    (min, max.max(min))
-}
-
-/// Refuses a runtime that does not exist, before anything is looked up or fetched.
-pub(crate) fn check_runtime(wishes: &Wishes) -> Result<Option<Runtime>, RegisterError> {
+/// Rejects a runtime that does not exist, before anything is looked up or fetched.
+pub(crate) fn check_runtime(options: &RegisterOptions) -> Result<Option<Runtime>, RegisterError> {
     let read =
         |word: &String| Runtime::parse(word).map_err(|_| RegisterError::BadRuntime(word.clone()));
-    wishes.runtime.as_ref().map(read).transpose()
+    options.runtime.as_ref().map(read).transpose()
 }
 
-fn runtime(package: &Package, wishes: &Wishes) -> Result<String, RegisterError> {
-    let runtime = check_runtime(wishes)?.unwrap_or(package.manifest.runtime);
+fn runtime(package: &Package, options: &RegisterOptions) -> Result<String, RegisterError> {
+    let runtime = check_runtime(options)?.unwrap_or(package.manifest.runtime);
     match runtime {
         Runtime::Python | Runtime::Python3 => Ok(runtime.as_str().to_owned()),
         Runtime::Lsp => Err(RegisterError::BadSettings(
@@ -226,11 +198,11 @@ fn runtime(package: &Package, wishes: &Wishes) -> Result<String, RegisterError> 
 
 fn handler(
     package: &Package,
-    wishes: &Wishes,
-    defaults: &Defaults,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
 ) -> Result<String, RegisterError> {
-    let asked = wishes.handler.clone().or_else(|| package.manifest.handler.clone());
-    asked.or_else(|| defaults.handler.clone()).ok_or_else(|| {
+    let given = options.handler.clone().or_else(|| package.manifest.handler.clone());
+    given.or_else(|| defaults.handler.clone()).ok_or_else(|| {
         RegisterError::BadSettings(
             "the archive names no handler; give one with handler=FILE.py".to_owned(),
         )

@@ -1,32 +1,43 @@
-//! Everything that can be set about a model version, resolved once from its four sources: what the
-//! caller asked, the archive, the operator's defaults for this model, the built-in defaults.
+//! The effective settings of a model version, in the types that the engine uses. Which value wins is
+//! decided in `resolve`; a live change goes through [`ModelSettings::changed`].
 
 mod defaults;
-mod wishes;
+mod register_options;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
+use jitney_settings::model::{
+    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE,
+    MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE, POLICY, QUEUE,
+    RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_TIMEOUT, SIZES,
+    STARTUP_TIMEOUT, TENANTS, USE_JOB_TICKET, USE_VENV, WORKERS,
+};
+use jitney_settings::{SettingSource, Values};
 
-pub use self::defaults::Defaults;
-pub use self::wishes::{EndpointWishes, Wishes};
+pub use self::defaults::{ModelDefaults, Precedence};
+pub use self::register_options::{EndpointOptions, RegisterOptions};
 use crate::call::SequenceHeaders;
+use crate::error::RegisterError;
 use crate::shares::Shares;
-pub use jitney_store::PolicyName;
+pub use jitney_settings::PolicyName;
 
 /// The effective settings of one model version.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSettings {
     /// Most items in a batch.
     pub batch_size: u32,
+    /// Batch sizes that the model runs at; empty for any.
+    pub sizes: Vec<u32>,
     /// TorchServe's window, which only the policy `window` acts on.
     pub batch_delay: Duration,
-    /// How long the adaptive policy may let anybody wait for company: a delay that was asked for.
+    /// How long the adaptive policy may let a request wait for others: a delay that a source set.
     pub wait_max: Option<Duration>,
-    /// When batches leave.
+    /// When batches are sent.
     pub policy: PolicyName,
-    /// The latency asked for, which also is the deadline of requests that bring none.
+    /// The latency target, which also is the deadline of requests that bring none.
     pub latency_max: Option<Duration>,
     /// Requests that may wait.
     pub queue_max: u32,
@@ -61,10 +72,12 @@ pub struct Settings {
     pub sequence_headers: Arc<SequenceHeaders>,
     /// What a description must repeat.
     pub declared: Declared,
+    /// Every value with its source, as it was resolved and changed since.
+    pub values: Values,
 }
 
-/// Settings of the archive that a description repeats as they were declared. Those about sequences
-/// and continuous batching are acted on through [`Settings::sequences`] and [`Settings::worker_mode`].
+/// ModelSettings of the archive that a description repeats as they were declared. Those about sequences
+/// and continuous batching are acted on through [`ModelSettings::sequences`] and [`ModelSettings::worker_mode`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     /// `pp`, `tp`, `pptp`, `custom` or empty.
@@ -91,13 +104,119 @@ pub struct Declared {
     pub max_sequence_job_queue_size: u64,
 }
 
+impl Declared {
+    /// What the archive declares; what is known of devices comes later. ModelSettings that count only
+    /// together are repeated only together: a parallel type with a level, and what sequences are
+    /// allowed with how long they may be silent.
+    fn of(values: &Values) -> Self {
+        let flag = |setting| values.read(setting).unwrap_or(false);
+        let millis =
+            |setting| values.read(setting).map_or(0, |time: Duration| time.as_millis() as u64);
+        let level = values.read::<u32>(&PARALLEL_LEVEL).filter(|level| *level > 0);
+        let parallel = values.read::<String>(&PARALLEL_TYPE).zip(level);
+        let (parallel_type, parallel_level) = parallel.unwrap_or_default();
+        let base = Self {
+            parallel_type,
+            parallel_level,
+            continuous_batching: flag(&CONTINUOUS_BATCHING),
+            use_venv: flag(&USE_VENV),
+            stateful: flag(&SEQUENCE_BATCHING),
+            ..Self::default()
+        };
+        if millis(&SEQUENCE_MAX_IDLE) == 0 {
+            return base;
+        }
+        Self {
+            sequence_max_idle_ms: millis(&SEQUENCE_MAX_IDLE),
+            sequence_timeout_ms: millis(&SEQUENCE_TIMEOUT),
+            max_num_sequence: values.read(&MAX_SEQUENCES).unwrap_or(1),
+            max_sequence_job_queue_size: values.read(&MAX_SEQUENCE_QUEUE).unwrap_or(1),
+            ..base
+        }
+    }
+}
+
+/// The largest batch that one frame can carry.
+const BATCH_SIZE_MAX: u32 = u16::MAX as u32;
+
 /// What is kept free of the latency asked for so that answers also arrive in time: a part of it that
 /// covers waking the connection's task and writing to it behind a whole batch of others.
 fn delivery(objective: Duration) -> u64 {
     nanos(objective / 25).clamp(100_000, 2_000_000)
 }
 
-impl Settings {
+impl ModelSettings {
+    /// The settings that follow from resolved values.
+    pub(crate) fn new(
+        values: Values,
+        runtime: String,
+        handler: String,
+        sequence_headers: Arc<SequenceHeaders>,
+    ) -> Result<Self, RegisterError> {
+        let declared = Declared::of(&values);
+        let mut settings = Self {
+            isolate: !declared.stateful,
+            slots: slots(&values),
+            runtime,
+            handler,
+            sequence_headers,
+            declared,
+            ..Self::default()
+        };
+        settings.take(&values).map_err(RegisterError::BadSettings)?;
+        Ok(settings)
+    }
+
+    /// These settings with a live change applied. A delay asks for the window and a latency target
+    /// for the adaptive policy, unless the change names a policy.
+    pub(crate) fn changed(&self, change: &Values) -> Result<Self, String> {
+        let implied = if change.has(&MAX_LATENCY_MS) {
+            Some(PolicyName::Adaptive)
+        } else {
+            change.has(&MAX_BATCH_DELAY).then_some(PolicyName::Window)
+        };
+        let mut change = change.clone();
+        if let Some(policy) = implied.filter(|_| !change.has(&POLICY)) {
+            change.set(&POLICY, policy.as_str(), SettingSource::Live);
+        }
+        let mut settings = self.clone();
+        settings.take(&change)?;
+        Ok(settings)
+    }
+
+    /// Takes over every value that there is: the one place where settings become fields.
+    fn take(&mut self, values: &Values) -> Result<(), String> {
+        values.apply(&MAX_BATCH_SIZE, &mut self.batch_size);
+        values.apply(&SIZES, &mut self.sizes);
+        values.apply(&MAX_BATCH_DELAY, &mut self.batch_delay);
+        if values.source(&MAX_BATCH_DELAY) != SettingSource::Default {
+            values.apply(&MAX_BATCH_DELAY, &mut self.wait_max);
+        }
+        values.apply(&POLICY, &mut self.policy);
+        values.apply(&MAX_LATENCY_MS, &mut self.latency_max);
+        self.latency_max = self.latency_max.filter(|latency| !latency.is_zero());
+        values.apply(&QUEUE, &mut self.queue_max);
+        values.apply(&MIX_ORIGINS, &mut self.mix_origins);
+        values.apply(&USE_JOB_TICKET, &mut self.job_ticket);
+        values.apply(&WORKERS, &mut self.workers_min);
+        values.apply(&MAX_WORKERS, &mut self.workers_max);
+        values.apply(&RESPONSE_TIMEOUT, &mut self.response_timeout);
+        values.apply(&STARTUP_TIMEOUT, &mut self.startup_timeout);
+        values.apply(&MAX_RETRY_TIMEOUT, &mut self.retry_window);
+        values.apply(&CLIENT_TIMEOUT, &mut self.client_timeout);
+        values.apply(&COST, &mut self.shares.cost);
+        values.apply(&MAX_COST, &mut self.shares.cost_max);
+        values.apply(&SAMPLE_COST, &mut self.shares.sample_cost);
+        if let Some(tenants) = values.read::<Vec<(String, u32)>>(&TENANTS) {
+            self.shares = self.shares.weighing(&tenants)?;
+        }
+        if !(1..=BATCH_SIZE_MAX).contains(&self.batch_size) {
+            return Err(format!("batch_size must be between 1 and {BATCH_SIZE_MAX}"));
+        }
+        self.values = values.clone().or(&self.values);
+        Ok(())
+    }
+
     /// The part of the settings that the batcher acts on.
     pub fn batcher(&self) -> BatcherConfig {
         let sequences = self.sequences().map_or(0, |limits| limits.sequences);
@@ -114,6 +233,7 @@ impl Settings {
         self.shares.apply(BatcherConfig {
             policy,
             max_items: self.items_max(),
+            sizes: self.sizes.clone(),
             max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
@@ -180,6 +300,18 @@ impl Settings {
     pub fn items_waiting_max(&self) -> u64 {
         u64::from(self.queue_max) * u64::from(self.items_max())
     }
+}
+
+/// Batches that a worker holds at a time. A continuous batch is as large as its worker has slots, and
+/// twice that where it holds sequences, as in TorchServe.
+fn slots(values: &Values) -> u8 {
+    let flag = |setting| values.read(setting).unwrap_or(false);
+    if !flag(&CONTINUOUS_BATCHING) {
+        return values.read(&MAX_CONCURRENT_BATCHES).unwrap_or(1);
+    }
+    let size = values.read::<u32>(&MAX_BATCH_SIZE).unwrap_or(1);
+    let live = size.saturating_mul(if flag(&SEQUENCE_BATCHING) { 2 } else { 1 });
+    u8::try_from(live).unwrap_or(u8::MAX)
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -5,7 +5,7 @@
 //! what clients make up costs no memory; two that meet there share a turn. Nothing is remembered.
 
 use jitney_batcher::{Config, Measure};
-pub use jitney_store::Cost;
+pub use jitney_settings::Cost;
 
 use crate::call::Claim;
 
@@ -34,25 +34,6 @@ pub(crate) struct Weight {
     pub(crate) tenant: u32,
     /// Of all its items.
     pub(crate) cost: u64,
-}
-
-/// Reads weights as they are said in one word: `gold:4,trial:1`; nothing for none.
-///
-/// # Errors
-/// A sentence that says what is wrong with it.
-pub fn tenants(text: &str) -> Result<Vec<(String, u32)>, String> {
-    let wrong = |one: &str| {
-        format!(
-            "tenants must be names with whole numbers above zero such as gold:4,trial:1, not {one:?}"
-        )
-    };
-    let one = |one: &str| {
-        let (name, weight) = one.rsplit_once(':').ok_or_else(|| wrong(one))?;
-        let weight = weight.trim().parse().map_err(|_| wrong(one))?;
-        let name = name.trim();
-        if name.is_empty() { Err(wrong(one)) } else { Ok((name.to_owned(), weight)) }
-    };
-    text.split(',').filter(|one| !one.trim().is_empty()).map(one).collect()
 }
 
 impl Shares {
@@ -158,19 +139,6 @@ mod tests {
         let strangers: std::collections::BTreeSet<_> = strangers.collect();
         assert_eq!((strangers.first(), strangers.last()), (Some(&3), Some(&63)));
         assert_eq!(number(Some("a")), number(Some("a")));
-    }
-
-    #[test]
-    fn weights_are_said_in_one_word() {
-        let weights = |pairs: &[(&str, u32)]| -> Vec<(String, u32)> {
-            pairs.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect()
-        };
-        assert_eq!(tenants("gold:4, trial:1"), Ok(weights(&[("gold", 4), ("trial", 1)])));
-        assert_eq!(tenants("a:b:2"), Ok(weights(&[("a:b", 2)])));
-        assert_eq!(tenants(""), Ok(Vec::new()));
-        for wrong in ["gold", "gold:much", "gold:-1", ":3", "gold=3"] {
-            assert!(tenants(wrong).is_err_and(|why| why.contains("gold:4")), "{wrong}");
-        }
     }
 
     #[test]

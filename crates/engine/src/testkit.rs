@@ -23,39 +23,31 @@ use crate::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use crate::changes::Changes;
-use crate::engine::Draft;
+use crate::engine::draft::Draft;
 use crate::error::CallError;
 use crate::local::LocalModel;
 use crate::model::{Intake, Model, ModelIdentity};
 use crate::outcome::LaunchError;
-use crate::settings::{Declared, PolicyName, Settings};
-use crate::shares::Shares;
+use crate::settings::{ModelSettings, PolicyName};
 use crate::store::ModelDir;
 
-/// Settings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
-pub fn settings() -> Settings {
-    Settings {
+/// ModelSettings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
+pub fn settings() -> ModelSettings {
+    ModelSettings {
         batch_size: 4,
         batch_delay: Duration::from_millis(10),
-        wait_max: None,
         policy: PolicyName::Window,
-        latency_max: None,
         queue_max: 100,
-        mix_origins: false,
         isolate: true,
-        job_ticket: false,
         slots: 1,
         workers_min: 1,
         workers_max: 1,
         response_timeout: Duration::from_secs(5),
         startup_timeout: Duration::from_secs(5),
         retry_window: Duration::from_secs(10),
-        client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
-        shares: Shares::default(),
-        sequence_headers: Arc::default(),
-        declared: Declared::default(),
+        ..ModelSettings::default()
     }
 }
 
@@ -71,13 +63,16 @@ pub struct Kit {
 
 impl Kit {
     /// A model whose workers follow `script`; none is started yet.
-    pub fn idle(settings: Settings, script: impl Fn(&Ride) -> Act + Send + Sync + 'static) -> Self {
+    pub fn idle(
+        settings: ModelSettings,
+        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    ) -> Self {
         Self::with_launches(settings, script, |_| (Duration::ZERO, Ok(())))
     }
 
     /// Like [`Kit::idle`], with a script for the starts too.
     pub fn with_launches(
-        settings: Settings,
+        settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
         launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
     ) -> Self {
@@ -87,7 +82,7 @@ impl Kit {
     /// Like [`Kit::serving`], for requests as this model decodes them. It never runs.
     pub async fn of_local(
         model: impl LocalModel,
-        settings: Settings,
+        settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
@@ -101,7 +96,7 @@ impl Kit {
     /// Like [`Kit::idle`], of a model whose files are there.
     pub fn in_dir(
         dir: &Path,
-        settings: Settings,
+        settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let (dir, launch) = (ModelDir::existing(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
@@ -112,7 +107,7 @@ impl Kit {
     fn build(
         dir: Option<ModelDir>,
         intake: Intake,
-        settings: Settings,
+        settings: ModelSettings,
         script: Script,
         launch: LaunchScript,
         kind: Kind,
@@ -142,9 +137,9 @@ impl Kit {
             fetched: None,
         };
         let admission = Admission::new(AdmissionLimits::default());
-        let refusing = Arc::new(AtomicBool::new(false));
+        let draining = Arc::new(AtomicBool::new(false));
         let ids = Arc::new(AtomicU32::new(9000));
-        let (model, task) = draft.build(&admission, &refusing, &ids, &Changes::default());
+        let (model, task) = draft.build(&admission, &draining, &ids, &Changes::default());
         tokio::spawn(task.run());
         Self { model, admission, rides }
     }
@@ -152,7 +147,7 @@ impl Kit {
     /// A model with `workers` ready workers that follow `script`.
     pub async fn serving(
         workers: u32,
-        settings: Settings,
+        settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let kit = Self::idle(settings, script);
@@ -164,7 +159,7 @@ impl Kit {
     pub async fn of(
         kind: Kind,
         workers: u32,
-        settings: Settings,
+        settings: ModelSettings,
         script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
     ) -> Self {
         let launch = Arc::new(|_| (Duration::ZERO, Ok(())));

@@ -24,7 +24,7 @@ pub(super) struct NamedNumbers {
 }
 
 #[derive(Debug, Deserialize)]
-struct RequestedOutput {
+struct OutputName {
     name: String,
 }
 
@@ -58,7 +58,7 @@ struct BodyReader<'a> {
 struct BodyObject {
     id: Option<String>,
     inputs: Option<Vec<NamedNumbers>>,
-    outputs: Vec<RequestedOutput>,
+    outputs: Vec<OutputName>,
     named: Vec<NamedNumbers>,
     unknown: Vec<String>,
 }

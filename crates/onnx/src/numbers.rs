@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
-use super::tensor::TensorData;
+use super::tensor::{self, TensorData};
 use jitney_engine::local::Datatype;
 
 /// Elements that one input of a request may bring.
@@ -38,23 +38,20 @@ impl Numbers {
         if self.booleans && datatype != Datatype::Bool {
             return Err(format!("true and false are not {datatype} values"));
         }
-        let values = &self.values;
+        let values = self.values.iter().copied();
+        let Some(range) = tensor::whole_range(datatype) else {
+            return Ok(TensorData::F32(values.map(float).collect::<Result<_, _>>()?));
+        };
+        values.clone().try_for_each(|value| whole(value, datatype, range))?;
         Ok(match datatype {
-            Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => {
-                TensorData::F32(each(values, float)?)
-            }
-            Datatype::Int32 | Datatype::Int64 => TensorData::I32(each(values, |value| {
-                whole(value, datatype, i32::MIN.into(), i32::MAX.into()).map(|value| value as i32)
-            })?),
-            Datatype::Bool => TensorData::I32(each(values, |value| {
-                whole(value, datatype, 0.0, 1.0).map(|value| value as i32)
-            })?),
-            Datatype::Int8 => TensorData::I8(each(values, |value| {
-                whole(value, datatype, i8::MIN.into(), i8::MAX.into()).map(|value| value as i8)
-            })?),
-            Datatype::Uint8 => TensorData::U8(each(values, |value| {
-                whole(value, datatype, 0.0, u8::MAX.into()).map(|value| value as u8)
-            })?),
+            Datatype::Int8 => TensorData::I8(values.map(|value| value as i8).collect()),
+            Datatype::Uint8 => TensorData::U8(values.map(|value| value as u8).collect()),
+            Datatype::Bool
+            | Datatype::Int32
+            | Datatype::Int64
+            | Datatype::Fp16
+            | Datatype::Fp32
+            | Datatype::Fp64 => TensorData::I32(values.map(|value| value as i32).collect()),
         })
     }
 
@@ -99,23 +96,19 @@ impl Numbers {
 /// Stands for a length while the first list of its depth is being read.
 const UNKNOWN: usize = usize::MAX;
 
-fn each<T>(values: &[f64], narrow: impl Fn(f64) -> Result<T, String>) -> Result<Vec<T>, String> {
-    values.iter().map(|value| narrow(*value)).collect()
-}
-
 fn float(value: f64) -> Result<f32, String> {
     let narrow = value as f32;
     if narrow.is_finite() { Ok(narrow) } else { Err(format!("{value:e} is too large for FP32")) }
 }
 
-fn whole(value: f64, datatype: Datatype, min: f64, max: f64) -> Result<f64, String> {
+fn whole(value: f64, datatype: Datatype, (min, max): (f64, f64)) -> Result<(), String> {
     if value.fract() != 0.0 {
         return Err(format!("{value} is not a whole number, but {datatype} is expected"));
     }
     if !(min..=max).contains(&value) {
         return Err(format!("{value} is outside {min}..{max}, the {datatype} values served here"));
     }
-    Ok(value)
+    Ok(())
 }
 
 impl<'de> Deserialize<'de> for Numbers {

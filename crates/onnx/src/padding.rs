@@ -126,13 +126,9 @@ pub(super) fn cut(
 
 /// Whether a tensor of this type can hold the value as it is.
 fn holds(datatype: Datatype, value: f64) -> bool {
-    let whole = |least: f64, most: f64| value.fract() == 0.0 && (least..=most).contains(&value);
-    match datatype {
-        Datatype::Bool => whole(0.0, 1.0),
-        Datatype::Uint8 => whole(0.0, 255.0),
-        Datatype::Int8 => whole(-128.0, 127.0),
-        Datatype::Int32 | Datatype::Int64 => whole(i32::MIN.into(), i32::MAX.into()),
-        Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => value.is_finite(),
+    match tensor::whole_range(datatype) {
+        Some((min, max)) => value.fract() == 0.0 && (min..=max).contains(&value),
+        None => value.is_finite(),
     }
 }
 

@@ -75,6 +75,17 @@ impl TensorData {
     }
 }
 
+/// The least and the greatest value of a type of whole numbers; `None` for floating point.
+pub(super) fn whole_range(datatype: Datatype) -> Option<(f64, f64)> {
+    match datatype {
+        Datatype::Bool => Some((0.0, 1.0)),
+        Datatype::Uint8 => Some((0.0, u8::MAX.into())),
+        Datatype::Int8 => Some((i8::MIN.into(), i8::MAX.into())),
+        Datatype::Int32 | Datatype::Int64 => Some((i32::MIN.into(), i32::MAX.into())),
+        Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => None,
+    }
+}
+
 /// Elements with a shape; the product of the shape is the number of elements, always.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {

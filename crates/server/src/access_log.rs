@@ -97,7 +97,7 @@ mod tests {
     use http::Uri;
 
     use super::*;
-    use crate::spool::sink::Sink;
+    use crate::spool::sink::TestSink;
 
     fn line(uri: &Uri) -> AccessRecord<'_> {
         AccessRecord {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn dropping_the_log_writes_what_is_left() {
-        let (sink, uri) = (Sink::default(), "/ping".parse().unwrap());
+        let (sink, uri) = (TestSink::default(), "/ping".parse().unwrap());
         let log = AccessLog::new(Box::new(sink.clone())).unwrap();
         for _ in 0..3 {
             log.write(&line(&uri));

@@ -1,24 +1,23 @@
-//! The one table of everything that can go wrong and how each listener says it.
+//! Everything that can go wrong, and how each protocol reports it.
 //!
-//! `table` holds what every [`ErrorCode`] is in each protocol; here every error of the engine finds
-//! its code and its words, in matches without wildcards. Nothing else in this crate picks a status
-//! for a failure.
+//! `table` has every [`ErrorCode`] in each protocol; here every error of the engine gets its code and its
+//! message, in matches without wildcards. Nothing else in this crate picks a status for a failure.
 
 use std::time::Duration;
 
 use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, UnregisterError};
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
+use jitney_engine::store::StoreError;
+use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 
 mod grpc;
 mod rejection;
-mod store;
 mod table;
-mod workflow;
 
 pub(crate) use grpc::grpc_code_of;
 pub use table::{ErrorCode, ErrorRow, Fault};
 
-/// A failure, ready to be told to a client.
+/// A failure as a client gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What kind it is.
@@ -32,7 +31,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A failure in words of its own.
+    /// A failure with a message of its own.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, status: code.row().status, message: message.into(), retry_after: None }
     }
@@ -60,7 +59,7 @@ impl Problem {
         Self::new(ErrorCode::TooLarge, message)
     }
 
-    /// Workers that did not come up; TorchServe says `null` for a version nobody named.
+    /// Workers that did not start; TorchServe writes `null` for an absent version.
     pub fn scale(error: &ScaleError, model: &str, version: Option<&str>) -> Self {
         let code = match error {
             ScaleError::Launch(LaunchError::Memory(_)) => ErrorCode::LoadOutOfMemory,
@@ -76,7 +75,7 @@ impl Problem {
         Self::new(code, format!("Failed to start workers for model {model} version: {version}"))
     }
 
-    /// An unknown name, in the words that only set-default uses.
+    /// An unknown name, with the message of set-default.
     pub fn set_default(error: &LookupError) -> Self {
         match error {
             LookupError::UnknownModel { .. } => error.into(),
@@ -88,7 +87,7 @@ impl Problem {
     }
 }
 
-/// What a call was for, to be named in its failure.
+/// A call that failed, as its message names it.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedCall<'a> {
     /// The model.
@@ -102,11 +101,11 @@ pub struct FailedCall<'a> {
 }
 
 impl FailedCall<'_> {
-    /// How this call's failure is told.
+    /// The failure as a client gets it.
     pub fn problem(&self, error: &CallError) -> Problem {
         match error {
             CallError::Rejected { reason, retry_after } => self.rejection(*reason, *retry_after),
-            CallError::ServerFull { what } => self.crowded(what),
+            CallError::ServerFull { what } => self.server_full(what),
             CallError::Sequence(rejection) => self.sequence(*rejection),
             CallError::BadInput(message) => Problem::bad_request(message),
             CallError::Model(failure) => model_failure(failure),
@@ -125,8 +124,7 @@ impl FailedCall<'_> {
     }
 }
 
-/// The model's failure. Code 413 from inside a handler is shown as 507, as in TorchServe; definitions
-/// mean what they say.
+/// The model's failure. A handler's 413 is shown as 507, as in TorchServe; a definition's is not.
 fn model_failure(failure: &ModelFailure) -> Problem {
     let code = match failure.cause {
         Cause::Memory => ErrorCode::OutOfMemory,
@@ -168,7 +166,7 @@ impl From<LookupError> for Problem {
 impl From<RegisterError> for Problem {
     fn from(error: RegisterError) -> Self {
         let code = match &error {
-            RegisterError::Store(error) => store::code(error),
+            RegisterError::Store(error) => store_code(error),
             RegisterError::NoName | RegisterError::NotLoadable(_) => ErrorCode::InvalidModel,
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
@@ -185,6 +183,73 @@ impl From<UnregisterError> for Problem {
             UnregisterError::Lookup(error) => error.into(),
             UnregisterError::DefaultVersion { .. } => {
                 Self::new(ErrorCode::DefaultVersion, error.to_string())
+            }
+        }
+    }
+}
+
+/// The code of a failure of the store; the message is the store's own.
+fn store_code(error: &StoreError) -> ErrorCode {
+    match error {
+        StoreError::NotConfigured
+        | StoreError::EmptyUrl
+        | StoreError::RelativePath { .. }
+        | StoreError::NotAllowed { .. }
+        | StoreError::NotFound { .. } => ErrorCode::ModelNotFound,
+        StoreError::DownloadFailed { .. } | StoreError::Checksum { .. } => {
+            ErrorCode::DownloadFailed
+        }
+        StoreError::NoChecksum { .. } => ErrorCode::BadRequest,
+        StoreError::Corrupt { .. }
+        | StoreError::InvalidRuntime { .. }
+        | StoreError::InvalidManifest { .. }
+        | StoreError::InvalidConfig { .. } => ErrorCode::InvalidModel,
+        StoreError::AlreadyExists { .. }
+        | StoreError::Hostile { .. }
+        | StoreError::TooLarge { .. }
+        | StoreError::Io { .. } => ErrorCode::Internal,
+    }
+}
+
+impl From<UnknownWorkflow> for Problem {
+    fn from(error: UnknownWorkflow) -> Self {
+        Self::new(ErrorCode::WorkflowNotFound, error.to_string())
+    }
+}
+
+impl From<WorkflowError> for Problem {
+    fn from(error: WorkflowError) -> Self {
+        let code = match &error {
+            WorkflowError::NotFound { .. } => ErrorCode::WorkflowNotFound,
+            WorkflowError::Store(error) => of_workflow(store_code(error)),
+            WorkflowError::Invalid(_) => ErrorCode::InvalidWorkflow,
+            WorkflowError::Dag(_) => ErrorCode::InvalidDag,
+            WorkflowError::Conflict { .. } => ErrorCode::Conflict,
+            WorkflowError::Failed { .. } => ErrorCode::WorkflowFailed,
+            WorkflowError::Draining => ErrorCode::Ending,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The code of a model's archive for a workflow's.
+fn of_workflow(code: ErrorCode) -> ErrorCode {
+    if code == ErrorCode::ModelNotFound {
+        ErrorCode::WorkflowNotFound
+    } else if code == ErrorCode::InvalidModel {
+        ErrorCode::InvalidWorkflow
+    } else {
+        code
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Self {
+        match &error {
+            RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
+            RunError::Rejected { model, queue_max, error } => {
+                let queue_max = *queue_max;
+                FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
             }
         }
     }

@@ -117,7 +117,7 @@ mod tests {
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
-    fn refused(certificate: &str, key: &str) -> String {
+    fn rejected(certificate: &str, key: &str) -> String {
         Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
     }
 
@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_pair_is_said() {
+    fn a_rejected_pair_has_a_reason() {
         let ((certificate, key), (_, other)) = (pair(), pair());
-        assert!(refused("", &key).starts_with("cannot read the certificate: it is not in the PEM"));
-        assert!(refused(&key, &key).starts_with("no certificate"));
-        assert!(refused(&certificate, &certificate).starts_with("no private key"));
-        assert!(refused(&certificate, &other).starts_with("certificate and key cannot be used"));
+        assert!(rejected("", &key).starts_with("cannot read the certificate: the text is not in PEM"));
+        assert!(rejected(&key, &key).starts_with("no certificate"));
+        assert!(rejected(&certificate, &certificate).starts_with("no private key"));
+        assert!(rejected(&certificate, &other).starts_with("certificate and key cannot be used"));
     }
 
     #[test]

@@ -335,6 +335,21 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_read_from_one_word() {
+        let weights = |pairs: &[(&str, u32)]| {
+            let pairs = pairs.iter().map(|(name, weight)| ((*name).to_owned(), *weight));
+            Ok(SettingValue::Weights(pairs.collect()))
+        };
+        let parse = |text| SettingKind::Weights.parse(text);
+        assert_eq!(parse("gold:4, trial:1"), weights(&[("gold", 4), ("trial", 1)]));
+        assert_eq!(parse("a:b:2"), weights(&[("a:b", 2)]));
+        assert_eq!(parse(""), weights(&[]));
+        for wrong in ["gold", "gold:much", "gold:-1", ":3", "gold=3"] {
+            assert!(parse(wrong).is_err_and(|why| why.contains("gold:4")), "{wrong}");
+        }
+    }
+
+    #[test]
     fn every_kind_says_what_it_expects() {
         let port = SettingKind::Whole { min: 0, max: 65535 };
         for (kind, value, expected) in [

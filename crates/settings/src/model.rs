@@ -1,17 +1,77 @@
 //! The settings of a model.
 
 use crate::setting::settings;
-use crate::{Setting, SettingKind, TimeUnit};
+use crate::{FromValue, Setting, SettingKind, SettingValue, TimeUnit};
 
 const MILLIS: SettingKind = SettingKind::Time(TimeUnit::Millis);
 const SECONDS: SettingKind = SettingKind::Time(TimeUnit::WholeSeconds);
 const FLAG: SettingKind = SettingKind::Flag;
 
-/// The words for [`POLICY`].
-pub const POLICIES: &[&str] = &["adaptive", "window", "opportunistic"];
+/// Declares an enum whose variants are the words of a [`SettingKind::Choice`].
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
 
-/// The words for [`COST`].
-pub const COSTS: &[&str] = &["items", "bytes", "tokens", "length"];
+        impl $name {
+            /// Every word.
+            pub const WORDS: &[&str] = &[$($word),*];
+
+            /// The word users type.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err(format!("unknown {} {text:?}; known: {}", $what, Self::WORDS.join(", "))),
+                }
+            }
+        }
+
+        impl FromValue for $name {
+            fn from_value(value: &SettingValue) -> Option<Self> {
+                if let SettingValue::Text(text) = value { text.parse().ok() } else { None }
+            }
+        }
+    };
+}
+
+words! {
+    /// When batches of a model are sent.
+    PolicyName, "batching policy":
+    /// A latency target instead of a window.
+    #[default]
+    Adaptive = "adaptive",
+    /// TorchServe's batch size and delay, the delay counted from the oldest request's arrival.
+    Window = "window",
+    /// A free worker takes what is there.
+    Opportunistic = "opportunistic",
+}
+
+words! {
+    /// What an item weighs.
+    Cost, "cost":
+    /// All weigh the same.
+    #[default]
+    Items = "items",
+    /// The bytes of its values; a batch takes as long as all of them together.
+    Bytes = "bytes",
+    /// What the request says (tokens, pixels); a batch takes as long as all of them together.
+    Tokens = "tokens",
+    /// The length that the request says; a batch takes as long as if all had the longest.
+    Length = "length",
+}
 
 settings! {
     /// Every setting of a model.
@@ -25,7 +85,7 @@ settings! {
         .archive_clamped(&["maxWorkers"], 0).record("maxWorkers").archive_first();
     MAX_BATCH_SIZE = Setting::new("max_batch_size", SettingKind::Whole { min: 1, max: 65535 }, "Most items in a batch; 1 means no batching")
         .or_else("what the archive says, else 32 for ONNX, else 1").or("1")
-        .batching().flag("batch-size", "N").aliases(&["batch_size", "max_batch_size"])
+        .batching().flag("batch-size", "N").aliases(&["max-batch-size"])
         .archive_clamped(&["batchSize"], 1).live(&["batch_size", "max_batch_size"], 1).record("batchSize");
     SIZES = Setting::new("sizes", SettingKind::Numbers { min: 1 }, "Batch sizes that the model runs at; the adaptive policy chooses among them")
         .or_else("any size")
@@ -35,15 +95,15 @@ settings! {
         .batching().flag("max-latency-ms", "TIME").archive(&[], 1).live(&["max_latency_ms"], 0).record("maxLatencyMs");
     MAX_BATCH_DELAY = Setting::new("max_batch_delay", MILLIS, "TorchServe's window: a batch is sent when it is full or when its oldest request has waited this long")
         .or_else("100 for the policy window").or("100")
-        .batching().flag("max-batch-delay-ms", "TIME").aliases(&["max_batch_delay", "max_batch_delay_ms"])
+        .batching().flag("max-batch-delay-ms", "TIME").aliases(&["max-batch-delay"])
         .archive(&["maxBatchDelay"], 1).live(&["max_batch_delay"], 0).record("maxBatchDelay");
-    POLICY = Setting::new("policy", SettingKind::Choice(POLICIES), "When batches are sent: adaptive, window or opportunistic")
+    POLICY = Setting::new("policy", SettingKind::Choice(PolicyName::WORDS), "When batches are sent: adaptive, window or opportunistic")
         .or_else("window if a delay is given and no latency target, else adaptive")
         .batching().flag("policy", "POLICY").property("batching_policy").live(&["policy"], 0).record("policy");
     TENANTS = Setting::new("tenants", SettingKind::Weights, "Weights of tenants, by the names that requests give; others have 1")
         .or_else("none")
         .batching().live(&["tenants"], 0).record_if_changed("tenants");
-    COST = Setting::new("cost", SettingKind::Choice(COSTS), "What an item weighs in a batch: items, bytes, tokens or length")
+    COST = Setting::new("cost", SettingKind::Choice(Cost::WORDS), "What an item weighs in a batch: items, bytes, tokens or length")
         .or_else("length for padded ONNX models, else items").or("items")
         .batching();
     MAX_COST = Setting::new("max_cost", SettingKind::Whole { min: 1, max: u64::MAX }, "Most cost in a batch").or_else("no limit").batching();

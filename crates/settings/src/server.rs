@@ -7,6 +7,9 @@ use crate::{Setting, SettingKind, TimeUnit};
 const PORT: SettingKind = SettingKind::Whole { min: 0, max: 65535 };
 const SECONDS: SettingKind = SettingKind::Time(TimeUnit::Seconds);
 
+/// The first settings of the table say where to listen.
+pub const ADDRESSES: usize = 6;
+
 settings! {
     /// Every setting of a server.
     SETTINGS:

@@ -21,7 +21,7 @@ pub struct Setting {
     pub placeholder: Option<&'static str>,
     /// The flag of `jitney serve`, without dashes. Its variable has the same name.
     pub flag: Option<&'static str>,
-    /// Other names of the flag and the key.
+    /// Other names of the flag.
     pub aliases: &'static [&'static str],
     /// Whether `jitney.yaml` may set it.
     pub yaml: bool,
@@ -205,8 +205,8 @@ impl Setting {
     /// underscores are the same.
     pub fn is_called(&self, word: &str) -> bool {
         let word = word.replace('-', "_");
-        let flag = self.flag.is_some_and(|flag| flag.replace('-', "_") == word);
-        flag || self.name == word || self.aliases.contains(&word.as_str())
+        let mut flags = self.flag.iter().chain(self.aliases);
+        self.name == word || flags.any(|flag| flag.replace('-', "_") == word)
     }
 
     /// The variable of `jitney serve`.

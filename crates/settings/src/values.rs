@@ -81,13 +81,23 @@ pub struct Values(BTreeMap<&'static str, (SettingValue, SettingSource)>);
 
 impl Values {
     /// Sets a value, in place of the one there is.
-    pub fn set(&mut self, setting: &Setting, value: SettingValue, source: SettingSource) {
-        self.0.insert(setting.name, (value, source));
+    pub fn set(
+        &mut self,
+        setting: &Setting,
+        value: impl Into<SettingValue>,
+        source: SettingSource,
+    ) {
+        self.0.insert(setting.name, (value.into(), source));
     }
 
     /// The same with one more value.
     #[must_use]
-    pub fn with(mut self, setting: &Setting, value: SettingValue, source: SettingSource) -> Self {
+    pub fn with(
+        mut self,
+        setting: &Setting,
+        value: impl Into<SettingValue>,
+        source: SettingSource,
+    ) -> Self {
         self.set(setting, value, source);
         self
     }
@@ -143,6 +153,24 @@ impl Values {
         self
     }
 
+    /// These values, and the declared defaults of the settings that have none.
+    #[must_use]
+    pub fn or_defaults(mut self, settings: &[&'static Setting]) -> Self {
+        for setting in settings.iter().filter(|setting| !self.has(setting)).collect::<Vec<_>>() {
+            if let Some(Ok(value)) = setting.default.map(|text| setting.kind.parse(text)) {
+                self.set(setting, value, SettingSource::Default);
+            }
+        }
+        self
+    }
+
+    /// Only the values that a source set.
+    #[must_use]
+    pub fn without_defaults(mut self) -> Self {
+        self.0.retain(|_, (_, source)| *source != SettingSource::Default);
+        self
+    }
+
     /// Takes over the value of `other` for one setting, if it has one.
     pub fn prefer(&mut self, setting: &Setting, other: &Self) {
         if let Some(given) = other.0.get(setting.name) {
@@ -156,6 +184,11 @@ impl Values {
         let mut values = Self::default();
         settings.iter().for_each(|setting| values.prefer(setting, self));
         values
+    }
+
+    /// The flag's value; false where there is none.
+    pub fn flag(&self, setting: &Setting) -> bool {
+        self.read(setting).unwrap_or(false)
     }
 
     /// The same values, all from one source.
@@ -193,6 +226,24 @@ from_value! {
     PathBuf: SettingValue::Text(text) => Some(Self::from(text)),
     Vec<u32>: SettingValue::Numbers(numbers) => Some(numbers.clone()),
     Vec<(String, u32)>: SettingValue::Weights(weights) => Some(weights.clone()),
+}
+
+macro_rules! to_value {
+    ($($type:ty: $value:ident => $made:expr),* $(,)?) => {$(
+        impl From<$type> for SettingValue {
+            fn from($value: $type) -> Self {
+                $made
+            }
+        }
+    )*};
+}
+to_value! {
+    u32: number => Self::Number(number.into()),
+    u64: number => Self::Number(number),
+    bool: flag => Self::Flag(flag),
+    Duration: time => Self::Time(time),
+    String: text => Self::Text(text),
+    &str: text => Self::Text(text.to_owned()),
 }
 
 impl<T: FromValue> FromValue for Option<T> {

@@ -121,23 +121,14 @@ pub enum StoreError {
 impl StoreError {
     /// Details for the log beyond the sentence for the client, if there are any.
     pub fn detail(&self) -> Option<String> {
-        match self {
-            Self::Hostile { breach, .. } => Some(breach.to_string()),
-            Self::DownloadFailed { why, .. } => Some(why.clone()),
-            Self::Io { path, source, .. } => Some(format!("{}: {source}", path.display())),
-            Self::NotConfigured
-            | Self::EmptyUrl
-            | Self::RelativePath { .. }
-            | Self::NotAllowed { .. }
-            | Self::NotFound { .. }
-            | Self::AlreadyExists { .. }
-            | Self::Checksum { .. }
-            | Self::NoChecksum { .. }
-            | Self::TooLarge { .. }
-            | Self::Corrupt { .. }
-            | Self::InvalidManifest { .. }
-            | Self::InvalidRuntime { .. }
-            | Self::InvalidConfig { .. } => None,
+        if let Self::Hostile { breach, .. } = self {
+            Some(breach.to_string())
+        } else if let Self::DownloadFailed { why, .. } = self {
+            Some(why.clone())
+        } else if let Self::Io { path, source, .. } = self {
+            Some(format!("{}: {source}", path.display()))
+        } else {
+            None
         }
     }
 }

@@ -10,14 +10,12 @@
 //! here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`], except
 //! for downloads, which go into the store. An archive that fails to unpack leaves nothing behind.
 
-mod batching;
 mod checksum;
 mod config;
 mod dir;
 mod download;
 mod error;
 mod fetch;
-mod fields;
 mod jail;
 mod locate;
 mod manifest;
@@ -32,7 +30,6 @@ mod yaml;
 mod tests;
 
 pub use self::{
-    batching::{BatchingYaml, Cost, PolicyName},
     checksum::Sha256,
     config::{Limits, StoreConfig, UrlFilter},
     dir::ModelDir,
@@ -46,5 +43,5 @@ pub use self::{
     member::stays_inside,
     package::{Api, Package, read_text},
     store::{Store, models_in},
-    yaml::{DeviceType, ModelYaml, ParallelType, parse as parse_yaml},
+    yaml::parse as parse_yaml,
 };

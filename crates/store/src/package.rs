@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use jitney_settings::{SettingSource, Values, from_archive};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -16,7 +17,7 @@ use super::{
     error::StoreError,
     fetch::FetchedFile,
     manifest::Manifest,
-    yaml::{self, ModelYaml},
+    yaml,
 };
 
 /// A manifest or a model's YAML is read into memory, so it may not be a film.
@@ -33,8 +34,8 @@ pub struct Package {
     pub manifest: Manifest,
     /// The manifest as it stands in the archive, for the handler; `{}` if there is none.
     pub manifest_json: Value,
-    /// The settings of the model's YAML that the frontend uses.
-    pub yaml: ModelYaml,
+    /// The settings in the model's YAML; its other keys are the handler's.
+    pub settings: Values,
     /// The YAML with every key in its order, for the handler; `{}` if there is none.
     pub yaml_json: Value,
     /// The description of its API, if it is a definition.
@@ -53,12 +54,15 @@ impl Package {
             None => Map::new(),
         };
         let api = Api::read(dir.path());
+        let source = SettingSource::Archive(url.to_owned());
+        let (settings, warnings) = from_archive(&yaml_map, &source);
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         Ok(Self {
             url: url.to_owned(),
             dir,
             manifest,
             manifest_json,
-            yaml: ModelYaml::from_json(&yaml_map),
+            settings,
             yaml_json: Value::Object(yaml_map),
             downloaded: None,
             api,

@@ -32,9 +32,9 @@ pub(super) fn unpack(
     let dir = reserve(models)?;
     let mut jail = Jail::new(dir.path(), limits);
     match format {
-        ArchiveFormat::Zip => unzip(file, &mut jail)?,
-        ArchiveFormat::TarGz => untar(MultiGzDecoder::new(file), &mut jail)?,
-        ArchiveFormat::Tar => untar(file, &mut jail)?,
+        PackedFormat::Zip => unzip(file, &mut jail)?,
+        PackedFormat::TarGz => untar(MultiGzDecoder::new(file), &mut jail)?,
+        PackedFormat::Tar => untar(file, &mut jail)?,
     }
     let links = jail.seal()?;
     let wrapping = if format.is_wrapped() { wrapping(dir.path())? } else { PathBuf::new() };
@@ -44,9 +44,9 @@ pub(super) fn unpack(
     Ok(dir)
 }
 
-fn open(archive: &Path) -> io::Result<(File, ArchiveFormat)> {
+fn open(archive: &Path) -> io::Result<(File, PackedFormat)> {
     let mut file = File::open(archive)?;
-    let format = ArchiveFormat::of(&mut file, archive)?;
+    let format = PackedFormat::of(&mut file, archive)?;
     Ok((file, format))
 }
 
@@ -73,13 +73,13 @@ fn reserve(models: &Path) -> Result<ModelDir, UnpackError> {
 
 /// The kinds of archive that we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ArchiveFormat {
+enum PackedFormat {
     Zip,
     TarGz,
     Tar,
 }
 
-impl ArchiveFormat {
+impl PackedFormat {
     /// Looks at the file's beginning and leaves it rewound.
     fn of(file: &mut File, path: &Path) -> io::Result<Self> {
         let mut head = Vec::new();

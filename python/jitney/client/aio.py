@@ -92,11 +92,11 @@ class AsyncClient:
             return False
 
     async def models(self) -> dict[str, str]:
-        """Names of all models, each with where it came from."""
+        """Names of all models, each with its URL."""
         return await self._run(list_models(self._retry))
 
     async def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
-        """What a model's versions are and how they do."""
+        """The description and state of a model's versions."""
         found: list[dict[str, Any]] = await self._request(requests.describe(model, version))
         return found
 
@@ -120,7 +120,7 @@ class AsyncClient:
         return await self._status(requests.unregister(model, version))
 
     async def set_default(self, model: str, version: str) -> str:
-        """Lets another version answer by default."""
+        """Changes the default version."""
         return await self._status(requests.set_default(model, version))
 
     async def close(self) -> None:

@@ -46,7 +46,7 @@ def request_status(request: Request, retry: Retry) -> Conversation[str]:
 
 
 def list_models(retry: Retry) -> Conversation[dict[str, str]]:
-    """Names of all models, page by page, each with where it came from."""
+    """Names of all models, page by page, each with its URL."""
     found: dict[str, str] = {}
     token: str | None = None
     while True:

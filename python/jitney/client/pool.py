@@ -97,7 +97,7 @@ class Pool:
 
 
 class Exchange:
-    """An answer whose head is here."""
+    """An answer whose head was read; the body follows."""
 
     def __init__(self, link: Link, status: int, headers: dict[str, str]) -> None:
         self.link, self.status, self.headers = link, status, headers

@@ -62,7 +62,7 @@ def encode(data: Any) -> tuple[str, bytes]:
 
 
 def ping() -> Request:
-    """Whether the server is well."""
+    """Whether the server is healthy."""
     return Request("GET", "/ping")
 
 
@@ -72,17 +72,17 @@ def models(limit: int | None, token: str | None) -> Request:
 
 
 def describe(model: str, version: str | None) -> Request:
-    """What a model is and how it does."""
+    """The description and state of a model."""
     return _manage("GET", _path("models", model, *([version] if version else [])))
 
 
 def register(url: str, options: Mapping[str, Any]) -> Request:
-    """A new model."""
+    """Registers a model."""
     return _manage("POST", _path("models"), url=url, **options)
 
 
 def scale(model: str, version: str | None, options: Mapping[str, Any]) -> Request:
-    """Another number of workers, or other settings."""
+    """Changes the number of workers, or other settings."""
     return _manage("PUT", _path("models", model, *([version] if version else [])), **options)
 
 
@@ -98,8 +98,8 @@ def configure(
     queue: int | None = None,
     tenants: Mapping[str, int] | None = None,
 ) -> Request:
-    """Other batching on a model that is being served. Options mean what they mean in a decorator; weights of tenants
-    take the place of those there are."""
+    """Changes the batching of a model that is being served. Options mean the same as in a decorator; weights of tenants
+    replace the present ones."""
     checked = Options(
         max_batch_size=max_batch_size,
         max_latency_ms=max_latency_ms,
@@ -133,17 +133,17 @@ def _weights(tenants: Mapping[str, int]) -> str:
 
 
 def _millis(time: float | None) -> int | None:
-    """Whole milliseconds; only nothing becomes 0, which has a meaning of its own."""
+    """Whole milliseconds; only 0 becomes 0, which has a meaning of its own."""
     return None if time is None else max(round(time), 1 if time > 0 else 0)
 
 
 def unregister(model: str, version: str | None) -> Request:
-    """The end of a model or version."""
+    """Unregisters a model or version."""
     return _manage("DELETE", _path("models", model, *([version] if version else [])))
 
 
 def set_default(model: str, version: str) -> Request:
-    """Another default version."""
+    """Changes the default version."""
     return _manage("PUT", _path("models", model, version, "set-default"))
 
 

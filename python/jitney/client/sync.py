@@ -97,11 +97,11 @@ class Client:
             return False
 
     def models(self) -> dict[str, str]:
-        """Names of all models, each with where it came from."""
+        """Names of all models, each with its URL."""
         return self._run(list_models(self._retry))
 
     def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
-        """What a model's versions are and how they do."""
+        """The description and state of a model's versions."""
         found: list[dict[str, Any]] = self._request(requests.describe(model, version))
         return found
 
@@ -125,7 +125,7 @@ class Client:
         return self._status(requests.unregister(model, version))
 
     def set_default(self, model: str, version: str) -> str:
-        """Lets another version answer by default."""
+        """Changes the default version."""
         return self._status(requests.set_default(model, version))
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class Pieces(Timed):
 
 
 class AsyncCall(Pieces, asyncio.Future[Any]):
-    """A call made inside an event loop: await it. Cancelling takes it out of the model's queue."""
+    """A call made inside an event loop: await it. Cancelling removes it from the model's queue."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(loop=connection.loop)
@@ -47,7 +47,7 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
         return super().result()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Gives the call up."""
+        """Cancels the call."""
         if not self.done():
             self._connection.cancel(self)
         return super().cancel(msg)
@@ -80,7 +80,7 @@ class Call(Pieces, concurrent.futures.Future[Any]):
         return asyncio.wrap_future(self).__await__()
 
     def cancel(self) -> bool:
-        """Gives the call up; it leaves the model's queue. False if it is over already."""
+        """Cancels the call and removes it from the model's queue. False if it is over already."""
         cancelled = super().cancel()
         if cancelled:
             self._on_cancel(self)

@@ -63,11 +63,11 @@ class Handle:
         cost: int | None = None,
         method_name: str | None = None,
     ) -> Handle:
-        """The same handle with other options; what is left out stays as it is.
+        """The same handle with other options; those left out stay as they are.
 
-        `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" fills
-        idle room only. `tenant` is who asks: tenants take turns. `cost` is what a call weighs, where
-        the model's batches are limited by that. `method_name` is another endpoint, by any name.
+        `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" uses
+        free capacity only. `tenant` is the name of the caller's tenant: tenants take turns. `cost` is the
+        cost of a call, where the model's batches are limited by that. `method_name` is another endpoint.
         """
         options = CallOptions(timeout, priority, tenant, cost).over(self._options)
         return self._like(self._names[2] if method_name is None else method_name, options)

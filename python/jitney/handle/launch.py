@@ -107,7 +107,9 @@ def locate_source(definition: Definition) -> tuple[str, str]:
         raise DefinitionError(f"{path} is defined inside a function; workers can import it only from a module")
     file = getattr(sys.modules.get(module_name), "__file__", None)
     if file is None:
-        raise DefinitionError(f"{path} is not in a file; write it to one, so that workers can import it")
+        raise DefinitionError(
+            f"{path} is defined in a notebook or console, where workers cannot import it; put it into a file"
+        )
     source = Path(file).resolve()
     if module_name == "__main__":
         return f"{source.name}:{path}", str(source.parent)

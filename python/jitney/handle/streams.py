@@ -1,7 +1,7 @@
 """Answers in pieces: an iterator for threads, an asynchronous one for event loops.
 
 Pieces wait for their reader within bounds; a reader that falls further behind loses its own stream
-and nothing else, as it would on the server. `cancel` gives the rest of an answer up.
+only, as on the server. `cancel` ends an answer early.
 """
 
 from __future__ import annotations
@@ -25,10 +25,35 @@ def _outpaced() -> Overloaded:
     return Overloaded("the stream was read too slowly", 503, "Outpaced")
 
 
-class AsyncStream(Timed):
-    """The pieces of an answer, for `async for`."""
+class _Receiver(Timed):
+    """What both kinds of streams do with the frames of their call."""
 
     number = 0
+
+    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
+        """One more; False if it cannot be kept and the call is over."""
+        raise NotImplementedError
+
+    def _finish(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def answered(self, value: Any, timing: Timing) -> None:
+        """A model that does not stream gives one piece; an empty stream gives none."""
+        if value is not NO_PIECES:
+            self.piece(value, 0, timing)
+        self._finish(None)
+
+    def ended(self) -> None:
+        """The last piece was received."""
+        self._finish(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Ends the stream with an error, after the pieces that were received."""
+        self._finish(error)
+
+
+class AsyncStream(_Receiver):
+    """The pieces of an answer, for `async for`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -53,7 +78,7 @@ class AsyncStream(Timed):
         return value
 
     def cancel(self) -> None:
-        """Gives the rest up."""
+        """Cancels the rest."""
         if not self._over:
             self._connection.cancel(self)
             self._finish(None)
@@ -61,12 +86,6 @@ class AsyncStream(Timed):
     async def aclose(self) -> None:
         """The same, for `contextlib.aclosing`."""
         self.cancel()
-
-    def answered(self, value: Any, timing: Timing) -> None:
-        """A model that does not stream gives one piece; an empty stream gives none."""
-        if value is not NO_PIECES:
-            self.piece(value, 0, timing)
-        self._finish(None)
 
     def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """One more."""
@@ -79,14 +98,6 @@ class AsyncStream(Timed):
         self._wake()
         return True
 
-    def ended(self) -> None:
-        """The last piece was received."""
-        self._finish(None)
-
-    def failed(self, error: BaseException) -> None:
-        """What came is good; there is no more."""
-        self._finish(error)
-
     def _finish(self, error: BaseException | None) -> None:
         self._over, self._error = True, error
         self._wake()
@@ -96,10 +107,8 @@ class AsyncStream(Timed):
             self._reader.set_result(None)
 
 
-class Stream(Timed):
+class Stream(_Receiver):
     """The pieces of an answer, for `for`."""
-
-    number = 0
 
     def __init__(self, cancel: Callable[[Stream], None]) -> None:
         self._on_cancel = cancel
@@ -120,32 +129,21 @@ class Stream(Timed):
         raise value or StopIteration
 
     def cancel(self) -> None:
-        """Gives the rest up."""
+        """Cancels the rest."""
         if not self._over:
             self._over = True
             self._on_cancel(self)
 
     close = cancel
 
-    def answered(self, value: Any, timing: Timing) -> None:
-        """A model that does not stream gives one piece; an empty stream gives none."""
-        if value is not NO_PIECES:
-            self.piece(value, 0, timing)
-        self.ended()
-
     def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """One more."""
         if self._pieces.qsize() >= PIECES_MAX:
-            self._pieces.put(("end", _outpaced()))
+            self._finish(_outpaced())
             return False
         self.timing = timing or self.timing
         self._pieces.put(("piece", value))
         return True
 
-    def ended(self) -> None:
-        """The last piece was received."""
-        self._pieces.put(("end", None))
-
-    def failed(self, error: BaseException) -> None:
-        """What came is good; there is no more."""
+    def _finish(self, error: BaseException | None) -> None:
         self._pieces.put(("end", error))

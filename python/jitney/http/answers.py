@@ -1,7 +1,7 @@
 """From one item's output to a body and its content type.
 
 Bytes stay bytes, text is text, everything else is JSON, arrays included, unless the client
-accepts npy. The form is chosen by the value, so that it never depends on who shared the batch.
+accepts npy. The form is chosen by the value, so that it never depends on the other items of the batch.
 """
 
 from __future__ import annotations

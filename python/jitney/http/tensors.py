@@ -13,7 +13,7 @@ from typing import Any
 from jitney.containers import container_of
 
 NPY, NPZ = b"\x93NUMPY", b"PK\x03\x04"
-NPY_TYPE, NPZ_TYPE = "application/x-npy", "application/x-npz"
+NPY_TYPE = "application/x-npy"
 
 
 def read(value: Any, hint: Any) -> Any:

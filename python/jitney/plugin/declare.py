@@ -16,7 +16,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path and who answers there."""
+    """A path and the function that answers it."""
 
     path: str
     methods: tuple[str, ...]

@@ -30,8 +30,8 @@ def reader_for(content_type: str) -> Reader:
 def read_json(raw: Raw) -> Any:
     """The parsed value, or the raw bytes when it is not JSON.
 
-    The scanner alone is twice as fast as `json.loads` on small bodies; whatever it does not
-    like (white space before the value, a byte order mark, UTF-16) goes the long way.
+    The scanner alone is twice as fast as `json.loads` on small bodies; everything else
+    (white space before the value, a byte order mark, UTF-16) is left to `json.loads`.
     """
     try:
         text = str(raw, "utf-8")

@@ -44,7 +44,7 @@ def _abandon(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _ConcurrentBatches:
-    """Where the batches of one worker are worked on."""
+    """The batches of one worker that are under way."""
 
     def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
         self._writer = writer
@@ -77,7 +77,7 @@ class _ConcurrentBatches:
             read_frames(reader, lambda received: loop.call_soon_threadsafe(self._incoming.put_nowait, received))
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        """What a handler raises was answered; what is left broke the worker itself."""
+        """An exception here is not the handler's, whose errors were answered: it ends the worker."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._incoming.put_nowait(task.exception())

@@ -1,4 +1,4 @@
-"""The context a worker hands to its handler: one object for life, bound anew to every batch.
+"""The context a worker passes to its handler: one object, bound anew to every batch.
 
 It is TorchServe's `Context` with the per-batch parts made lazy. Binding forgets everything that
 belonged to the previous batch; attributes a handler invented stay, as they do on TorchServe.

@@ -49,7 +49,7 @@ class _Job:
 
 
 class _LiveJobs:
-    """Where the jobs of one worker are worked on, all of them at each step."""
+    """The jobs of one worker; each step runs all of them."""
 
     def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
         self._writer = writer

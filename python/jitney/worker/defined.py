@@ -16,9 +16,9 @@ from typing import Any
 from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
+from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
-from jitney.instance import Instance
 from jitney.locate import locate
 from jitney.request import Request
 from jitney.streaming import STREAMED

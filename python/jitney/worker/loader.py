@@ -42,7 +42,7 @@ def is_defined(settings: dict[str, Any]) -> bool:
 
 
 def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
-    """Brings a definition to life. Imported only here: handlers need none of it."""
+    """Loads a definition. Imported only here: handlers need none of it."""
     from jitney.worker.defined import DefinedModel
 
     model = DefinedModel(spec["model_yaml_config"])

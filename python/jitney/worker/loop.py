@@ -1,4 +1,4 @@
-"""A worker's life over one socket: HELLO, LOAD, then batches until STOP or the end of the stream.
+"""A worker over one socket: HELLO, LOAD, then batches until STOP or the end of the stream.
 
 It is a plain function over a socket, so tests drive it through a socket pair. Exceptions of the
 handler become FAILED frames; SystemExit and KeyboardInterrupt pass through and end the process,
@@ -36,7 +36,7 @@ from jitney.worker.protocol import (
     ProtocolError,
     Truncated,
     decode_control,
-)
+)  # fmt: skip
 from jitney.worker.run import print_traceback, run_batch, send_answer
 from jitney.worker.writer import FrameWriter
 
@@ -52,12 +52,7 @@ def serve(sock: socket.socket, token: str = "") -> int:
 def run_worker(sock: socket.socket, token: str) -> int:
     """Introduces the worker, loads its model and answers batches; returns the exit status."""
     reader, writer = FrameReader(sock), FrameWriter(sock)
-    hello = {
-        "protocol": PROTOCOL_VERSION,
-        "token": token,
-        "pid": os.getpid(),
-        "python": platform.python_version(),
-    }
+    hello = {"protocol": PROTOCOL_VERSION, "token": token, "pid": os.getpid(), "python": platform.python_version()}
     writer.send_control(HELLO, hello)
     frame = reader.read()
     if frame is None or frame.kind == STOP:

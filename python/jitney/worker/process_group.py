@@ -81,7 +81,7 @@ class ProcessGroup:
         self._members: list[RankProcess] = []
 
     def start(self) -> None:
-        """Starts the other ranks if the configuration has any, and makes them load."""
+        """Starts the other ranks if the configuration has any, and makes them load; those start none themselves."""
         ranks = 1 if "rank" in self._spec else rank_count(self._spec)
         if ranks == 1:
             return

@@ -1,5 +1,3 @@
 """A metric that is declared once and updated often."""
 
-from jitney.torchserve.metrics_cache import CachingMetric
-
-__all__ = ["CachingMetric"]
+from jitney.torchserve.metrics_cache import CachingMetric as CachingMetric

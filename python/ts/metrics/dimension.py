@@ -1,5 +1,3 @@
 """A dimension of a metric."""
 
-from jitney.torchserve.metrics import Dimension
-
-__all__ = ["Dimension"]
+from jitney.torchserve.metrics import Dimension as Dimension

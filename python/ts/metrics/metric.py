@@ -1,5 +1,5 @@
 """One measurement and its line."""
 
-from jitney.torchserve.metrics import LINE_PREFIX, Metric, past_logging, write_metric
-
-__all__ = ["LINE_PREFIX", "Metric", "past_logging", "write_metric"]
+from jitney.torchserve.metrics import LINE_PREFIX as LINE_PREFIX
+from jitney.torchserve.metrics import Metric as Metric
+from jitney.torchserve.metrics import write_metric as write_metric

@@ -1,5 +1,4 @@
 """`context.metrics`: the declared metrics of a worker."""
 
-from jitney.torchserve.metrics_cache import NO_FILE, MetricsCacheYamlImpl
-
-__all__ = ["NO_FILE", "MetricsCacheYamlImpl"]
+from jitney.torchserve.metrics_cache import NO_FILE as NO_FILE
+from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl as MetricsCacheYamlImpl

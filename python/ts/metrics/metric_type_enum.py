@@ -1,5 +1,3 @@
 """The kinds of metric."""
 
-from jitney.torchserve.metrics import MetricTypes
-
-__all__ = ["MetricTypes"]
+from jitney.torchserve.metrics import MetricTypes as MetricTypes

@@ -2,12 +2,16 @@
 
 The worker process writes the share into OMP_NUM_THREADS before a handler is imported (see
 `jitney.torchserve.thread_limits`), unless the operator set it; here torch gets the same number, because its own default
-is all processors, and eight workers with eight threads each are slower than eight with one.
+is all processors, and eight workers with eight threads each are slower than eight with one. `ItemPool` is for
+handlers that prepare the items of a batch side by side.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from jitney.torchserve.thread_limits import processors
@@ -47,3 +51,53 @@ def decode_processes(settings: HandlerSettings) -> int:
         return settings.decode_processes or 0
     share = share_of_processors()
     return min(share * 3 // 4, DECODE_PROCESSES_MAX) if share >= DECODE_SHARE_MIN else 0
+
+
+class ItemPool:
+    """A fixed number of threads; results come in the order of the items. A pool of one thread is the caller itself."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._executor = ThreadPoolExecutor(threads, "prepare", single_threaded) if threads > 1 else None
+        if self._executor is not None:
+            started = threading.Barrier(threads + 1)
+            for _ in range(threads):
+                self._executor.submit(started.wait)
+            started.wait()
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """One result per item: what the function returned, or the exception it raised."""
+        todo = list(items)
+        if self._executor is None or len(todo) < 2:
+            return [outcome(function, item) for item in todo]
+        return list(self._executor.map(lambda item: outcome(function, item), todo))
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs something on a thread of the pool, where torch starts no further threads."""
+        if self._executor is None:
+            return function(*arguments)
+        return self._executor.submit(function, *arguments).result()
+
+    def close(self) -> None:
+        """Ends the threads."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+
+
+def outcome(function: Callable[[Any], Any], item: Any) -> Any:
+    """The result for one item, or its exception."""
+    try:
+        return function(item)
+    except Exception as error:
+        return error
+
+
+def single_threaded() -> None:
+    """Keeps torch operations of this thread from starting a team of threads of their own.
+
+    Torch fixes the number for a thread when it is first read there; reading it here does that before the main
+    thread gets its own number back.
+    """
+    torch = need("torch", "a torch handler")
+    torch.set_num_threads(1)
+    torch.get_num_threads()

@@ -10,9 +10,8 @@ from ts.torch_handler.base_handler import BaseHandler
 from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
-from ts.torch_handler.pool import ItemPool
 from ts.torch_handler.profiling import profiler_enabled
-from ts.torch_handler.threads import decode_processes, preprocess_threads
+from ts.torch_handler.threads import ItemPool, decode_processes, preprocess_threads
 from ts.utils.util import PredictionException
 
 EXPLAIN_STEPS = 15

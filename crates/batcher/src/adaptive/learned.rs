@@ -28,7 +28,7 @@ const SAFE_ALONE: f64 = 0.8;
 /// What was learned is doubted when no batch was answered for this long.
 const STALE: Nanos = 250_000_000;
 /// So many batches must be answered before a single request is rejected by what they took.
-const PROVEN: u32 = 20;
+const PROVEN: u64 = 20;
 
 /// What was learned about one group of the queue.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ pub(crate) struct Learned {
     /// How long before its planned end a batch is over.
     early: Tail,
     last_done: Nanos,
-    /// Batches answered, up to where that stops mattering.
-    answered: u32,
+    /// Batches answered.
+    answered: u64,
 }
 
 impl Default for Learned {
@@ -158,7 +158,7 @@ impl Learned {
         several: bool,
     ) {
         self.last_done = now;
-        self.answered = self.answered.saturating_add(1);
+        self.answered += 1;
         self.curves.learn(batch, took, if several { SAFE } else { SAFE_ALONE });
         if let Some(late) = late {
             self.overhead.learn(late as f64);
@@ -223,6 +223,11 @@ impl Learned {
 
     pub(crate) fn returns(&self) -> &Returns {
         &self.returns
+    }
+
+    /// Counts what was learned about service times.
+    pub(crate) fn changes(&self) -> u64 {
+        self.answered
     }
 
     /// Size of a request on average.

@@ -32,9 +32,10 @@ pub(crate) struct Planner {
     log: DecisionLog,
     /// When the first waiting batch is dispatched unless something happens before.
     until: Option<Nanos>,
-    /// Valid while the heads of the queue have not changed; see [`Queue`](crate::queue::Queue).
+    /// Valid while the heads of the queue have not changed.
     paced: Option<(u64, Paced)>,
-    hope_ends: Option<(u64, Nanos)>,
+    /// Valid while neither the heads of the queue nor what was learned have changed.
+    hope_ends: (u64, Nanos),
     /// Scratch: positions chosen by turns of the tenants, and when workers are free.
     picked: Vec<u32>,
     free: Vec<Nanos>,
@@ -46,7 +47,7 @@ impl Planner {
     /// Something other than an arrival happens.
     pub(crate) fn forget(&mut self) {
         self.forecast.invalidate();
-        (self.paced, self.hope_ends) = (None, None);
+        self.paced = None;
     }
 
     /// A batch was handed to a worker.
@@ -280,16 +281,13 @@ impl Planner {
     }
 
     /// When the first head becomes hopeless; computed anew only after a change.
+    #[inline]
     fn hope_ends(&mut self, state: &State) -> Nanos {
-        let changes = state.queue.head_changes();
-        match self.hope_ends {
-            Some((known, time)) if known == changes => time,
-            _ => {
-                let time = self.view(state).hope_ends();
-                self.hope_ends = Some((changes, time));
-                time
-            }
+        let changes = state.queue.head_changes() + state.learned.changes();
+        if self.hope_ends.0 != changes {
+            self.hope_ends = (changes, self.view(state).hope_ends());
         }
+        self.hope_ends.1
     }
 
     // The log

@@ -122,13 +122,14 @@ impl<'a> View<'a> {
     /// are served, so that it cannot be known yet.
     fn crowded(&self, request: &Request, group: usize, size: u32, soonest: Nanos) -> bool {
         let queue = &self.group(group).queues[request.priority as usize];
-        let (curve, cap) = (self.curve(group), self.cap(group));
+        let cap = self.cap(group);
         let last = queue.last().is_some_and(|last| last.deadline <= request.deadline);
-        if queue.size < cap || !last || !curve.service.known() || self.doubts() {
+        // What batches take that are larger than those tried is a guess.
+        if queue.size < cap || !last || cap < self.most() || self.doubts() {
             return false;
         }
-        if cap < self.most() {
-            // What larger batches take is a guess, and no request is rejected by a guess.
+        let curve = self.curve(group);
+        if !curve.service.known() {
             return false;
         }
         let workers = self.forecast.len();

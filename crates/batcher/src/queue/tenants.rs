@@ -7,12 +7,14 @@
 
 use super::sorted::{SortedQueue, WaitingRequest};
 use crate::config::Config;
-use crate::request::Nanos;
+use crate::request::{NEVER, Nanos};
 
 const SLOTS: usize = 64;
 const NIL: u32 = u32::MAX;
 /// Positions of a queue that are looked at.
 const SCAN: usize = 1024;
+/// The time given to requests without a deadline, to weigh a tenant's past by.
+const GIVEN: f64 = 100e6;
 /// What was served is remembered for about this many objectives.
 const MEMORY: f64 = 16.0;
 /// A tenant below this part of its fair share is protected.
@@ -53,19 +55,15 @@ impl Default for TenantShares {
 }
 
 impl TenantShares {
-    /// A request waits from now on; `given` is the time it has.
-    pub(crate) fn arrived(
-        &mut self,
-        &WaitingRequest { tenant, size, .. }: &WaitingRequest,
-        now: Nanos,
-        given: f64,
-        config: &Config,
-    ) {
+    /// A request waits from now on.
+    pub(crate) fn arrived(&mut self, request: &WaitingRequest, now: Nanos, config: &Config) {
+        let &WaitingRequest { tenant, size, deadline, .. } = request;
         let slot = slot(tenant);
         self.several |= self.only.is_some_and(|only| only != slot);
         self.only = Some(slot);
         if self.several {
             self.wake(slot);
+            let given = if deadline == NEVER { GIVEN } else { request.given() };
             let weights = config.tenant_weights.iter();
             let weight = weights.clone().find(|(it, _)| *it == tenant).map_or(1, |(_, it)| *it);
             let it = &mut self.tenants[slot];

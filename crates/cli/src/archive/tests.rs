@@ -129,7 +129,7 @@ fn every_format_holds_the_same_files_and_manifest() {
         assert_eq!(manifest.model_name.as_deref(), Some("mod"));
         assert_eq!((manifest.version(), manifest.handler.as_deref()), ("1.5", Some("handler.py")));
         assert_eq!(manifest.config_file.as_deref(), Some("conf.yaml"));
-        assert_eq!(package.yaml.batch_size, Some(4));
+        assert_eq!(package.settings.read(&jitney_settings::model::MAX_BATCH_SIZE), Some(4_u32));
         assert_eq!(package.manifest_json["model"]["serializedFile"], "weights.pt");
         assert_eq!(package.manifest_json["archiverVersion"], "0.12.0");
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jitney_engine::store::{Download, DownloadFuture, ResumeFrom, DownloadError};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{HttpClient, HttpConnector};
@@ -54,7 +54,9 @@ impl BucketAccess {
             ("http" | "https", ObjectStoreScheme::MicrosoftAzure) => self.opens_azure(url),
             ("http" | "https", ObjectStoreScheme::AmazonS3) => signed,
             ("http" | "https", _) if signed => {
-                return Err(DownloadError::permanent("s3_sse_kms needs an address of S3, or s3://"));
+                return Err(DownloadError::permanent(
+                    "s3_sse_kms needs an address of S3, or s3://",
+                ));
             }
             ("http" | "https", _) => false,
             _ => true,

@@ -2,7 +2,7 @@
 //! does not support them, or whose file has another ETag by now, sends the whole file.
 
 use bytes::Bytes;
-use jitney_engine::store::{Download, DownloadFuture, ResumeFrom, DownloadError};
+use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode, Url};
 
@@ -50,7 +50,8 @@ impl HttpDownload {
     fn of(response: Response) -> Result<Self, DownloadError> {
         let (begins_at, bytes_total) = if response.status() == StatusCode::PARTIAL_CONTENT {
             let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
-            let unreadable = || DownloadError::permanent("the server sent an invalid Content-Range");
+            let unreadable =
+                || DownloadError::permanent("the server sent an invalid Content-Range");
             range.and_then(content_range).ok_or_else(unreadable)?
         } else {
             (0, response.content_length())

@@ -1,5 +1,4 @@
-//! The flags of TorchServe's two archivers, spelled as its users spell them: long names may be cut
-//! short.
+//! The flags of TorchServe's two archivers. Long names may be abbreviated, as there.
 
 use std::path::PathBuf;
 
@@ -20,10 +19,10 @@ pub struct ArchiveFlags {
     /// base_handler, ...), or the file with your own: FILE.py, or MODULE:FUNCTION
     #[arg(long, value_name = "HANDLER")]
     pub handler: String,
-    /// The weights: a .pt or .pth file, or whatever the handler loads
+    /// The weights: a .pt or .pth file, or any other file that the handler loads
     #[arg(long, value_name = "FILE")]
     pub serialized_file: Option<PathBuf>,
-    /// The Python file with the model's class, for weights without one
+    /// The Python file with the model's class, for weights that need one
     #[arg(long, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// More files, separated by commas; `*`, `?` and `[...]` match names, a directory gives its
@@ -33,14 +32,14 @@ pub struct ArchiveFlags {
     /// Language of the handler: python, python3 or LSP (C++)
     #[arg(long, value_enum, default_value_t, value_name = "RUNTIME", hide_possible_values = true)]
     pub runtime: HandlerRuntime,
-    /// Directory to write to; it is made if it does not exist [default: the current one]
+    /// Directory to write to; it is created if it does not exist [default: the current one]
     #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
     pub export_path: PathBuf,
     /// What to write: NAME.mar compressed (default) or not (zip-store), NAME.tar.gz (tgz) or a
     /// directory (no-archive)
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
     pub archive_format: ArchiveFormat,
-    /// Replace what is there
+    /// Replace an existing archive
     #[arg(short = 'f', long)]
     pub force: bool,
     /// Python packages the handler needs, for pip
@@ -80,7 +79,7 @@ pub struct ArchiveWorkflowFlags {
     /// Directory to write to, which must exist [default: the current one]
     #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
     pub export_path: PathBuf,
-    /// Replace what is there
+    /// Replace an existing archive
     #[arg(short = 'f', long)]
     pub force: bool,
 }
@@ -105,7 +104,7 @@ pub enum HandlerRuntime {
 }
 
 impl HandlerRuntime {
-    /// The word of the manifest.
+    /// Its name in the manifest.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Python => "python",

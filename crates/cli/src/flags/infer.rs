@@ -1,4 +1,4 @@
-//! The flags of `jitney infer`: a model, an input, an output, and what makes a job go faster.
+//! The flags of `jitney infer`: a model, an input, an output, and the options of the job.
 
 use std::path::PathBuf;
 
@@ -15,42 +15,42 @@ pub struct InferFlags {
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// The rows: .jsonl, .csv, .tsv, .parquet, a folder of images, or - for JSON lines on stdin (with
-    /// --format images: names of files)
+    /// --format images: file names)
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
     /// Where the answers go: .jsonl, .csv or .parquet, or - for JSON lines on stdout
     #[arg(short, long, value_name = "OUTPUT")]
     pub output: PathBuf,
-    /// What the input is, where its name does not say it
+    /// The format of the input, if its name does not tell
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<InputFormat>,
-    /// The endpoint of a definition that has several
+    /// The endpoint, for a definition with several
     #[arg(long, value_name = "NAME")]
     pub endpoint: Option<String>,
-    /// Workers [default: what the model says, else one per GPU or processor, 8 at most]
+    /// Number of workers [default: the model's setting, else one per GPU or processor, 8 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,
-    /// Most rows in a batch [default: what the model says]
+    /// Most rows in a batch [default: the model's setting]
     #[arg(long, visible_alias = "max-batch-size", value_name = "N")]
     pub batch_size: Option<u32>,
-    /// Rows under way at a time [default: two batches per worker; 64 for a running server]
+    /// Most rows in flight [default: two batches per worker; 64 for a running server]
     #[arg(long, value_name = "N")]
     pub in_flight: Option<usize>,
-    /// Run as a Ray Data job, on the cluster at ADDRESS (auto: the one this machine belongs to) or on
-    /// one of this machine's own; needs ray[data] in the Python; --workers counts its actors
+    /// Run as a Ray Data job, on the cluster at ADDRESS (auto: the cluster of this machine) or on a new
+    /// one on this machine; Python needs ray[data]; --workers is the number of actors
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     pub ray: Option<String>,
     /// Repeat the input beside each answer
     #[arg(long)]
     pub with_input: bool,
-    /// Cells of a CSV file that are numbers become numbers; without it all cells are text, which
-    /// definitions read as their type hints say
+    /// Turn CSV cells that are numbers into numbers; without it all cells are text, which
+    /// definitions convert by their type hints
     #[arg(long)]
     pub numbers: bool,
-    /// Stop when more rows than this have failed [default: never]
+    /// End the job when more rows than this have failed [default: never]
     #[arg(long, value_name = "N")]
     pub max_failed: Option<u64>,
-    /// Begin anew, whatever an earlier run left behind
+    /// Start over, and discard the progress of an earlier run
     #[arg(long)]
     pub overwrite: bool,
     /// Time a batch may run before its worker is replaced [default: 120s]
@@ -70,7 +70,7 @@ pub struct InferFlags {
     pub log_level: Option<String>,
 }
 
-/// What an input is.
+/// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InputFormat {
     /// One JSON value per line
@@ -79,7 +79,7 @@ pub enum InputFormat {
     Csv,
     /// Tab-separated, with a header
     Tsv,
-    /// Parquet; needs pyarrow in the Python
+    /// Parquet; Python needs pyarrow
     Parquet,
     /// A folder of images, one row per file
     Images,
@@ -91,7 +91,7 @@ Examples:
   jitney infer resnet.mar photos/ -o labels.csv --batch-size 32 --workers 4
   jitney infer http://gpu-box:8080/predictions/bert texts.csv -o answers.parquet
 
-Answers are in the order of the input: {\"row\": 0, \"output\": ...}. Rows that fail are not among
-them but in OUTPUT.failed.jsonl, with their error. The output takes its name when it is complete;
-until then OUTPUT.part and OUTPUT.progress remember how far the job is, and the same command goes
-on there, however it was ended. JITNEY_TOKEN is sent to a running server that asks for a token.";
+Answers are in the order of the input: {\"row\": 0, \"output\": ...}. Rows that fail are written to
+OUTPUT.failed.jsonl, with their error. While the job runs, its rows are in OUTPUT.part and its
+progress in OUTPUT.progress. However the job ended, the same command resumes it. JITNEY_TOKEN is
+sent to a running server that needs a token.";

@@ -6,6 +6,8 @@ mod in_process;
 mod ray;
 mod server;
 
+use std::path::PathBuf;
+
 use super::parts::RayInput;
 use super::result::RowResult;
 use super::row::{InputRow, StartPosition};
@@ -15,10 +17,12 @@ use crate::flags::infer::{InferFlags, InputFormat};
 use crate::logs::Logs;
 use crate::python::PythonHelper;
 use crate::run::OfflineEngine;
-use crate::serve::options::{Batching, Options, PerModel};
 use crate::serve::{self, model};
 use crate::{console, machine};
 use in_process::InProcessModel;
+use jitney_settings::model::{MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
+use jitney_settings::server::{LOG_LEVEL, MODEL_STORE, PYTHON};
+use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 use ray::RayJob;
 use server::ServerModel;
 
@@ -87,7 +91,7 @@ pub async fn start(
         let in_flight = in_flight(IN_FLIGHT_SERVER);
         return Ok(StartedBackend { backend, in_flight, engine: None });
     }
-    let plan = serve::plan_offline(model::parse(&flags.model)?, options(flags), env)?;
+    let plan = serve::plan_offline(model::parse(&flags.model)?, settings(flags), env)?;
     let logs = Logs::start(&plan.logs)?;
     plan.remarks.iter().for_each(console::err);
     let engine = match OfflineEngine::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
@@ -116,22 +120,27 @@ fn is_server(model: &str) -> bool {
     web && !archive.iter().any(|ending| path.ends_with(ending))
 }
 
-fn options(flags: &InferFlags) -> Options {
-    let batching = Batching { max_batch_size: flags.batch_size, ..Batching::default() };
-    let per_model = PerModel {
-        workers: flags.workers,
-        batching,
-        response_timeout: flags.response_timeout,
-        startup_timeout: flags.startup_timeout,
-        ..PerModel::default()
+fn settings(flags: &InferFlags) -> Values {
+    let text = |path: &Option<PathBuf>| {
+        path.as_ref().map(|path| path.to_string_lossy().into_owned().into())
     };
-    Options {
-        per_model,
-        python: flags.python.clone(),
-        model_store: flags.model_store.clone(),
-        log_level: Some(flags.log_level.clone().unwrap_or_else(|| "error".to_owned())),
-        ..Options::default()
+    let level = flags.log_level.as_deref().unwrap_or("error");
+    let given: [(&Setting, Option<SettingValue>); 7] = [
+        (&WORKERS, flags.workers.map(Into::into)),
+        (&MAX_BATCH_SIZE, flags.batch_size.map(Into::into)),
+        (&RESPONSE_TIMEOUT, flags.response_timeout.map(|time| time.0.into())),
+        (&STARTUP_TIMEOUT, flags.startup_timeout.map(|time| time.0.into())),
+        (&PYTHON, text(&flags.python)),
+        (&MODEL_STORE, text(&flags.model_store)),
+        (&LOG_LEVEL, Some(level.into())),
+    ];
+    let mut values = Values::default();
+    for (setting, value) in given {
+        if let (Some(value), Some(flag)) = (value, setting.flag) {
+            values.set(setting, value, SettingSource::Flag(format!("--{flag}")));
+        }
     }
+    values
 }
 
 #[cfg(test)]

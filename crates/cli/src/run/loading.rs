@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use jitney_engine::settings::Wishes;
+use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
 
 use crate::definition::{Packed, Packer};
@@ -35,36 +35,46 @@ pub async fn load(
         start_workers(embedded(engine).await?);
     }
     for startup in &plan.models {
-        if let Some(object) = &startup.definition {
-            let packed = packer.pack(object, startup.version.as_deref()).await?;
-            let registered = register(engine, startup, options_of(startup, &packed)).await?;
-            let (name, version) = (registered.model.name(), registered.model.version());
-            let (name, version) = (name.to_owned(), version.to_owned());
-            apply_startup(engine, startup, registered);
-            definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
-            continue;
-        }
-        match register(engine, startup, startup.wishes()).await {
-            Ok(registered) => apply_startup(engine, startup, registered),
+        let (options, packed) = prepare(startup, packer).await?;
+        let registered = match register(engine, startup, options).await {
+            Ok(registered) => registered,
             Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
+                continue;
             }
             Err(failure) => return Err(failure),
+        };
+        if let Some(packed) = packed {
+            let (name, version) = (registered.model.name(), registered.model.version());
+            let (name, version) = (name.to_owned(), version.to_owned());
+            definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
         }
+        apply_startup(engine, startup, registered);
     }
     Ok(definitions)
 }
 
-/// The registration of a packed definition.
-pub fn options_of(startup: &Startup, packed: &Packed) -> Wishes {
-    let url = packed.model.to_string_lossy().into_owned();
-    Wishes { url, version: None, ..startup.wishes() }
+/// The registration of a model; a Python definition is packed first.
+pub async fn prepare(
+    startup: &Startup,
+    packer: &Packer,
+) -> Result<(RegisterOptions, Option<Packed>), Failure> {
+    let Some(object) = &startup.definition else { return Ok((startup.options(), None)) };
+    let packed = packer.pack(object, startup.version.as_deref()).await?;
+    Ok((options_of(startup, &packed), Some(packed)))
 }
 
-async fn register(
+/// The registration of a packed definition.
+pub fn options_of(startup: &Startup, packed: &Packed) -> RegisterOptions {
+    let url = packed.model.to_string_lossy().into_owned();
+    RegisterOptions { url, version: None, ..startup.options() }
+}
+
+/// Registers a model.
+pub async fn register(
     engine: &Engine,
     startup: &Startup,
-    options: Wishes,
+    options: RegisterOptions,
 ) -> Result<Registered, Failure> {
     engine
         .register(options)
@@ -75,25 +85,24 @@ async fn register(
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
     let model = jitney_onnx::embedded::magika()
         .map_err(|error| Failure::failed(format!("the embedded model is damaged: {error}")))?;
-    let options =
-        Wishes { url: "embedded:magika".to_owned(), at_startup: true, ..Wishes::default() };
+    let options = RegisterOptions {
+        url: "embedded:magika".to_owned(),
+        at_startup: true,
+        ..RegisterOptions::default()
+    };
     engine
         .register_local(model, options)
         .await
         .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
 }
 
-/// Applies what a snapshot holds beside the archive: the default version and the workers.
-fn apply_startup(engine: &Engine, startup: &Startup, mut registered: Registered) {
+/// Applies what a snapshot holds beside the settings: the default version.
+fn apply_startup(engine: &Engine, startup: &Startup, registered: Registered) {
     let model = &registered.model;
     if startup.default
         && let Err(error) = engine.set_default(model.name(), model.version())
     {
         tracing::warn!(model = model.name(), %error, "the default version was not set");
-    }
-    if let Some((min, max)) = startup.workers {
-        model.set_worker_target(min, max);
-        (registered.workers_min, registered.workers_max) = (min, max);
     }
     start_workers(registered);
 }

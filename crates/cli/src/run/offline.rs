@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::settings::{PolicyName, Wishes};
+use jitney_engine::settings::{PolicyName, RegisterOptions};
 use jitney_engine::{Engine, Model, Registered};
+use jitney_settings::SettingSource;
+use jitney_settings::model::{MAX_BATCH_DELAY, MAX_LATENCY_MS, POLICY, QUEUE};
 use tokio::runtime::Handle;
 
 use super::assembly::{cannot, engine_config, packer};
 use super::data_plane::DataPlane;
-use super::loading::options_of;
+use super::loading::{prepare, register};
 use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -18,7 +20,7 @@ use crate::plan::Plan;
 use crate::startup::Startup;
 
 /// A latency target that no row exceeds: longer than any job, short enough for every clock.
-const NO_LATENCY_TARGET_MS: u64 = 365 * 24 * 60 * 60 * 1000;
+const NO_LATENCY_TARGET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How long workers may take to end.
 const GRACE: Duration = Duration::from_secs(3);
@@ -52,16 +54,8 @@ impl OfflineEngine {
         let config = engine_config(&plan.engine, &scratch, env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
         let packer = packer(&plan.engine, &engine, &scratch, env)?;
-        let options = match &startup.definition {
-            None => startup.wishes(),
-            Some(object) => {
-                let packed = packer.pack(object, startup.version.as_deref()).await?;
-                options_of(&startup, &packed)
-            }
-        };
-        let registered = engine.register(for_throughput(options, queue)).await;
-        let registered = registered
-            .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))?;
+        let (options, _) = prepare(&startup, &packer).await?;
+        let registered = register(&engine, &startup, for_throughput(options, queue)).await?;
         let (model, workers) = start_workers(registered, workers, &startup).await?;
         Ok(Self { engine, data, model, workers, _scratch: scratch })
     }
@@ -77,14 +71,14 @@ impl OfflineEngine {
 }
 
 /// Latency does not matter: batches are as large as possible, and no row is rejected for its deadline.
-fn for_throughput(options: Wishes, queue: u32) -> Wishes {
-    Wishes {
-        policy: Some(PolicyName::Opportunistic),
-        max_batch_delay_ms: None,
-        max_latency_ms: Some(NO_LATENCY_TARGET_MS),
-        queue_max: Some(queue),
-        ..options
-    }
+fn for_throughput(options: RegisterOptions, queue: u32) -> RegisterOptions {
+    let source = SettingSource::Default;
+    let mut settings = options.settings;
+    settings.remove(&MAX_BATCH_DELAY);
+    settings.set(&POLICY, PolicyName::Opportunistic.as_str(), source.clone());
+    settings.set(&MAX_LATENCY_MS, NO_LATENCY_TARGET, source.clone());
+    settings.set(&QUEUE, queue, source);
+    RegisterOptions { settings, ..options }
 }
 
 fn default_workers(plan: &Plan) -> u32 {

@@ -3,17 +3,29 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// The exit code after a second signal, as of a shell.
 const INTERRUPTED: i32 = 130;
 
+/// Resolves at the next SIGTERM or SIGINT.
+pub fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
 /// The signals that end a server.
 pub struct ShutdownSignals {
-    terminate: Signal,
-    interrupt: Signal,
+    first: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Resolves at the end of standard input; `None` if it is not watched.
     input: Option<oneshot::Receiver<()>>,
     scratch: PathBuf,
@@ -22,12 +34,7 @@ pub struct ShutdownSignals {
 impl ShutdownSignals {
     /// Listens for the signals; a second one removes `scratch` before it ends the process.
     pub fn listen(scratch: &Path) -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            input: None,
-            scratch: scratch.to_owned(),
-        })
+        Ok(Self { first: Box::pin(stop_signal()?), input: None, scratch: scratch.to_owned() })
     }
 
     /// Treats the end of standard input as a signal: a parent process that holds the other end of the
@@ -46,25 +53,17 @@ impl ShutdownSignals {
     /// Waits for the first signal. From then on the next one ends the process.
     #[expect(clippy::disallowed_methods, reason = "a second signal ends the process at once")]
     pub async fn first(&mut self) {
-        let Self { terminate, interrupt, input, .. } = self;
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            () = stdin_ended(input) => {}
+            () = &mut self.first => {}
+            () = stdin_ended(&mut self.input) => {}
         }
-        if let Ok(mut second) = Self::listen(&self.scratch) {
+        if let Ok(second) = stop_signal() {
+            let scratch = self.scratch.clone();
             tokio::spawn(async move {
-                second.next().await;
-                let _ = std::fs::remove_dir_all(&second.scratch);
+                second.await;
+                let _ = std::fs::remove_dir_all(&scratch);
                 std::process::exit(INTERRUPTED);
             });
-        }
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }

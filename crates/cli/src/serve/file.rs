@@ -1,29 +1,39 @@
-//! `jitney.yaml`: the same keys as the flags, with batching in a group of its own and a list of
-//! models. Unknown keys are refused with the line and the nearest known name, since a typo that is
-//! ignored costs an evening.
+//! `jitney.yaml`: settings of the server and of all models, with batching in a section of its own,
+//! and a list of models. Unknown keys and wrong values are errors with their line.
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
-use serde::Deserialize;
+use jitney_engine::store::Sha256;
+use jitney_settings::{
+    Batching, Setting, SettingKind, SettingSource, SettingValue, Values, did_you_mean, model,
+    server,
+};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_saphyr::Spanned;
 
-use super::archives::{Archives, Checksum};
-use super::options::{Batching, Network, Options, PerModel, Security};
 use crate::failure::Failure;
-use crate::nearest::did_you_mean;
-use crate::units::{Seconds, Size};
+
+/// The section of settings about batching.
+const BATCHING: &str = "batching";
+
+/// The keys of a model's entry that are not settings.
+const ENTRY_KEYS: [&str; 6] = ["path", "url", "name", "version", "handler", "sha256"];
 
 /// The file's content.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct File {
-    /// What it says about the server and about every model.
-    pub options: Options,
+#[derive(Clone, Debug, Default)]
+pub struct JitneyYaml {
+    /// The settings of the server and of every model.
+    pub settings: Values,
     /// The models it lists.
-    pub models: Vec<Entry>,
+    pub models: Vec<ModelEntry>,
 }
 
 /// One model of the list.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+#[derive(Clone, Debug, Default)]
+pub struct ModelEntry {
     /// Archive, directory or `.onnx` file.
     pub path: String,
     /// The name to serve it under.
@@ -33,172 +43,259 @@ pub struct Entry {
     /// The handler, if not the archive's own.
     pub handler: Option<String>,
     /// The sum its file must have.
-    pub sha256: Option<Checksum>,
-    /// What it says about this model.
-    pub per_model: PerModel,
-}
-
-/// The file as it is written: serde needs the fields in one flat struct to refuse strangers.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct FileText {
-    host: Option<String>,
-    port: Option<u16>,
-    management_port: Option<u16>,
-    metrics_port: Option<u16>,
-    token_auth: Option<bool>,
-    tls_cert: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
-    grpc_port: Option<u16>,
-    grpc_management_port: Option<u16>,
-    workers: Option<u32>,
-    batching: Batching,
-    queue: Option<u32>,
-    response_timeout: Option<Seconds>,
-    startup_timeout: Option<Seconds>,
-    model_store: Option<PathBuf>,
-    max_request_size: Option<Size>,
-    max_download_size: Option<Size>,
-    max_unpacked_size: Option<Size>,
-    max_unpacked_files: Option<u64>,
-    io_threads: Option<usize>,
-    python: Option<PathBuf>,
-    install_requirements: Option<bool>,
-    log_level: Option<String>,
-    access_log: Option<bool>,
-    drain_delay: Option<Seconds>,
-    drain_timeout: Option<Seconds>,
-    models: Vec<EntryText>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct EntryText {
-    #[serde(alias = "url")]
-    path: String,
-    name: Option<String>,
-    version: Option<String>,
-    handler: Option<String>,
-    sha256: Option<Checksum>,
-    workers: Option<u32>,
-    batching: Batching,
-    queue: Option<u32>,
-    response_timeout: Option<Seconds>,
-    startup_timeout: Option<Seconds>,
+    pub sha256: Option<Sha256>,
+    /// The settings of this model.
+    pub settings: Values,
 }
 
 /// Reads the file; relative paths in it count from its own directory.
-pub fn read(path: &Path) -> Result<File, Failure> {
+pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
-    let mut file = parse(&text).map_err(|failure| Failure {
-        message: format!("{}: {}", path.display(), failure.message),
-        ..failure
-    })?;
-    file.anchor(path.parent().unwrap_or(Path::new("")));
+    let mut file = parse(&text, path)?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    for entry in file.models.iter_mut().filter(|entry| !entry.path.contains("://")) {
+        entry.path = base.join(&entry.path).to_string_lossy().into_owned();
+    }
+    for setting in [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY] {
+        if let Some(named) = file.settings.read::<String>(setting) {
+            let named = base.join(named).to_string_lossy().into_owned();
+            let source = file.settings.source(setting);
+            file.settings.set(setting, named, source);
+        }
+    }
     Ok(file)
 }
 
-/// Reads the file's text.
-pub fn parse(text: &str) -> Result<File, Failure> {
+/// Reads the file's text; `path` is for its messages.
+fn parse(text: &str, path: &Path) -> Result<JitneyYaml, Failure> {
     if text.trim().is_empty() {
-        return Ok(File::default());
+        return Ok(JitneyYaml::default());
     }
-    let text: FileText = serde_saphyr::from_str(text).map_err(explain)?;
-    if let Some(at) = text.models.iter().position(|entry| entry.path.is_empty()) {
-        return Err(Failure::usage(format!("model {} of the list has no path", at + 1)));
-    }
-    Ok(text.into())
-}
-
-fn explain(error: serde_saphyr::Error) -> Failure {
-    let cause = cause(&error);
-    let line = cause.location().map_or(String::new(), |at| format!("line {}: ", at.line()));
-    let serde_saphyr::Error::SerdeUnknownField { field, expected, .. } = cause else {
-        return Failure::usage(error.to_string().trim_start_matches("error: "));
-    };
-    let known = || format!("known keys: {}", expected.join(", "));
-    let hint = did_you_mean(field, expected.iter().copied()).unwrap_or_else(known);
-    Failure::usage(format!("{line}unknown key `{field}`")).hint(hint)
-}
-
-/// The error itself, without the lines of the file shown around it.
-fn cause(error: &serde_saphyr::Error) -> &serde_saphyr::Error {
-    if let serde_saphyr::Error::WithSnippet { error, .. } = error { error } else { error }
-}
-
-impl File {
-    fn anchor(&mut self, base: &Path) {
-        for entry in self.models.iter_mut().filter(|entry| !entry.path.contains("://")) {
-            entry.path = base.join(&entry.path).to_string_lossy().into_owned();
-        }
-        let Options { model_store, security, .. } = &mut self.options;
-        let named = [model_store, &mut security.tls_cert, &mut security.tls_key];
-        for path in named.into_iter().flatten() {
-            *path = base.join(&*path);
+    let options = serde_saphyr::options! { with_snippet: false };
+    let document: Spanned<YamlNode> = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let reader = Reader { path: path.into() };
+    let mut file = JitneyYaml::default();
+    for (key, node) in reader.mapping("the file", &document)? {
+        if key.value == "models" {
+            let YamlNode::List(list) = &node.value else {
+                return Err(reader.wrong(node, "models", "a list", &node.value.to_json()));
+            };
+            file.models = list.iter().map(|entry| reader.entry(entry)).collect::<Result<_, _>>()?;
+        } else {
+            let known = server::SETTINGS.iter().chain(model::SETTINGS).copied();
+            reader.setting(key, node, &mut file.settings, known.collect(), &["models"])?;
         }
     }
+    Ok(file)
 }
 
-impl From<FileText> for File {
-    fn from(text: FileText) -> Self {
-        let options = Options {
-            network: Network {
-                host: text.host,
-                port: text.port,
-                management_port: text.management_port,
-                metrics_port: text.metrics_port,
-                grpc_port: text.grpc_port,
-                grpc_management_port: text.grpc_management_port,
-            },
-            security: Security {
-                token_auth: text.token_auth,
-                tls_cert: text.tls_cert,
-                tls_key: text.tls_key,
-            },
-            per_model: PerModel {
-                workers: text.workers,
-                batching: text.batching.settled(),
-                queue: text.queue,
-                response_timeout: text.response_timeout,
-                startup_timeout: text.startup_timeout,
-            },
-            model_store: text.model_store,
-            max_request_size: text.max_request_size,
-            archives: Archives {
-                max_download_size: text.max_download_size,
-                max_unpacked_size: text.max_unpacked_size,
-                max_unpacked_files: text.max_unpacked_files,
-            },
-            io_threads: text.io_threads,
-            python: text.python,
-            install_requirements: text.install_requirements,
-            log_level: text.log_level,
-            access_log: text.access_log,
-            drain_delay: text.drain_delay,
-            drain_timeout: text.drain_timeout,
+/// Knows the file for sources and messages.
+struct Reader {
+    path: Arc<Path>,
+}
+
+impl Reader {
+    fn mapping<'a>(
+        &self,
+        what: &str,
+        node: &'a Spanned<YamlNode>,
+    ) -> Result<&'a [(Spanned<String>, Spanned<YamlNode>)], Failure> {
+        match &node.value {
+            YamlNode::Mapping(entries) => Ok(entries),
+            YamlNode::List(_) | YamlNode::Scalar(_) => {
+                Err(self.wrong(node, what, "a mapping", &node.value.to_json()))
+            }
+        }
+    }
+
+    /// Reads one key: a setting of the top, or the section about batching.
+    fn setting(
+        &self,
+        key: &Spanned<String>,
+        node: &Spanned<YamlNode>,
+        values: &mut Values,
+        known: Vec<&'static Setting>,
+        others: &[&str],
+    ) -> Result<(), Failure> {
+        if key.value != BATCHING {
+            let top = known.iter().filter(|it| it.yaml && it.section.is_none()).copied();
+            let others = [others, &[BATCHING]].concat();
+            return self.value(key, node, values, top.collect(), &others);
+        }
+        let section = known.iter().filter(|it| it.section == Some(BATCHING)).copied();
+        let section: Vec<&Setting> = section.collect();
+        let mut enabled = None;
+        for (key, node) in self.mapping(BATCHING, node)? {
+            if key.value == Batching::KEY {
+                let value = node.value.to_json();
+                let flag = value.as_bool();
+                let wrong = || self.wrong(node, Batching::KEY, "true or false", &value);
+                enabled = Some((Batching::of(flag.ok_or_else(wrong)?), self.source(node)));
+            } else {
+                self.value(key, node, values, section.clone(), &[Batching::KEY])?;
+            }
+        }
+        if let Some((enabled, source)) = enabled {
+            enabled.settle(values, source);
+        }
+        Ok(())
+    }
+
+    fn value(
+        &self,
+        key: &Spanned<String>,
+        node: &Spanned<YamlNode>,
+        values: &mut Values,
+        known: Vec<&'static Setting>,
+        others: &[&str],
+    ) -> Result<(), Failure> {
+        let Some(setting) = known.iter().find(|setting| setting.is_called(&key.value)) else {
+            let names: Vec<&str> =
+                known.iter().map(|it| it.name).chain(others.iter().copied()).collect();
+            return Err(self.unknown(key, &names));
         };
-        Self { options, models: text.models.into_iter().map(Entry::from).collect() }
+        let value = node.value.to_json();
+        if !value.is_null() {
+            let read = setting.kind.from_json(&value);
+            let wrong = |expected: String| self.wrong(node, &key.value, &expected, &value);
+            values.set(setting, read.map_err(wrong)?, self.source(node));
+        }
+        Ok(())
+    }
+
+    fn entry(&self, node: &Spanned<YamlNode>) -> Result<ModelEntry, Failure> {
+        let mut entry = ModelEntry::default();
+        for (key, node) in self.mapping("a model", node)? {
+            if !ENTRY_KEYS.contains(&key.value.as_str()) {
+                self.setting(
+                    key,
+                    node,
+                    &mut entry.settings,
+                    model::SETTINGS.to_vec(),
+                    &ENTRY_KEYS,
+                )?;
+                continue;
+            }
+            let value = node.value.to_json();
+            let wrong = |expected: &str| self.wrong(node, &key.value, expected, &value);
+            let text = match SettingKind::Text.from_json(&value) {
+                Ok(SettingValue::Text(text)) => text,
+                Ok(_) | Err(_) => {
+                    return Err(wrong("a text (in quotes where it looks like a number)"));
+                }
+            };
+            match key.value.as_str() {
+                "name" => entry.name = Some(text),
+                "version" => entry.version = Some(text),
+                "handler" => entry.handler = Some(text),
+                "sha256" => entry.sha256 = Some(text.parse().map_err(|why: String| wrong(&why))?),
+                _ => entry.path = text,
+            }
+        }
+        if entry.path.is_empty() {
+            return Err(Failure::usage(format!(
+                "{}: a model of the list has no path",
+                self.at(node)
+            )));
+        }
+        Ok(entry)
+    }
+
+    fn source<T>(&self, node: &Spanned<T>) -> SettingSource {
+        let line = usize::try_from(node.referenced.line()).ok();
+        SettingSource::File { path: Arc::clone(&self.path), line }
+    }
+
+    fn at<T>(&self, node: &Spanned<T>) -> String {
+        format!("{} line {}", self.path.display(), node.referenced.line())
+    }
+
+    fn wrong<T>(&self, node: &Spanned<T>, key: &str, expected: &str, value: &Value) -> Failure {
+        Failure::usage(format!("{}: {key} must be {expected}, not {value}", self.at(node)))
+    }
+
+    fn unknown(&self, key: &Spanned<String>, known: &[&str]) -> Failure {
+        let list = || format!("known keys: {}", known.join(", "));
+        let hint = did_you_mean(&key.value, known.iter().copied()).unwrap_or_else(list);
+        Failure::usage(format!("{}: unknown key `{}`", self.at(key), key.value)).hint(hint)
     }
 }
 
-impl From<EntryText> for Entry {
-    fn from(text: EntryText) -> Self {
-        let per_model = PerModel {
-            workers: text.workers,
-            batching: text.batching.settled(),
-            queue: text.queue,
-            response_timeout: text.response_timeout,
-            startup_timeout: text.startup_timeout,
-        };
-        Self {
-            path: text.path,
-            name: text.name,
-            version: text.version,
-            handler: text.handler,
-            sha256: text.sha256,
-            per_model,
+/// A YAML document with the line of everything in it.
+enum YamlNode {
+    Mapping(Vec<(Spanned<String>, Spanned<YamlNode>)>),
+    List(Vec<Spanned<YamlNode>>),
+    Scalar(Value),
+}
+
+impl YamlNode {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Mapping(entries) => entries
+                .iter()
+                .map(|(key, node)| (key.value.clone(), node.value.to_json()))
+                .collect(),
+            Self::List(list) => list.iter().map(|node| node.value.to_json()).collect(),
+            Self::Scalar(value) => value.clone(),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for YamlNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = YamlNode;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<YamlNode, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(YamlNode::Mapping(entries))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<YamlNode, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element()? {
+            nodes.push(node);
+        }
+        Ok(YamlNode::List(nodes))
+    }
+
+    fn visit_unit<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::Null))
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(flag.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(number.into()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(number.into()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(text.into()))
     }
 }
 
@@ -206,24 +303,45 @@ impl From<EntryText> for Entry {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_documented_structure_is_read() {
-        let file = parse(
-            "port: 9000\nmax_request_size: 64MiB\nbatching: {policy: adaptive, max_latency_ms: 50ms}\n\
-             models:\n  - path: a.mar\n    name: a\n    workers: 2\n    batching: {batch_size: 8}\n",
-        )
-        .expect("reads");
-        assert_eq!(file.options.network.port, Some(9000));
-        assert_eq!(file.options.max_request_size, Some(Size(64 << 20)));
-        assert_eq!(file.options.per_model.batching.max_latency_ms.map(|t| t.whole()), Some(50));
-        assert_eq!(file.models[0].per_model.workers, Some(2));
-        assert_eq!(file.models[0].per_model.batching.max_batch_size, Some(8));
+    fn parsed(text: &str) -> Result<JitneyYaml, Failure> {
+        parse(text, Path::new("jitney.yaml"))
     }
 
     #[test]
-    fn unknown_keys_are_refused_with_line_and_nearest_name() {
+    fn the_documented_structure_is_read_with_its_lines() {
+        let file = parsed(
+            "# note\nport: 9000\nmax_request_size: 64MiB\nbatching: {policy: adaptive, max_latency_ms: 50ms}\n\
+             models:\n  - path: a.mar\n    name: a\n    version: '1.10'\n    workers: 2\n    \
+             batching: {batch_size: 8, sizes: [1, 8], tenants: {gold: 4}}\n",
+        )
+        .expect("reads");
+        for (setting, value, line) in [
+            (&server::INFERENCE_PORT, "9000", 2),
+            (&server::MAX_REQUEST_SIZE, "67108864", 3),
+            (&model::POLICY, "adaptive", 4),
+            (&model::MAX_LATENCY_MS, "50", 4),
+        ] {
+            assert_eq!(file.settings.show(setting).as_deref(), Some(value));
+            let source = format!("file jitney.yaml:{line}");
+            assert_eq!(file.settings.source(setting).to_string(), source);
+        }
+        let entry = &file.models[0];
+        assert_eq!((entry.path.as_str(), entry.version.as_deref()), ("a.mar", Some("1.10")));
+        for (setting, value) in [
+            (&model::WORKERS, "2"),
+            (&model::MAX_BATCH_SIZE, "8"),
+            (&model::SIZES, "1,8"),
+            (&model::TENANTS, "gold:4"),
+        ] {
+            assert_eq!(entry.settings.show(setting).as_deref(), Some(value));
+        }
+        assert_eq!(entry.settings.source(&model::WORKERS).to_string(), "file jitney.yaml:9");
+    }
+
+    #[test]
+    fn unknown_keys_are_errors_with_line_and_nearest_name() {
         for (text, line, hint) in [
-            ("prot: 8080\n", "line 1: unknown key `prot`", "did you mean `port`?"),
+            ("prot: 8080\n", "jitney.yaml line 1: unknown key `prot`", "did you mean `port`?"),
             (
                 "host: a\nbatching:\n  max_batchsize: 4\n",
                 "line 3",
@@ -231,7 +349,7 @@ mod tests {
             ),
             ("models:\n  - path: a\n    worker: 4\n", "line 3", "did you mean `workers`?"),
         ] {
-            let failure = parse(text).expect_err(text);
+            let failure = parsed(text).expect_err(text);
             assert!(failure.message.contains(line), "{text}: {}", failure.message);
             assert_eq!(failure.hint.as_deref(), Some(hint), "{text}");
             assert_eq!(failure.code, crate::failure::USAGE);
@@ -239,16 +357,30 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_name_what_is_expected() {
-        for text in ["port: many\n", "batching: {policy: sometimes}\n", "drain_timeout: soon\n"] {
-            assert!(parse(text).is_err(), "{text}");
+    fn wrong_values_name_file_line_and_expectation() {
+        for (text, message) in [
+            (
+                "port: 99999\n",
+                "jitney.yaml line 1: port must be a whole number from 0 to 65535, not 99999",
+            ),
+            (
+                "\nport: many\n",
+                "jitney.yaml line 2: port must be a whole number from 0 to 65535, not \"many\"",
+            ),
+            (
+                "batching: {policy: sometimes}\n",
+                "jitney.yaml line 1: policy must be one of adaptive, window, opportunistic, not \"sometimes\"",
+            ),
+            ("models: 3\n", "jitney.yaml line 1: models must be a list, not 3"),
+            ("models:\n  - name: a\n", "jitney.yaml line 2: a model of the list has no path"),
+            ("3\n", "jitney.yaml line 1: the file must be a mapping, not 3"),
+        ] {
+            assert_eq!(parsed(text).expect_err(text).message, message);
         }
-        let failure = parse("batching: {policy: sometimes}\n").expect_err("refused");
-        assert!(failure.message.contains("known: adaptive, window, opportunistic"), "{failure}");
-    }
-
-    #[test]
-    fn a_model_without_a_path_is_refused() {
-        assert!(parse("models:\n  - name: a\n").is_err());
+        let time = parsed("drain_timeout: soon\n").expect_err("rejected").message;
+        assert!(time.ends_with(
+            "must be a time such as 10ms, 2s or 1m, or a number of seconds, not \"soon\""
+        ));
+        assert!(parsed("port: [\n").expect_err("rejected").message.starts_with("jitney.yaml: "));
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::file::Entry;
+use super::file::ModelEntry;
 use crate::definition::is_definition;
 use crate::failure::Failure;
 use crate::startup::Startup;
@@ -20,13 +20,13 @@ pub fn parse(text: &str) -> Result<Startup, Failure> {
 }
 
 /// Reads an entry of the file's list.
-pub fn from_entry(entry: Entry) -> Result<Startup, Failure> {
+pub fn from_entry(entry: ModelEntry) -> Result<Startup, Failure> {
     Ok(Startup {
         name: entry.name,
         version: entry.version,
         handler: entry.handler,
-        sha256: entry.sha256.map(|sum| sum.0),
-        per_model: entry.per_model,
+        sha256: entry.sha256,
+        settings: entry.settings,
         ..from_path(&entry.path)?
     })
 }

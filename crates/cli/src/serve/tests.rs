@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use jitney_settings::model::{QUEUE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
+
 use super::*;
 use crate::flags::{Command, parse};
 
@@ -39,11 +41,14 @@ fn flags_win_over_variables_over_the_entry_over_the_file() {
     let env = Env::from([("JITNEY_WORKERS", "3"), ("JITNEY_QUEUE", "33")]);
     let line = format!("jitney serve --config {}/jitney.yaml --workers 4", dir.path().display());
     let plan = plan_of(&line, &env).expect("plans");
-    let wishes = plan.models[0].wishes();
-    assert_eq!(wishes.initial_workers, Some(4), "the flag");
-    assert_eq!(wishes.queue_max, Some(33), "the variable");
-    assert_eq!(wishes.response_timeout_s, Some(2), "the entry");
-    assert_eq!(wishes.startup_timeout_s, Some(1), "the file");
+    let given = |setting: &Setting| {
+        let settings = &plan.models[0].settings;
+        (settings.show(setting).unwrap_or_default(), settings.source(setting).kind())
+    };
+    assert_eq!(given(&WORKERS), ("4".to_owned(), "flag"));
+    assert_eq!(given(&QUEUE), ("33".to_owned(), "environment"));
+    assert_eq!(given(&RESPONSE_TIMEOUT), ("2".to_owned(), "file"), "the entry");
+    assert_eq!(given(&STARTUP_TIMEOUT), ("1".to_owned(), "file"));
 }
 
 #[test]
@@ -64,7 +69,7 @@ fn mistakes_are_usage_errors_with_a_hint_where_there_is_one() {
         ("jitney serve", "no model to serve"),
         ("jitney serve no/such.mar", "no such file: no/such.mar"),
         ("jitney serve --config no/such.yaml", "cannot read no/such.yaml"),
-        ("jitney serve https://host/m.mar", "https://host/m.mar: nowhere to keep it"),
+        ("jitney serve https://host/m.mar", "https://host/m.mar: no model store configured"),
         ("jitney serve ftp://host/m.mar", "ftp://host/m.mar: models cannot be fetched from there"),
         ("jitney serve https://host/m.mar --tls-key k", "--tls-key needs --tls-cert"),
     ] {

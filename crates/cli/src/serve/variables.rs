@@ -1,48 +1,34 @@
-//! `JITNEY_*` variables. Each is read as the flag of the same name, so that a variable can never know
-//! more, or mean something else, than the flag.
+//! `JITNEY_*` variables. Each has the name and the values of a flag.
 
-use std::ffi::OsString;
+use jitney_settings::{Setting, SettingSource, Values, did_you_mean, model, server};
 
-use clap::{CommandFactory, Parser};
-
-use super::options::Options;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::nearest::did_you_mean;
 
 const PREFIX: &str = "JITNEY_";
 
-/// What the environment says, and remarks about variables that were not understood.
-#[derive(Debug, Default)]
-pub struct Variables {
-    /// The options it sets.
-    pub options: Options,
-    /// Sentences for the log.
-    pub remarks: Vec<String>,
-}
-
-#[derive(Parser)]
-#[command(no_binary_name = true)]
-struct Flags {
-    #[command(flatten)]
-    options: Options,
-}
-
-/// Reads the environment.
-pub fn read(env: &Env) -> Result<Variables, Failure> {
-    let known = known();
-    let mut variables = Variables::default();
-    for (name, value) in named(env) {
-        let flag = flag_of(name);
-        if known.contains(&flag) {
-            let read =
-                parse(&flag, value).map_err(|why| Failure::usage(format!("{name}: {why}")))?;
-            variables.options = variables.options.or(read);
+/// What the environment sets, and a warning for each variable that is unknown.
+pub fn read(env: &Env) -> Result<(Values, Vec<String>), Failure> {
+    let (mut values, mut warnings) = (Values::default(), Vec::new());
+    for (name, text) in named(env) {
+        let key = name[PREFIX.len()..].to_ascii_lowercase();
+        if let Some(setting) = known().find(|setting| setting.is_called(&key)) {
+            let wrong =
+                |expected| Failure::usage(format!("{name} must be {expected}, not {text:?}"));
+            let value = setting.kind.parse(text).map_err(wrong)?;
+            values.set(setting, value, SettingSource::Variable(name.to_owned()));
         } else if !is_other(name) {
-            variables.remarks.push(unknown(name, &known));
+            let names: Vec<String> = known().filter_map(Setting::jitney_variable).collect();
+            let hint = did_you_mean(name, names.iter().map(String::as_str));
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            warnings.push(format!("the variable {name} is unknown and has no effect{hint}"));
         }
     }
-    Ok(variables)
+    Ok((values, warnings))
+}
+
+fn known() -> impl Iterator<Item = &'static Setting> {
+    server::SETTINGS.iter().chain(model::SETTINGS).copied().filter(|setting| setting.flag.is_some())
 }
 
 /// Our variables. Kubernetes sets `JITNEY_PORT=tcp://…` beside a service called jitney; that is not
@@ -54,49 +40,14 @@ fn named(env: &Env) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-fn flag_of(name: &str) -> String {
-    let key = name[PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
-    if key == "log" { "log-level".to_owned() } else { key }
-}
-
-fn known() -> Vec<String> {
-    let command = Flags::command();
-    let flags = command.get_arguments().flat_map(|arg| {
-        let aliases = arg.get_all_aliases().unwrap_or_default();
-        arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
-    });
-    flags.filter(|flag| flag != "help").collect()
-}
-
-fn parse(flag: &str, value: &str) -> Result<Options, String> {
-    let argument = OsString::from(format!("--{flag}={value}"));
-    match Flags::try_parse_from([argument]) {
-        Ok(flags) => Ok(flags.options),
-        Err(error) => Err(first_line(&error.to_string())),
-    }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-}
-
-/// Variables of other parts of the product, and of Kubernetes' service links.
+/// Variables of other parts of the product, and those that Kubernetes sets for a service.
 fn is_other(name: &str) -> bool {
+    let numbered = name.split("_PORT_").nth(1);
     ["JITNEY_BIN", "JITNEY_CONFIG"].contains(&name)
         || name.contains("TOKEN")
-        || name.contains("_SERVICE_")
-        || name.contains("_PORT_")
-}
-
-fn unknown(name: &str, known: &[String]) -> String {
-    let names: Vec<String> = known
-        .iter()
-        .map(|flag| format!("{PREFIX}{}", flag.to_uppercase().replace('-', "_")))
-        .collect();
-    let hint = did_you_mean(name, names.iter().map(String::as_str)).unwrap_or_default();
-    format!("the variable {name} is unknown and has no effect; {hint}")
-        .trim_end_matches("; ")
-        .to_owned()
+        || name.contains("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || numbered.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -110,40 +61,55 @@ mod tests {
             ("JITNEY_MAX_LATENCY_MS", "50"),
             ("JITNEY_LOG", "debug"),
             ("JITNEY_ACCESS_LOG", "true"),
+            ("JITNEY_MAX_BATCH_SIZE", "4"),
             ("HOME", "/root"),
         ]);
-        let options = read(&env).expect("reads").options;
-        assert_eq!(options.network.port, Some(9000));
-        assert_eq!(options.per_model.batching.max_latency_ms.map(|t| t.whole()), Some(50));
-        assert_eq!(options.log_level.as_deref(), Some("debug"));
-        assert_eq!(options.access_log, Some(true));
+        let (values, warnings) = read(&env).expect("reads");
+        assert_eq!(warnings, Vec::<String>::new());
+        for (setting, expected) in [
+            (&server::INFERENCE_PORT, "9000"),
+            (&model::MAX_LATENCY_MS, "50"),
+            (&server::LOG_LEVEL, "debug"),
+            (&server::ACCESS_LOG, "true"),
+            (&model::MAX_BATCH_SIZE, "4"),
+        ] {
+            assert_eq!(values.show(setting).as_deref(), Some(expected));
+        }
+        assert_eq!(values.source(&server::LOG_LEVEL).to_string(), "environment JITNEY_LOG");
     }
 
     #[test]
-    fn a_bad_value_names_the_variable() {
-        let failure = read(&Env::from([("JITNEY_PORT", "many")])).expect_err("refused");
-        assert!(failure.message.starts_with("JITNEY_PORT: invalid value 'many'"), "{failure}");
+    fn a_bad_value_names_the_variable_and_what_it_must_be() {
+        let failure = read(&Env::from([("JITNEY_PORT", "many")])).expect_err("rejected");
+        let expected = "JITNEY_PORT must be a whole number from 0 to 65535, not \"many\"";
+        assert_eq!(failure.message, expected);
     }
 
     #[test]
-    fn an_unknown_variable_is_remarked_on_with_the_nearest_name() {
-        let variables = read(&Env::from([("JITNEY_PYTON", "x")])).expect("reads");
-        assert!(
-            variables.remarks[0].contains("did you mean `JITNEY_PYTHON`?"),
-            "{:?}",
-            variables.remarks
-        );
+    fn an_unknown_variable_is_a_warning_with_the_nearest_name() {
+        for (typed, nearest) in [("JITNEY_PROT", "JITNEY_PORT"), ("JITNEY_PYTON", "JITNEY_PYTHON")]
+        {
+            let (_, warnings) = read(&Env::from([(typed, "1")])).expect("reads");
+            let expected = format!(
+                "the variable {typed} is unknown and has no effect; did you mean `{nearest}`?"
+            );
+            assert_eq!(warnings, [expected]);
+        }
     }
 
     #[test]
-    fn what_kubernetes_sets_beside_a_service_is_left_alone() {
+    fn what_kubernetes_sets_for_a_service_is_ignored_in_silence() {
         let env = Env::from([
             ("JITNEY_PORT", "tcp://10.0.0.1:8080"),
             ("JITNEY_SERVICE_HOST", "10.0.0.1"),
+            ("JITNEY_SERVICE_PORT", "8080"),
+            ("JITNEY_SERVICE_PORT_HTTP", "8080"),
             ("JITNEY_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+            ("JITNEY_PORT_8080_TCP_ADDR", "10.0.0.1"),
+            ("JITNEY_PORT_8080_TCP_PORT", "8080"),
+            ("JITNEY_PORT_8080_TCP_PROTO", "tcp"),
         ]);
-        let variables = read(&env).expect("reads");
-        assert_eq!(variables.options, Options::default());
-        assert!(variables.remarks.is_empty());
+        let (values, warnings) = read(&env).expect("reads");
+        assert!(values.is_empty() && warnings.is_empty(), "{warnings:?}");
     }
 }

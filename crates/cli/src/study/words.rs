@@ -5,8 +5,8 @@ use std::str::FromStr;
 use jitney_sim::{Arrivals, Loss};
 
 use crate::failure::Failure;
-use crate::nearest::did_you_mean;
 use crate::units::Millis;
+use jitney_settings::did_you_mean;
 
 const PROCESSES: [&str; 5] = ["poisson", "even", "bursts", "onoff", "hyper"];
 

@@ -1,14 +1,20 @@
-//! Where TorchServe's doors stand: the addresses that `config.properties` names, or TorchServe's own.
+//! Where TorchServe's APIs listen: the addresses that `config.properties` names, or TorchServe's own.
 
 use std::time::Duration;
 
 use jitney_server::{ConnectionAge, GrpcBind};
+use jitney_settings::server::{GRPC_MANAGEMENT_PORT, GRPC_PORT};
+use jitney_settings::torchserve::{
+    ENABLE_GRPC_SSL, GRPC_INFERENCE_ADDRESS, GRPC_INFERENCE_AGE, GRPC_INFERENCE_GRACE,
+    GRPC_MANAGEMENT_ADDRESS, GRPC_MANAGEMENT_AGE, GRPC_MANAGEMENT_GRACE, INFERENCE_ADDRESS,
+    MANAGEMENT_ADDRESS, METRICS_ADDRESS,
+};
+use jitney_settings::{Setting, Values};
 
-use super::values::Values;
 use crate::address::{Address, Omitted};
 use crate::failure::Failure;
 
-/// The three doors.
+/// The three listeners over HTTP.
 pub(super) struct Addresses {
     pub(super) inference: Address,
     pub(super) management: Address,
@@ -17,14 +23,14 @@ pub(super) struct Addresses {
 
 impl Addresses {
     pub(super) fn read(values: &Values) -> Result<Self, Failure> {
-        let read = |key: &str, port: u16, http: u16, https: u16| match values.text(key) {
-            Some(text) => Address::parse(key, text, Omitted { http, https }),
-            None => Ok(Address::tcp("127.0.0.1", port)),
+        let read = |setting: &Setting, http: u16, https: u16| {
+            let text: String = values.read(setting).unwrap_or_default();
+            Address::parse(setting.name, &text, Omitted { http, https })
         };
         Ok(Self {
-            inference: read("inference_address", 8080, 80, 443)?,
-            management: read("management_address", 8081, 8081, 8444)?,
-            metrics: read("metrics_address", 8082, 8082, 8445)?,
+            inference: read(&INFERENCE_ADDRESS, 80, 443)?,
+            management: read(&MANAGEMENT_ADDRESS, 8081, 8444)?,
+            metrics: read(&METRICS_ADDRESS, 8082, 8445)?,
         })
     }
 
@@ -33,27 +39,35 @@ impl Addresses {
     }
 }
 
-/// The two doors for gRPC; each has a host and a port of its own.
+/// The two listeners over gRPC; each has a host and a port of its own.
 pub(super) struct Grpc {
     pub(super) inference: (Address, ConnectionAge),
     pub(super) management: (Address, ConnectionAge),
 }
 
 impl Grpc {
-    pub(super) fn read(values: &Values) -> Result<Self, Failure> {
-        let secure = values.truth("enable_grpc_ssl", false);
-        let door = |name: &str, port: u16| {
-            let key = |part: &str| format!("grpc_{name}_{part}");
-            let millis = |part: &str| -> Result<Option<Duration>, Failure> {
-                Ok(values.read(&key(part))?.map(Duration::from_millis))
-            };
-            let host = values.text(&key("address")).unwrap_or("127.0.0.1").trim();
-            let address = Address::tcp(host, values.number(&key("port"), port)?).secured(secure);
-            let (max, grace) =
-                (millis("max_connection_age_ms")?, millis("max_connection_age_grace_ms")?);
-            Ok::<_, Failure>((address, ConnectionAge { max, grace }))
+    pub(super) fn read(values: &Values) -> Self {
+        let secure = values.flag(&ENABLE_GRPC_SSL);
+        let listener = |[host, port, max, grace]: [&Setting; 4]| {
+            let host: String = values.read(host).unwrap_or_default();
+            let address = Address::tcp(host.trim(), values.read(port).unwrap_or_default());
+            let (max, grace): (Option<Duration>, _) = (values.read(max), values.read(grace));
+            (address.secured(secure), ConnectionAge { max, grace })
         };
-        Ok(Self { inference: door("inference", 7070)?, management: door("management", 7071)? })
+        Self {
+            inference: listener([
+                &GRPC_INFERENCE_ADDRESS,
+                &GRPC_PORT,
+                &GRPC_INFERENCE_AGE,
+                &GRPC_INFERENCE_GRACE,
+            ]),
+            management: listener([
+                &GRPC_MANAGEMENT_ADDRESS,
+                &GRPC_MANAGEMENT_PORT,
+                &GRPC_MANAGEMENT_AGE,
+                &GRPC_MANAGEMENT_GRACE,
+            ]),
+        }
     }
 }
 

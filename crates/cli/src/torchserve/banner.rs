@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use jitney_settings::torchserve::property;
+use jitney_settings::{SettingSource, Values};
+
 use super::VERSION;
-use super::values::Values;
 use crate::address::Address;
 use crate::logs::Style;
 use crate::machine;
@@ -104,5 +106,6 @@ fn limit_lines(facts: &Facts<'_>) -> Vec<Line> {
 }
 
 fn value(facts: &Facts<'_>, key: &str, default: &str) -> String {
-    facts.values.text(key).unwrap_or(default).to_owned()
+    let set = property(key).filter(|it| facts.values.source(it) != SettingSource::Default);
+    set.and_then(|setting| facts.values.show(setting)).unwrap_or_else(|| default.to_owned())
 }

@@ -6,37 +6,73 @@ use std::path::{Path, PathBuf};
 use jitney_engine::PluginPlan;
 use jitney_server::{Cors, ServerConfig};
 
+use jitney_settings::server::{IO_THREADS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON};
+use jitney_settings::torchserve::{
+    CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
+    ENABLE_MODEL_API, LOAD_MODELS, MODEL_SNAPSHOT, NUMBER_OF_GPU, PLUGIN_TIMEOUT, PLUGINS,
+    PLUGINS_PATH, SAGEMAKER, TS_OPEN_INFERENCE_PROTOCOL, WORKFLOW_STORE, properties,
+};
+use jitney_settings::{Setting, SettingSource, Values, model};
+
 use super::addresses::{Addresses, Grpc, grpc_bind};
 use super::engine::engine;
 use super::snapshot::{self, Snapshots};
-use super::values::Values;
-use super::{banner, metrics, models, properties, security};
+use super::{banner, metrics, models, properties, security, sources};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
-use crate::origin::Origin;
 use crate::plan::{Drain, Face, Plan};
 use crate::startup::Startup;
-use crate::units::Seconds;
-use crate::{gpu, machine, plugins, python};
+use crate::{gpu, machine, plugins, python, serve};
+
+/// What flags, variables and the file come to.
+pub struct TorchserveConfig {
+    /// The file, if one was read.
+    pub file: Option<PathBuf>,
+    /// Every setting with its source.
+    pub values: Values,
+    /// Warnings for the log.
+    pub remarks: Vec<String>,
+}
+
+/// Reads every source of `jitney torchserve`.
+pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig, Failure> {
+    let file = config_file(flags, env)?;
+    let lines = file.as_deref().map(|file| properties::read(file, env)).transpose()?;
+    let (values, mut remarks) = sources::read(lines.unwrap_or_default(), flags, env)?;
+    let flags = flags.without_effect();
+    if !flags.is_empty() {
+        remarks.push(format!("accepted without effect: {}", flags.join(", ")));
+    }
+    let defaults: Vec<&Setting> = properties()
+        .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
+        .collect();
+    Ok(TorchserveConfig { file, values: values.or_defaults(&defaults), remarks })
+}
 
 /// Plans the server.
 pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
     check_paths(flags, env)?;
-    let file = config_file(flags, env)?;
-    let properties = file.as_deref().map(|file| properties::read(file, env)).transpose()?;
-    let values = Values::resolve(properties.unwrap_or_default(), flags, env)?;
+    assemble(configure(flags, env)?, flags, env)
+}
+
+/// Turns the configuration into a plan.
+pub fn assemble(
+    config: TorchserveConfig,
+    flags: &TorchserveFlags,
+    env: &Env,
+) -> Result<Plan, Failure> {
+    let TorchserveConfig { file, values, mut remarks } = config;
     let store = stores(&values)?;
     let addresses = Addresses::read(&values)?;
-    let grpc = Grpc::read(&values)?;
-    let mut remarks = remarks(flags, &values);
+    let grpc = Grpc::read(&values);
     let python = interpreter(&values, env);
     remarks.extend(python.remark);
-    let metrics = metrics::plan(&values, &mut remarks)?;
+    let metrics = metrics::plan(&values, &mut remarks);
     let logs = logs(env);
     let snapshots = snapshots(flags, &values, file.as_deref(), &store, &addresses, env);
-    let gpus = gpu::count(env).min(values.number("number_of_gpu", u32::MAX)?);
+    let gpus = gpu::count(env).min(values.read(&NUMBER_OF_GPU).unwrap_or(u32::MAX));
     let banner = banner::text(&banner::Facts {
         values: &values,
         file: file.as_deref(),
@@ -47,9 +83,9 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         gpus,
         addresses: addresses.all(),
     });
-    let drain = drain(&values)?;
-    let doors = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
-    let secure = doors.filter(|door| door.is_secure());
+    let drain = serve::drain(&values);
+    let listeners = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
+    let secure = listeners.filter(|address| address.is_secure());
     let tls = security::tls(&values, secure.collect(), &mut remarks)?;
     Ok(Plan {
         face: Face::TorchServe { banner },
@@ -59,7 +95,7 @@ pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
         engine: engine(&values, &store, python.interpreter, gpus)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
-        io_threads: values.number("io_threads", machine::io_threads())?.max(1),
+        io_threads: values.read(&IO_THREADS).unwrap_or_else(machine::io_threads).max(1),
         drain,
         logs,
         metrics,
@@ -139,52 +175,47 @@ pub fn startups(
     store: &Path,
     remarks: &mut Vec<String>,
 ) -> Result<Vec<Startup>, Failure> {
-    let Some(text) = values.text(snapshot::KEY) else {
-        return Ok(models::parse(values.text("load_models").unwrap_or("none"), store));
+    let Some(text) = values.read::<String>(&MODEL_SNAPSHOT) else {
+        let list: String = values.read(&LOAD_MODELS).unwrap_or_default();
+        return Ok(models::parse(&list, store));
     };
-    if let Some(Origin::Flag(flag)) = values.origin("load_models") {
-        let file = values.origin(snapshot::KEY).map(Origin::place).unwrap_or_default();
+    let file = values.source(&MODEL_SNAPSHOT).place();
+    if let SettingSource::Flag(flag) = values.source(&LOAD_MODELS) {
         remarks.push(format!("{flag} has no effect: the models are those of the snapshot {file}"));
     }
-    snapshot::startups(text, store)
+    snapshot::startups(&text, store, &SettingSource::Snapshot(file))
 }
 
 /// The model store; both directories must exist if they are named.
 fn stores(values: &Values) -> Result<PathBuf, Failure> {
-    let Some(store) = values.text("model_store") else {
+    let Some(store) = values.show(&MODEL_STORE) else {
         return Err(Failure::failed("Missing mandatory parameter --model-store"));
     };
-    for (flag, path) in
-        [("--model-store", Some(store)), ("--workflow-store", values.text("workflow_store"))]
-    {
+    let named = [
+        ("--model-store", Some(store.clone())),
+        ("--workflow-store", values.show(&WORKFLOW_STORE)),
+    ];
+    for (flag, path) in named {
         if let Some(path) = path.filter(|path| !Path::new(path).is_dir()) {
             return Err(Failure::failed(format!("{flag} directory not found: {path}")));
         }
     }
-    std::path::absolute(store).map_err(|error| Failure::failed(format!("{store}: {error}")))
+    std::path::absolute(&store).map_err(|error| Failure::failed(format!("{store}: {error}")))
 }
 
 /// The files that `plugins` names and those that lie in `plugins_path`.
 fn plugins(values: &Values, remarks: &mut Vec<String>) -> Result<Vec<PluginPlan>, Failure> {
-    let timeout = values.number("plugin_timeout", Seconds(plugins::TIMEOUT))?.0;
-    let mut sources: Vec<String> = values.text("plugins").map(plugins::listed).unwrap_or_default();
-    if let Some(dir) = values.text("plugins_path") {
-        sources.extend(plugins::inside(Path::new(dir), remarks)?);
+    let timeout = values.read(&PLUGIN_TIMEOUT).unwrap_or(plugins::TIMEOUT);
+    let listed = values.show(&PLUGINS);
+    let mut sources: Vec<String> = listed.as_deref().map(plugins::listed).unwrap_or_default();
+    if let Some(dir) = values.read::<PathBuf>(&PLUGINS_PATH) {
+        sources.extend(plugins::inside(&dir, remarks)?);
     }
     plugins::named(&sources, timeout)
 }
 
-fn remarks(flags: &TorchserveFlags, values: &Values) -> Vec<String> {
-    let mut remarks = values.remarks();
-    let flags = flags.without_effect();
-    if !flags.is_empty() {
-        remarks.push(format!("accepted without effect: {}", flags.join(", ")));
-    }
-    remarks
-}
-
 fn interpreter(values: &Values, env: &Env) -> python::Python {
-    let asked = env.path("JITNEY_PYTHON").or_else(|| values.text("python").map(PathBuf::from));
+    let asked = env.path("JITNEY_PYTHON").or_else(|| values.read(&PYTHON));
     python::find(asked.as_deref(), env)
 }
 
@@ -198,22 +229,13 @@ fn logs(env: &Env) -> LogPlan {
     }
 }
 
-fn drain(values: &Values) -> Result<Drain, Failure> {
-    let defaults = Drain::default();
-    Ok(Drain {
-        delay: values.number("drain_delay", Seconds(defaults.delay))?.0,
-        timeout: values.number("drain_timeout", Seconds(defaults.timeout))?.0,
-    })
-}
-
 fn server(
     values: &Values,
     addresses: &Addresses,
     grpc: &Grpc,
     drain: Drain,
 ) -> Result<ServerConfig, Failure> {
-    let text = |key| values.text(key).map(str::to_owned);
-    let metrics = values.truth("enable_metrics_api", true);
+    let metrics = values.flag(&ENABLE_METRICS_API);
     let metrics = metrics.then(|| addresses.metrics.bind()).transpose()?;
     let defaults = ServerConfig::default();
     Ok(ServerConfig {
@@ -222,15 +244,15 @@ fn server(
         metrics,
         grpc_inference: Some(grpc_bind(&grpc.inference)?),
         grpc_management: Some(grpc_bind(&grpc.management)?),
-        max_request_bytes: values.number("max_request_size", defaults.max_request_bytes)?,
+        max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
         shutdown_grace: drain.timeout,
-        model_api: values.truth("enable_model_api", false),
-        oip: values.truth("ts_open_inference_protocol", false),
-        sagemaker: values.truth("sagemaker", false),
+        model_api: values.flag(&ENABLE_MODEL_API),
+        oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),
+        sagemaker: values.flag(&SAGEMAKER),
         cors: Cors {
-            origin: text("cors_allowed_origin"),
-            methods: text("cors_allowed_methods"),
-            headers: text("cors_allowed_headers"),
+            origin: values.read(&CORS_ALLOWED_ORIGIN),
+            methods: values.read(&CORS_ALLOWED_METHODS),
+            headers: values.read(&CORS_ALLOWED_HEADERS),
         },
         server_version: super::VERSION.to_owned(),
         ..defaults

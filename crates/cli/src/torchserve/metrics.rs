@@ -4,33 +4,36 @@ use std::path::Path;
 use std::time::Duration;
 
 use jitney_server::metrics::{MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode};
+use jitney_settings::Values;
+use jitney_settings::torchserve::{
+    DISABLE_SYSTEM_METRICS, METRIC_TIME_INTERVAL, METRICS_CONFIG, METRICS_MODE,
+    MODEL_METRICS_AUTO_DETECT, SYSTEM_METRICS_CMD,
+};
 use serde::Deserialize;
 
-use super::values::Values;
-use crate::failure::Failure;
 use crate::metrics::MetricsPlan;
 
 /// What the values say. A file that makes no sense costs TorchServe's metrics and a remark, not the
 /// start, as upstream.
-pub fn plan(values: &Values, remarks: &mut Vec<String>) -> Result<MetricsPlan, Failure> {
-    if values.text("system_metrics_cmd").is_some() {
+pub fn plan(values: &Values, remarks: &mut Vec<String>) -> MetricsPlan {
+    if values.has(&SYSTEM_METRICS_CMD) {
         let why = "accepted without effect, the server looks at the machine itself";
         remarks.push(format!("{why}: system_metrics_cmd"));
     }
-    let seconds: u64 = values.number("metric_time_interval", 60)?;
-    let system = !values.truth("disable_system_metrics", false);
-    Ok(MetricsPlan {
+    let every: Duration = values.read(&METRIC_TIME_INTERVAL).unwrap_or_default();
+    let system = !values.flag(&DISABLE_SYSTEM_METRICS);
+    MetricsPlan {
         mode: mode(values),
         declared: declared(values, remarks),
-        auto_detect: values.truth("model_metrics_auto_detect", false),
-        sample_every: system.then(|| Duration::from_secs(seconds.max(1))),
+        auto_detect: values.flag(&MODEL_METRICS_AUTO_DETECT),
+        sample_every: system.then(|| every.max(Duration::from_secs(1))),
         ..MetricsPlan::default()
-    })
+    }
 }
 
 /// Anything that is no mode means the log, as upstream.
 fn mode(values: &Values) -> MetricsMode {
-    match values.text("metrics_mode").map(str::to_ascii_lowercase).as_deref() {
+    match values.show(&METRICS_MODE).map(|mode| mode.to_ascii_lowercase()).as_deref() {
         Some("prometheus") => MetricsMode::Prometheus,
         Some("legacy") => MetricsMode::Legacy,
         _ => MetricsMode::Log,
@@ -38,8 +41,8 @@ fn mode(values: &Values) -> MetricsMode {
 }
 
 fn declared(values: &Values, remarks: &mut Vec<String>) -> MetricDeclarations {
-    let Some(path) = values.text("metrics_config") else { return MetricDeclarations::default() };
-    read(Path::new(path)).unwrap_or_else(|why| {
+    let Some(path) = values.show(&METRICS_CONFIG) else { return MetricDeclarations::default() };
+    read(Path::new(&path)).unwrap_or_else(|why| {
         remarks.push(format!("metrics_config={path}: {why}; there are no metrics of its kind"));
         MetricDeclarations::nothing()
     })

@@ -1,17 +1,21 @@
 //! Tokens and certificates, as `config.properties` speaks of them.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jitney_server::Tls;
+use jitney_settings::Values;
+use jitney_settings::torchserve::{
+    CERTIFICATE_FILE, DISABLE_TOKEN_AUTHORIZATION, KEYSTORE_FILE, PRIVATE_KEY_FILE,
+    TOKEN_EXPIRATION_MIN,
+};
 
-use super::values::Values;
 use crate::address::Address;
 use crate::failure::Failure;
 use crate::{key_file, tls};
 
 /// The longest life of a token: ten years.
-const MINUTES_MAX: f64 = 10.0 * 365.0 * 24.0 * 60.0;
+const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// How to turn what Java reads into what everything else reads.
 const CONVERT: &str = "convert it with `openssl pkcs12 -in keystore.p12 -nodes -out server.pem` (a JKS one \
@@ -20,15 +24,14 @@ const CONVERT: &str = "convert it with `openssl pkcs12 -in keystore.p12 -nodes -
 
 /// How long tokens live; nothing if they are switched off.
 pub fn tokens(values: &Values) -> Result<Option<Duration>, Failure> {
-    if values.truth("disable_token_authorization", false) {
+    if values.flag(&DISABLE_TOKEN_AUTHORIZATION) {
         return Ok(None);
     }
-    let Some(minutes) = values.read::<f64>("token_expiration_min")? else {
-        return Ok(Some(key_file::LIFETIME));
-    };
-    if minutes > 0.0 && minutes <= MINUTES_MAX {
-        return Ok(Some(Duration::from_secs_f64(minutes * 60.0)));
+    let lifetime: Duration = values.read(&TOKEN_EXPIRATION_MIN).unwrap_or(key_file::LIFETIME);
+    if !lifetime.is_zero() && lifetime <= LIFETIME_MAX {
+        return Ok(Some(lifetime));
     }
+    let minutes = values.show(&TOKEN_EXPIRATION_MIN).unwrap_or_default();
     Err(Failure::failed(format!("token_expiration_min={minutes}: not a time a token can live")))
 }
 
@@ -40,14 +43,13 @@ pub fn tls(
     remarks: &mut Vec<String>,
 ) -> Result<Option<Tls>, Failure> {
     let Some(door) = secure.first() else { return Ok(None) };
-    let file = |key| values.text(key).map(Path::new);
-    match (file("certificate_file"), file("private_key_file")) {
-        (Some(certificate), Some(key)) => return tls::read(certificate, key).map(Some),
+    match (values.read::<PathBuf>(&CERTIFICATE_FILE), values.read::<PathBuf>(&PRIVATE_KEY_FILE)) {
+        (Some(certificate), Some(key)) => return tls::read(&certificate, &key).map(Some),
         (None, None) => {}
         (Some(_), None) => return Err(alone("certificate_file", "private_key_file")),
         (None, Some(_)) => return Err(alone("private_key_file", "certificate_file")),
     }
-    if let Some(keystore) = values.text("keystore") {
+    if let Some(keystore) = values.show(&KEYSTORE_FILE) {
         let message = format!("{door} needs a certificate, and keystore={keystore} cannot be read");
         return Err(Failure::failed(message).hint(CONVERT));
     }

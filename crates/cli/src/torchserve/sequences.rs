@@ -2,40 +2,39 @@
 //! handlers take these names from different places and can disagree; here one key sets both.
 
 use jitney_engine::call::SequenceHeaders;
+use jitney_settings::torchserve::{SEQUENCE_END_HEADER, SEQUENCE_ID_HEADER, SEQUENCE_START_HEADER};
+use jitney_settings::{Setting, SettingSource, Values};
 
-use super::values::Values;
 use crate::failure::Failure;
 
-const ID: &str = "ts_header_key_sequence_id";
-const START: &str = "ts_header_key_sequence_start";
-const END: &str = "ts_header_key_sequence_end";
-
-/// Where handlers read the names, by the key that sets them.
-const VARIABLES: [(&str, &str); 3] = [
-    (ID, "TS_REQUEST_SEQUENCE_ID"),
-    (START, "TS_REQUEST_SEQUENCE_START"),
-    (END, "TS_REQUEST_SEQUENCE_END"),
+/// Where handlers read the names, by the setting.
+const VARIABLES: [(&Setting, &str); 3] = [
+    (&SEQUENCE_ID_HEADER, "TS_REQUEST_SEQUENCE_ID"),
+    (&SEQUENCE_START_HEADER, "TS_REQUEST_SEQUENCE_START"),
+    (&SEQUENCE_END_HEADER, "TS_REQUEST_SEQUENCE_END"),
 ];
 
 /// The names that the configuration gives, else TorchServe's.
 pub fn headers(values: &Values) -> Result<SequenceHeaders, Failure> {
-    let usual = SequenceHeaders::default();
-    let name = |key: &str, usual: String| match values.text(key).map(str::trim) {
-        None => Ok(usual),
-        Some(name) if is_header(name) => Ok(name.to_owned()),
-        Some(name) => Err(Failure::failed(format!("{key}={name}: not the name of a header"))),
+    let name = |setting: &Setting| {
+        let name: String = values.read(setting).unwrap_or_default();
+        if is_header(&name) {
+            return Ok(name);
+        }
+        Err(Failure::failed(format!("{}={name}: not the name of a header", setting.name)))
     };
     Ok(SequenceHeaders {
-        id: name(ID, usual.id)?,
-        start: name(START, usual.start)?,
-        end: name(END, usual.end)?,
+        id: name(&SEQUENCE_ID_HEADER)?,
+        start: name(&SEQUENCE_START_HEADER)?,
+        end: name(&SEQUENCE_END_HEADER)?,
     })
 }
 
 /// What workers are told, as far as the configuration says anything.
 pub fn variables(values: &Values) -> impl Iterator<Item = (&'static str, String)> {
-    VARIABLES.into_iter().filter_map(|(key, variable)| {
-        values.text(key).map(|name| (variable, name.trim().to_owned()))
+    VARIABLES.into_iter().filter_map(|(setting, variable)| {
+        let is_set = values.source(setting) != SettingSource::Default;
+        values.show(setting).filter(|_| is_set).map(|name| (variable, name))
     })
 }
 

@@ -14,18 +14,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jitney_settings::torchserve::{
+    DISABLE_TOKEN_AUTHORIZATION, ENABLE_MODEL_API, KEYSTORE_PASS, MODEL_SNAPSHOT, properties,
+};
+use jitney_settings::{Setting, SettingSource, Values};
+
 use super::VERSION;
-use super::values::Values;
-use crate::origin::Origin;
-use document::Document;
+use document::SnapshotDocument;
 pub use document::{Models, models};
 pub use restore::startups;
 
 /// The key that holds the models.
 pub const KEY: &str = "model_snapshot";
-
-/// Permissions that only the person at the command line gives, each time anew.
-const PERMISSIONS: [&str; 2] = ["disable_token_authorization", "enable_model_api"];
 
 /// When a snapshot is taken; part of its file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,12 @@ pub struct Snapshots {
 impl Snapshots {
     /// Snapshots of a server with these values, below its log directory.
     pub fn new(logs: &Path, store: &Path, values: &Values, more: &[(&str, String)]) -> Self {
-        let mut properties: Vec<_> = values
-            .iter()
-            .filter(|(key, _, origin)| *key != KEY && may_be_kept(key, origin))
-            .map(|(key, text, _)| (key.to_owned(), text.to_owned()))
+        let text = |setting: &'static Setting| {
+            let key = setting.property.filter(|_| may_be_kept(setting, &values.source(setting)))?;
+            Some((key.to_owned(), values.show(setting)?))
+        };
+        let mut properties: Vec<_> = properties()
+            .filter_map(text)
             .filter(|(key, _)| more.iter().all(|(other, _)| other != key))
             .collect();
         properties.extend(more.iter().map(|(key, text)| ((*key).to_owned(), text.clone())));
@@ -77,7 +79,7 @@ impl Snapshots {
     pub fn write(&self, models: &Models, moment: Moment, now: SystemTime) -> io::Result<PathBuf> {
         let name = file_name(moment, now);
         let created = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        let document = Document::new(&name, created, models);
+        let document = SnapshotDocument::new(&name, created, models);
         let mut text = format!("#Saving snapshot\n#{}\n", humantime::format_rfc3339_seconds(now));
         for (key, value) in &self.properties {
             escape::line(&mut text, key, value);
@@ -95,12 +97,19 @@ impl Snapshots {
     }
 }
 
-/// A password from the environment stays there.
-fn may_be_kept(key: &str, origin: &Origin) -> bool {
-    match origin {
-        Origin::Flag(_) => !PERMISSIONS.contains(&key),
-        Origin::Variable(_) => key != "keystore_pass",
-        Origin::File { .. } | Origin::Archive(_) | Origin::Default => true,
+/// Only what a source set. Permissions of the command line are given anew each time, and a password
+/// from the environment stays there.
+fn may_be_kept(setting: &Setting, source: &SettingSource) -> bool {
+    let is = |other: &Setting| setting.name == other.name;
+    match source {
+        SettingSource::Flag(_) => !is(&DISABLE_TOKEN_AUTHORIZATION) && !is(&ENABLE_MODEL_API),
+        SettingSource::Variable(_) => !is(&KEYSTORE_PASS),
+        SettingSource::File { .. } => !is(&MODEL_SNAPSHOT),
+        SettingSource::Archive(_)
+        | SettingSource::Registration
+        | SettingSource::Live
+        | SettingSource::Snapshot(_)
+        | SettingSource::Default => false,
     }
 }
 

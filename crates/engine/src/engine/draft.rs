@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, Pool, WorkerPlan};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::store::{FetchedFile, ModelDir};
 
 /// Messages that may be on their way from the doors to one model's task.
@@ -26,7 +26,7 @@ const INBOX: usize = 4096;
 /// A model about to be built.
 pub(crate) struct Draft {
     pub(crate) identity: ModelIdentity,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ModelSettings,
     pub(crate) intake: Intake,
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) observer: Arc<dyn Observer>,

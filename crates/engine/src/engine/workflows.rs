@@ -1,88 +1,97 @@
-//! Workflows come and go: their nodes are registered as models named `WORKFLOW__NODE`, all of them or
-//! none, and leave with the workflow.
-//!
-//! Apart from the engine's own file because a workflow is several models at once; what it is and how a
-//! request goes through it is `workflow`'s.
+//! Registers and removes workflows: their nodes are registered as models named `WORKFLOW__NODE`, all of
+//! them or none, and are removed with the workflow.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, WORKERS};
+use jitney_settings::{SettingSource, Values};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Engine, Registered, blocking};
+use super::registrar::{Registered, Registrar, blocking};
 use crate::error::RegisterError;
 use crate::model::Model;
 use crate::resolve::is_sound;
-use crate::settings::Wishes;
-use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, ModelYaml, Package, Store};
+use crate::settings::RegisterOptions;
+use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, Package, Store};
 use crate::workflow::{
-    Course, ModelNode, Node, NodeSettings, UnknownWorkflow, War, Workflow, WorkflowError,
-    WorkflowWishes,
+    ModelNode, NodeGraph, NodeSettings, UnknownWorkflow, Workflow, WorkflowArchive, WorkflowError,
+    WorkflowNode, WorkflowOptions, WorkflowTable,
 };
 
 /// The version of every function; models have their archives'.
 const FUNCTION_VERSION: &str = "1.0";
 
-impl Engine {
+/// All workflows, and what their nodes are registered with.
+pub(super) struct Workflows {
+    table: WorkflowTable,
+    /// Where their archives come from.
+    store: Arc<Store>,
+    models: Arc<Registrar>,
+}
+
+impl Workflows {
+    /// Without a store of their own, workflows come from the models' store.
+    pub(super) fn new(models: Arc<Registrar>, store: Option<Arc<Store>>) -> Self {
+        let store = store.unwrap_or_else(|| Arc::clone(&models.store));
+        Self { table: WorkflowTable::default(), store, models }
+    }
+
     /// The workflow of this name.
-    pub fn workflow(&self, name: &str) -> Result<Arc<Workflow>, UnknownWorkflow> {
-        self.workflows.find(name)
+    pub(super) fn find(&self, name: &str) -> Result<Arc<Workflow>, UnknownWorkflow> {
+        self.table.find(name)
     }
 
     /// All workflows, sorted by name.
-    pub fn workflows(&self) -> Vec<Arc<Workflow>> {
-        self.workflows.all()
+    pub(super) fn all(&self) -> Vec<Arc<Workflow>> {
+        self.table.all()
     }
 
     /// Registers a workflow and starts all its nodes; if one of them fails, none is left.
-    pub async fn register_workflow(
+    pub(super) async fn register(
         &self,
-        wishes: WorkflowWishes,
+        options: WorkflowOptions,
     ) -> Result<Arc<Workflow>, WorkflowError> {
-        if self.draining() {
-            return Err(WorkflowError::Draining);
-        }
-        let war = open(&self.workflow_store, &wishes.url).await?;
-        let name = name_of(&war, &wishes)?;
-        let place = self.workflows.reserve(&name)?;
-        let nodes = self.start_nodes(&name, &war, &wishes).await?;
-        let War { spec, package, .. } = war;
+        let archive = open(&self.store, &options.url).await?;
+        let name = name_of(&archive, &options)?;
+        let reserved = self.table.reserve(&name)?;
+        let nodes = self.start_nodes(&name, &archive, &options).await?;
+        let WorkflowArchive { spec, package, .. } = archive;
         package.downloaded.iter().for_each(FetchedFile::keep);
-        let course = Arc::new(Course { dag: spec.dag.clone(), nodes });
         let workflow = Arc::new(Workflow {
             name,
-            url: wishes.url,
+            url: options.url,
+            graph: Arc::new(NodeGraph { dag: spec.dag.clone(), nodes }),
             spec,
-            course,
-            refusing: Arc::clone(&self.refusing),
-            under_way: Default::default(),
+            rejecting: Arc::clone(&self.models.rejecting),
+            running: Default::default(),
             package,
         });
-        place.settle(Arc::clone(&workflow));
+        reserved.publish(Arc::clone(&workflow));
         tracing::info!(workflow = workflow.name(), "workflow registered");
         Ok(workflow)
     }
 
     /// Removes a workflow: new requests do not find it, those under way are answered, then its nodes end.
-    pub async fn unregister_workflow(&self, name: &str) -> Result<(), UnknownWorkflow> {
-        let (workflow, place) = self.workflows.withdraw(name)?;
-        workflow.idle(self.defaults.unregister_timeout).await;
-        self.stop_nodes(workflow.course.nodes.iter().map(|node| &node.model)).await;
-        let leaving = Arc::clone(&workflow);
-        // It cannot panic, and nobody waits for more than its end.
+    pub(super) async fn unregister(&self, name: &str) -> Result<(), UnknownWorkflow> {
+        let (workflow, reserved) = self.table.withdraw(name)?;
+        workflow.idle(self.models.defaults.unregister_timeout).await;
+        self.stop_nodes(workflow.graph.nodes.iter().map(|node| &node.model)).await;
+        let removed = Arc::clone(&workflow);
+        // It cannot panic.
         let _ =
-            blocking(move || leaving.package.downloaded.iter().for_each(FetchedFile::remove)).await;
-        drop(place);
+            blocking(move || removed.package.downloaded.iter().for_each(FetchedFile::remove)).await;
+        drop(reserved);
         tracing::info!(workflow = workflow.name(), "workflow unregistered");
         Ok(())
     }
 
     /// Lets every request come to the end of its workflow, within the grace.
-    pub(super) async fn finish_workflows(&self, grace: Duration) {
+    pub(super) async fn finish(&self, grace: Duration) {
         let started = Instant::now();
-        for workflow in self.workflows.all() {
+        for workflow in self.all() {
             workflow.idle(grace.saturating_sub(started.elapsed())).await;
         }
     }
@@ -91,12 +100,12 @@ impl Engine {
     async fn start_nodes(
         &self,
         workflow: &str,
-        war: &War,
-        wishes: &WorkflowWishes,
-    ) -> Result<Vec<Node>, WorkflowError> {
+        archive: &WorkflowArchive,
+        options: &WorkflowOptions,
+    ) -> Result<Vec<WorkflowNode>, WorkflowError> {
         let (mut nodes, mut starts, mut failures) = (Vec::new(), JoinSet::new(), Vec::new());
-        for name in war.spec.dag.nodes() {
-            match self.register_node(workflow, name, war, wishes).await {
+        for name in archive.spec.dag.nodes() {
+            match self.register_node(workflow, name, archive, options).await {
                 Ok((node, registered)) => {
                     starts.spawn(scaled(registered));
                     nodes.push(node);
@@ -119,33 +128,34 @@ impl Engine {
         &self,
         workflow: &str,
         node: &str,
-        war: &War,
-        wishes: &WorkflowWishes,
-    ) -> Result<(Node, Registered), RegisterError> {
-        let common = Wishes {
+        archive: &WorkflowArchive,
+        options: &WorkflowOptions,
+    ) -> Result<(WorkflowNode, Registered), RegisterError> {
+        let common = RegisterOptions {
             model_name: Some(model_name(workflow, node)),
-            response_timeout_s: wishes.response_timeout_s,
-            startup_timeout_s: wishes.startup_timeout_s,
+            settings: options.timeouts.clone(),
             workflow: Some(workflow.to_owned()),
-            ..Wishes::default()
+            ..RegisterOptions::default()
         };
-        let (registered, settings) = match war.spec.model(node) {
-            Some(model) => (self.register(model_wishes(model, common)).await?, &model.settings),
-            None => (self.register_function(node, war, common).await?, &war.spec.settings),
+        let (registered, settings) = match archive.spec.model(node) {
+            Some(model) => {
+                (self.models.register(&node_options(model, common)).await?, &model.settings)
+            }
+            None => (self.register_function(node, archive, common).await?, &archive.spec.settings),
         };
         let NodeSettings { timeout, retries, .. } = *settings;
         let model = Arc::clone(&registered.model);
-        Ok((Node { name: node.to_owned(), model, timeout, retries }, registered))
+        Ok((WorkflowNode { name: node.to_owned(), model, timeout, retries }, registered))
     }
 
     /// A function of the handler file is a model of its own, in the workflow's directory.
     async fn register_function(
         &self,
         function: &str,
-        war: &War,
-        common: Wishes,
+        archive: &WorkflowArchive,
+        common: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        let handler = format!("{}:{function}", war.handler.as_deref().unwrap_or_default());
+        let handler = format!("{}:{function}", archive.handler.as_deref().unwrap_or_default());
         let name = common.model_name.clone().unwrap_or_default();
         let model = json!({
             "modelName": name, "modelVersion": FUNCTION_VERSION, "handler": handler,
@@ -153,7 +163,7 @@ impl Engine {
         let package = Package {
             url: String::new(),
             // The workflow owns the directory.
-            dir: ModelDir::existing(war.package.dir.path().to_owned()),
+            dir: ModelDir::existing(archive.package.dir.path().to_owned()),
             // A function takes what the node before it gives: no envelope, whatever models have.
             manifest: Manifest {
                 handler: Some(handler),
@@ -161,52 +171,52 @@ impl Engine {
                 ..Manifest::default()
             },
             manifest_json: json!({ "runtime": "python", "model": model }),
-            yaml: ModelYaml::default(),
+            settings: Values::default(),
             yaml_json: json!({}),
             downloaded: None,
             api: None,
         };
-        let wishes = Wishes {
+        let options = RegisterOptions {
             version: Some(FUNCTION_VERSION.to_owned()),
-            batch_size: Some(1),
-            max_batch_delay_ms: Some(0),
-            initial_workers: Some(1),
-            max_workers: Some(1),
+            settings: workers_and_batches(1, 1, 0).or(&common.settings),
             ..common
         };
-        self.register_package(package, &wishes).await
+        self.models.register_package(package, &options).await
     }
 
-    /// Takes nodes away, side by side; one that somebody else removed already is fine.
+    /// Ends nodes, side by side; one that was removed already is fine.
     async fn stop_nodes<'a>(&self, models: impl Iterator<Item = &'a Arc<Model>>) {
         let mut ends = JoinSet::new();
         for model in models {
-            let (name, version) = (model.name(), Some(model.version()));
-            let is_ours = self.registry.find(name, version).is_ok_and(|it| Arc::ptr_eq(&it, model));
-            if is_ours && let Err(error) = self.registry.remove(name, version) {
+            let (registry, name, version) =
+                (&self.models.registry, model.name(), Some(model.version()));
+            let is_ours = registry.find(name, version).is_ok_and(|it| Arc::ptr_eq(&it, model));
+            if is_ours && let Err(error) = registry.remove(name, version) {
                 tracing::warn!(model = name, %error, "a workflow's node stays in the list");
             }
-            let (model, grace) = (Arc::clone(model), self.defaults.unregister_timeout);
-            ends.spawn(async move {
-                model.close(grace).await;
-                super::remove_fetched(&model).await;
-            });
+            let (models, model) = (Arc::clone(&self.models), Arc::clone(model));
+            ends.spawn(async move { models.end(&model).await });
         }
         while ends.join_next().await.is_some() {}
-        self.changes.note();
+        self.models.changes.note();
     }
 }
 
 /// `max-workers` is what TorchServe starts a node with.
-fn model_wishes(model: &ModelNode, common: Wishes) -> Wishes {
-    Wishes {
-        url: model.url.clone(),
-        batch_size: Some(model.settings.batch_size),
-        max_batch_delay_ms: Some(model.settings.batch_delay_ms),
-        initial_workers: Some(model.settings.workers_max),
-        max_workers: Some(model.settings.workers_max),
-        ..common
-    }
+fn node_options(model: &ModelNode, common: RegisterOptions) -> RegisterOptions {
+    let NodeSettings { batch_size, batch_delay_ms, workers_max, .. } = model.settings;
+    let settings = workers_and_batches(workers_max, batch_size, batch_delay_ms);
+    let settings = settings.or(&common.settings);
+    RegisterOptions { url: model.url.clone(), settings, ..common }
+}
+
+fn workers_and_batches(workers: u32, batch_size: u32, delay_ms: u64) -> Values {
+    let source = SettingSource::Registration;
+    Values::default()
+        .with(&WORKERS, workers, source.clone())
+        .with(&MAX_WORKERS, workers, source.clone())
+        .with(&MAX_BATCH_SIZE, batch_size, source.clone())
+        .with(&MAX_BATCH_DELAY, Duration::from_millis(delay_ms), source)
 }
 
 /// What the model of a node is called.
@@ -225,22 +235,23 @@ async fn scaled(registered: Registered) -> Result<(), String> {
 }
 
 fn failure(node: &str, error: &impl std::fmt::Display) -> String {
-    format!("Workflow Node {node} failed to register. Details: {error}")
+    format!("Workflow WorkflowNode {node} failed to register. Details: {error}")
 }
 
-async fn open(store: &Arc<Store>, url: &str) -> Result<War, WorkflowError> {
+async fn open(store: &Arc<Store>, url: &str) -> Result<WorkflowArchive, WorkflowError> {
     let unread = |error: RegisterError| WorkflowError::Invalid(error.to_string());
     let (finder, theirs) = (Arc::clone(store), url.to_owned());
     let found = blocking(move || finder.find(&theirs, false)).await.map_err(unread)??;
     let found = store.fetch(DownloadRequest { url, signed: false, resume: None }, found).await?;
     let (opener, theirs) = (Arc::clone(store), url.to_owned());
-    let read = move || War::read(opener.open(&theirs, found)?);
+    let read = move || WorkflowArchive::read(opener.open(&theirs, found)?);
     blocking(read).await.map_err(unread)?
 }
 
 /// The caller's name wins over the archive's.
-fn name_of(war: &War, wishes: &WorkflowWishes) -> Result<String, WorkflowError> {
-    let asked = wishes.name.clone().filter(|name| !name.is_empty()).or_else(|| war.name.clone());
+fn name_of(archive: &WorkflowArchive, options: &WorkflowOptions) -> Result<String, WorkflowError> {
+    let asked =
+        options.name.clone().filter(|name| !name.is_empty()).or_else(|| archive.name.clone());
     let name = asked.filter(|name| is_sound(name));
     name.ok_or_else(|| {
         let why = "its name is missing, or has slashes or control characters".to_owned();

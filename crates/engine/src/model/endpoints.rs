@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
+
 use super::objectives::{Objective, Objectives, strictest};
 use super::reconfigure::Reconfigure;
 use crate::call::CallRoute;
-use crate::settings::{EndpointWishes, Settings};
+use crate::settings::{EndpointOptions, ModelSettings};
 use crate::store::Api;
 
 /// Endpoints that answer where a request names none; see `Definition.default` in Python.
@@ -54,11 +56,11 @@ pub(crate) struct EndpointChange {
 
 impl Endpoints {
     /// `settings` are the model's; where an operator asked for another size or latency than the
-    /// definition does, all of its endpoints take it, except those that `wishes` names.
+    /// definition does, all of its endpoints take it, except those that `options` names.
     pub(crate) fn new(
         api: Api,
-        settings: &Settings,
-        wishes: &BTreeMap<String, EndpointWishes>,
+        settings: &ModelSettings,
+        options: &BTreeMap<String, EndpointOptions>,
     ) -> Self {
         let told = api.endpoints.iter().map(|_| AtomicU32::new(0)).collect();
         let objectives = Objectives::new(&api, settings.latency_max);
@@ -67,17 +69,17 @@ impl Endpoints {
         if declared.is_some_and(|declared| *declared != settings.batch_size) {
             endpoints.apply(&endpoints.all(settings.batch_size));
         }
-        wishes.iter().for_each(|(name, wish)| endpoints.grant(name, wish, settings));
+        options.iter().for_each(|(name, one)| endpoints.grant(name, one, settings));
         endpoints
     }
 
     /// What was asked of one endpoint before the model was there; one that is gone asks for nothing.
-    fn grant(&self, name: &str, wish: &EndpointWishes, settings: &Settings) {
-        let batch_size = wish.batch_size.filter(|size| *size <= settings.batch_size);
-        for change in [
-            Reconfigure { batch_size, ..Reconfigure::default() },
-            Reconfigure { max_latency_ms: wish.max_latency_ms, ..Reconfigure::default() },
-        ] {
+    fn grant(&self, name: &str, options: &EndpointOptions, settings: &ModelSettings) {
+        let batch_size = options.batch_size.filter(|size| *size <= settings.batch_size);
+        let size = batch_size.map(|size| Reconfigure::of(&MAX_BATCH_SIZE, size));
+        let latency = options.max_latency_ms.map(Duration::from_millis);
+        let latency = latency.map(|latency| Reconfigure::of(&MAX_LATENCY_MS, latency));
+        for change in size.into_iter().chain(latency) {
             let change = Reconfigure { endpoint: Some(name.to_owned()), ..change };
             if let Ok(tuning) = self.tune(&change, settings) {
                 self.apply(&tuning);
@@ -126,17 +128,17 @@ impl Endpoints {
     pub(crate) fn tune(
         &self,
         change: &Reconfigure,
-        now: &Settings,
+        now: &ModelSettings,
     ) -> Result<EndpointChange, String> {
         let Some(name) = &change.endpoint else {
-            let sizes = change.batch_size.map(|size| self.all(size)).unwrap_or_default();
-            return Ok(EndpointChange { together: change.max_latency_ms.is_some(), ..sizes });
+            let sizes = change.batch_size().map(|size| self.all(size)).unwrap_or_default();
+            return Ok(EndpointChange { together: change.latency().is_some(), ..sizes });
         };
         reject_shared(change)?;
-        let sizes = change.batch_size.map(|size| self.resize(name, size)).transpose()?;
+        let sizes = change.batch_size().map(|size| self.resize(name, size)).transpose()?;
         let sizes = sizes.unwrap_or_default();
-        let Some(millis) = change.max_latency_ms else { return Ok(sizes) };
-        let latency = (millis > 0).then(|| Duration::from_millis(millis));
+        let Some(latency) = change.latency() else { return Ok(sizes) };
+        let latency = Some(latency).filter(|latency| !latency.is_zero());
         let known = || self.api.endpoints.iter().enumerate().map(|(at, name)| (at, name.as_str()));
         let place = find(known(), name)
             .ok_or_else(|| unknown(&format!("endpoint \"{name}\"; there are"), known()))?;
@@ -198,10 +200,8 @@ impl Endpoints {
 
 /// Endpoints share one queue and one batcher, so what those are told holds for all of them.
 fn reject_shared(change: &Reconfigure) -> Result<(), String> {
-    let queue = change.queue_max.is_some();
-    let shared = queue || change.policy.is_some() || change.max_batch_delay_ms.is_some();
-    let own = change.batch_size.is_some() || change.max_latency_ms.is_some();
-    if own && !shared {
+    let own = change.settings.only(&[&MAX_BATCH_SIZE, &MAX_LATENCY_MS]);
+    if !own.is_empty() && own == change.settings {
         return Ok(());
     }
     let words = "endpoint= goes with max_batch_size= and max_latency_ms=; what else there is to \

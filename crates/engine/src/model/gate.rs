@@ -25,11 +25,11 @@ use crate::call::{Call, DecodedInput};
 use crate::error::CallError;
 use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::reply::{Answer, AnswerReceiver, Reply};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Where requests enter a model version.
 pub(crate) struct RequestGate {
-    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) settings: ArcSwap<ModelSettings>,
     pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
     pub(crate) inbox: mpsc::Sender<RequestMessage>,
@@ -111,7 +111,7 @@ impl RequestGate {
         input: &dyn DecodedInput,
         facts: Request,
         admitted: Instant,
-        settings: &Settings,
+        settings: &ModelSettings,
         permit: Permit,
     ) -> Result<SplitReply<'_>, CallError> {
         let (items, most) = (facts.items, settings.items_waiting_max());
@@ -158,7 +158,7 @@ const FAR: Duration = Duration::from_secs(24 * 3600);
 fn earliest(
     own: Option<Instant>,
     objective: Objective,
-    settings: &Settings,
+    settings: &ModelSettings,
     now: Instant,
 ) -> Option<Instant> {
     let client = (!settings.client_timeout.is_zero()).then(|| now + settings.client_timeout);

@@ -1,6 +1,6 @@
 //! Which version of which model this is and where it came from: what never changes about it.
 
-use crate::settings::Wishes;
+use crate::settings::RegisterOptions;
 use crate::store::Sha256;
 
 /// What tells one model version from all others.
@@ -22,14 +22,14 @@ pub struct ModelIdentity {
 
 impl ModelIdentity {
     /// A model under the name and version that were settled on.
-    pub(crate) fn settled(name: String, version: String, wishes: &Wishes) -> Self {
+    pub(crate) fn settled(name: String, version: String, options: &RegisterOptions) -> Self {
         Self {
             name,
             version,
-            url: wishes.url.clone(),
-            sha256: wishes.sha256,
-            at_startup: wishes.at_startup,
-            workflow: wishes.workflow.clone(),
+            url: options.url.clone(),
+            sha256: options.sha256,
+            at_startup: options.at_startup,
+            workflow: options.workflow.clone(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::call::{Input, Parameter};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
 use crate::pending::Payload;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::store::Api;
 
 /// The group of requests that must be run alone; each of them fills a batch.
@@ -80,7 +80,7 @@ impl Intake {
     pub(crate) fn tune(
         &self,
         change: &Reconfigure,
-        now: &Settings,
+        now: &ModelSettings,
     ) -> Result<EndpointChange, String> {
         match (self.endpoints(), &change.endpoint) {
             (Some(endpoints), _) => endpoints.tune(change, now),
@@ -133,7 +133,7 @@ mod tests {
     fn group(asked: Option<&str>) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
-        let settings = Settings { batch_size: 8, ..crate::testkit::settings() };
+        let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
         let intake = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
         let headers = HeaderBlock::new();
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::BatcherReport;
 use crate::error::ScaleError;
 use crate::pending::{PendingRequest, SharedId};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// About requests, in the order in which they came.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) enum ControlMessage {
         reply: oneshot::Sender<Result<(), ScaleError>>,
     },
     Reconfigure {
-        settings: Arc<Settings>,
+        settings: Arc<ModelSettings>,
         reply: oneshot::Sender<()>,
     },
     /// A copy of what was learned and decided.

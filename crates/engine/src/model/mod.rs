@@ -41,6 +41,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jitney_batcher::{CurvePoint, Origin};
+use jitney_settings::SettingSource;
+use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::announced::Announced;
@@ -68,7 +70,7 @@ use crate::error::{CallError, ScaleError};
 use crate::local::Signature;
 use crate::observer::ModelTag;
 use crate::reply::Answer;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::store::{Api, FetchedFile, ModelDir};
 
 /// One version of a model.
@@ -119,7 +121,7 @@ impl Model {
     }
 
     /// Its effective settings.
-    pub fn settings(&self) -> Arc<Settings> {
+    pub fn settings(&self) -> Arc<ModelSettings> {
         self.gate.settings.load_full()
     }
 
@@ -208,10 +210,18 @@ impl Model {
     pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
         let now = self.settings();
         let endpoints = self.gate.intake.tune(&change, &now)?;
-        let batch_size = endpoints.batch_size.or(change.batch_size);
-        let max_latency_ms = change.max_latency_ms.filter(|_| endpoints.latency_max.is_none());
-        let mut settings = Reconfigure { batch_size, max_latency_ms, ..change }.apply(&now)?;
-        settings.latency_max = endpoints.latency_max.unwrap_or(settings.latency_max);
+        let mut values = change.settings;
+        if let Some(size) = endpoints.batch_size {
+            values.set(&MAX_BATCH_SIZE, size, SettingSource::Live);
+        }
+        if endpoints.latency_max.is_some() {
+            values.remove(&MAX_LATENCY_MS);
+        }
+        let mut settings = now.changed(&values)?;
+        if let Some(latency) = endpoints.latency_max {
+            settings.latency_max = latency;
+            settings.values.set(&MAX_LATENCY_MS, latency.unwrap_or_default(), SettingSource::Live);
+        }
         if let Some(all) = self.gate.intake.endpoints() {
             all.apply(&endpoints);
         }

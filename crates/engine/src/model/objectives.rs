@@ -32,10 +32,10 @@ impl Objectives {
     pub(crate) fn new(api: &Api, model: Option<Duration>) -> Self {
         let objectives = Self(api.endpoints.iter().map(|_| AtomicU64::new(0)).collect());
         let own = |name: &String| api.latencies_ms.get(name).and_then(|ms| from_millis(*ms));
-        let wishes: Vec<_> = api.endpoints.iter().map(own).collect();
-        let strictest = wishes.iter().flatten().min().copied();
+        let options: Vec<_> = api.endpoints.iter().map(own).collect();
+        let strictest = options.iter().flatten().min().copied();
         if strictest.is_some() && strictest == model {
-            let said = wishes.into_iter().map(|own| own.map_or(Objective::Free, Objective::Own));
+            let said = options.into_iter().map(|own| own.map_or(Objective::Free, Objective::Own));
             objectives.set(&said.collect::<Vec<_>>());
         }
         objectives

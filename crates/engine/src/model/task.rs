@@ -31,7 +31,7 @@ use super::warm_up::WarmUp;
 use crate::observer::{ModelTag, Observer};
 use crate::pending::{PendingRequest, SharedId};
 use crate::pool::{Pool, WorkerEvent};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Messages taken in at one go before workers and timers get their turn.
 const MESSAGES_AT_ONCE: usize = 256;
@@ -78,7 +78,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(parts: TaskParts, settings: &Settings) -> Self {
+    pub(crate) fn new(parts: TaskParts, settings: &ModelSettings) -> Self {
         let TaskParts { label, inbox, control, workers, published, tag, observer, .. } = parts;
         let TaskParts { clock, pool, warm_up, .. } = parts;
         Self {

@@ -11,8 +11,9 @@ use crate::call::{Origin, OriginKind};
 use crate::error::{CallError, ScaleError};
 use crate::model::Reconfigure;
 use crate::outcome::LaunchError;
-use crate::settings::{PolicyName, Settings};
+use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};
+use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
 
 mod ahead;
 mod announced;
@@ -163,7 +164,7 @@ async fn an_answer_that_comes_too_late_is_not_delivered_to_anyone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_departed_client_leaves_the_queue_at_once() {
-    let kit = Kit::serving(1, Settings { batch_size: 1, ..settings() }, echo_after(100)).await;
+    let kit = Kit::serving(1, ModelSettings { batch_size: 1, ..settings() }, echo_after(100)).await;
     let running = kit.start(call("running"));
     settle().await;
     let leaving = kit.start(call("leaving"));
@@ -180,7 +181,8 @@ async fn a_departed_client_leaves_the_queue_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_told_the_moment_its_deadline_passes() {
-    let kit = Kit::serving(1, Settings { batch_size: 1, ..settings() }, echo_after(1_000)).await;
+    let kit =
+        Kit::serving(1, ModelSettings { batch_size: 1, ..settings() }, echo_after(1_000)).await;
     let running = kit.start(call("running"));
     settle().await;
     let started = Instant::now();
@@ -194,7 +196,7 @@ async fn a_request_is_told_the_moment_its_deadline_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_clients_timeout_of_the_model_is_a_deadline_too() {
-    let impatient = Settings { batch_size: 1, client_timeout: millis(50), ..settings() };
+    let impatient = ModelSettings { batch_size: 1, client_timeout: millis(50), ..settings() };
     let kit = Kit::serving(1, impatient, echo_after(1_000)).await;
     let answers = kit.call_all(&["running", "waiting"]).await;
     assert!(answers[0].is_ok());
@@ -203,7 +205,7 @@ async fn the_clients_timeout_of_the_model_is_a_deadline_too() {
 
 #[tokio::test(start_paused = true)]
 async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
-    let small = Settings { batch_size: 1, queue_max: 2, ..settings() };
+    let small = ModelSettings { batch_size: 1, queue_max: 2, ..settings() };
     let kit = Kit::serving(1, small, echo_after(100)).await;
     kit.call("warm").await.unwrap();
     let answers = kit.call_all(&["1", "2", "3", "4", "5"]).await;
@@ -217,7 +219,7 @@ async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_job_ticket_only_a_free_worker_admits() {
-    let ticket = Settings { batch_size: 1, job_ticket: true, ..settings() };
+    let ticket = ModelSettings { batch_size: 1, job_ticket: true, ..settings() };
     let kit = Kit::serving(1, ticket, echo_after(100)).await;
     let answers = kit.call_all(&["1", "2", "3"]).await;
     assert!(answers[0].is_ok());
@@ -230,7 +232,7 @@ async fn with_a_job_ticket_only_a_free_worker_admits() {
 #[tokio::test(start_paused = true)]
 async fn origins_do_not_meet_unless_the_model_allows_it() {
     for (mix_origins, rides) in [(false, 2), (true, 1)] {
-        let mixed = Settings { batch_size: 2, mix_origins, ..settings() };
+        let mixed = ModelSettings { batch_size: 2, mix_origins, ..settings() };
         let kit = Kit::serving(1, mixed, echo_after(1)).await;
         let mut python = call("python");
         python.origin = Origin { kind: OriginKind::Python, peer: 1 };
@@ -250,7 +252,7 @@ async fn without_workers_requests_are_refused_at_the_door() {
 
 #[tokio::test(start_paused = true)]
 async fn scaling_up_and_down_takes_effect_and_drops_no_request() {
-    let kit = Kit::serving(3, Settings { batch_size: 1, ..settings() }, echo_after(50)).await;
+    let kit = Kit::serving(3, ModelSettings { batch_size: 1, ..settings() }, echo_after(50)).await;
     assert_eq!(kit.model.status().workers.iter().filter(|worker| worker.ready).count(), 3);
     let calls: Vec<_> = (0..9).map(|n| kit.start(call(&n.to_string()))).collect();
     settle().await;
@@ -325,16 +327,16 @@ async fn closing_by_force_still_ends_every_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_live_model_can_be_reconfigured() {
-    let patient = Settings { batch_delay: Duration::from_secs(60), ..settings() };
+    let patient = ModelSettings { batch_delay: Duration::from_secs(60), ..settings() };
     let kit = Kit::serving(1, patient, |_| Act::Echo).await;
     let waiting = kit.start(call("a"));
     settle().await;
     advance(millis(100)).await;
     assert!(!waiting.is_finished());
-    let change = Reconfigure { policy: Some(PolicyName::Opportunistic), ..Reconfigure::default() };
+    let change = Reconfigure::of(&POLICY, "opportunistic");
     kit.model.reconfigure(change).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().timing.reason, DispatchReason::Idle);
-    let refused = Reconfigure { batch_size: Some(0), ..Reconfigure::default() };
+    let refused = Reconfigure::of(&MAX_BATCH_SIZE, 0_u32);
     assert!(kit.model.reconfigure(refused).await.is_err());
 }
 
@@ -350,7 +352,7 @@ async fn a_change_that_took_effect_is_told_and_what_was_asked_for_is_remembered(
     assert_eq!(kit.model.worker_target(), (2, 3));
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    let change = Reconfigure { batch_size: Some(2), ..Reconfigure::default() };
+    let change = Reconfigure::of(&MAX_BATCH_SIZE, 2_u32);
     kit.model.reconfigure(change).await.unwrap();
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();

@@ -16,7 +16,7 @@ use crate::call::{Input, SequenceHeaders, SequenceRef};
 use crate::error::CallError;
 use crate::outcome::ItemOutcome;
 use crate::pending::{Payload, PendingRequest};
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// Longer than any sensible id; without a bound ids could fill the memory.
 const ID_BYTES_MAX: usize = 1024;
@@ -29,7 +29,7 @@ pub(super) struct SequenceTurns {
 }
 
 impl SequenceTurns {
-    pub(super) fn new(settings: &Settings, clock: ModelClock) -> Self {
+    pub(super) fn new(settings: &ModelSettings, clock: ModelClock) -> Self {
         let sequences = settings.sequences().map(Sequences::new);
         Self { sequences, headers: Arc::clone(&settings.sequence_headers), clock }
     }
@@ -181,7 +181,7 @@ mod tests {
     fn turns() -> SequenceTurns {
         let declared =
             Declared { stateful: true, sequence_max_idle_ms: 20_000, ..Declared::default() };
-        let settings = Settings { declared, ..settings() };
+        let settings = ModelSettings { declared, ..settings() };
         SequenceTurns::new(&settings, ModelClock::start())
     }
 

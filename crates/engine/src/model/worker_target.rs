@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// The fewest and the most workers. The two may be read a moment apart, which a later change sets
 /// right.
@@ -15,7 +15,7 @@ pub(crate) struct WorkerTarget {
 
 impl WorkerTarget {
     /// What the model was registered with.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &ModelSettings) -> Self {
         Self { min: settings.workers_min.into(), max: settings.workers_max.into() }
     }
 

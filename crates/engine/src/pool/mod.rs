@@ -104,7 +104,7 @@ impl Pool {
         reply: oneshot::Sender<Result<(), ScaleError>>,
     ) -> Vec<u32> {
         self.min = min;
-        self.launcher.crowd(max);
+        self.launcher.set_worker_count(max);
         self.dismiss_given_up();
         while self.staying() < min as usize {
             self.add_worker();

@@ -18,7 +18,7 @@ pub trait Launcher: Send + Sync + 'static {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>>;
 
     /// From now on the model has up to so many workers, which share the machine.
-    fn crowd(&self, _workers: u32) {}
+    fn set_worker_count(&self, _workers: u32) {}
 
     /// The GPU that a worker was given, if any.
     fn gpu(&self, _worker: u32) -> Option<u32> {

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::store::{DeviceType, ModelYaml};
+use jitney_settings::Values;
+use jitney_settings::model::{DEVICE_IDS, DEVICE_TYPE, PARALLEL_LEVEL, PARALLEL_TYPE};
 
 /// The GPUs of one model's workers.
 pub(crate) struct Devices {
@@ -25,10 +26,12 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// `turn` is shared by all models.
-    pub(crate) fn new(gpus: u32, yaml: &ModelYaml, turn: &Arc<AtomicU32>) -> Self {
-        let count = if yaml.device_type == Some(DeviceType::Cpu) { 0 } else { gpus };
-        let ids = yaml.device_ids.clone().filter(|ids| is_usable(ids, count));
-        let span = yaml.parallel_level.filter(|level| yaml.parallel_type.is_some() && *level > 1);
+    pub(crate) fn new(gpus: u32, settings: &Values, turn: &Arc<AtomicU32>) -> Self {
+        let on_cpu = settings.show(&DEVICE_TYPE).as_deref() == Some("cpu");
+        let count = if on_cpu { 0 } else { gpus };
+        let ids = settings.read(&DEVICE_IDS).filter(|ids: &Vec<u32>| is_usable(ids, count));
+        let span = settings.read(&PARALLEL_LEVEL);
+        let span = span.filter(|level| settings.has(&PARALLEL_TYPE) && *level > 1);
         let own = ids.is_some() || span.is_some();
         let turn = if own { Arc::default() } else { Arc::clone(turn) };
         Self { count, ids, span, turn, given: Mutex::default() }
@@ -88,17 +91,20 @@ fn is_usable(ids: &[u32], count: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ParallelType;
+    use jitney_settings::{SettingSource, from_archive};
+    use serde_json::{Value, json};
 
-    fn yaml(device_type: Option<DeviceType>, ids: Option<&[u32]>) -> ModelYaml {
-        ModelYaml { device_type, device_ids: ids.map(<[u32]>::to_vec), ..ModelYaml::default() }
+    fn settings(yaml: Value) -> Values {
+        from_archive(yaml.as_object().unwrap(), &SettingSource::Default).0
     }
 
     #[test]
     fn models_take_turns_and_a_worker_keeps_its_gpu() {
         let turn = Arc::default();
-        let (one, other) =
-            (Devices::new(3, &yaml(None, None), &turn), Devices::new(3, &yaml(None, None), &turn));
+        let (one, other) = (
+            Devices::new(3, &Values::default(), &turn),
+            Devices::new(3, &Values::default(), &turn),
+        );
         assert_eq!([one.give(9000), other.give(9001), one.give(9002)], [[1], [2], [0]]);
         assert_eq!([one.give(9000), other.give(9003)], [[1], [1]]);
         one.take_back(9000);
@@ -108,19 +114,15 @@ mod tests {
     #[test]
     fn a_model_may_name_its_gpus() {
         let turn = Arc::default();
-        let named = Devices::new(4, &yaml(None, Some(&[3, 1])), &turn);
+        let named = Devices::new(4, &settings(json!({"deviceIds": [3, 1]})), &turn);
         assert_eq!([1, 2, 3].map(|worker| named.give(worker)), [[3], [1], [3]]);
-        let wrong = Devices::new(2, &yaml(None, Some(&[0, 2])), &turn);
+        let wrong = Devices::new(2, &settings(json!({"deviceIds": [0, 2]})), &turn);
         assert_eq!(wrong.give(1), [1], "a list with an unknown id counts as none");
     }
 
     #[test]
     fn a_worker_of_several_processes_gets_a_row_of_gpus() {
-        let four = ModelYaml {
-            parallel_type: Some(ParallelType::Tensor),
-            parallel_level: Some(4),
-            ..ModelYaml::default()
-        };
+        let four = settings(json!({"parallelType": "tp", "parallelLevel": 4}));
         let turn = Arc::default();
         let all = Devices::new(8, &four, &turn);
         assert_eq!(
@@ -128,11 +130,8 @@ mod tests {
             [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
         );
         assert_eq!((all.of(2), all.give(2).len()), (Some(4), 4));
-        let two = ModelYaml {
-            parallel_level: Some(2),
-            device_ids: Some(vec![2, 3, 4, 5]),
-            ..four.clone()
-        };
+        let two = json!({"parallelType": "tp", "parallelLevel": 2, "deviceIds": [2, 3, 4, 5]});
+        let two = settings(two);
         let named = Devices::new(8, &two, &turn);
         assert_eq!([1, 2].map(|worker| named.give(worker)), [[2, 3], [4, 5]]);
         assert_eq!(Devices::new(3, &four, &turn).give(1), [0, 1, 2], "there are no more");
@@ -143,11 +142,11 @@ mod tests {
     fn without_gpus_or_on_wish_workers_run_on_the_processor() {
         let turn = Arc::default();
         assert_eq!(
-            Devices::new(0, &yaml(Some(DeviceType::Gpu), None), &turn).give(1),
+            Devices::new(0, &settings(json!({"deviceType": "gpu"})), &turn).give(1),
             Vec::<u32>::new()
         );
         assert_eq!(
-            Devices::new(2, &yaml(Some(DeviceType::Cpu), None), &turn).give(1),
+            Devices::new(2, &settings(json!({"deviceType": "CPU"})), &turn).give(1),
             Vec::<u32>::new()
         );
     }

@@ -3,7 +3,7 @@
 //!
 //! Everything is made beside the model, in a directory that leaves with it; a directory that is
 //! served in place is not touched. pip and venv run as processes of their own with the workers'
-//! environment, say into the log what they do, and are ended when they take too long or when their
+//! environment, log what they do, and are ended when they take too long or when their
 //! caller goes away. What fails leaves nothing behind.
 
 use std::ffi::OsStr;
@@ -16,15 +16,16 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::PythonConfig;
+use super::workers::PythonConfig;
 use crate::error::RegisterError;
 use crate::store::{ModelDir, Package};
+use jitney_settings::model::USE_VENV;
 
 /// The largest frameworks take minutes to download.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// What one of the processes may say before it is cut off.
-const WORDS_BYTES_MAX: u64 = 16 << 20;
+/// What one of the processes may print before it is cut off.
+const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// An interpreter and what it finds.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,23 +49,23 @@ impl Environment {
         model: &str,
         package: &mut Package,
     ) -> Result<Self, RegisterError> {
-        let venv = package.yaml.use_venv.unwrap_or(false);
+        let venv = package.settings.read(&USE_VENV).unwrap_or(false);
         let requirements = package.manifest.requirements_file.clone();
         let requirements = requirements.filter(|_| config.install_requirements);
         let mut environment = Self::shared(config);
         if !venv && requirements.is_none() {
             return Ok(environment);
         }
-        let place = ModelDir::reserve(models);
-        let place = place.map_err(|error| failed(model, venv, error.to_string()))?;
-        let work = Work { config, model, dir: package.dir.path() };
+        let dir = ModelDir::reserve(models);
+        let dir = dir.map_err(|error| failed(model, venv, error.to_string()))?;
+        let builder = EnvironmentBuilder { config, model, dir: package.dir.path() };
         if venv {
-            environment = work.venv(runtime, place.path()).await?;
+            environment = builder.venv(runtime, dir.path()).await?;
         }
         if let Some(file) = requirements {
-            environment = work.install(environment, venv, place.path(), &file).await?;
+            environment = builder.install(environment, venv, dir.path(), &file).await?;
         }
-        package.dir.attach(place);
+        package.dir.attach(dir);
         Ok(environment)
     }
 }
@@ -74,18 +75,18 @@ fn failed(model: &str, venv: bool, why: String) -> RegisterError {
     if venv { RegisterError::Venv { model, why } } else { RegisterError::Pip { model, why } }
 }
 
-/// Who works for whom.
-struct Work<'a> {
+/// Makes the environment of one model.
+struct EnvironmentBuilder<'a> {
     config: &'a PythonConfig,
     model: &'a str,
     /// The model's directory: requirements may name files of the archive.
     dir: &'a Path,
 }
 
-impl Work<'_> {
+impl EnvironmentBuilder<'_> {
     /// A virtual environment that also finds what the server's interpreter finds.
-    async fn venv(&self, runtime: &Path, place: &Path) -> Result<Environment, RegisterError> {
-        let venv = place.join("venv");
+    async fn venv(&self, runtime: &Path, beside: &Path) -> Result<Environment, RegisterError> {
+        let venv = beside.join("venv");
         let mut command = self.command(&self.config.interpreter);
         command.args(["-m", "jitney.environment"]).arg(&venv).env("PYTHONPATH", runtime);
         tracing::info!(model = self.model, "making a virtual environment");
@@ -99,10 +100,10 @@ impl Work<'_> {
         &self,
         environment: Environment,
         venv: bool,
-        place: &Path,
+        beside: &Path,
         file: &str,
     ) -> Result<Environment, RegisterError> {
-        let target = place.join("packages");
+        let target = beside.join("packages");
         let mut command = self.command(&environment.interpreter);
         command.args(["-m", "pip", "install", "--no-input", "-U"]);
         if venv {
@@ -131,49 +132,50 @@ impl Work<'_> {
         command
     }
 
-    /// The error is the last thing that it said, or how it ended.
+    /// The error is the last line that it printed, or how it ended.
     async fn run(&self, what: &'static str, mut command: Command) -> Result<(), String> {
         let program = command.as_std().get_program().display().to_string();
         let child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-        let mut group = Group { leader: child.id(), child };
-        let late = || format!("{what} took longer than {} s", PATIENCE.as_secs());
-        timeout(PATIENCE, group.follow(what, self.model)).await.unwrap_or_else(|_| Err(late()))
+        let mut group = ProcessGroup { leader: child.id(), child };
+        let late = || format!("{what} took longer than {} s", TIMEOUT.as_secs());
+        timeout(TIMEOUT, group.follow(what, self.model)).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
 /// A process with its children; whatever of it still runs ends with this value.
-struct Group {
+struct ProcessGroup {
     leader: Option<u32>,
     child: Child,
 }
 
-impl Group {
+impl ProcessGroup {
     async fn follow(&mut self, what: &'static str, model: &str) -> Result<(), String> {
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
-        let (_, complaint) = tokio::join!(tell(stdout, what, model), tell(stderr, what, model));
+        let (_, last_line) =
+            tokio::join!(log_pipe(stdout, what, model), log_pipe(stderr, what, model));
         let ended = self.child.wait().await.map_err(|error| error.to_string())?;
-        let how = || complaint.unwrap_or_else(|| ended.to_string());
+        let how = || last_line.unwrap_or_else(|| ended.to_string());
         if ended.success() { Ok(()) } else { Err(format!("{what}: {}", how())) }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let leader = self.leader.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(leader) = leader {
-            // Fails when nobody of it is left, which is what we want.
+            // Fails when none of it is left, which is what we want.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
 }
 
-/// Says in the log what comes out of a pipe; returns its last line.
-async fn tell(
+/// Logs what comes out of a pipe; returns its last line.
+async fn log_pipe(
     pipe: Option<impl AsyncRead + Unpin>,
     what: &'static str,
     model: &str,
 ) -> Option<String> {
-    let mut lines = BufReader::new(pipe?.take(WORDS_BYTES_MAX)).lines();
+    let mut lines = BufReader::new(pipe?.take(OUTPUT_BYTES_MAX)).lines();
     let mut last = None;
     while let Ok(Some(line)) = lines.next_line().await {
         if !line.trim().is_empty() {
@@ -211,20 +213,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_fails_says_why_and_one_that_hangs_is_ended() {
+    async fn a_process_that_fails_gives_its_last_line_and_one_that_hangs_is_ended() {
         let config = PythonConfig::bare(PathBuf::from("/bin/sh"));
-        let work = Work { config: &config, model: "m", dir: Path::new("/") };
+        let builder = EnvironmentBuilder { config: &config, model: "m", dir: Path::new("/") };
         let shell = |script: &str| {
-            let mut command = work.command(&config.interpreter);
+            let mut command = builder.command(&config.interpreter);
             command.args(["-c", script]);
             command
         };
-        assert_eq!(work.run("pip", shell("echo fine")).await, Ok(()));
-        let why = work.run("pip", shell("echo no such package >&2; exit 1")).await;
+        assert_eq!(builder.run("pip", shell("echo fine")).await, Ok(()));
+        let why = builder.run("pip", shell("echo no such package >&2; exit 1")).await;
         assert_eq!(why, Err("pip: no such package".to_owned()));
-        let why = work.run("pip", shell("exit 3")).await;
+        let why = builder.run("pip", shell("exit 3")).await;
         assert_eq!(why, Err("pip: exit status: 3".to_owned()));
-        let hangs = work.run("pip", shell("while true; do :; done"));
+        let hangs = builder.run("pip", shell("while true; do :; done"));
         assert!(timeout(Duration::from_millis(50), hangs).await.is_err(), "its caller went away");
     }
 }

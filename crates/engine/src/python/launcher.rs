@@ -1,7 +1,6 @@
 //! Starts one Python process and waits until it has loaded the model.
 
 use std::os::unix::net::UnixStream as StdStream;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,15 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
+use super::connection::{ConnectionError, WorkerConnection};
 use super::devices::Devices;
-use super::dialin::{DialIn, Expectation};
 use super::environment::{Environment, python_path};
 use super::frame::{FrameError, Kind, decode_control};
-use super::link::Link;
+use super::listener::ExpectedWorker;
 use super::order::LoadOrder;
-use super::output::{Speaker, follow};
+use super::output::{OutputSource, log_output};
 use super::worker::PythonWorker;
-use super::{LinkError, PythonConfig};
+use super::workers::PythonWorkers;
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
@@ -28,48 +27,51 @@ const OVERLAP_MAX: u8 = 8;
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {
-    pub(crate) config: Arc<PythonConfig>,
-    pub(crate) dial_in: Arc<DialIn>,
-    /// Where our own Python packages lie.
-    pub(crate) runtime: PathBuf,
-    pub(crate) order: LoadOrder,
-    pub(crate) environment: Environment,
-    pub(crate) devices: Devices,
-    /// The workers the model was last scaled to; none yet means what the order says.
-    pub(crate) crowd: AtomicU32,
-    /// Hears of the metrics that workers print.
-    pub(crate) observer: Arc<dyn Observer>,
+    python: Arc<PythonWorkers>,
+    order: LoadOrder,
+    environment: Environment,
+    devices: Devices,
+    /// The workers the model was last scaled to; 0 before that.
+    workers: AtomicU32,
+    /// Receives the metrics that workers print.
+    observer: Arc<dyn Observer>,
 }
 
 impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
-        let expectation = self.dial_in.expect();
-        let spawned = self.spawn(worker, &expectation);
+        let expected = self.python.listener.expect();
+        let spawned = self.spawn(worker, &expected);
         let mut message = self.order.message.clone();
-        let crowd = self.crowd.load(Ordering::Relaxed);
-        if let Some(workers) = message.get_mut("workers").filter(|_| crowd > 0) {
-            *workers = crowd.into();
+        let count = self.workers.load(Ordering::Relaxed);
+        if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
+            *workers = count.into();
         }
         let gpus = self.devices.give(worker);
         message["gpu_id"] = gpus.first().copied().into();
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
-        let response_bytes_max = self.config.response_bytes_max;
+        let response_bytes_max = self.python.config.response_bytes_max;
         let sequence_headers = Arc::clone(&self.order.sequence_headers);
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
-            let stream = dialed_in(expectation, &mut child).await?;
-            let (link, slots) = load(stream, &message, &mut child).await?;
+            let stream = connected(expected, &mut child).await?;
+            let (connection, slots) = load(stream, &message, &mut child).await?;
             let mode = mode_of(&message);
-            let worker =
-                PythonWorker::new(child, link, slots, mode, sequence_headers, response_bytes_max);
+            let worker = PythonWorker::new(
+                child,
+                connection,
+                slots,
+                mode,
+                sequence_headers,
+                response_bytes_max,
+            );
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
 
-    fn crowd(&self, workers: u32) {
-        self.crowd.store(workers, Ordering::Relaxed);
+    fn set_worker_count(&self, workers: u32) {
+        self.workers.store(workers, Ordering::Relaxed);
     }
 
     fn gpu(&self, worker: u32) -> Option<u32> {
@@ -82,13 +84,25 @@ impl Launcher for PythonLauncher {
 }
 
 impl PythonLauncher {
-    fn spawn(&self, worker: u32, expectation: &Expectation) -> std::io::Result<Child> {
-        let mut command = self.command(expectation);
+    /// Workers that load `order` in `environment`.
+    pub(crate) fn new(
+        python: &Arc<PythonWorkers>,
+        order: LoadOrder,
+        environment: Environment,
+        devices: Devices,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let (python, workers) = (Arc::clone(python), AtomicU32::default());
+        Self { python, order, environment, devices, workers, observer }
+    }
+
+    fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
+        let mut command = self.command(expected);
         let mut child = command.spawn().map_err(|error| {
             let interpreter = self.environment.interpreter.display();
             std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
         })?;
-        let speaker = Arc::new(Speaker {
+        let source = Arc::new(OutputSource {
             model: self.order.model.clone(),
             version: self.order.version.clone(),
             worker,
@@ -96,25 +110,25 @@ impl PythonLauncher {
         });
         if let Some(stdout) = child.stdout.take() {
             let pipe = std::fs::File::from(stdout.into_owned_fd()?);
-            follow(pipe, Arc::clone(&speaker), "stdout")?;
+            log_output(pipe, Arc::clone(&source), "stdout")?;
         }
         if let Some(stderr) = child.stderr.take() {
-            follow(std::fs::File::from(stderr.into_owned_fd()?), speaker, "stderr")?;
+            log_output(std::fs::File::from(stderr.into_owned_fd()?), source, "stderr")?;
         }
         Ok(child)
     }
 
     /// A process group of its own keeps the worker out of a terminal's Ctrl-C, so that a drain can
     /// still answer what it was given.
-    fn command(&self, expectation: &Expectation) -> Command {
+    fn command(&self, expected: &ExpectedWorker) -> Command {
         let mut command = Command::new(&self.environment.interpreter);
         command
             .args(["-u", "-m", "jitney.worker"])
             .env_clear()
-            .envs(self.config.env.iter().map(|(name, value)| (name, value)))
+            .envs(self.python.config.env.iter().map(|(name, value)| (name, value)))
             .env("PYTHONPATH", self.python_path())
-            .env("JITNEY_WORKER_SOCKET", self.dial_in.path())
-            .env("JITNEY_WORKER_TOKEN", &expectation.token)
+            .env("JITNEY_WORKER_SOCKET", self.python.listener.path())
+            .env("JITNEY_WORKER_TOKEN", &expected.token)
             .current_dir(&self.order.dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -125,30 +139,35 @@ impl PythonLauncher {
     }
 
     fn python_path(&self) -> std::ffi::OsString {
-        let given = self.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+        let given = self.python.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
         let (given, packages) = (given.map(|(_, path)| path), self.environment.packages.as_deref());
-        python_path(&self.runtime, given.map(|path| path.as_os_str()), &self.order.dir, packages)
+        python_path(
+            self.python.packages(),
+            given.map(|path| path.as_os_str()),
+            &self.order.dir,
+            packages,
+        )
     }
 }
 
 /// Connect = alive. A process that ends instead is reported at once.
-async fn dialed_in(
-    mut expectation: Expectation,
+async fn connected(
+    mut expected: ExpectedWorker,
     child: &mut Child,
 ) -> Result<UnixStream, LaunchError> {
     let stream: StdStream = tokio::select! {
-        stream = &mut expectation.connection => stream.map_err(|_| LaunchError::Ended)?,
+        stream = &mut expected.connection => stream.map_err(|_| LaunchError::Ended)?,
         _ = child.wait() => return Err(LaunchError::Ended),
     };
     UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
 }
 
-/// How the worker was told to take its batches.
+/// How the worker takes its batches.
 fn mode_of(message: &serde_json::Value) -> WorkerMode {
-    let told = |mode: &WorkerMode| message["mode"] == mode.as_str();
+    let is_mode = |mode: &WorkerMode| message["mode"] == mode.as_str();
     [WorkerMode::Single, WorkerMode::Continuous]
         .into_iter()
-        .find(told)
+        .find(is_mode)
         .unwrap_or(WorkerMode::Concurrent)
 }
 
@@ -158,7 +177,7 @@ struct LoadFailed {
     message: String,
 }
 
-/// What a loaded worker says about itself.
+/// What a loaded worker reports.
 #[derive(Default, serde::Deserialize)]
 struct Loaded {
     /// Batches it can hold at a time, so that their stages overlap; missing means one.
@@ -166,24 +185,24 @@ struct Loaded {
     slots: u8,
 }
 
-/// Handshake = loaded. Returns the link and the worker's slots.
+/// Handshake = loaded. Returns the connection and the worker's slots.
 async fn load(
     stream: UnixStream,
     message: &serde_json::Value,
     child: &mut Child,
-) -> Result<(Link, u8), LaunchError> {
-    let mut link = Link::new(stream);
-    link.send_control(Kind::Load, message).await.map_err(|_| LaunchError::Ended)?;
+) -> Result<(WorkerConnection, u8), LaunchError> {
+    let mut connection = WorkerConnection::new(stream);
+    connection.send_control(Kind::Load, message).await.map_err(|_| LaunchError::Ended)?;
     let received = tokio::select! {
         biased;
-        received = link.receive() => received,
-        _ = child.wait() => Err(LinkError::Closed),
+        received = connection.receive() => received,
+        _ = child.wait() => Err(ConnectionError::Closed),
     };
     let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
     if header.kind == Kind::Loaded {
         let loaded: Loaded = decode_control(&payload)
             .map_err(|error| LaunchError::Load(format!("its LOADED is unreadable: {error}")))?;
-        Ok((link, loaded.slots.clamp(1, OVERLAP_MAX)))
+        Ok((connection, loaded.slots.clamp(1, OVERLAP_MAX)))
     } else if header.kind == Kind::LoadFailed {
         Err(load_failed(&payload))
     } else {

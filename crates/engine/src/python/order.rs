@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::PythonConfig;
+use super::workers::PythonConfig;
 use crate::call::SequenceHeaders;
 use crate::model::ModelIdentity;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::store::Package;
 
 /// What a worker is told to load.
@@ -31,7 +31,7 @@ impl LoadOrder {
     pub(crate) fn of(
         identity: &ModelIdentity,
         package: &Package,
-        settings: &Settings,
+        settings: &ModelSettings,
         python: &PythonConfig,
         model_metrics: Value,
     ) -> Self {

@@ -16,8 +16,8 @@ const LINE_MAX: u64 = 8 * 1024;
 /// How a metric begins (`protocol/spec.md`).
 const METRIC: &[u8] = b"[METRICS]";
 
-/// Whose output it is.
-pub(crate) struct Speaker {
+/// The worker whose output it is.
+pub(crate) struct OutputSource {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) worker: u32,
@@ -25,19 +25,19 @@ pub(crate) struct Speaker {
 }
 
 /// Logs everything that comes out of `pipe` until it ends.
-pub(crate) fn follow(
+pub(crate) fn log_output(
     pipe: impl Read + Send + 'static,
-    speaker: Arc<Speaker>,
+    source: Arc<OutputSource>,
     stream: &'static str,
 ) -> std::io::Result<()> {
     std::thread::Builder::new()
-        .name(format!("W-{}-{stream}", speaker.worker))
+        .name(format!("W-{}-{stream}", source.worker))
         .stack_size(128 * 1024)
-        .spawn(move || read_lines(BufReader::new(pipe), &speaker, stream))?;
+        .spawn(move || read_lines(BufReader::new(pipe), &source, stream))?;
     Ok(())
 }
 
-fn read_lines(mut pipe: impl BufRead, speaker: &Speaker, stream: &'static str) {
+fn read_lines(mut pipe: impl BufRead, source: &OutputSource, stream: &'static str) {
     let mut line = Vec::new();
     // Whether the piece at hand begins a line, and whether its line is a metric.
     let (mut begins, mut metric) = (true, false);
@@ -51,9 +51,9 @@ fn read_lines(mut pipe: impl BufRead, speaker: &Speaker, stream: &'static str) {
             metric = stream == "stdout" && line.starts_with(METRIC);
         }
         match (metric, begins) {
-            (true, true) => speaker.observer.metric_printed(&text(&line[METRIC.len()..])),
+            (true, true) => source.observer.metric_printed(&text(&line[METRIC.len()..])),
             (true, false) => {}
-            (false, _) => log_line(&text(&line), speaker, stream),
+            (false, _) => log_line(&text(&line), source, stream),
         }
         begins = line.ends_with(b"\n");
     }
@@ -63,8 +63,8 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_owned()
 }
 
-fn log_line(text: &str, speaker: &Speaker, stream: &'static str) {
-    let Speaker { model, version, worker, .. } = speaker;
+fn log_line(text: &str, source: &OutputSource, stream: &'static str) {
+    let OutputSource { model, version, worker, .. } = source;
     if stream == "stderr" {
         tracing::warn!(target: "jitney::worker_output", model, version, worker, stream, "{text}");
     } else {
@@ -79,35 +79,35 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
+    struct Printed(Mutex<Vec<String>>);
 
-    impl Observer for Heard {
+    impl Observer for Printed {
         fn metric_printed(&self, line: &str) {
             self.0.lock().expect("lock").push(line.to_owned());
         }
     }
 
-    fn heard(output: &str, stream: &'static str) -> Vec<String> {
-        let heard = Arc::new(Heard::default());
-        let observer: Arc<dyn Observer> = Arc::clone(&heard) as _;
+    fn printed(output: &str, stream: &'static str) -> Vec<String> {
+        let printed = Arc::new(Printed::default());
+        let observer: Arc<dyn Observer> = Arc::clone(&printed) as _;
         let (model, version) = ("m".to_owned(), "1".to_owned());
-        let speaker = Speaker { model, version, worker: 9000, observer };
-        read_lines(output.as_bytes(), &speaker, stream);
-        std::mem::take(&mut *heard.0.lock().expect("lock"))
+        let source = OutputSource { model, version, worker: 9000, observer };
+        read_lines(output.as_bytes(), &source, stream);
+        std::mem::take(&mut *printed.0.lock().expect("lock"))
     }
 
     #[test]
     fn metrics_are_told_apart_from_output_at_the_beginning_of_a_line() {
         let output = "hello\n[METRICS]a\r\nsee [METRICS]b\n [METRICS]c\n[METRICS]d";
-        assert_eq!(heard(output, "stdout"), ["a", "d"]);
-        assert!(heard(output, "stderr").is_empty());
+        assert_eq!(printed(output, "stdout"), ["a", "d"]);
+        assert!(printed(output, "stderr").is_empty());
     }
 
     #[test]
     fn of_an_endless_metric_only_the_first_piece_is_read() {
         let endless = "x".repeat(3 * LINE_MAX as usize);
         let output = format!("[METRICS]{endless}\n[METRICS]next\n{endless}[METRICS]no\n");
-        let lines = heard(&output, "stdout");
+        let lines = printed(&output, "stdout");
         assert_eq!((lines.len(), lines[1].as_str()), (2, "next"));
         assert!(lines[0].len() < LINE_MAX as usize);
     }

@@ -171,7 +171,7 @@ fn broken_frames_of_workers_are_errors() {
     for vector in vectors("bad") {
         let frame = hex(&vector["hex"]);
         if frame.len() < HEADER_LEN || vector["error"] == "truncated" {
-            continue; // An end of stream, which the link sees before there is a frame.
+            continue; // An end of stream, which the connection sees before there is a frame.
         }
         let (header, payload) = split(&frame);
         let wrong = match header {

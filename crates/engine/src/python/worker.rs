@@ -1,4 +1,4 @@
-//! A loaded Python process, seen from the pool: takes batches, speaks, dies, is ended.
+//! A loaded Python process, as the pool sees it: takes batches, answers, ends.
 
 use std::future::Future;
 use std::os::unix::process::ExitStatusExt;
@@ -11,11 +11,10 @@ use bytes::Bytes;
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use super::LinkError;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };
-use super::link::Link;
 use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
@@ -23,33 +22,33 @@ use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
 use crate::settings::WorkerMode;
 
 /// A worker at work is handed a batch of at most so many bytes: it fits into the socket's buffer and
-/// is written without waiting for anybody.
+/// is written without waiting.
 const AHEAD_MAX: usize = 32 * 1024;
 
 /// How long a process may take to be reaped after it hung up, and to leave after it was asked to.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct PythonWorker {
     child: Child,
-    link: Link,
+    connection: WorkerConnection,
     /// Batches it can hold at a time.
     slots: u8,
     /// Whether it runs its batches one after another.
     queues: bool,
-    /// Whether it can drop a batch that nobody waits for any more.
+    /// Whether it can drop a batch whose requests were all cancelled.
     cancels: bool,
     /// The headers in which its handler reads about sequences.
     sequence_headers: Arc<SequenceHeaders>,
     /// Bytes of one answer.
     response_bytes_max: Option<u64>,
     /// Why it was found lost.
-    broken: Option<LinkError>,
+    broken: Option<ConnectionError>,
 }
 
 impl PythonWorker {
     pub(crate) fn new(
         child: Child,
-        link: Link,
+        connection: WorkerConnection,
         slots: u8,
         mode: WorkerMode,
         sequence_headers: Arc<SequenceHeaders>,
@@ -59,7 +58,7 @@ impl PythonWorker {
         let cancels = mode == WorkerMode::Continuous;
         Self {
             child,
-            link,
+            connection,
             slots,
             queues,
             cancels,
@@ -69,19 +68,23 @@ impl PythonWorker {
         }
     }
 
-    fn lose(&mut self, error: LinkError) -> WorkerGone {
+    fn lose(&mut self, error: ConnectionError) -> WorkerGone {
         self.broken = Some(error);
         WorkerGone
     }
 
-    async fn send(&mut self, batch: u64, requests: &[PendingRequest]) -> Result<(), LinkError> {
+    async fn send(
+        &mut self,
+        batch: u64,
+        requests: &[PendingRequest],
+    ) -> Result<(), ConnectionError> {
         let inputs: Vec<&Input> =
             requests.iter().filter_map(|request| request.payload.raw()).collect();
         assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
-        self.link.send_batch(BatchFrame::new(batch, inputs, &self.sequence_headers)).await
+        self.connection.send_batch(BatchFrame::new(batch, inputs, &self.sequence_headers)).await
     }
 
-    async fn hear(&mut self) -> Result<WorkerMessage, LinkError> {
+    async fn next_message(&mut self) -> Result<WorkerMessage, ConnectionError> {
         let (header, payload) = self.receive().await?;
         let (batch, count) = (header.id, header.count);
         let over = |outcome| WorkerMessage::Finished { batch, outcome };
@@ -102,23 +105,23 @@ impl PythonWorker {
 
     /// The next frame, or the end of the process: a child that the handler forked may keep the
     /// connection open after the worker itself is gone.
-    async fn receive(&mut self) -> Result<(Header, Bytes), LinkError> {
+    async fn receive(&mut self) -> Result<(Header, Bytes), ConnectionError> {
         tokio::select! {
             biased;
-            received = self.link.receive() => received,
-            _ = self.child.wait() => Err(LinkError::Closed),
+            received = self.connection.receive() => received,
+            _ = self.child.wait() => Err(ConnectionError::Closed),
         }
     }
 
-    /// How the worker ended, once the process has been reaped or killed.
-    async fn exit_of(&mut self, error: LinkError) -> WorkerExit {
+    /// How the process ended, once it has been reaped or killed.
+    async fn exit_of(&mut self, error: ConnectionError) -> WorkerExit {
         match error {
-            LinkError::Protocol(error) => {
+            ConnectionError::Protocol(error) => {
                 tracing::error!(%error, "worker broke the protocol");
                 WorkerExit::BrokeProtocol
             }
-            LinkError::Closed | LinkError::Io(_) => {
-                let exit = timeout(LEAVE_TIMEOUT, self.child.wait()).await;
+            ConnectionError::Closed | ConnectionError::Io(_) => {
+                let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await;
                 let exit = exit.ok().and_then(Result::ok);
                 let status = exit.and_then(|exit| exit.code());
                 WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
@@ -169,30 +172,32 @@ impl Worker for PythonWorker {
             if !self.cancels {
                 return Ok(());
             }
-            let sent = self.link.send_cancel(batch).await;
+            let sent = self.connection.send_cancel(batch).await;
             sent.map_err(|error| self.lose(error))
         })
     }
 
-    /// A future made anew for every poll: all that `hear` remembers lies in the link and the child,
-    /// whose wakers stay registered, and so a word costs no allocation.
+    /// A future made anew for every poll: all that `next_message` remembers lies in the connection and the child,
+    /// whose wakers stay registered, and so a message costs no allocation.
     fn poll_message(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<WorkerMessage, WorkerGone>> {
-        let heard = ready!(pin!(self.hear()).poll(context));
+        let heard = ready!(pin!(self.next_message()).poll(context));
         Poll::Ready(heard.map_err(|error| self.lose(error)))
     }
 
     fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
-        let error = self.broken.take().unwrap_or(LinkError::Closed);
+        let error = self.broken.take().unwrap_or(ConnectionError::Closed);
         Box::pin(self.exit_of(error))
     }
 
     fn end(mut self: Box<Self>, force: bool) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            if !force && self.link.send_control(Kind::Stop, &serde_json::json!({})).await.is_ok() {
-                drop(timeout(LEAVE_TIMEOUT, self.child.wait()).await);
+            if !force
+                && self.connection.send_control(Kind::Stop, &serde_json::json!({})).await.is_ok()
+            {
+                drop(timeout(EXIT_TIMEOUT, self.child.wait()).await);
             }
             // Fails only when the process is gone already, which is what we want.
             drop(self.child.kill().await);

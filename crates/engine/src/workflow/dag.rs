@@ -1,4 +1,4 @@
-//! The order of a workflow's nodes: who feeds whom. A pure value, valid by construction: one start, no
+//! The order of a workflow's nodes. A pure value, valid by construction: one start, no
 //! circle, no node unknown, no more nodes than a request should wait for.
 
 use std::fmt;
@@ -12,13 +12,13 @@ pub enum DagError {
     /// There is no `dag`, or nothing in it.
     #[error("Invalid workflow: dag names no node")]
     Empty,
-    /// More nodes than anybody should wait for.
+    /// Too many nodes for one request.
     #[error("Invalid workflow: dag has more than {} nodes", NODES_MAX)]
     TooLarge,
-    /// A request must start somewhere, and in one place.
+    /// A request starts at exactly one node.
     #[error("Invalid workflow: dag needs exactly one start node, it has {}", list(.found))]
     Starts {
-        /// The nodes that nobody feeds.
+        /// The nodes without predecessors.
         found: Vec<String>,
     },
     /// These nodes wait for each other.
@@ -36,7 +36,7 @@ fn list(nodes: &[String]) -> String {
     if nodes.is_empty() { "none".to_owned() } else { nodes.join(", ") }
 }
 
-/// A directed acyclic graph with one start. Nodes are known by their place in [`Dag::nodes`].
+/// A directed acyclic graph with one start. Nodes are known by their position in [`Dag::nodes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dag {
     nodes: Vec<String>,
@@ -104,7 +104,7 @@ impl Dag {
         }
     }
 
-    /// What is left when nodes that wait for nobody are taken away again and again.
+    /// What is left when nodes without predecessors are removed again and again.
     fn circle(&self) -> Vec<usize> {
         let mut missing: Vec<usize> = self.predecessors.iter().map(Vec::len).collect();
         let mut free: Vec<usize> =
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_workflow_is_refused_with_the_nodes_in_question() {
+    fn what_is_no_workflow_is_rejected_with_the_nodes_in_question() {
         for (text, message) in [
             ("", "dag names no node"),
             ("a:c b:c", "dag needs exactly one start node, it has a, b"),

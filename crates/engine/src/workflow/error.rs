@@ -62,7 +62,7 @@ pub struct UnknownWorkflow {
     pub workflow: String,
 }
 
-/// Why a request did not come through a workflow.
+/// Why a request of a workflow failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
     /// A node failed as often as it may be tried.
@@ -72,17 +72,17 @@ pub enum RunError {
         node: String,
         /// How often it was tried.
         attempts: u32,
-        /// What went wrong last, in a few words for the client.
+        /// What went wrong last, for the client.
         why: String,
     },
-    /// A node refused the request, or its handler blames the client: trying again changes nothing.
+    /// A node rejected the request, or its handler blames the client: trying again changes nothing.
     #[error("{model}: {error}")]
-    Refused {
+    Rejected {
         /// The node's model.
         model: String,
         /// How many requests may wait for it.
         queue_max: u32,
-        /// What it said.
+        /// Its error.
         error: CallError,
     },
 }

@@ -1,8 +1,8 @@
-//! Takes one request through a workflow: every node as soon as all it waits for is there, side by side
-//! where the DAG allows it.
+//! Runs one request of a workflow: every node as soon as its inputs are there, side by side where the DAG
+//! allows it.
 //!
-//! The tasks of the nodes belong to the run and end with it, so a client that goes away, or a node that
-//! fails, takes the whole request out of every queue. Nothing here knows what a node computes.
+//! The tasks of the nodes belong to the run and end with it, so when the client goes away or a node
+//! fails, the request leaves every queue.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::course::{Course, Node};
 use super::error::RunError;
+use super::nodes::{NodeGraph, WorkflowNode};
 use crate::Rejection;
 use crate::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority,
@@ -24,7 +24,7 @@ const COLLECTED_BYTES_MAX: usize = 256 << 20;
 
 /// What all calls of a run have in common.
 #[derive(Clone)]
-struct Traveller {
+struct RunContext {
     id: String,
     /// The request's own: every node may look at them, as in TorchServe.
     headers: HeaderBlock,
@@ -35,70 +35,70 @@ struct Traveller {
     claim: Claim,
 }
 
-/// A run under way.
+/// A running request.
 struct Run<'a> {
-    course: &'a Arc<Course>,
-    traveller: Traveller,
+    graph: &'a Arc<NodeGraph>,
+    context: RunContext,
     outputs: Vec<Option<Output>>,
     /// How many outputs each node still waits for.
     missing: Vec<usize>,
-    under_way: JoinSet<Result<(usize, Output), RunError>>,
+    running: JoinSet<Result<(usize, Output), RunError>>,
 }
 
-/// Takes a request through the whole course.
-pub(super) async fn run(course: &Arc<Course>, call: Call) -> Result<Output, RunError> {
+/// Runs a request through the whole graph.
+pub(super) async fn run(graph: &Arc<NodeGraph>, call: Call) -> Result<Output, RunError> {
     let Call { input, deadline, origin, priority, claim, .. } = call;
     let Input { id, headers, route, .. } = input.clone();
-    let traveller = Traveller { id, headers, route, deadline, origin, priority, claim };
-    let count = course.nodes.len();
+    let context = RunContext { id, headers, route, deadline, origin, priority, claim };
+    let count = graph.nodes.len();
     let mut run = Run {
-        course,
-        traveller,
+        graph,
+        context,
         outputs: vec![None; count],
-        missing: (0..count).map(|node| course.dag.predecessors(node).len()).collect(),
-        under_way: JoinSet::new(),
+        missing: (0..count).map(|node| graph.dag.predecessors(node).len()).collect(),
+        running: JoinSet::new(),
     };
-    run.visit(course.dag.start(), input);
+    run.start_node(graph.dag.start(), input);
     run.finish().await
 }
 
 impl Run<'_> {
     async fn finish(mut self) -> Result<Output, RunError> {
-        while let Some(joined) = self.under_way.join_next().await {
-            let lost = |_| Err(self.course.start().refusal(CallError::Gone));
+        while let Some(joined) = self.running.join_next().await {
+            let lost = |_| Err(self.graph.start().rejection(CallError::Gone));
             let (node, output) = joined.unwrap_or_else(lost)?;
             self.outputs[node] = Some(output);
-            for &next in self.course.dag.successors(node) {
+            for &next in self.graph.dag.successors(node) {
                 self.missing[next] -= 1;
                 if self.missing[next] == 0 {
-                    self.visit(next, self.input_of(next));
+                    self.start_node(next, self.input_of(next));
                 }
             }
         }
         Ok(self.answer())
     }
 
-    fn visit(&mut self, node: usize, input: Input) {
-        let (course, traveller) = (Arc::clone(self.course), self.traveller.clone());
-        self.under_way.spawn(async move {
-            let output = persist(&course.nodes[node], &traveller, input).await?;
+    fn start_node(&mut self, node: usize, input: Input) {
+        let (graph, context) = (Arc::clone(self.graph), self.context.clone());
+        self.running.spawn(async move {
+            let output = call_node(&graph.nodes[node], &context, input).await?;
             Ok((node, output))
         });
     }
 
     /// One predecessor's output is the body; several have a parameter each, by their names.
     fn input_of(&self, node: usize) -> Input {
-        let from = self.course.dag.predecessors(node);
+        let from = self.graph.dag.predecessors(node);
         let parameter = |&before: &usize| Parameter {
             name: match from {
                 [_] => "body".into(),
-                _ => self.course.nodes[before].name.clone().into(),
+                _ => self.graph.nodes[before].name.clone().into(),
             },
             content_type: "".into(),
             value: self.output(before),
         };
         let parameters = from.iter().map(parameter).collect();
-        let Traveller { id, headers, route, .. } = self.traveller.clone();
+        let RunContext { id, headers, route, .. } = self.context.clone();
         Input { id, headers, route, parameters }
     }
 
@@ -108,11 +108,11 @@ impl Run<'_> {
 
     /// One leaf's own answer, or an object with the answer of each.
     fn answer(mut self) -> Output {
-        let leaves: Vec<usize> = self.course.dag.leaves().collect();
+        let leaves: Vec<usize> = self.graph.dag.leaves().collect();
         if let [leaf] = leaves[..] {
             return self.outputs[leaf].take().unwrap_or_default();
         }
-        let named = |leaf: usize| (self.course.nodes[leaf].name.clone(), value(&self.output(leaf)));
+        let named = |leaf: usize| (self.graph.nodes[leaf].name.clone(), value(&self.output(leaf)));
         let object: Map<String, Value> = leaves.into_iter().map(named).collect();
         Output { body: Value::Object(object).to_string().into(), ..Output::default() }
     }
@@ -124,25 +124,29 @@ fn value(body: &[u8]) -> Value {
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()))
 }
 
-/// What went wrong with one try.
-enum Trouble {
-    /// The node took too long; another try may be quicker.
+/// What went wrong with one attempt.
+enum AttemptError {
+    /// The node took too long; another attempt may be quicker.
     Late,
-    /// The node failed; another try may go better.
+    /// The node failed; another attempt may go better.
     Failed(String),
-    /// Nothing that another try would change.
+    /// Nothing that another attempt would change.
     Final(CallError),
 }
 
-/// Asks a node until it answers, as often as it may be tried.
-async fn persist(node: &Node, traveller: &Traveller, input: Input) -> Result<Output, RunError> {
+/// Calls a node until it answers, as often as it may be tried.
+async fn call_node(
+    node: &WorkflowNode,
+    context: &RunContext,
+    input: Input,
+) -> Result<Output, RunError> {
     let mut attempts = 1;
     loop {
-        let why = match try_once(node, traveller, input.clone()).await {
+        let why = match attempt(node, context, input.clone()).await {
             Ok(output) => return Ok(output),
-            Err(Trouble::Final(error)) => return Err(node.refusal(error)),
-            Err(Trouble::Failed(why)) => why,
-            Err(Trouble::Late) => format!("no answer within {} ms", node.timeout.as_millis()),
+            Err(AttemptError::Final(error)) => return Err(node.rejection(error)),
+            Err(AttemptError::Failed(why)) => why,
+            Err(AttemptError::Late) => format!("no answer within {} ms", node.timeout.as_millis()),
         };
         if attempts > node.retries {
             tracing::warn!(model = node.model.name(), attempts, why, "a workflow node failed");
@@ -152,54 +156,58 @@ async fn persist(node: &Node, traveller: &Traveller, input: Input) -> Result<Out
     }
 }
 
-async fn try_once(node: &Node, traveller: &Traveller, input: Input) -> Result<Output, Trouble> {
+async fn attempt(
+    node: &WorkflowNode,
+    context: &RunContext,
+    input: Input,
+) -> Result<Output, AttemptError> {
     let until = Instant::now() + node.timeout;
     let call = Call {
         input,
-        deadline: Some(traveller.deadline.map_or(until, |deadline| deadline.min(until))),
-        origin: traveller.origin,
-        priority: traveller.priority,
-        claim: traveller.claim.clone(),
+        deadline: Some(context.deadline.map_or(until, |deadline| deadline.min(until))),
+        origin: context.origin,
+        priority: context.priority,
+        claim: context.claim.clone(),
     };
-    let asked = async {
+    let called = async {
         let answer =
-            node.model.call_admitted(call).await.map_err(|error| trouble(error, traveller))?;
-        whole(answer, traveller).await
+            node.model.call_admitted(call).await.map_err(|error| attempt_error(error, context))?;
+        whole(answer, context).await
     };
-    timeout_at(until, asked).await.unwrap_or(Err(Trouble::Late))
+    timeout_at(until, called).await.unwrap_or(Err(AttemptError::Late))
 }
 
-/// Tells what another try may change from what it cannot.
-fn trouble(error: CallError, traveller: &Traveller) -> Trouble {
-    let in_time = traveller.deadline.is_none_or(|deadline| Instant::now() < deadline);
+/// Distinguishes what another attempt may change from what it cannot.
+fn attempt_error(error: CallError, context: &RunContext) -> AttemptError {
+    let in_time = context.deadline.is_none_or(|deadline| Instant::now() < deadline);
     match error {
         CallError::Model(failure)
             if failure.status.is_some_and(|code| (400..500).contains(&code)) =>
         {
-            Trouble::Final(CallError::Model(failure))
+            AttemptError::Final(CallError::Model(failure))
         }
-        CallError::Model(failure) => Trouble::Failed(failure.message),
-        CallError::WorkerExited { .. } => Trouble::Failed("Worker died.".to_owned()),
-        CallError::Rejected { reason: Rejection::Expired, .. } if in_time => Trouble::Late,
+        CallError::Model(failure) => AttemptError::Failed(failure.message),
+        CallError::WorkerExited { .. } => AttemptError::Failed("Worker died.".to_owned()),
+        CallError::Rejected { reason: Rejection::Expired, .. } if in_time => AttemptError::Late,
         other @ (CallError::Rejected { .. }
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)
         | CallError::Sequence(_)
         | CallError::SlowReader
-        | CallError::Gone) => Trouble::Final(other),
+        | CallError::Gone) => AttemptError::Final(other),
     }
 }
 
 /// The whole of an answer that may come in pieces.
-async fn whole(answer: Answer, traveller: &Traveller) -> Result<Output, Trouble> {
+async fn whole(answer: Answer, context: &RunContext) -> Result<Output, AttemptError> {
     let Answer { mut output, stream, .. } = answer;
     let Some(mut stream) = stream else { return Ok(output) };
     let mut body = BytesMut::from(&output.body[..]);
     while let Some(piece) = stream.next().await {
-        let piece = piece.map_err(|error| trouble(error, traveller))?;
+        let piece = piece.map_err(|error| attempt_error(error, context))?;
         if body.len() + piece.len() > COLLECTED_BYTES_MAX {
             let why = format!("it streamed more than {COLLECTED_BYTES_MAX} bytes");
-            return Err(Trouble::Failed(why));
+            return Err(AttemptError::Failed(why));
         }
         body.extend_from_slice(&piece);
     }

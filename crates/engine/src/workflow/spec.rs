@@ -1,5 +1,5 @@
 //! A workflow's specification: its models, what is set about them, and their order. Reads the YAML once
-//! and strictly: a word that nobody knows is refused, since a workflow without it would be another one.
+//! and strictly: unknown keys are rejected, since a workflow without them would be another one.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::dag::{Dag, DagError};
 /// How often a failed node may be tried again; more would only hide a broken one.
 const RETRIES_MAX: u64 = 100;
 
-/// What is set about a node; the specification says it for all models and again for single ones.
+/// What is set about a node; the specification sets it for all models and overrides it for single ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// `min-workers`, which is only described.
@@ -69,7 +69,7 @@ pub struct ModelNode {
 
 /// What a workflow is made of. A node of the DAG that is no model is a function of the handler file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct WorkflowSpec {
     /// What applies to every node.
     pub settings: NodeSettings,
     /// The models by node name, in the order of the specification.
@@ -78,7 +78,7 @@ pub struct Spec {
     pub dag: Dag,
 }
 
-impl Spec {
+impl WorkflowSpec {
     /// Reads a specification.
     pub(crate) fn from_yaml(document: &Map<String, Value>) -> Result<Self, DagError> {
         if let Some(key) = document.keys().find(|key| !matches!(key.as_str(), "models" | "dag")) {
@@ -163,9 +163,9 @@ fn no_list(node: &str) -> DagError {
     malformed(format!("dag.{node} must be a list of node names"))
 }
 
-fn unknown(place: &str, key: &str) -> DagError {
+fn unknown(section: &str, key: &str) -> DagError {
     malformed(format!(
-        "unknown key {key:?} in {place}; known: url (of a model), min-workers, max-workers, \
+        "unknown key {key:?} in {section}; known: url (of a model), min-workers, max-workers, \
          batch-size, max-batch-delay, retry-attempts, timeout-ms"
     ))
 }
@@ -179,8 +179,8 @@ mod tests {
     use super::*;
     use crate::store::parse_yaml;
 
-    fn read(yaml: &str) -> Result<Spec, DagError> {
-        Spec::from_yaml(&parse_yaml(yaml).unwrap())
+    fn read(yaml: &str) -> Result<WorkflowSpec, DagError> {
+        WorkflowSpec::from_yaml(&parse_yaml(yaml).unwrap())
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn what_cannot_be_meant_is_rejected() {
         for (yaml, part) in [
             ("models: 3\ndag: {a: }", "models must be a mapping"),
             ("models: {}", "dag names no node"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::run::run;
-use super::{Course, Dag, Node, RunError};
+use super::{Dag, NodeGraph, RunError, WorkflowNode};
 use crate::Rejection;
 use crate::call::Output;
 use crate::error::CallError;
@@ -15,9 +15,9 @@ use crate::testkit::{Act, Kit, Ride, call, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A course and the kits of its nodes, by the letters of the edges: `ab` feeds b with what a says.
+/// A graph and the kits of its nodes, by the letters of the edges: `ab` feeds b with the output of a.
 struct Stage {
-    course: Arc<Course>,
+    graph: Arc<NodeGraph>,
     kits: Vec<Kit>,
 }
 
@@ -34,7 +34,7 @@ impl Stage {
             settings.batch_size = 1;
             settings.response_timeout = 1000 * SECOND;
             let kit = Kit::serving(2, settings, move |ride| script(&own, ride)).await;
-            nodes.push(Node {
+            nodes.push(WorkflowNode {
                 name,
                 model: Arc::clone(&kit.model),
                 timeout: 10 * SECOND,
@@ -42,16 +42,16 @@ impl Stage {
             });
             kits.push(kit);
         }
-        Self { course: Arc::new(Course { dag, nodes }), kits }
+        Self { graph: Arc::new(NodeGraph { dag, nodes }), kits }
     }
 
     async fn ask(&self, body: &str) -> Result<String, RunError> {
-        run(&self.course, call(body)).await.map(text)
+        run(&self.graph, call(body)).await.map(text)
     }
 
     /// How often a node was asked.
     fn rides(&self, node: &str) -> usize {
-        let at = self.course.dag.nodes().iter().position(|name| name == node).unwrap();
+        let at = self.graph.dag.nodes().iter().position(|name| name == node).unwrap();
         self.kits[at].rides().len()
     }
 }
@@ -135,15 +135,15 @@ async fn a_failure_takes_the_other_branches_along() {
     let stage = Stage::set("abc cd", script).await;
     assert!(stage.ask("x").await.is_err());
     tokio::time::sleep(20 * SECOND).await;
-    assert_eq!(stage.rides("d"), 0, "nobody goes on for a request that has failed");
+    assert_eq!(stage.rides("d"), 0, "a request that has failed goes no further");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_ends_the_whole_run() {
     let slow = |node: &str, _: &Ride| if node == "b" { after(5, Act::Echo) } else { Act::Echo };
     let stage = Stage::set("ab bc", slow).await;
-    let course = Arc::clone(&stage.course);
-    let client = tokio::spawn(async move { run(&course, call("x")).await });
+    let graph = Arc::clone(&stage.graph);
+    let client = tokio::spawn(async move { run(&graph, call("x")).await });
     tokio::time::sleep(SECOND).await;
     client.abort();
     tokio::time::sleep(20 * SECOND).await;
@@ -157,8 +157,8 @@ async fn the_deadline_of_a_request_holds_for_every_node() {
     let stage = Stage::set("ab", slow).await;
     let mut call = call("x");
     call.deadline = Some(Instant::now() + 3 * SECOND);
-    let error = run(&stage.course, call).await.unwrap_err();
-    let RunError::Refused { error: CallError::Rejected { reason, .. }, .. } = error else {
+    let error = run(&stage.graph, call).await.unwrap_err();
+    let RunError::Rejected { error: CallError::Rejected { reason, .. }, .. } = error else {
         panic!("{error}");
     };
     assert_eq!((reason, stage.rides("b")), (Rejection::Expired, 0));
@@ -170,7 +170,7 @@ async fn a_refusal_is_passed_on_without_another_try() {
     stage.kits[1].model.scale(0, 0).await.unwrap();
     let error = stage.ask("x").await.unwrap_err();
     assert!(
-        matches!(error, RunError::Refused { error: CallError::Rejected { .. }, .. }),
+        matches!(error, RunError::Rejected { error: CallError::Rejected { .. }, .. }),
         "{error}"
     );
 }

@@ -1,9 +1,8 @@
-//! The gRPC side of the table: the code and the words of a failure, as TorchServe's clients read them.
+//! The code and the text of a failure over gRPC, as TorchServe's clients read them.
 //!
-//! A failure that the handler gave a status of its own has the code that goes with that status, by
-//! the same rule by which TorchServe turns one into the other.
+//! A failure with a status that the handler chose has the code of that status, by TorchServe's rule.
 
-use super::{ErrorCode, Problem};
+use super::Problem;
 
 /// Descriptions travel as a header, and clients refuse headers beyond a few KiB.
 const DESCRIPTION_BYTES_MAX: usize = 2048;
@@ -20,10 +19,10 @@ impl Problem {
 
     /// The message and, on a line of its own, TorchServe's class for it.
     pub fn description(&self) -> String {
-        let class = class(self.code);
+        let row = self.code.row();
         let room = DESCRIPTION_BYTES_MAX.min(self.message.len());
         let message = &self.message[..self.message.floor_char_boundary(room)];
-        format!("{message}\n{class}")
+        format!("{message}\n{}.{}", row.package, row.kind)
     }
 }
 
@@ -47,48 +46,9 @@ pub(crate) fn grpc_code_of(status: u16) -> u8 {
     }
 }
 
-/// The full name of the class whose simple name is the row's type.
-fn class(code: ErrorCode) -> String {
-    let package = match code {
-        ErrorCode::ModelNotFound
-        | ErrorCode::VersionNotFound
-        | ErrorCode::InvalidModel
-        | ErrorCode::Unequipped => "org.pytorch.serve.archive.model",
-        ErrorCode::WorkflowNotFound
-        | ErrorCode::InvalidWorkflow
-        | ErrorCode::InvalidDag
-        | ErrorCode::WorkflowFailed => "org.pytorch.serve.archive.workflow",
-        ErrorCode::DownloadFailed => "org.pytorch.serve.archive",
-        ErrorCode::ResourceNotFound
-        | ErrorCode::MethodNotAllowed
-        | ErrorCode::BadRequest
-        | ErrorCode::TooLarge
-        | ErrorCode::Conflict
-        | ErrorCode::DefaultVersion
-        | ErrorCode::Expired
-        | ErrorCode::Cancelled
-        | ErrorCode::NoWorker
-        | ErrorCode::Busy
-        | ErrorCode::Quota
-        | ErrorCode::InvalidKey
-        | ErrorCode::Denied
-        | ErrorCode::PluginAway
-        | ErrorCode::PluginFailed
-        | ErrorCode::Ending
-        | ErrorCode::NodeFailed
-        | ErrorCode::Prediction
-        | ErrorCode::OutOfMemory
-        | ErrorCode::WorkerDied
-        | ErrorCode::WorkerKilled
-        | ErrorCode::LoadFailed
-        | ErrorCode::LoadOutOfMemory
-        | ErrorCode::Internal => "org.pytorch.serve.http",
-    };
-    format!("{package}.{}", code.row().kind)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::ErrorCode;
     use super::*;
 
     #[test]

@@ -1,7 +1,5 @@
-//! The words of a rejection: an early no that says why and when to come again.
-//!
-//! Apart from the table because every reason has its own sentence. The reason's word stands in
-//! brackets at the end, for scripts; "no worker" keeps TorchServe's sentence, which clients know.
+//! The messages of rejections. The reason is in brackets at the end, for scripts; "no worker" has
+//! TorchServe's message, which clients know.
 
 use std::time::Duration;
 
@@ -11,60 +9,58 @@ use jitney_engine::error::SequenceRejection;
 use super::{ErrorCode, FailedCall, Problem};
 
 impl FailedCall<'_> {
-    /// How a rejection by the batcher or the engine is told.
+    /// A rejection by the batcher or the engine.
     pub(super) fn rejection(&self, reason: Rejection, retry_after: Option<Duration>) -> Problem {
         let (code, message) = match reason {
             Rejection::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
             Rejection::QueueFull => (ErrorCode::Busy, self.queue_full()),
-            Rejection::Hopeless => {
-                (ErrorCode::Busy, self.says("cannot answer before the deadline", "hopeless"))
-            }
-            Rejection::Overload => {
-                (ErrorCode::Busy, self.says("has more work than it can do in time", "overload"))
-            }
+            Rejection::Hopeless => (
+                ErrorCode::Busy,
+                self.message("cannot answer before the request's deadline", "hopeless"),
+            ),
+            Rejection::Overload => (ErrorCode::Busy, self.message("is overloaded", "overload")),
             Rejection::Quota => {
-                (ErrorCode::Quota, self.says("has used up this client's share", "quota"))
+                (ErrorCode::Quota, self.message("has reached its limit for this client", "quota"))
             }
-            Rejection::Draining => (ErrorCode::Ending, self.says("is shutting down", "draining")),
+            Rejection::Draining => {
+                (ErrorCode::Ending, self.message("is shutting down", "draining"))
+            }
             Rejection::Expired => (
                 ErrorCode::Expired,
-                self.says("did not answer before the request's deadline", "expired"),
+                self.message("did not answer before the request's deadline", "expired"),
             ),
             Rejection::TooLarge => (
                 ErrorCode::TooLarge,
-                self.says("has no batch large enough for this request", "too_large"),
+                self.message("has no batch that is large enough for this request", "too_large"),
             ),
-            Rejection::Cancelled => {
-                (ErrorCode::Cancelled, self.says("was left by its client", "cancelled"))
-            }
+            Rejection::Cancelled => (ErrorCode::Cancelled, self.cancelled()),
         };
         with_retry(code, message, retry_after)
     }
 
-    /// A server-wide limit was met.
-    pub(super) fn crowded(&self, what: &str) -> Problem {
-        let message = format!(
-            "The server holds as many {what} as it may. Try again later. [reason: crowded]"
-        );
+    /// A limit of the whole server is reached.
+    pub(super) fn server_full(&self, what: &str) -> Problem {
+        let message =
+            format!("The server is at its limit of {what}. Try again later. [reason: crowded]");
         with_retry(ErrorCode::Busy, message, None)
     }
 
-    /// A sequence, or a request of one, found no room.
+    /// A limit of sequences, or of a sequence's requests, is reached.
     pub(super) fn sequence(&self, rejection: SequenceRejection) -> Problem {
         let message = match rejection {
             SequenceRejection::TooMany { most } => {
                 let full = format!(
-                    "serves as many sequences as it may ({most}, maxNumSequence). Try again when \
-                     one of them has ended"
+                    "is at its limit of {most} sequences (maxNumSequence). Try again when one of them has \
+                     ended"
                 );
-                self.says(&full, "too_many_sequences")
+                self.message(&full, "too_many_sequences")
             }
             SequenceRejection::Backlog { most } => {
                 let full = format!(
-                    "holds as many waiting requests of this sequence as it may ({most}, \
-                     maxSequenceJobQueueSize). Wait for answers before sending more"
+                    "is at its limit of {most} waiting requests of this sequence \
+                     (maxSequenceJobQueueSize). Wait for answers before sending more"
                 );
-                self.says(&full, "sequence_queue_full")
+                self.message(&full, "sequence_queue_full")
             }
         };
         with_retry(ErrorCode::Busy, message, None)
@@ -72,19 +68,23 @@ impl FailedCall<'_> {
 
     /// The model was removed while the request was under way.
     pub(super) fn gone(&self) -> Problem {
-        with_retry(ErrorCode::Ending, self.says("was unregistered", "gone"), None)
+        with_retry(ErrorCode::Ending, self.message("was unregistered", "gone"), None)
     }
 
     fn queue_full(&self) -> String {
         if self.queue_max == 0 {
-            let busy = "takes a request only when a worker is free for it. Try again later";
-            return self.says(busy, "queue_full");
+            let busy = "has no queue and no free worker. Try again later";
+            return self.message(busy, "queue_full");
         }
         let full = format!("has a full queue ({} waiting). Try again later", self.queue_max);
-        self.says(&full, "queue_full")
+        self.message(&full, "queue_full")
     }
 
-    fn says(&self, what: &str, reason: &str) -> String {
+    fn cancelled(&self) -> String {
+        format!("Model \"{}\": the client disconnected. [reason: cancelled]", self.model)
+    }
+
+    fn message(&self, what: &str, reason: &str) -> String {
         format!("Model \"{}\" {what}. [reason: {reason}]", self.model)
     }
 

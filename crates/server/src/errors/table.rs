@@ -1,5 +1,5 @@
 //! The table itself: every kind of failure with HTTP status, gRPC code, TorchServe's type name,
-//! retryability and fault side by side, so that no two server can tell the same failure differently.
+//! retryability and fault side by side, so that all protocols report a failure alike.
 
 /// Who has to change something for the error to go away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +23,15 @@ pub enum ErrorCode {
     BadRequest,
     /// The token is missing, wrong, expired or meant for something else.
     InvalidKey,
-    /// The operator's plugin said no.
+    /// The operator's plugin denied the request.
     Denied,
     /// The body is larger than the server or any batch takes.
     TooLarge,
-    /// No model of this name, or no archive at this place.
+    /// No model of this name, or no archive at this URL.
     ModelNotFound,
     /// No such version of the model.
     VersionNotFound,
-    /// No workflow of this name, or no archive of one at this place.
+    /// No workflow of this name, or no archive of one at this URL.
     WorkflowNotFound,
     /// The archive is no workflow.
     InvalidWorkflow,
@@ -43,7 +43,7 @@ pub enum ErrorCode {
     NodeFailed,
     /// The archive is no model.
     InvalidModel,
-    /// What the model requires could not be installed.
+    /// The packages that the model requires could not be installed.
     Unequipped,
     /// The archive could not be downloaded.
     DownloadFailed,
@@ -53,11 +53,11 @@ pub enum ErrorCode {
     DefaultVersion,
     /// The deadline passed.
     Expired,
-    /// The client went away; nobody reads this.
+    /// The client went away.
     Cancelled,
-    /// Nobody is there to run the model.
+    /// No worker runs the model.
     NoWorker,
-    /// As much waits or runs as may.
+    /// A limit of waiting or running requests is reached.
     Busy,
     /// The client's own share is used up.
     Quota,
@@ -71,9 +71,9 @@ pub enum ErrorCode {
     Prediction,
     /// The handler ran out of memory.
     OutOfMemory,
-    /// The worker died under the request.
+    /// The worker exited while it ran the request.
     WorkerDied,
-    /// The worker was killed under the request, as for want of memory.
+    /// The worker was killed while it ran the request, as when memory runs out.
     WorkerKilled,
     /// A worker did not come up.
     LoadFailed,
@@ -83,13 +83,15 @@ pub enum ErrorCode {
     Internal,
 }
 
-/// What the server say about an [`ErrorCode`].
+/// A failure in each protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRow {
     /// HTTP status.
     pub status: u16,
     /// gRPC code.
     pub grpc: u8,
+    /// The package of TorchServe's class for it.
+    pub package: &'static str,
     /// TorchServe's name for it, as `type` in the body.
     pub kind: &'static str,
     /// Whether the same request may succeed later.
@@ -104,44 +106,56 @@ impl ErrorCode {
     pub const fn row(self) -> ErrorRow {
         use Fault::{Client, Model, Server};
         match self {
-            //                          HTTP gRPC  type                              retry  fault
-            Self::ResourceNotFound => row(404, 12, "ResourceNotFoundException",       false, Client),
-            Self::MethodNotAllowed => row(405,  7, "MethodNotAllowedException",       false, Client),
-            Self::BadRequest       => row(400,  3, "BadRequestException",             false, Client),
-            Self::InvalidKey       => row(400,  7, "InvalidKeyException",             false, Client),
-            Self::Denied           => row(403,  7, "AccessDeniedException",           false, Client),
-            Self::TooLarge         => row(413, 11, "RequestEntityTooLargeException",  false, Client),
-            Self::ModelNotFound    => row(404,  5, "ModelNotFoundException",          false, Client),
-            Self::VersionNotFound  => row(404,  5, "ModelVersionNotFoundException",   false, Client),
-            Self::WorkflowNotFound => row(404,  5, "WorkflowNotFoundException",       false, Client),
-            Self::InvalidWorkflow  => row(500,  3, "InvalidWorkflowException",        false, Client),
-            Self::InvalidDag       => row(400,  3, "InvalidDAGException",             false, Client),
-            Self::WorkflowFailed   => row(500, 13, "WorkflowException",               false, Model),
-            Self::NodeFailed       => row(500, 13, "InternalServerException",         true,  Model),
-            Self::InvalidModel     => row(400,  3, "InvalidModelException",           false, Model),
-            Self::Unequipped       => row(400,  3, "ModelException",                  true,  Model),
-            Self::DownloadFailed   => row(400,  3, "DownloadArchiveException",        true,  Client),
-            Self::Conflict         => row(409,  6, "ConflictStatusException",         false, Client),
-            Self::DefaultVersion   => row(403,  9, "InvalidModelVersionException",    false, Client),
-            Self::Expired          => row(408,  4, "RequestTimeoutException",         true,  Server),
-            Self::Cancelled        => row(499,  1, "RequestCancelledException",       true,  Client),
-            Self::NoWorker         => row(503, 14, "ServiceUnavailableException",     true,  Server),
-            Self::Busy             => row(503,  8, "ServiceUnavailableException",     true,  Server),
-            Self::Quota            => row(429,  8, "TooManyRequestsException",        true,  Client),
-            Self::Ending           => row(503, 14, "ServiceUnavailableException",     true,  Server),
-            Self::PluginAway       => row(503, 14, "ServiceUnavailableException",     true,  Server),
-            Self::PluginFailed     => row(500, 13, "InternalServerException",         false, Server),
-            Self::Prediction       => row(503, 14, "InternalServerException",         false, Model),
-            Self::OutOfMemory      => row(507, 13, "InternalServerException",         false, Model),
-            Self::WorkerDied       => row(500, 13, "InternalServerException",         true,  Model),
-            Self::WorkerKilled     => row(507, 13, "InternalServerException",         true,  Model),
-            Self::LoadFailed       => row(500, 13, "InternalServerException",         false, Model),
-            Self::LoadOutOfMemory  => row(507, 13, "InternalServerException",         false, Model),
-            Self::Internal         => row(500, 13, "InternalServerException",         false, Server),
+            //                          package   HTTP gRPC  type                              retry  fault
+            Self::ResourceNotFound => row(HTTP    , 404, 12, "ResourceNotFoundException",       false, Client),
+            Self::MethodNotAllowed => row(HTTP    , 405,  7, "MethodNotAllowedException",       false, Client),
+            Self::BadRequest       => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
+            Self::InvalidKey       => row(HTTP    , 400,  7, "InvalidKeyException",             false, Client),
+            Self::Denied           => row(HTTP    , 403,  7, "AccessDeniedException",           false, Client),
+            Self::TooLarge         => row(HTTP    , 413, 11, "RequestEntityTooLargeException",  false, Client),
+            Self::ModelNotFound    => row(MODEL   , 404,  5, "ModelNotFoundException",          false, Client),
+            Self::VersionNotFound  => row(MODEL   , 404,  5, "ModelVersionNotFoundException",   false, Client),
+            Self::WorkflowNotFound => row(WORKFLOW, 404,  5, "WorkflowNotFoundException",       false, Client),
+            Self::InvalidWorkflow  => row(WORKFLOW, 500,  3, "InvalidWorkflowException",        false, Client),
+            Self::InvalidDag       => row(WORKFLOW, 400,  3, "InvalidDAGException",             false, Client),
+            Self::WorkflowFailed   => row(WORKFLOW, 500, 13, "WorkflowException",               false, Model),
+            Self::NodeFailed       => row(HTTP    , 500, 13, "InternalServerException",         true,  Model),
+            Self::InvalidModel     => row(MODEL   , 400,  3, "InvalidModelException",           false, Model),
+            Self::Unequipped       => row(MODEL   , 400,  3, "ModelException",                  true,  Model),
+            Self::DownloadFailed   => row(ARCHIVE , 400,  3, "DownloadArchiveException",        true,  Client),
+            Self::Conflict         => row(HTTP    , 409,  6, "ConflictStatusException",         false, Client),
+            Self::DefaultVersion   => row(HTTP    , 403,  9, "InvalidModelVersionException",    false, Client),
+            Self::Expired          => row(HTTP    , 408,  4, "RequestTimeoutException",         true,  Server),
+            Self::Cancelled        => row(HTTP    , 499,  1, "RequestCancelledException",       true,  Client),
+            Self::NoWorker         => row(HTTP    , 503, 14, "ServiceUnavailableException",     true,  Server),
+            Self::Busy             => row(HTTP    , 503,  8, "ServiceUnavailableException",     true,  Server),
+            Self::Quota            => row(HTTP    , 429,  8, "TooManyRequestsException",        true,  Client),
+            Self::Ending           => row(HTTP    , 503, 14, "ServiceUnavailableException",     true,  Server),
+            Self::PluginAway       => row(HTTP    , 503, 14, "ServiceUnavailableException",     true,  Server),
+            Self::PluginFailed     => row(HTTP    , 500, 13, "InternalServerException",         false, Server),
+            Self::Prediction       => row(HTTP    , 503, 14, "InternalServerException",         false, Model),
+            Self::OutOfMemory      => row(HTTP    , 507, 13, "InternalServerException",         false, Model),
+            Self::WorkerDied       => row(HTTP    , 500, 13, "InternalServerException",         true,  Model),
+            Self::WorkerKilled     => row(HTTP    , 507, 13, "InternalServerException",         true,  Model),
+            Self::LoadFailed       => row(HTTP    , 500, 13, "InternalServerException",         false, Model),
+            Self::LoadOutOfMemory  => row(HTTP    , 507, 13, "InternalServerException",         false, Model),
+            Self::Internal         => row(HTTP    , 500, 13, "InternalServerException",         false, Server),
         }
     }
 }
 
-const fn row(status: u16, grpc: u8, kind: &'static str, retryable: bool, fault: Fault) -> ErrorRow {
-    ErrorRow { status, grpc, kind, retryable, fault }
+const HTTP: &str = "org.pytorch.serve.http";
+const ARCHIVE: &str = "org.pytorch.serve.archive";
+const MODEL: &str = "org.pytorch.serve.archive.model";
+const WORKFLOW: &str = "org.pytorch.serve.archive.workflow";
+
+const fn row(
+    package: &'static str,
+    status: u16,
+    grpc: u8,
+    kind: &'static str,
+    retryable: bool,
+    fault: Fault,
+) -> ErrorRow {
+    ErrorRow { package, status, grpc, kind, retryable, fault }
 }

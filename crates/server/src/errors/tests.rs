@@ -4,35 +4,36 @@ use http::header::RETRY_AFTER;
 use http_body_util::BodyExt;
 use jitney_engine::Rejection;
 use jitney_engine::store::StoreError;
+use jitney_engine::workflow::DagError;
 
 use super::*;
 
-const ASKED: FailedCall<'_> =
+const FAILED: FailedCall<'_> =
     FailedCall { model: "m", version: None, purpose: "inference", queue_max: 100 };
 
-fn told(problem: &Problem) -> (u16, &'static str, &str) {
+fn parts(problem: &Problem) -> (u16, &'static str, &str) {
     (problem.status, problem.code.row().kind, &problem.message)
 }
 
 fn check_call(error: CallError, expected: (u16, &str, &str)) {
-    assert_eq!(told(&ASKED.problem(&error)), expected);
+    assert_eq!(parts(&FAILED.problem(&error)), expected);
 }
 
-fn refused(reason: Rejection) -> CallError {
+fn rejected(reason: Rejection) -> CallError {
     CallError::Rejected { reason, retry_after: Some(Duration::from_millis(2500)) }
 }
 
 #[test]
-fn where_nobody_may_wait_nobody_is_told_of_a_queue() {
-    let asked = FailedCall { queue_max: 0, ..ASKED };
-    let message = "Model \"m\" takes a request only when a worker is free for it. Try again later. \
+fn a_model_without_a_queue_mentions_none() {
+    let failed = FailedCall { queue_max: 0, ..FAILED };
+    let message = "Model \"m\" has no queue and no free worker. Try again later. \
         [reason: queue_full]";
-    let problem = asked.problem(&refused(Rejection::QueueFull));
-    assert_eq!(told(&problem), (503, "ServiceUnavailableException", message));
+    let problem = failed.problem(&rejected(Rejection::QueueFull));
+    assert_eq!(parts(&problem), (503, "ServiceUnavailableException", message));
 }
 
 #[test]
-fn refusals_say_why() {
+fn rejections_have_a_reason() {
     let unavailable = "ServiceUnavailableException";
     for (reason, status, kind, message) in [
         (
@@ -53,20 +54,15 @@ fn refusals_say_why() {
             Rejection::Hopeless,
             503,
             unavailable,
-            "Model \"m\" cannot answer before the deadline. [reason: hopeless]",
+            "Model \"m\" cannot answer before the request's deadline. [reason: hopeless]",
         ),
-        (
-            Rejection::Overload,
-            503,
-            unavailable,
-            "Model \"m\" has more work than it can do in time. [reason: overload]",
-        ),
+        (Rejection::Overload, 503, unavailable, "Model \"m\" is overloaded. [reason: overload]"),
         (Rejection::Draining, 503, unavailable, "Model \"m\" is shutting down. [reason: draining]"),
         (
             Rejection::Quota,
             429,
             "TooManyRequestsException",
-            "Model \"m\" has used up this client's share. [reason: quota]",
+            "Model \"m\" has reached its limit for this client. [reason: quota]",
         ),
         (
             Rejection::Expired,
@@ -78,35 +74,35 @@ fn refusals_say_why() {
             Rejection::TooLarge,
             413,
             "RequestEntityTooLargeException",
-            "Model \"m\" has no batch large enough for this request. [reason: too_large]",
+            "Model \"m\" has no batch that is large enough for this request. [reason: too_large]",
         ),
         (
             Rejection::Cancelled,
             499,
             "RequestCancelledException",
-            "Model \"m\" was left by its client. [reason: cancelled]",
+            "Model \"m\": the client disconnected. [reason: cancelled]",
         ),
     ] {
-        check_call(refused(reason), (status, kind, message));
+        check_call(rejected(reason), (status, kind, message));
     }
 }
 
 #[test]
 fn torchserves_stray_quote_is_kept() {
-    let asked = FailedCall { version: Some("2"), ..ASKED };
-    let problem = asked.problem(&refused(Rejection::NoWorker));
+    let failed = FailedCall { version: Some("2"), ..FAILED };
+    let problem = failed.problem(&rejected(Rejection::NoWorker));
     assert!(
         problem.message.starts_with("Model \"m\" Version 2\" has no worker to serve inference")
     );
-    let asked = FailedCall { purpose: "describe", ..ASKED };
+    let failed = FailedCall { purpose: "describe", ..FAILED };
     assert_eq!(
-        asked.problem(&refused(Rejection::NoWorker)).message,
+        failed.problem(&rejected(Rejection::NoWorker)).message,
         "Model \"m\" has no worker to serve describe request. Please use scale workers API to add workers."
     );
 }
 
 #[test]
-fn failures_of_the_model_keep_its_words() {
+fn failures_of_the_model_keep_its_message() {
     let failed = |cause, status, message: &str| {
         CallError::Model(ModelFailure { cause, status, message: message.to_owned() })
     };
@@ -140,7 +136,7 @@ fn other_failures_of_a_call() {
         (
             503,
             "ServiceUnavailableException",
-            "The server holds as many bytes as it may. Try again later. [reason: crowded]",
+            "The server is at its limit of bytes. Try again later. [reason: crowded]",
         ),
     );
     check_call(
@@ -155,17 +151,17 @@ fn unknown_names() {
     let unknown = LookupError::UnknownModel { model: model() };
     let version = LookupError::UnknownVersion { model: model(), version: "9".to_owned() };
     let not_found = (404, "ModelNotFoundException", "Model not found: x");
-    assert_eq!(told(&Problem::from(&unknown)), not_found);
-    assert_eq!(told(&Problem::set_default(&unknown)), not_found);
-    assert_eq!(told(&Problem::from(UnregisterError::Lookup(unknown.clone()))), not_found);
+    assert_eq!(parts(&Problem::from(&unknown)), not_found);
+    assert_eq!(parts(&Problem::set_default(&unknown)), not_found);
+    assert_eq!(parts(&Problem::from(UnregisterError::Lookup(unknown.clone()))), not_found);
     let kind = "ModelVersionNotFoundException";
     let message = "Model version: 9 does not exist for model: x";
-    assert_eq!(told(&Problem::from(&version)), (404, kind, message));
+    assert_eq!(parts(&Problem::from(&version)), (404, kind, message));
     let message = "Model version 9 does not exist for model x";
-    assert_eq!(told(&Problem::set_default(&version)), (404, kind, message));
+    assert_eq!(parts(&Problem::set_default(&version)), (404, kind, message));
     let default = UnregisterError::DefaultVersion { model: model() };
     assert_eq!(
-        told(&Problem::from(default)),
+        parts(&Problem::from(default)),
         (403, "InvalidModelVersionException", "Cannot remove default version for model x")
     );
 }
@@ -217,7 +213,7 @@ fn failed_registrations() {
             (503, "ServiceUnavailableException", "the server is shutting down"),
         ),
     ] {
-        assert_eq!(told(&Problem::from(error)), expected);
+        assert_eq!(parts(&Problem::from(error)), expected);
     }
 }
 
@@ -227,17 +223,17 @@ fn workers_that_do_not_start() {
     let load = ScaleError::Launch(LaunchError::Load("boom".to_owned()));
     let memory = ScaleError::Launch(LaunchError::Memory("full".to_owned()));
     let message = "Failed to start workers for model m version: 1.0";
-    assert_eq!(told(&Problem::scale(&load, "m", Some("1.0"))), (500, kind, message));
-    assert_eq!(told(&Problem::scale(&memory, "m", Some("1.0"))), (507, kind, message));
+    assert_eq!(parts(&Problem::scale(&load, "m", Some("1.0"))), (500, kind, message));
+    assert_eq!(parts(&Problem::scale(&memory, "m", Some("1.0"))), (507, kind, message));
     let message = "Failed to start workers for model m version: null";
-    assert_eq!(told(&Problem::scale(&ScaleError::Gone, "m", None)), (500, kind, message));
+    assert_eq!(parts(&Problem::scale(&ScaleError::Gone, "m", None)), (500, kind, message));
 }
 
 #[test]
-fn only_what_may_succeed_later_says_when() {
+fn only_what_may_succeed_later_has_retry_after() {
     let wait = |reason, after: Option<u64>| {
         let retry_after = after.map(Duration::from_millis);
-        let problem = ASKED.problem(&CallError::Rejected { reason, retry_after });
+        let problem = FAILED.problem(&CallError::Rejected { reason, retry_after });
         let reply = crate::respond::problem(&problem);
         reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
     };
@@ -255,4 +251,43 @@ async fn the_body_is_torchserves() {
     let expected = "{\n  \"code\": 404,\n  \"type\": \"ResourceNotFoundException\",\n  \
         \"message\": \"Requested resource is not found, please refer to API document.\"\n}\n";
     assert_eq!(body, expected);
+}
+
+fn check_problem(problem: impl Into<Problem>, status: u16, kind: &str, message: &str) {
+    let problem = problem.into();
+    let told = (problem.status, problem.code.row().kind, problem.message.as_str());
+    assert_eq!(told, (status, kind, message));
+}
+
+#[test]
+fn registration_fails_in_torchserves_message() {
+    let url = || "w.war".to_owned();
+    let not_found = WorkflowError::from(StoreError::NotFound { url: url() });
+    let message = "Workflow not found in workflow store: w.war";
+    check_problem(not_found, 404, "WorkflowNotFoundException", message);
+    let corrupt = WorkflowError::Store(StoreError::Corrupt { url: url(), why: "cut".into() });
+    let message = "Model archive is corrupt: w.war: cut";
+    check_problem(corrupt, 500, "InvalidWorkflowException", message);
+    let conflict = WorkflowError::Conflict { workflow: "w".into() };
+    let message = "Workflow w is already registered.";
+    check_problem(conflict, 409, "ConflictStatusException", message);
+    let message = "Invalid workflow: dag names no node";
+    check_problem(WorkflowError::Dag(DagError::Empty), 400, "InvalidDAGException", message);
+    let failures = vec!["one".to_owned(), "two".to_owned()];
+    let failed = WorkflowError::Failed { workflow: "w".into(), failures };
+    let message = "Workflow w has failed to register. Failures: [one, two]";
+    check_problem(failed, 500, "WorkflowException", message);
+    let unknown = UnknownWorkflow { workflow: "w".into() };
+    check_problem(unknown, 404, "WorkflowNotFoundException", "Workflow not found: w");
+}
+
+#[test]
+fn a_node_that_refuses_is_told_like_any_other_model() {
+    let error = CallError::Rejected { reason: Rejection::Expired, retry_after: None };
+    let refused = RunError::Rejected { model: "w__n".into(), queue_max: 9, error };
+    let message = "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";
+    check_problem(refused, 408, "RequestTimeoutException", message);
+    let failed = RunError::Failed { node: "n".into(), attempts: 2, why: "Worker died.".into() };
+    let message = "Error executing n: Worker died. (2 attempts)";
+    check_problem(failed, 500, "InternalServerException", message);
 }

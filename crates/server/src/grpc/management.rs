@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use jitney_engine::settings::Wishes;
+use jitney_engine::settings::RegisterOptions;
 use jitney_proto::management::management_ap_is_service_server::ManagementApIsService;
 use jitney_proto::management::{
     DescribeModelRequest, ListModelsRequest, ManagementResponse, RegisterModelRequest,
     ScaleWorkerRequest, SetDefaultRequest, UnregisterModelRequest,
 };
+use jitney_settings::from_parameters;
 use tonic::{Request, Response, Status};
 
 use super::request::{GrpcRequest, target};
@@ -57,8 +58,8 @@ impl ManagementApIsService for TorchServeManagement {
         self.need_model_api()?;
         let message = request.into_inner();
         let synchronous = message.synchronous;
-        let wishes = wishes(message)?;
-        notice(management::register(&self.state.engine, wishes, synchronous).await)
+        let options = options(message)?;
+        notice(management::register(&self.state.engine, options, synchronous).await)
     }
 
     async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> ManagementResult {
@@ -87,22 +88,31 @@ impl ManagementApIsService for TorchServeManagement {
     }
 }
 
-fn wishes(message: RegisterModelRequest) -> Result<Wishes, Problem> {
+fn options(message: RegisterModelRequest) -> Result<RegisterOptions, Problem> {
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     let url =
         text(message.url).ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
-    Ok(Wishes {
+    let numbers = [
+        ("batch_size", message.batch_size),
+        ("max_batch_delay", message.max_batch_delay),
+        ("initial_workers", message.initial_workers),
+        ("response_timeout", message.response_timeout),
+        ("startup_timeout", message.startup_timeout),
+    ];
+    let numbers = numbers.map(|(name, number)| (name, number, number.to_string()));
+    let given = |name: &str| {
+        let known = numbers.iter().find(|(known, number, _)| *known == name && *number > 0);
+        known.map(|(.., text)| text.as_str())
+    };
+    let settings = from_parameters(given, false).map_err(Problem::bad_request)?;
+    Ok(RegisterOptions {
         url,
         model_name: text(message.model_name),
         handler: text(message.handler),
         runtime: text(message.runtime),
-        batch_size: given(message.batch_size),
-        max_batch_delay_ms: given(message.max_batch_delay).map(u64::from),
-        initial_workers: given(message.initial_workers),
-        response_timeout_s: given(message.response_timeout).map(u64::from),
-        startup_timeout_s: given(message.startup_timeout).map(u64::from),
+        settings,
         s3_sse_kms: message.s3_sse_kms,
-        ..Wishes::default()
+        ..RegisterOptions::default()
     })
 }
 
@@ -125,18 +135,16 @@ fn text_message(msg: String) -> ManagementResult {
 
 #[cfg(test)]
 mod tests {
+    use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, WORKERS};
+
     use super::*;
 
     #[test]
     fn zero_and_the_empty_text_count_as_not_given() {
         let bare = RegisterModelRequest { url: "a.mar".into(), ..Default::default() };
-        let bare = wishes(bare).unwrap();
-        assert_eq!(
-            (bare.batch_size, bare.max_batch_delay_ms, bare.initial_workers),
-            (None, None, None)
-        );
+        let bare = options(bare).unwrap();
+        assert!(bare.settings.is_empty());
         assert_eq!((bare.model_name, bare.handler, bare.runtime), (None, None, None));
-        assert_eq!((bare.response_timeout_s, bare.startup_timeout_s), (None, None));
         let full = RegisterModelRequest {
             url: "a.mar".into(),
             model_name: "m".into(),
@@ -145,12 +153,10 @@ mod tests {
             initial_workers: -1,
             ..Default::default()
         };
-        let full = wishes(full).unwrap();
-        assert_eq!(
-            (full.batch_size, full.max_batch_delay_ms, full.initial_workers),
-            (Some(2), Some(60), None)
-        );
-        let nothing = wishes(RegisterModelRequest::default()).unwrap_err();
+        let full = options(full).unwrap();
+        let shown = [&MAX_BATCH_SIZE, &MAX_BATCH_DELAY, &WORKERS].map(|it| full.settings.show(it));
+        assert_eq!(shown, [Some("2".to_owned()), Some("60".to_owned()), None]);
+        let nothing = options(RegisterModelRequest::default()).unwrap_err();
         assert_eq!((nothing.status, nothing.message.as_str()), (400, "Parameter url is required."));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jitney_engine::call::Origin;
-use jitney_engine::settings::Settings;
+use jitney_engine::settings::ModelSettings;
 use jitney_engine::{Model, Status, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -134,7 +134,7 @@ impl Description {
         description
     }
 
-    fn from_parts(name: &DescribedModel<'_>, settings: &Settings, status: &Status) -> Self {
+    fn from_parts(name: &DescribedModel<'_>, settings: &ModelSettings, status: &Status) -> Self {
         let declared = &settings.declared;
         Self {
             model_name: name.model.to_owned(),

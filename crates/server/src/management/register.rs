@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jitney_engine::error::RegisterError;
-use jitney_engine::settings::Wishes;
+use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
 
 use super::{Notice, finish, scale};
@@ -12,14 +12,18 @@ use crate::errors::Problem;
 /// Registers a model; `synchronous` waits until its workers are loaded.
 pub(crate) async fn register(
     engine: &Arc<Engine>,
-    wishes: Wishes,
+    options: RegisterOptions,
     synchronous: bool,
 ) -> Result<Notice, Problem> {
-    finish(run(Arc::clone(engine), wishes, synchronous)).await
+    finish(run(Arc::clone(engine), options, synchronous)).await
 }
 
-async fn run(engine: Arc<Engine>, wishes: Wishes, synchronous: bool) -> Result<Notice, Problem> {
-    let registered = engine.register(wishes).await.inspect_err(note)?;
+async fn run(
+    engine: Arc<Engine>,
+    options: RegisterOptions,
+    synchronous: bool,
+) -> Result<Notice, Problem> {
+    let registered = engine.register(options).await.inspect_err(note)?;
     let Registered { model, workers_min, workers_max } = registered;
     let (name, version) = (model.name(), model.version());
     if workers_min == 0 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jitney_engine::workflow::WorkflowWishes;
+use jitney_engine::workflow::WorkflowOptions;
 use jitney_engine::{Engine, Workflow};
 use serde::Serialize;
 
@@ -41,11 +41,11 @@ pub(crate) struct WorkflowDescription {
 /// Registers a workflow and waits for all its nodes.
 pub(crate) async fn register_workflow(
     engine: &Arc<Engine>,
-    wishes: WorkflowWishes,
+    options: WorkflowOptions,
 ) -> Result<Notice, Problem> {
     let engine = Arc::clone(engine);
     finish(async move {
-        let workflow = engine.register_workflow(wishes).await.inspect_err(|error| {
+        let workflow = engine.register_workflow(options).await.inspect_err(|error| {
             tracing::warn!(%error, "a workflow was not registered");
         })?;
         let name = workflow.name();

@@ -10,15 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::declared::{MetricDeclaration, MetricKind};
 
 /// The library's default bounds of a histogram.
-pub(crate) const BOUNDS: [f64; 14] =
+pub(super) const BOUNDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// Series of one metric at most.
+/// MetricSeries of one metric at most.
 const SERIES_MAX: usize = 4096;
 
 /// One series: a total, a level or a histogram.
 #[derive(Debug, Default)]
-pub(crate) struct Series {
+pub(super) struct MetricSeries {
     /// The bits of the total, the level or the sum.
     value: AtomicU64,
     touched: AtomicBool,
@@ -26,7 +26,7 @@ pub(crate) struct Series {
     buckets: [AtomicU64; BOUNDS.len() + 1],
 }
 
-impl Series {
+impl MetricSeries {
     fn record(&self, kind: MetricKind, value: f64) {
         match kind {
             MetricKind::Gauge => self.value.store(value.to_bits(), Relaxed),
@@ -47,46 +47,45 @@ impl Series {
     }
 
     /// The total, the level or the sum.
-    pub(crate) fn value(&self) -> f64 {
+    pub(super) fn value(&self) -> f64 {
         f64::from_bits(self.value.load(Relaxed))
     }
 
     /// How many fell into each bucket of a histogram.
-    pub(crate) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
+    pub(super) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
         std::array::from_fn(|index| self.buckets[index].load(Relaxed))
     }
 }
 
 /// A metric and its series.
 #[derive(Debug)]
-pub(crate) struct MetricFamily {
-    pub(crate) declaration: MetricDeclaration,
-    host: Series,
+pub(super) struct MetricFamily {
+    pub(super) declaration: MetricDeclaration,
+    host: MetricSeries,
     /// By the values of the labels but the host's name.
-    series: Mutex<BTreeMap<Vec<String>, Series>>,
+    series: Mutex<BTreeMap<Vec<String>, MetricSeries>>,
 }
 
 impl MetricFamily {
-    pub(crate) fn new(declaration: MetricDeclaration) -> Self {
-        Self { declaration, host: Series::default(), series: Mutex::default() }
+    pub(super) fn new(declaration: MetricDeclaration) -> Self {
+        Self { declaration, host: MetricSeries::default(), series: Mutex::default() }
     }
 
     /// Records a value of the host's own series.
-    pub(crate) fn record_host(&self, value: f64) {
+    pub(super) fn record_host(&self, value: f64) {
         self.host.record(self.declaration.kind, value);
     }
 
     /// Records a value of the series with these labels; one too many is ignored.
-    pub(crate) fn record(&self, labels: &[&str], value: f64) {
+    pub(super) fn record(&self, labels: Vec<String>, value: f64) {
         let mut series = self.lock();
-        let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
-        if series.len() < SERIES_MAX || series.contains_key(&key) {
-            series.entry(key).or_default().record(self.declaration.kind, value);
+        if series.len() < SERIES_MAX || series.contains_key(&labels) {
+            series.entry(labels).or_default().record(self.declaration.kind, value);
         }
     }
 
     /// Shows every series that was recorded: the values of its labels and the series.
-    pub(crate) fn each(&self, mut show: impl FnMut(&[&str], &Series)) {
+    pub(super) fn each(&self, mut show: impl FnMut(&[&str], &MetricSeries)) {
         if self.host.touched.load(Relaxed) {
             show(&["Host"], &self.host);
         }
@@ -96,7 +95,7 @@ impl MetricFamily {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Series>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, MetricSeries>> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,7 +106,7 @@ mod tests {
 
     fn shown(kind: MetricKind, values: &[f64]) -> (f64, Vec<u64>) {
         let family = MetricFamily::new(MetricDeclaration::new(kind, "X", "ms", &["Level"]));
-        values.iter().for_each(|value| family.record(&["a"], *value));
+        values.iter().for_each(|value| family.record(vec!["a".to_owned()], *value));
         let mut shown = (0.0, Vec::new());
         family.each(|_, series| shown = (series.value(), series.counts().to_vec()));
         shown
@@ -134,7 +133,7 @@ mod tests {
         assert_eq!(count(), 0);
         family.record_host(1.0);
         for number in 0..SERIES_MAX + 10 {
-            family.record(&[&number.to_string()], 1.0);
+            family.record(vec![number.to_string()], 1.0);
         }
         assert_eq!(count(), SERIES_MAX + 1);
     }

@@ -1,69 +1,85 @@
-//! Metrics that handlers report: whether they are wanted, and under which labels.
+//! Metrics that handlers report: the declared ones, then those that were detected.
 //!
-//! Called on the threads that read the workers' output, never on a request's way, so it may lock. A
-//! handler can fill its own metrics and nobody else's, and only so many of them.
+//! Used by the threads that read the workers' output, never by a request, so it may lock. A handler can
+//! fill only its own metrics, and only so many of them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::{Value, json};
 
 use super::declared::MetricDeclaration;
 use super::family::MetricFamily;
-use super::journal::MetricEntry;
-use super::line::PrintedMetric;
-use super::{Meter, MetricsMode, written};
+use super::printed::PrintedMetric;
 
-/// Metrics of handlers, declared and detected.
+/// Metrics of handlers at most, declared and detected.
 const METRICS_MAX: usize = 256;
 
-impl Meter {
-    /// Records a line that a worker printed, if it is a metric that somebody wants.
-    pub(super) fn printed(&self, line: &str) {
-        let Some(line) = PrintedMetric::parse(line) else {
-            tracing::debug!(line, "not a metric");
-            return;
-        };
-        let Some(family) = self.family(&line) else { return };
-        let value = |name: &String| line.dimensions.iter().find(|(known, _)| known == name);
-        let found = family.declaration.dimensions.iter().map(|name| value(name).map(|(_, v)| *v));
-        match found.collect::<Option<Vec<&str>>>() {
-            Some(labels) => self.report(&family, &labels, &line),
-            None => tracing::debug!(metric = line.name, "metric without its dimensions"),
-        }
+/// The metrics that hold the time of a batch of a Python model.
+const TIMED: [&str; 2] = ["HandlerTime", "PredictionTime"];
+
+#[derive(Debug)]
+pub(super) struct HandlerMetrics {
+    families: RwLock<Vec<Arc<MetricFamily>>>,
+    /// Those among the declared ones that hold the time of a batch.
+    pub(super) timed: Vec<Arc<MetricFamily>>,
+    /// Whether metrics that are not declared are taken as they come.
+    auto_detect: bool,
+}
+
+impl HandlerMetrics {
+    pub(super) fn new(declared: Vec<MetricDeclaration>, auto_detect: bool) -> Self {
+        let families: Vec<_> =
+            declared.into_iter().map(|metric| Arc::new(MetricFamily::new(metric))).collect();
+        let timed = families.iter().filter(|family| is_timed(&family.declaration));
+        Self { timed: timed.cloned().collect(), families: RwLock::new(families), auto_detect }
     }
 
-    /// The family that a handler's metric belongs to.
-    fn family(&self, line: &PrintedMetric<'_>) -> Option<Arc<MetricFamily>> {
+    pub(super) fn families(&self) -> Vec<Arc<MetricFamily>> {
+        self.families.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The family of a metric that a handler printed; a new one where metrics are detected and the
+    /// name is not `reserved`.
+    pub(super) fn family(
+        &self,
+        metric: &PrintedMetric<'_>,
+        reserved: impl Fn(&str) -> bool,
+    ) -> Option<Arc<MetricFamily>> {
         let find = |families: &[Arc<MetricFamily>]| {
-            families.iter().find(|known| known.declaration.name == line.name).cloned()
+            families.iter().find(|known| known.declaration.name == metric.name).cloned()
         };
-        let found = find(&self.model.read().unwrap_or_else(PoisonError::into_inner));
-        if found.is_some() || !self.auto_detect || self.is_taken(line.name) {
+        let found = find(&self.families.read().unwrap_or_else(PoisonError::into_inner));
+        if found.is_some() || !self.auto_detect || reserved(metric.name) {
             return found;
         }
-        let mut families = self.model.write().unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.families.write().unwrap_or_else(PoisonError::into_inner);
         // Another worker may have been first.
         let found = find(&families);
         if found.is_some() || families.len() >= METRICS_MAX {
             return found;
         }
-        let names: Vec<&str> = line.dimensions.iter().map(|(name, _)| *name).collect();
-        let declaration = MetricDeclaration::new(line.kind, line.name, line.unit, &names);
+        let names: Vec<&str> = metric.dimensions.iter().map(|(name, _)| *name).collect();
+        let declaration = MetricDeclaration::new(metric.kind, metric.name, metric.unit, &names);
         families.push(Arc::new(MetricFamily::new(declaration)));
         families.last().cloned()
     }
 
-    /// MetricNames of the server's own, which a handler cannot take.
-    fn is_taken(&self, name: &str) -> bool {
-        name.starts_with("jitney_")
-            || self.server.iter().any(|known| known.declaration.name == name)
+    /// The declarations as workers read them.
+    pub(super) fn declarations(&self) -> Value {
+        let mut kinds = serde_json::Map::new();
+        for family in self.families() {
+            let MetricDeclaration { name, unit, kind, dimensions } = &family.declaration;
+            let metric = json!({"name": name, "unit": unit, "dimensions": dimensions});
+            let list = kinds.entry(kind.as_str()).or_insert_with(|| json!([]));
+            if let Some(list) = list.as_array_mut() {
+                list.push(metric);
+            }
+        }
+        kinds.into()
     }
+}
 
-    fn report(&self, family: &MetricFamily, labels: &[&str], line: &PrintedMetric<'_>) {
-        if self.mode == MetricsMode::Prometheus {
-            return family.record(labels, line.value);
-        }
-        let text = written::text(&family.declaration, labels, false, line.value);
-        if let (Some(journal), Some(text)) = (&self.journal, text) {
-            journal.push(MetricEntry::Model { text, requests: line.requests.to_owned() });
-        }
-    }
+/// Whether it holds the time of a batch; with other labels than usual, only handlers fill it.
+pub(super) fn is_timed(metric: &MetricDeclaration) -> bool {
+    TIMED.contains(&metric.name.as_str()) && metric.dimensions == ["ModelName", "Level"]
 }

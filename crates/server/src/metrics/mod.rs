@@ -1,43 +1,41 @@
-//! Metrics: what is measured, for whom, and how it is told (a page for Prometheus, lines in a log).
+//! Metrics: what is measured, and where it is shown (a page for Prometheus, lines in a log).
 //!
-//! A [`Meter`] is a value that is passed in: the server and the engine record into it, the metrics
-//! endpoint reads it. Recording on a request's way is a few atomic operations and, where metrics are
-//! logged, one short entry; labels are never formatted there. It reads no file: the cli brings what
-//! the machine and the configuration say.
+//! The server and the engine record into a [`Meter`]; the metrics endpoint reads it. Recording a request
+//! costs a few atomic operations and, where metrics are logged, one short entry; labels are never
+//! formatted there. It reads no file: the cli brings the machine's state and the configuration.
 
 mod declared;
 mod family;
 mod handlers;
-mod journal;
-mod line;
-mod number;
-mod observed;
+mod log;
 mod own;
 mod page;
+mod printed;
 mod render;
+mod server;
 mod system;
-mod written;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
 use jitney_engine::call::{OriginKind, Timing};
-use jitney_engine::{Model, ModelTag};
+use jitney_engine::observer::BatchFinished;
+use jitney_engine::{Engine, Model, ModelTag, Observer};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
-pub use self::journal::MetricSinks;
+pub use self::log::MetricSinks;
 pub use self::system::{GpuSample, SystemSample};
 
 use self::family::MetricFamily;
-use self::journal::{MetricEntry, MetricLog, MetricNames, MetricSubject};
+use self::handlers::{HandlerMetrics, is_timed};
+use self::log::{MetricEntry, MetricLog, MetricNames, MetricSubject, metric_text};
+use self::printed::PrintedMetric;
+use self::render::PageRenderer;
+use self::server::{MetricSource, ServerMetrics};
 
-/// The metrics that hold the time of a batch of a Python model.
-const TIMED: [&str; 2] = ["HandlerTime", "PredictionTime"];
-
-/// How TorchServe's metrics are told.
+/// Where TorchServe's metrics are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsMode {
     /// On the page; Jitney's own beside them.
@@ -60,9 +58,9 @@ impl MetricsMode {
     }
 }
 
-/// What a meter is made from.
+/// The configuration of a meter.
 pub struct MeterPlan {
-    /// How TorchServe's metrics are told.
+    /// Where TorchServe's metrics are shown.
     pub mode: MetricsMode,
     /// Which there are.
     pub declared: MetricDeclarations,
@@ -86,62 +84,23 @@ impl Default for MeterPlan {
     }
 }
 
-/// All that is measured, apart from what stands on the models themselves.
+/// All that is measured, except what the models count themselves.
 #[derive(Debug)]
 pub struct Meter {
     mode: MetricsMode,
     hostname: String,
-    auto_detect: bool,
-    /// MetricDeclarations metrics of the server, in order; their places are how the journal names them.
-    server: Vec<MetricFamily>,
-    known: KnownMetrics,
-    /// Metrics of handlers: the declared ones, then those that were detected.
-    model: RwLock<Vec<Arc<MetricFamily>>>,
-    /// Those among them that hold the time of a batch.
-    timed: Vec<Arc<MetricFamily>>,
-    answers: AnswerCounts,
-    journal: Option<MetricLog>,
-    /// Bytes of memory by process, as measured last.
-    memory: Mutex<HashMap<u32, u64>>,
-    /// The GPUs as they were seen last.
-    gpus: Mutex<Vec<GpuSample>>,
+    server: ServerMetrics,
+    handlers: HandlerMetrics,
+    /// Answers by class of status: good, the client's fault, anything else.
+    answers: [AtomicU64; 3],
+    log: Option<MetricLog>,
+    /// The last measurement of the machine.
+    machine: Mutex<SystemSample>,
 }
-
-/// Where the metrics recorded on a request's way stand, if they are declared.
-#[derive(Debug)]
-struct KnownMetrics {
-    answers: [Option<usize>; 3],
-    requests: Option<usize>,
-    latency: Option<usize>,
-    queue: Option<usize>,
-    queue_time: Option<usize>,
-    worker_thread_time: Option<usize>,
-    worker_load_time: Option<usize>,
-}
-
-impl KnownMetrics {
-    fn new(server: &[MetricFamily]) -> Self {
-        let at = |name: &str| server.iter().position(|known| known.declaration.name == name);
-        Self {
-            answers: ["Requests2XX", "Requests4XX", "Requests5XX"].map(at),
-            requests: at("ts_inference_requests_total"),
-            latency: at("ts_inference_latency_microseconds"),
-            queue: at("ts_queue_latency_microseconds"),
-            queue_time: at("QueueTime"),
-            worker_thread_time: at("WorkerThreadTime"),
-            worker_load_time: at("WorkerLoadTime"),
-        }
-    }
-}
-
-/// AnswerCounts by class of status: good, the client's fault, anything else.
-#[derive(Debug, Default)]
-struct AnswerCounts([AtomicU64; 3]);
 
 impl Default for Meter {
     fn default() -> Self {
-        let plan = MeterPlan::default();
-        Self::build(plan.mode, plan.declared, plan.auto_detect, plan.hostname, None)
+        Self::build(MeterPlan::default(), None)
     }
 }
 
@@ -150,63 +109,47 @@ impl Meter {
     ///
     /// # Errors
     /// The system has no thread for the log.
-    pub fn new(plan: MeterPlan) -> std::io::Result<Self> {
-        let MeterPlan { mode, declared, auto_detect, hostname, sinks } = plan;
-        let names = MetricNames {
-            server: declared.server.clone(),
-            timed: declared.model.iter().filter(|metric| is_timed(metric)).cloned().collect(),
-            host: hostname.clone(),
+    pub fn new(mut plan: MeterPlan) -> std::io::Result<Self> {
+        let sinks = plan.sinks.take().filter(|_| plan.mode != MetricsMode::Prometheus);
+        let timed = plan.declared.model.iter().filter(|metric| is_timed(metric));
+        let names = || MetricNames {
+            server: plan.declared.server.clone(),
+            timed: timed.cloned().collect(),
+            host: plan.hostname.clone(),
         };
-        let sinks = sinks.filter(|_| mode != MetricsMode::Prometheus);
-        let journal = sinks.map(|sinks| MetricLog::new(names, sinks)).transpose()?;
-        Ok(Self::build(mode, declared, auto_detect, hostname, journal))
+        let log = sinks.map(|sinks| MetricLog::new(names(), sinks)).transpose()?;
+        Ok(Self::build(plan, log))
     }
 
-    fn build(
-        mode: MetricsMode,
-        declared: MetricDeclarations,
-        auto_detect: bool,
-        hostname: String,
-        journal: Option<MetricLog>,
-    ) -> Self {
-        let server: Vec<MetricFamily> =
-            declared.server.into_iter().map(MetricFamily::new).collect();
-        let model: Vec<_> =
-            declared.model.into_iter().map(|metric| Arc::new(MetricFamily::new(metric))).collect();
-        let timed = model.iter().filter(|family| is_timed(&family.declaration)).cloned().collect();
+    fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
+        let MeterPlan { mode, declared, auto_detect, hostname, sinks: _ } = plan;
         Self {
             mode,
             hostname,
-            auto_detect,
-            known: KnownMetrics::new(&server),
-            server,
-            model: RwLock::new(model),
-            timed,
-            answers: AnswerCounts::default(),
-            journal,
-            memory: Mutex::default(),
-            gpus: Mutex::default(),
+            server: ServerMetrics::new(declared.server),
+            handlers: HandlerMetrics::new(declared.model, auto_detect),
+            answers: Default::default(),
+            log,
+            machine: Mutex::default(),
         }
     }
 
-    // -- server ------------------------------------------------------------------------------
-
-    /// An answer went out.
+    /// An answer was sent.
     pub(crate) fn responded(&self, status: StatusCode) {
         let class = match status.as_u16() {
             200..=299 => 0,
             400..=499 => 1,
             _ => 2,
         };
-        self.answers.0[class].fetch_add(1, Relaxed);
-        self.log(self.known.answers[class], 1.0, || MetricSubject::Host);
+        self.answers[class].fetch_add(1, Relaxed);
+        self.log_value(self.server.answers[class], 1.0, || MetricSubject::Host);
     }
 
     /// A prediction was requested.
     pub(crate) fn requested(&self, model: &Model, version_named: bool) {
         model.traffic(version_named).asked();
         if self.mode == MetricsMode::Log {
-            self.log(self.known.requests, 1.0, || subject(model, version_named));
+            self.log_value(self.server.requests, 1.0, || subject(model, version_named));
         }
     }
 
@@ -223,63 +166,170 @@ impl Meter {
         if summed {
             model.traffic(version_named).answered(queue, latency);
         }
-        let Some(journal) = &self.journal else {
-            return self.host(self.known.queue_time, millis(queue));
+        let Some(log) = &self.log else {
+            return self.record_host(self.server.queue_time, millis(queue));
         };
         let of_model = |metric: Option<usize>, time| {
             let metric = metric.filter(|_| summed && self.mode == MetricsMode::Log)?;
             let subject = subject(model, version_named);
             Some(MetricEntry::Server { metric, value: micros(time), subject })
         };
-        let of_host = self.known.queue_time.map(|metric| {
+        let of_host = self.server.queue_time.map(|metric| {
             let (value, subject) = (millis(queue), MetricSubject::Host);
             MetricEntry::Server { metric, value, subject }
         });
-        let known = &self.known;
-        let entries = [of_model(known.latency, latency), of_model(known.queue, queue), of_host];
+        let ServerMetrics { latency: sum, queue: queue_sum, .. } = self.server;
         // One lock of the log for all three.
-        journal.push_all(entries.into_iter().flatten());
+        let entries = [of_model(sum, latency), of_model(queue_sum, queue), of_host];
+        log.push_all(entries.into_iter().flatten());
+    }
+
+    /// Records a measurement of the machine.
+    pub fn system(&self, sample: SystemSample) {
+        for (name, value) in sample.values() {
+            self.record_host(self.server.find(name), value);
+        }
+        for gpu in &sample.gpus {
+            for (name, value) in gpu.values() {
+                self.record(self.server.find(name), value, MetricSubject::Gpu { index: gpu.index });
+            }
+        }
+        *self.machine() = sample;
     }
 
     /// Bytes of memory that a worker's process uses, as measured last.
     pub(crate) fn memory(&self, pid: u32) -> Option<u64> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
+        self.machine().workers.get(&pid).copied()
     }
 
-    /// Writes what is still to be logged; nothing is logged any more.
+    /// A GPU as measured last, for people.
+    pub(crate) fn gpu_usage(&self, index: u32) -> Option<String> {
+        self.machine().gpus.iter().find(|gpu| gpu.index == index).map(GpuSample::usage)
+    }
+
+    /// The page for Prometheus, or only the metrics that are named: the server's as they were declared,
+    /// those of handlers, then Jitney's own.
+    pub(crate) fn page(&self, engine: &Engine, names: Vec<&str>) -> String {
+        if self.mode == MetricsMode::Log {
+            return String::new();
+        }
+        let mut page = PageRenderer::new(engine, names, &self.hostname);
+        for (index, family) in self.server.families.iter().enumerate() {
+            match self.server.source(index) {
+                MetricSource::Traffic(read) => page.traffic(&family.declaration, read),
+                // Everything else is logged.
+                _ if self.mode == MetricsMode::Legacy => {}
+                MetricSource::Answers(class) => {
+                    page.host_counter(&family.declaration, self.answers[class].load(Relaxed));
+                }
+                MetricSource::Series => page.server_family(family),
+            }
+        }
+        if self.mode == MetricsMode::Prometheus {
+            self.handlers.families().iter().for_each(|family| page.handler_family(family));
+        }
+        page.finish()
+    }
+
+    /// Writes what is still to be logged and ends the log.
     pub fn finish(&self) {
-        self.journal.iter().for_each(MetricLog::finish);
+        self.log.iter().for_each(MetricLog::finish);
     }
 
-    // -- recording --------------------------------------------------------------------------
+    fn machine(&self) -> MutexGuard<'_, SystemSample> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-    /// Records a value of the host.
-    fn host(&self, metric: Option<usize>, value: f64) {
+    /// Records a value on the page or in the log.
+    fn record(&self, metric: Option<usize>, value: f64, subject: MetricSubject) {
         match (self.mode, metric) {
-            (MetricsMode::Prometheus, Some(metric)) => self.server[metric].record_host(value),
-            _ => self.log(metric, value, || MetricSubject::Host),
+            (MetricsMode::Prometheus, Some(metric)) => {
+                self.server.families[metric].record(subject.labels(), value);
+            }
+            _ => self.log_value(metric, value, || subject),
         }
     }
 
-    fn log(&self, metric: Option<usize>, value: f64, subject: impl FnOnce() -> MetricSubject) {
-        if let (Some(journal), Some(metric)) = (&self.journal, metric) {
-            journal.push(MetricEntry::Server { metric, value, subject: subject() });
+    /// The same for the host, without a lock.
+    fn record_host(&self, metric: Option<usize>, value: f64) {
+        match (self.mode, metric) {
+            (MetricsMode::Prometheus, Some(metric)) => {
+                self.server.families[metric].record_host(value);
+            }
+            _ => self.log_value(metric, value, || MetricSubject::Host),
+        }
+    }
+
+    fn log_value(
+        &self,
+        metric: Option<usize>,
+        value: f64,
+        subject: impl FnOnce() -> MetricSubject,
+    ) {
+        if let (Some(log), Some(metric)) = (&self.log, metric) {
+            log.push(MetricEntry::Server { metric, value, subject: subject() });
+        }
+    }
+
+    fn handler_value(&self, family: &MetricFamily, labels: Vec<&str>, metric: &PrintedMetric<'_>) {
+        if self.mode == MetricsMode::Prometheus {
+            return family.record(labels.into_iter().map(str::to_owned).collect(), metric.value);
+        }
+        let text = metric_text(&family.declaration, &labels, false, metric.value);
+        if let (Some(log), Some(text)) = (&self.log, text) {
+            log.push(MetricEntry::Model { text, requests: metric.requests.to_owned() });
+        }
+    }
+}
+
+impl Observer for Meter {
+    fn worker_loaded(&self, model: &Arc<ModelTag>, worker: u32, took: Duration) {
+        let subject = MetricSubject::Worker { model: Arc::clone(model), worker };
+        self.record(self.server.worker_load_time, millis(took), subject);
+    }
+
+    fn batch_finished(&self, batch: &BatchFinished<'_>) {
+        self.record_host(self.server.worker_thread_time, millis(batch.handling));
+        if !batch.model.python {
+            return;
+        }
+        let (name, millis) = (&batch.model.name, millis(batch.compute));
+        // Gauges are read from the models when the page is requested.
+        if self.mode == MetricsMode::Prometheus {
+            let not_read = |known: &&Arc<MetricFamily>| known.declaration.kind != MetricKind::Gauge;
+            for family in self.handlers.timed.iter().filter(not_read) {
+                family.record(vec![name.clone(), "Model".to_owned()], millis);
+            }
+        } else if let Some(log) = &self.log {
+            let ids: Vec<&str> = batch.request_ids().collect();
+            let (model, requests) = (Arc::clone(batch.model), ids.join(","));
+            log.push(MetricEntry::Batch { model, millis, requests });
+        }
+    }
+
+    fn model_metrics(&self) -> serde_json::Value {
+        self.handlers.declarations()
+    }
+
+    /// Records a metric that a worker printed, if it is declared or detected.
+    fn metric_printed(&self, line: &str) {
+        let Some(metric) = PrintedMetric::parse(line) else {
+            tracing::debug!(line, "not a metric");
+            return;
+        };
+        let reserved = |name: &str| name.starts_with("jitney_") || self.server.find(name).is_some();
+        let Some(family) = self.handlers.family(&metric, reserved) else { return };
+        let value = |name: &String| metric.dimensions.iter().find(|(known, _)| known == name);
+        let found = family.declaration.dimensions.iter().map(|name| value(name).map(|(_, v)| *v));
+        match found.collect::<Option<Vec<&str>>>() {
+            Some(labels) => self.handler_value(&family, labels, &metric),
+            None => tracing::debug!(metric = metric.name, "metric without its dimensions"),
         }
     }
 }
 
 fn subject(model: &Model, version_named: bool) -> MetricSubject {
     MetricSubject::Model { model: Arc::clone(model.tag()), version_named }
-}
-
-/// TorchServe's name of a worker.
-fn worker_name(model: &ModelTag, worker: u32) -> String {
-    format!("W-{worker}-{}_{}", model.name, model.version)
-}
-
-/// Whether it holds the time of a batch; with other labels than usual, only handlers fill it.
-fn is_timed(metric: &MetricDeclaration) -> bool {
-    TIMED.contains(&metric.name.as_str()) && metric.dimensions == ["ModelName", "Level"]
 }
 
 fn micros(time: Duration) -> f64 {

@@ -1,7 +1,7 @@
 //! Jitney's own metrics: one table of names, and how each is read from a model version.
 //!
-//! Nothing is counted here: the numbers stand on the model and are read when the page is asked for.
-//! `docs/metrics.md` says the same for people, and a test compares the two.
+//! Nothing is counted here: the model counts, and the numbers are read when the page is requested.
+//! `docs/metrics.md` lists the same metrics; a test compares the two.
 
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ enum Reading {
     Spread(fn(&ModelSnapshot) -> &Distribution, f64),
 }
 
+use MetricKind::{Counter, Gauge, Histogram};
 use Reading::{Each, Number, Sized, Spread};
 
 const MICROS: f64 = 1e6;
@@ -38,136 +39,53 @@ const NANOS: f64 = 1e9;
 const CURVE_POINTS_MAX: usize = 128;
 
 /// The metrics: name, kind, help, reading.
+#[rustfmt::skip]
 const OWN: &[(&str, MetricKind, &str, Reading)] = &[
-    (
-        "jitney_requests_answered_total",
-        MetricKind::Counter,
-        "Requests that the model answered",
-        Number(|snapshot| snapshot.status.counters.answered),
-    ),
-    (
-        "jitney_requests_rejected_total",
-        MetricKind::Counter,
-        "Requests rejected before the model ran them",
-        Number(|snapshot| snapshot.status.counters.rejected),
-    ),
-    (
-        "jitney_requests_failed_total",
-        MetricKind::Counter,
-        "Requests on which the model or its worker failed",
-        Number(|snapshot| snapshot.status.counters.failed),
-    ),
-    (
-        "jitney_requests_cancelled_total",
-        MetricKind::Counter,
-        "Requests subject client went away",
-        Number(|snapshot| snapshot.status.counters.abandoned),
-    ),
-    (
-        "jitney_requests_retried_total",
-        MetricKind::Counter,
-        "Times that a request was run again after a failure",
-        Number(|snapshot| snapshot.status.counters.retried),
-    ),
-    (
-        "jitney_rejections_total",
-        MetricKind::Counter,
-        "Rejected requests by reason",
-        Each("reason", |snapshot| snapshot.measures.rejections.to_vec()),
-    ),
-    (
-        "jitney_batches_total",
-        MetricKind::Counter,
-        "Batches sent to a worker",
-        Number(|snapshot| snapshot.status.counters.batches),
-    ),
-    (
-        "jitney_items_total",
-        MetricKind::Counter,
-        "Items in batches sent to a worker",
-        Number(|snapshot| snapshot.status.counters.items),
-    ),
-    (
-        "jitney_dispatches_total",
-        MetricKind::Counter,
-        "Batches by the reason for sending them",
-        Each("reason", |snapshot| snapshot.status.counters.dispatches.to_vec()),
-    ),
-    (
-        "jitney_cost_real_total",
-        MetricKind::Counter,
-        "Cost of the items of batches before padding",
-        Number(|snapshot| snapshot.status.counters.padding.real),
-    ),
-    (
-        "jitney_cost_padded_total",
-        MetricKind::Counter,
-        "Cost of the items of batches after padding; 1 - real / padded is the share of padding",
-        Number(|snapshot| snapshot.status.counters.padding.padded),
-    ),
-    (
-        "jitney_waiting",
-        MetricKind::Gauge,
-        "Requests that are waiting now",
-        Number(|snapshot| snapshot.status.waiting.into()),
-    ),
-    (
-        "jitney_workers_ready",
-        MetricKind::Gauge,
-        "Workers that have loaded the model",
-        Number(ready),
-    ),
-    (
-        "jitney_workers_min",
-        MetricKind::Gauge,
-        "Fewest workers that the model should have",
-        Number(|snapshot| snapshot.status.workers_min.into()),
-    ),
-    (
-        "jitney_queue_seconds",
-        MetricKind::Histogram,
-        "Time that answered requests waited",
-        Spread(|snapshot| &snapshot.measures.queue_us, MICROS),
-    ),
-    (
-        "jitney_compute_seconds",
-        MetricKind::Histogram,
-        "Time that answered batches ran",
-        Spread(|snapshot| &snapshot.measures.compute_us, MICROS),
-    ),
-    (
-        "jitney_latency_seconds",
-        MetricKind::Histogram,
-        "Time from admission to answer of answered requests",
-        Spread(|snapshot| &snapshot.measures.latency_us, MICROS),
-    ),
-    (
-        "jitney_batch_items",
-        MetricKind::Histogram,
-        "Items per batch",
-        Spread(|snapshot| &snapshot.measures.batch_items, 1.0),
-    ),
-    (
-        "jitney_service_seconds",
-        MetricKind::Gauge,
-        "Learned time of a batch by its size",
-        Sized("size", curve),
-    ),
-    (
-        "jitney_prediction_ratio",
-        MetricKind::Histogram,
-        "Measured time of batches divided by the predicted time",
-        Spread(|snapshot| &snapshot.measures.prediction_permille, 1000.0),
-    ),
-    (
-        "jitney_batch_fill_ratio",
-        MetricKind::Histogram,
-        "Items per batch divided by the largest batch size",
-        Spread(|snapshot| &snapshot.measures.fill_permille, 1000.0),
-    ),
+    ("jitney_requests_answered_total", Counter, "Requests that the model answered",
+        Number(|it| it.status.counters.answered)),
+    ("jitney_requests_rejected_total", Counter, "Requests rejected before the model ran them",
+        Number(|it| it.status.counters.rejected)),
+    ("jitney_requests_failed_total", Counter, "Requests on which the model or its worker failed",
+        Number(|it| it.status.counters.failed)),
+    ("jitney_requests_cancelled_total", Counter, "Requests whose client went away",
+        Number(|it| it.status.counters.abandoned)),
+    ("jitney_requests_retried_total", Counter, "Times that a request was run again after a failure",
+        Number(|it| it.status.counters.retried)),
+    ("jitney_rejections_total", Counter, "Rejected requests by reason",
+        Each("reason", |it| it.measures.rejections.to_vec())),
+    ("jitney_batches_total", Counter, "Batches sent to a worker",
+        Number(|it| it.status.counters.batches)),
+    ("jitney_items_total", Counter, "Items in batches sent to a worker",
+        Number(|it| it.status.counters.items)),
+    ("jitney_dispatches_total", Counter, "Batches by the reason for sending them",
+        Each("reason", |it| it.status.counters.dispatches.to_vec())),
+    ("jitney_cost_real_total", Counter, "Cost of the items of batches before padding",
+        Number(|it| it.status.counters.padding.real)),
+    ("jitney_cost_padded_total", Counter, "Cost of the items of batches after padding; 1 - real / padded is the share of padding",
+        Number(|it| it.status.counters.padding.padded)),
+    ("jitney_waiting", Gauge, "Requests that are waiting now",
+        Number(|it| it.status.waiting.into())),
+    ("jitney_workers_ready", Gauge, "Workers that have loaded the model",
+        Number(ready)),
+    ("jitney_workers_min", Gauge, "Fewest workers that the model should have",
+        Number(|it| it.status.workers_min.into())),
+    ("jitney_queue_seconds", Histogram, "Time that answered requests waited",
+        Spread(|it| &it.measures.queue_us, MICROS)),
+    ("jitney_compute_seconds", Histogram, "Time that answered batches ran",
+        Spread(|it| &it.measures.compute_us, MICROS)),
+    ("jitney_latency_seconds", Histogram, "Time from admission to answer of answered requests",
+        Spread(|it| &it.measures.latency_us, MICROS)),
+    ("jitney_batch_items", Histogram, "Items per batch",
+        Spread(|it| &it.measures.batch_items, 1.0)),
+    ("jitney_service_seconds", Gauge, "Learned time of a batch by its size",
+        Sized("size", curve)),
+    ("jitney_prediction_ratio", Histogram, "Measured time of batches divided by the predicted time",
+        Spread(|it| &it.measures.prediction_permille, 1000.0)),
+    ("jitney_batch_fill_ratio", Histogram, "Items per batch divided by the largest batch size",
+        Spread(|it| &it.measures.fill_permille, 1000.0)),
 ];
 
-/// The curve of the bucket that most batches were seen of: size and mean in nanoseconds.
+/// The learned curve of the group with the most batches: size and mean in nanoseconds.
 fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
     let curve = snapshot.model.curve();
     let main = main_group(&curve);

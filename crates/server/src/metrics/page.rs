@@ -1,31 +1,28 @@
 //! Prometheus text in the dialect of TorchServe's library: a comma after the last label, Java's
 //! numbers, and a histogram's count before its sum.
-//!
-//! It only writes; what stands on the page is decided by whoever writes to it.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter, Write};
 
 use super::declared::MetricKind;
-use super::number::JavaDouble;
 
 /// A page while it is written.
 pub(crate) struct MetricsPage<'a> {
     text: String,
     /// MetricNames to be shown; everything if there are none.
-    wanted: Vec<&'a str>,
+    names: Vec<&'a str>,
     /// The metric at hand.
     name: String,
 }
 
 impl<'a> MetricsPage<'a> {
     /// An empty page for these metrics, or for all if none is named.
-    pub(crate) fn new(wanted: Vec<&'a str>) -> Self {
-        Self { text: String::with_capacity(16 * 1024), wanted, name: String::new() }
+    pub(crate) fn new(names: Vec<&'a str>) -> Self {
+        Self { text: String::with_capacity(16 * 1024), names, name: String::new() }
     }
 
-    /// Begins a metric; false if nobody wants it.
+    /// Begins a metric; false if it is not to be shown.
     pub(crate) fn begin(&mut self, name: &str, kind: MetricKind, help: &str) -> bool {
-        if !self.wanted.is_empty() && !self.wanted.contains(&name) {
+        if !self.names.is_empty() && !self.names.contains(&name) {
             return false;
         }
         name.clone_into(&mut self.name);
@@ -36,7 +33,7 @@ impl<'a> MetricsPage<'a> {
 
     /// One number of the metric at hand.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.line("", labels, None, value);
+        self.sample_line("", labels, None, value);
     }
 
     /// One histogram of the metric at hand: bounds, counts of their buckets and of the rest, sum.
@@ -50,13 +47,13 @@ impl<'a> MetricsPage<'a> {
         let mut total = 0;
         for (bound, count) in bounds.chain([f64::INFINITY]).zip(counts) {
             total += count;
-            self.line("_bucket", labels, Some(bound), total as f64);
+            self.sample_line("_bucket", labels, Some(bound), total as f64);
         }
-        self.line("_count", labels, None, total as f64);
-        self.line("_sum", labels, None, sum);
+        self.sample_line("_count", labels, None, total as f64);
+        self.sample_line("_sum", labels, None, sum);
     }
 
-    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<f64>, value: f64) {
+    fn sample_line(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<f64>, value: f64) {
         let Self { text, name, .. } = self;
         let _ = write!(text, "{name}{suffix}");
         if !labels.is_empty() || le.is_some() {
@@ -87,6 +84,29 @@ fn escape(text: &mut String, value: &str) {
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
             other => text.push(other),
+        }
+    }
+}
+
+/// A value in the form of Java's `Double.toString`: `1.0`, `0.001`, `1.0E-4`, `1.2345678E7`.
+/// Infinities are spelled as Prometheus wants them.
+pub(crate) struct JavaDouble(pub(crate) f64);
+
+impl Display for JavaDouble {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let value = self.0;
+        let size = value.abs();
+        if value.is_nan() {
+            f.write_str("NaN")
+        } else if value.is_infinite() {
+            f.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
+        } else if size == 0.0 || (1e-3..1e7).contains(&size) {
+            write!(f, "{value:?}")
+        } else {
+            let text = format!("{value:E}");
+            let (digits, exponent) = text.split_once('E').unwrap_or((&text, "0"));
+            let point = if digits.contains('.') { "" } else { ".0" };
+            write!(f, "{digits}{point}E{exponent}")
         }
     }
 }
@@ -123,10 +143,38 @@ Bare 0.5
     }
 
     #[test]
-    fn only_what_is_wanted_is_shown() {
+    fn only_named_metrics_are_shown() {
         let mut page = MetricsPage::new(vec!["b"]);
         assert!(!page.begin("a", MetricKind::Gauge, ""));
         assert!(page.begin("b", MetricKind::Gauge, ""));
         assert!(page.finish().starts_with("# HELP b"));
+    }
+
+    #[test]
+    fn numbers_are_written_as_java_does() {
+        for (value, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (-1.5, "-1.5"),
+            (0.1, "0.1"),
+            (0.001, "0.001"),
+            (0.00099, "9.9E-4"),
+            (1e-4, "1.0E-4"),
+            (123.456, "123.456"),
+            (9_999_999.0, "9999999.0"),
+            (9_999_999.999, "9999999.999"),
+            (1e7, "1.0E7"),
+            (12_345_678.0, "1.2345678E7"),
+            (-12_345_678.5, "-1.23456785E7"),
+            (1e12, "1.0E12"),
+            (f64::MAX, "1.7976931348623157E308"),
+            (f64::MIN_POSITIVE, "2.2250738585072014E-308"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(JavaDouble(value).to_string(), expected);
+        }
     }
 }

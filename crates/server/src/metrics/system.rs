@@ -1,18 +1,14 @@
-//! What the machine says about itself, as the cli read it: processors, memory, disk, workers.
+//! The machine as the cli measured it: processors, memory, disk, GPUs, workers.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
-
-use super::journal::MetricSubject;
-use super::{Meter, MetricsMode};
 
 const MEBI: f64 = (1u64 << 20) as f64;
 const GIBI: f64 = (1u64 << 30) as f64;
 
-/// One snapshot at the machine. What could not be read is left out.
+/// One measurement of the machine. What could not be read is left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SystemSample {
-    /// Percent of all processors' time since the last snapshot.
+    /// Percent of all processors' time since the last measurement.
     pub cpu_percent: Option<f64>,
     /// Bytes of memory: all, and what could still be had.
     pub memory: Option<(u64, u64)>,
@@ -24,7 +20,7 @@ pub struct SystemSample {
     pub gpus: Vec<GpuSample>,
 }
 
-/// How busy a GPU is. What it did not tell is left out.
+/// How busy a GPU is. What could not be read is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuSample {
     /// Its number.
@@ -38,7 +34,7 @@ pub struct GpuSample {
 }
 
 impl GpuSample {
-    fn values(&self) -> Vec<(&'static str, f64)> {
+    pub(super) fn values(&self) -> Vec<(&'static str, f64)> {
         let mut values = Vec::new();
         if let Some((used, total)) = self.memory_mib {
             values.push(("GPUMemoryUtilization", tenth(100.0 * used / total.max(1.0))));
@@ -48,8 +44,8 @@ impl GpuSample {
         values
     }
 
-    /// What the description of a worker says about its GPU, in TorchServe's words.
-    fn usage(&self) -> String {
+    /// The GPU in the description of a worker, in TorchServe's words.
+    pub(super) fn usage(&self) -> String {
         let whole = |value: Option<f64>| value.map_or("N/A".to_owned(), |value| value.to_string());
         let (busy, memory) = (whole(self.percent), whole(self.memory_percent));
         let used = whole(self.memory_mib.map(|(used, _)| used));
@@ -61,59 +57,25 @@ impl GpuSample {
     }
 }
 
-impl Meter {
-    /// Records a snapshot at the machine.
-    pub fn system(&self, sample: SystemSample) {
-        for (name, value) in values(&sample) {
-            let metric = self.server.iter().position(|known| known.declaration.name == name);
-            self.host(metric, value);
+impl SystemSample {
+    /// The metrics in TorchServe's units.
+    pub(super) fn values(&self) -> Vec<(&'static str, f64)> {
+        let mut values = Vec::new();
+        values.extend(self.cpu_percent.map(|percent| ("CPUUtilization", tenth(percent))));
+        if let Some((total, available)) = self.memory {
+            let used = total.saturating_sub(available) as f64;
+            values.push(("MemoryUsed", used / MEBI));
+            values.push(("MemoryAvailable", available as f64 / MEBI));
+            values.push(("MemoryUtilization", tenth(100.0 * used / (total as f64).max(1.0))));
         }
-        for gpu in &sample.gpus {
-            self.gpu(gpu);
+        if let Some((used, free)) = self.disk {
+            let (used, free) = (used as f64, free as f64);
+            values.push(("DiskUsage", used / GIBI));
+            values.push(("DiskAvailable", free / GIBI));
+            values.push(("DiskUtilization", tenth(100.0 * used / (used + free).max(1.0))));
         }
-        *self.gpus.lock().unwrap_or_else(PoisonError::into_inner) = sample.gpus;
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = sample.workers;
+        values
     }
-}
-
-impl Meter {
-    fn gpu(&self, gpu: &GpuSample) {
-        let device = gpu.index.to_string();
-        for (name, value) in gpu.values() {
-            let metric = self.server.iter().position(|known| known.declaration.name == name);
-            match (self.mode, metric) {
-                (MetricsMode::Prometheus, Some(metric)) => {
-                    self.server[metric].record(&["Host", &device], value);
-                }
-                _ => self.log(metric, value, || MetricSubject::Gpu { index: gpu.index }),
-            }
-        }
-    }
-
-    /// What was seen of a GPU last, for people.
-    pub(crate) fn gpu_usage(&self, index: u32) -> Option<String> {
-        let gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
-        gpus.iter().find(|gpu| gpu.index == index).map(GpuSample::usage)
-    }
-}
-
-/// The metrics in TorchServe's units.
-fn values(sample: &SystemSample) -> Vec<(&'static str, f64)> {
-    let mut values = Vec::new();
-    values.extend(sample.cpu_percent.map(|percent| ("CPUUtilization", tenth(percent))));
-    if let Some((total, available)) = sample.memory {
-        let used = total.saturating_sub(available) as f64;
-        values.push(("MemoryUsed", used / MEBI));
-        values.push(("MemoryAvailable", available as f64 / MEBI));
-        values.push(("MemoryUtilization", tenth(100.0 * used / (total as f64).max(1.0))));
-    }
-    if let Some((used, free)) = sample.disk {
-        let (used, free) = (used as f64, free as f64);
-        values.push(("DiskUsage", used / GIBI));
-        values.push(("DiskAvailable", free / GIBI));
-        values.push(("DiskUtilization", tenth(100.0 * used / (used + free).max(1.0))));
-    }
-    values
 }
 
 /// One digit after the point, as TorchServe's collector gives percentages.
@@ -142,12 +104,12 @@ mod tests {
             ("DiskAvailable", 1.0),
             ("DiskUtilization", 75.0),
         ];
-        assert_eq!(values(&sample), expected);
-        assert!(values(&SystemSample::default()).is_empty());
+        assert_eq!(sample.values(), expected);
+        assert!(SystemSample::default().values().is_empty());
     }
 
     #[test]
-    fn a_gpu_has_its_own_values_and_words() {
+    fn a_gpu_has_its_own_values_and_text() {
         let gpu = GpuSample {
             index: 1,
             percent: Some(37.0),
@@ -157,9 +119,9 @@ mod tests {
         let expected =
             [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 1024.0), ("GPUUtilization", 37.0)];
         assert_eq!(gpu.values(), expected);
-        let words = "gpuId::1 utilization.gpu [%]::37 % utilization.memory [%]::12 % \
+        let text = "gpuId::1 utilization.gpu [%]::37 % utilization.memory [%]::12 % \
                      memory.used [MiB]::1024 MiB";
-        assert_eq!(gpu.usage(), words);
+        assert_eq!(gpu.usage(), text);
         assert!(GpuSample::default().values().is_empty());
     }
 }

@@ -7,10 +7,10 @@ use http::StatusCode;
 use jitney_engine::{ModelTag, Observer};
 
 use super::*;
-use crate::spool::sink::Sink;
+use crate::spool::sink::TestSink;
 
 /// The lines without what changes from run to run.
-fn lines(sink: &Sink) -> Vec<String> {
+fn lines(sink: &TestSink) -> Vec<String> {
     let shorten = |line: &str| {
         let (_, rest) = line.split_once(" - ").unwrap();
         rest.rsplit_once(",timestamp:").unwrap().0.to_owned()
@@ -26,8 +26,8 @@ fn declared() -> MetricDeclarations {
     declared
 }
 
-fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, Sink, Sink) {
-    let (server, model) = (Sink::default(), Sink::default());
+fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, TestSink, TestSink) {
+    let (server, model) = (TestSink::default(), TestSink::default());
     let sinks = MetricSinks { server: Box::new(server.clone()), model: Box::new(model.clone()) };
     let hostname = "h".to_owned();
     let plan = MeterPlan { mode, declared: declared(), auto_detect, hostname, sinks: Some(sinks) };
@@ -43,7 +43,7 @@ fn print(meter: &Meter, name: &str, value: &str) {
 /// Every series of the handlers' metrics, as `name=value`.
 fn reported(meter: &Meter) -> Vec<String> {
     let mut reported = Vec::new();
-    for family in meter.model.read().unwrap().iter() {
+    for family in meter.handlers.families() {
         family.each(|labels, series| {
             let (name, labels) = (&family.declaration.name, labels.join(","));
             reported.push(format!("{name}({labels})={}", series.value()));

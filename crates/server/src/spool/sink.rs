@@ -4,9 +4,9 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
-pub(crate) struct Sink(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct TestSink(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Sink {
+impl Write for TestSink {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -16,7 +16,7 @@ impl Write for Sink {
     }
 }
 
-impl Sink {
+impl TestSink {
     /// Everything that was written so far.
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jitney_engine::settings::{Defaults, Wishes};
+use jitney_engine::settings::{ModelDefaults, RegisterOptions};
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig, python};
 use jitney_server::{AccessLog, Bind, ServerAddresses, ServerConfig};
@@ -92,8 +92,12 @@ impl Server {
     /// Registers the embedded model and waits for its worker.
     pub async fn with_magika(self) -> Self {
         let model = jitney_onnx::embedded::magika().unwrap();
-        let wishes = Wishes { url: "magika".to_owned(), at_startup: true, ..Wishes::default() };
-        let registered = self.engine.register_local(model, wishes).await.unwrap();
+        let options = RegisterOptions {
+            url: "magika".to_owned(),
+            at_startup: true,
+            ..RegisterOptions::default()
+        };
+        let registered = self.engine.register_local(model, options).await.unwrap();
         registered.model.scale(1, 1).await.unwrap();
         self
     }
@@ -159,7 +163,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
     };
     let python = python::PythonConfig::bare("python3".into());
     let config = EngineConfig {
-        defaults: Defaults::default(),
+        defaults: ModelDefaults::default(),
         limits: Default::default(),
         store,
         workflow_store: None,

@@ -384,7 +384,7 @@ async fn a_call_under_way_is_answered_when_the_listener_ends() {
         tokio::task::yield_now().await;
     }
     server.begin_end();
-    let change = jitney_engine::Reconfigure { batch_size: Some(1), ..Default::default() };
+    let change = jitney_engine::Reconfigure::of(&jitney_settings::model::MAX_BATCH_SIZE, 1_u32);
     model.reconfigure(change).await.unwrap();
     call.await.unwrap().unwrap();
     server.ended().await;

@@ -1,13 +1,11 @@
 //! What a model's YAML says, to us and to its handler.
 
-use std::time::Duration;
-
+use jitney_settings::Values;
+use jitney_settings::model::*;
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        BatchingYaml, Cost, DeviceType, ModelYaml, Package, ParallelType, PolicyName, StoreError,
-    },
+    super::{Package, StoreError},
     Bench,
     archives::{zip, zip_of},
 };
@@ -21,8 +19,8 @@ fn open(yaml: &str) -> Result<Package, StoreError> {
     bench.open("m.mar")
 }
 
-fn typed(yaml: &str) -> ModelYaml {
-    open(yaml).unwrap().yaml
+fn typed(yaml: &str) -> Values {
+    open(yaml).unwrap().settings
 }
 
 #[test]
@@ -51,82 +49,47 @@ continuousBatching: false
 asyncCommunication: True
 useVenv: off
 batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_delay: 10,
-           cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3}
+           cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3,
+           sizes: [1, 4, 32]}
 ";
-    let expected = ModelYaml {
-        min_workers: Some(1),
-        max_workers: Some(4),
-        batch_size: Some(8),
-        max_batch_delay: Some(Duration::from_millis(250)),
-        response_timeout: Some(Duration::from_secs(12)),
-        startup_timeout: Some(Duration::from_secs(13)),
-        device_type: Some(DeviceType::Gpu),
-        device_ids: Some(vec![0, 2]),
-        parallel_type: Some(ParallelType::PipelineTensor),
-        parallel_level: Some(2),
-        max_retry_timeout: Some(Duration::from_secs(9)),
-        client_timeout: Some(Duration::from_millis(800)),
-        job_queue_size: Some(3),
-        use_job_ticket: Some(true),
-        sequence_batching: Some(true),
-        sequence_max_idle: Some(Duration::from_millis(100)),
-        sequence_timeout: Some(Duration::from_millis(200)),
-        max_sequence_job_queue_size: Some(5),
-        max_num_sequence: Some(6),
-        continuous_batching: Some(false),
-        async_communication: Some(true),
-        use_venv: Some(false),
-        batching: BatchingYaml {
-            policy: Some(PolicyName::Adaptive),
-            max_batch_size: Some(32),
-            max_latency: Some(Duration::from_micros(2500)),
-            max_batch_delay: Some(Duration::from_millis(10)),
-            cost: Some(Cost::Tokens),
-            max_cost: Some(4096),
-            sample_cost: Some(128),
-            tenants: Some(vec![("gold".to_owned(), 4), ("free".to_owned(), 1)]),
-            mix_origins: Some(true),
-            max_concurrent_batches: Some(3),
-        },
-    };
-    assert_eq!(typed(yaml), expected);
-}
-
-#[test]
-fn wrong_types_are_as_good_as_absent() {
-    for yaml in [
-        "batchSize: many",
-        "batchSize: '5'",
-        "batchSize: 5.0",
-        "batchSize: 99999999999",
-        "batchSize: [5]",
-        "batchSize:",
-        "useJobTicket: 1",
-        "deviceType: tpu",
-        "deviceIds: [0, -1]",
-        "deviceIds: 0",
-        "parallelType: 3",
-        "responseTimeout: 0",
-        "startupTimeout: -1",
-        "clientTimeoutInMills: -1",
-        "jobQueueSize: 0",
-        "maxBatchDelay: 0",
-        "maxBatchDelay: -5",
-        "torchrun: 4",
-        "batching: fast",
-        "batching: {policy: eager, max_batch_size: lots, max_latency_ms: 0, colour: red}",
-        "batching: {cost: love, max_cost: 0, tenants: [gold]}",
-        "batching: {max_latency_ms: 1e300, cost: 3, mix_origins: maybe}",
+    let values = typed(yaml);
+    for (setting, expected) in [
+        (&WORKERS, "1"),
+        (&MAX_WORKERS, "4"),
+        (&MAX_BATCH_SIZE, "32"),
+        (&MAX_BATCH_DELAY, "10"),
+        (&RESPONSE_TIMEOUT, "12"),
+        (&STARTUP_TIMEOUT, "13"),
+        (&DEVICE_TYPE, "gpu"),
+        (&DEVICE_IDS, "0,2"),
+        (&PARALLEL_TYPE, "pptp"),
+        (&PARALLEL_LEVEL, "2"),
+        (&MAX_RETRY_TIMEOUT, "9"),
+        (&CLIENT_TIMEOUT, "800"),
+        (&QUEUE, "3"),
+        (&USE_JOB_TICKET, "true"),
+        (&SEQUENCE_BATCHING, "true"),
+        (&SEQUENCE_MAX_IDLE, "100"),
+        (&SEQUENCE_TIMEOUT, "200"),
+        (&MAX_SEQUENCE_QUEUE, "5"),
+        (&MAX_SEQUENCES, "6"),
+        (&CONTINUOUS_BATCHING, "false"),
+        (&ASYNC_COMMUNICATION, "true"),
+        (&USE_VENV, "false"),
+        (&POLICY, "adaptive"),
+        (&MAX_LATENCY_MS, "2.5"),
+        (&COST, "tokens"),
+        (&MAX_COST, "4096"),
+        (&SAMPLE_COST, "128"),
+        (&TENANTS, "gold:4,free:1"),
+        (&MIX_ORIGINS, "true"),
+        (&MAX_CONCURRENT_BATCHES, "3"),
+        (&SIZES, "1,4,32"),
     ] {
-        assert_eq!(typed(yaml), ModelYaml::default(), "{yaml}");
+        assert_eq!(values.show(setting).as_deref(), Some(expected), "{}", setting.name);
     }
-}
-
-#[test]
-fn some_settings_are_raised_to_their_bounds() {
-    let yaml = typed("{minWorkers: 0, maxWorkers: -2, batchSize: -1, maxNumSequence: 0}");
-    assert_eq!((yaml.min_workers, yaml.max_workers), (Some(1), Some(0)));
-    assert_eq!((yaml.batch_size, yaml.max_num_sequence), (Some(1), Some(1)));
+    let unset: Vec<_> = SETTINGS.iter().filter(|it| !values.has(it)).map(|it| it.name).collect();
+    assert_eq!(unset, Vec::<&str>::new());
 }
 
 #[test]
@@ -167,8 +130,8 @@ fn an_empty_document_says_nothing() {
     for yaml in ["", "# nothing\n", "---\n", "{}", "\u{feff}"] {
         let package = open(yaml).unwrap();
         assert_eq!(
-            (package.yaml, package.yaml_json),
-            (ModelYaml::default(), json!({})),
+            (package.settings, package.yaml_json),
+            (Values::default(), json!({})),
             "{yaml:?}"
         );
     }

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import bad_request, document_of, plain_or_error, share_out
+from ts.torch_handler.request_envelope.rows import bad_request, instances_of, plain_or_error, share_out
 
 
 class JSONEnvelope(BaseEnvelope):
@@ -19,9 +19,8 @@ class JSONEnvelope(BaseEnvelope):
 
     def parse_input(self, data: Rows) -> Rows:
         """The instances of all requests, one after the other."""
-        instances = [document_of(row, "instances")["instances"] for row in data]
-        self._counts = [len(some) for some in instances]
-        return [decoded_instance(instance) for some in instances for instance in some]
+        instances, self._counts = instances_of(data)
+        return [decoded_instance(instance) for instance in instances]
 
     def format_output(self, data: Any) -> Rows:
         """One JSON text per request."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import document_of, plain, share_out
+from ts.torch_handler.request_envelope.rows import instances_of, plain, share_out
 
 
 class KServeEnvelope(BaseEnvelope):
@@ -17,9 +17,8 @@ class KServeEnvelope(BaseEnvelope):
 
     def parse_input(self, data: Rows) -> Rows:
         """The instances of all requests, one after the other."""
-        instances = [document_of(row, "instances")["instances"] for row in data]
-        self._counts = [len(some) for some in instances]
-        return [instance for some in instances for instance in some]
+        instances, self._counts = instances_of(data)
+        return instances
 
     def format_output(self, data: Any) -> Rows:
         """One object per request."""

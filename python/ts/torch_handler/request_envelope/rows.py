@@ -33,6 +33,12 @@ def document_of(row: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
+def instances_of(data: list[Any]) -> tuple[list[Any], list[int]]:
+    """The instances of all requests, one after the other, and how many each request has."""
+    lists = [document_of(row, "instances")["instances"] for row in data]
+    return [instance for some in lists for instance in some], [len(some) for some in lists]
+
+
 def share_out(results: Any, counts: list[int]) -> list[Any]:
     """The results of each request, given how many rows it brought. A lone request gets whatever there is."""
     if len(counts) == 1:

@@ -6,14 +6,14 @@ use super::*;
 const MS: Nanos = 1_000_000;
 
 fn of(tenant: u32) -> WaitingRequest {
-    WaitingRequest { tenant, ..waiting(0, 0) }
+    WaitingRequest { tenant, ..waiting(0, 25_000_000) }
 }
 
 /// A queue of requests of these tenants, in this order.
 fn queue(shares: &mut TenantShares, config: &Config, tenants: &[u32]) -> SortedQueue {
     let mut queue = SortedQueue::new(Order::Deadline);
     for (seq, &tenant) in (1..).zip(tenants) {
-        shares.arrived(&of(tenant), seq * MS, 25e6, config);
+        shares.arrived(&of(tenant), seq * MS, config);
         queue.insert(WaitingRequest { tenant, ..waiting(seq, seq + 100) });
     }
     queue
@@ -42,21 +42,21 @@ fn a_tenant_of_twice_the_weight_gets_twice_as_much() {
 fn a_tenant_that_was_inactive_gets_no_credit_for_that_time() {
     let config = Config::default();
     let mut shares = TenantShares::default();
-    shares.arrived(&of(0), 0, 25e6, &config);
-    shares.arrived(&of(1), 0, 25e6, &config);
+    shares.arrived(&of(0), 0, &config);
+    shares.arrived(&of(1), 0, &config);
     shares.left(1);
     (0..100).for_each(|_| shares.served(0, 1));
-    shares.arrived(&of(1), 0, 25e6, &config);
+    shares.arrived(&of(1), 0, &config);
     assert_eq!(shares.tenants[slot(1)].clock, shares.tenants[slot(0)].clock);
 }
 
 #[test]
 fn a_light_tenant_is_protected_and_a_lone_one_is_not() {
     let (config, mut shares) = (Config::default(), TenantShares::default());
-    (0..50).for_each(|n| shares.arrived(&of(0), n * MS, 25e6, &config));
+    (0..50).for_each(|n| shares.arrived(&of(0), n * MS, &config));
     assert!(!shares.protects(50 * MS, 25e6));
-    shares.arrived(&of(1), 50 * MS, 25e6, &config);
-    (0..50).for_each(|n| shares.arrived(&of(0), (50 + n) * MS, 25e6, &config));
+    shares.arrived(&of(1), 50 * MS, &config);
+    (0..50).for_each(|n| shares.arrived(&of(0), (50 + n) * MS, &config));
     assert!(shares.protects(60 * MS, 25e6));
     assert!(!shares.protects(9_000 * MS, 25e6), "it has been inactive for long");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_engine::settings::PolicyName;
+use jitney_settings::model::{POLICY, QUEUE, RESPONSE_TIMEOUT, WORKERS};
 
 use super::*;
 
@@ -35,7 +35,8 @@ fn without_a_word_the_defaults_are_torchserves() {
     assert_eq!(plan.server.management.to_string(), "http://127.0.0.1:8081");
     assert_eq!(plan.server.max_request_bytes, 6_553_500);
     assert!(!plan.server.model_api && plan.models.is_empty());
-    assert_eq!((plan.engine.defaults.workers, plan.engine.defaults.queue_max), (0, 100));
+    let defaults = &plan.engine.defaults;
+    assert!(defaults.settings.clone().without_defaults().is_empty());
     assert!(plan.engine.defaults.startup_workers >= 1);
 }
 
@@ -71,7 +72,7 @@ fn grpc_has_hosts_ports_and_ages_of_its_own() {
     assert!(plan.server.grpc_management.is_some());
     let usual = plan_of("").server.grpc_management.expect("listens");
     assert_eq!(usual.bind.to_string(), "http://127.0.0.1:7071");
-    assert!(message("grpc_inference_port=x\n").contains("grpc_inference_port=x"));
+    assert!(message("grpc_inference_port=x\n").contains("grpc_inference_port must be"));
     let secure = plan_of("enable_grpc_ssl=true\n").server;
     assert_eq!(secure.grpc_inference.expect("listens").bind.to_string(), "https://127.0.0.1:7070");
     assert!(secure.tls.is_some() && secure.inference.to_string().starts_with("http://"));
@@ -85,12 +86,17 @@ fn values_reach_the_places_that_act_on_them() {
          load_models=one=one.mar,two.mar\ncors_allowed_origin=*\nenable_metrics_api=false\n",
     );
     let defaults = &plan.engine.defaults;
-    assert_eq!((defaults.workers, defaults.startup_workers, defaults.queue_max), (3, 3, 7));
+    let shown = |setting: &Setting| {
+        let settings = &defaults.settings;
+        (settings.show(setting).unwrap_or_default(), settings.source(setting).kind())
+    };
+    assert_eq!(shown(&WORKERS), ("3".to_owned(), "file"));
+    assert_eq!(shown(&QUEUE), ("7".to_owned(), "file"));
     let zero = plan_of("default_workers_per_model=0\n").engine.defaults;
-    assert_eq!((zero.workers, zero.startup_workers >= 1), (0, true));
-    assert_eq!(defaults.response_timeout_s, 33);
+    assert!(!zero.settings.has(&WORKERS) && zero.startup_workers >= 1);
+    assert_eq!(shown(&RESPONSE_TIMEOUT), ("33".to_owned(), "file"));
     assert_eq!(defaults.models["one"]["1.0"]["batchSize"], 6);
-    assert_eq!(defaults.policy, Some(PolicyName::Adaptive));
+    assert_eq!(shown(&POLICY), ("adaptive".to_owned(), "file"));
     assert_eq!(plan.models.len(), 2);
     assert_eq!(plan.server.cors.origin.as_deref(), Some("*"));
     assert!(plan.server.metrics.is_none());
@@ -99,12 +105,12 @@ fn values_reach_the_places_that_act_on_them() {
 #[test]
 fn wrong_values_stop_the_start_and_are_named() {
     for (text, expected) in [
-        ("job_queue_size=many\n", "job_queue_size=many"),
+        ("job_queue_size=many\n", "line 2: job_queue_size must be a whole number, not \"many\""),
         ("models=[1]\n", "models: not a JSON object"),
-        ("batching_policy=never\n", "batching_policy: unknown batching policy"),
+        ("batching_policy=never\n", "batching_policy must be one of adaptive"),
         ("inference_address=here\n", "Invalid binding address here"),
         ("token_expiration_min=0\n", "token_expiration_min=0"),
-        ("token_expiration_min=soon\n", "token_expiration_min=soon"),
+        ("token_expiration_min=soon\n", "token_expiration_min must be a time"),
         ("blacklist_env_vars=(\n", "blacklist_env_vars"),
     ] {
         assert!(message(text).contains(expected), "{text}: {}", message(text));
@@ -209,7 +215,7 @@ fn the_variable_names_the_file_before_the_flag_does() {
     std::fs::write(&file, text).expect("file");
     let named = [("TS_CONFIG_FILE", file.to_str().expect("text"))];
     let plan = plan_with("job_queue_size=5\n", TorchserveFlags::default(), &named).expect("plans");
-    assert_eq!(plan.engine.defaults.queue_max, 9);
+    assert_eq!(plan.engine.defaults.settings.read(&QUEUE), Some(9_u32));
 }
 
 #[test]

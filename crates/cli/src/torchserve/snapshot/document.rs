@@ -7,22 +7,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use jitney_engine::{EndpointView, Engine, Model, Objective};
+use jitney_settings::model::{MAX_WORKERS, WORKERS};
+use jitney_settings::{SettingSource, to_record};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Models by name, versions by name.
-pub type Models = BTreeMap<String, BTreeMap<String, Version>>;
+pub type Models = BTreeMap<String, BTreeMap<String, SnapshotVersion>>;
 
 /// The whole value.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Document<'a> {
+pub struct SnapshotDocument<'a> {
     name: &'a str,
     model_count: usize,
     created: u64,
     models: &'a Models,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SnapshotDocument<'a> {
     /// The models as they were when the file of this name was written.
     pub fn new(name: &'a str, created: u64, models: &'a Models) -> Self {
         let model_count = models.values().map(BTreeMap::len).sum();
@@ -35,39 +38,22 @@ impl<'a> Document<'a> {
     }
 }
 
-/// One version of a model. Older files lack some fields; numbers that are not above zero count as not
-/// set.
+/// One version of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Version {
+pub struct SnapshotVersion {
     pub default_version: bool,
     pub mar_name: String,
-    pub min_workers: i64,
-    pub max_workers: i64,
-    pub batch_size: i64,
-    /// Zero is a delay like others; below it, none is set.
-    #[serde(default = "unset")]
-    pub max_batch_delay: i64,
-    pub response_timeout: i64,
-    pub startup_timeout: i64,
+    /// Its settings under the keys of their declarations. Older files lack some.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
     pub runtime_type: String,
     #[serde(skip_serializing_if = "is_zero")]
-    pub parallel_level: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
-    /// Zero for none, since the archive may have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_latency_ms: Option<u64>,
-    /// Where it is not the server's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_queue_size: Option<u32>,
+    pub parallel_level: u32,
     /// Endpoints of a definition that differ from the model or from what they were defined as.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub endpoints: BTreeMap<String, Endpoint>,
-    /// Weights of tenants; none if it has none, so that its archive's hold then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenants: Option<BTreeMap<String, u32>>,
-    /// The sum that its file must have; else nobody would compare it again after a restart.
+    pub endpoints: BTreeMap<String, SnapshotEndpoint>,
+    /// The sum that its file must have; else it would not be compared again after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
@@ -75,7 +61,7 @@ pub struct Version {
 /// One endpoint of a definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Endpoint {
+pub struct SnapshotEndpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_batch_size: Option<u32>,
     /// Zero for none.
@@ -83,7 +69,7 @@ pub struct Endpoint {
     pub max_latency_ms: Option<u64>,
 }
 
-impl Endpoint {
+impl SnapshotEndpoint {
     /// What is to be said about it; nothing about nearly all. Where the sizes are not as they were
     /// defined, each is said: a restart cannot tell those that follow the model's from the others.
     fn of(tuned: &EndpointView, resized: bool) -> Option<Self> {
@@ -98,17 +84,13 @@ impl Endpoint {
     }
 }
 
-fn unset() -> i64 {
-    -1
-}
-
 /// Whole milliseconds; only no latency becomes 0.
 fn whole(latency: Duration) -> u64 {
     (latency.as_millis() as u64).max(1)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &i64) -> bool {
+fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
@@ -120,45 +102,36 @@ pub fn models(engine: &Engine, store: &Path) -> Models {
         let versions = engine.versions(default.name()).unwrap_or_default();
         let described = versions.iter().map(|model| {
             let is_default = model.version() == default.version();
-            let version = Version::of(model, is_default, store);
-            let queue = version.job_queue_size.filter(|size| *size != engine.queue_default());
-            (model.version().to_owned(), Version { job_queue_size: queue, ..version })
+            (model.version().to_owned(), SnapshotVersion::of(model, is_default, store))
         });
         models.insert(default.name().to_owned(), described.collect());
     }
     models
 }
 
-impl Version {
+impl SnapshotVersion {
     fn of(model: &Model, default_version: bool, store: &Path) -> Self {
         let settings = model.settings();
-        let (min_workers, max_workers) = model.worker_target();
+        let (min, max) = model.worker_target();
+        let mut values = settings.values.clone();
+        values.set(&WORKERS, min, SettingSource::Live);
+        values.set(&MAX_WORKERS, max, SettingSource::Live);
         Self {
             default_version,
             mar_name: mar_name(&model.identity().url, store),
-            min_workers: min_workers.into(),
-            max_workers: max_workers.into(),
-            batch_size: settings.batch_size.into(),
-            max_batch_delay: settings.batch_delay.as_millis() as i64,
-            response_timeout: settings.response_timeout.as_secs() as i64,
-            startup_timeout: settings.startup_timeout.as_secs() as i64,
+            settings: to_record(&values),
             runtime_type: settings.runtime.clone(),
-            parallel_level: settings.declared.parallel_level.into(),
-            policy: Some(settings.policy.as_str().to_owned()),
-            max_latency_ms: Some(settings.latency_max.map_or(0, whole)),
-            job_queue_size: Some(settings.queue_max),
+            parallel_level: settings.declared.parallel_level,
             endpoints: endpoints(model),
-            tenants: Some(settings.shares.tenants.iter().cloned().collect())
-                .filter(|tenants: &BTreeMap<_, _>| !tenants.is_empty()),
             sha256: model.identity().sha256.map(|sum| sum.to_string()),
         }
     }
 }
 
-fn endpoints(model: &Model) -> BTreeMap<String, Endpoint> {
+fn endpoints(model: &Model) -> BTreeMap<String, SnapshotEndpoint> {
     let tuned = model.endpoints();
     let resized = tuned.values().any(|endpoint| !endpoint.as_defined);
-    let said = |(name, tuned)| Some((name, Endpoint::of(&tuned, resized)?));
+    let said = |(name, tuned)| Some((name, SnapshotEndpoint::of(&tuned, resized)?));
     tuned.into_iter().filter_map(said).collect()
 }
 

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use super::document::{Endpoint, Version};
+use serde_json::json;
+
+use super::document::{SnapshotEndpoint, SnapshotVersion};
 use super::*;
 use crate::env::Env;
 use crate::flags::torchserve::TorchserveFlags;
-use crate::torchserve::properties;
+use crate::torchserve::{properties, sources};
+use jitney_settings::model::*;
 
-const FAST: Endpoint = Endpoint { max_batch_size: Some(2), max_latency_ms: Some(0) };
+const FAST: SnapshotEndpoint =
+    SnapshotEndpoint { max_batch_size: Some(2), max_latency_ms: Some(0) };
+
+const SOURCE: SettingSource = SettingSource::Snapshot(String::new());
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_735_689_600_123)
@@ -17,27 +23,23 @@ fn now() -> SystemTime {
 fn values(text: &str) -> Values {
     let flags = TorchserveFlags { disable_token_auth: true, ..Default::default() };
     let read = properties::parse(text.as_bytes(), &Env::default()).expect("reads");
-    Values::resolve(read, &flags, &Env::default()).expect("resolves")
+    sources::read(read, &flags, &Env::default()).expect("resolves").0
 }
 
 fn kept() -> Models {
-    let version = Version {
+    let settings = json!({
+        "minWorkers": 2, "maxWorkers": 4, "batchSize": 3, "maxBatchDelay": 70, "responseTimeout": 55,
+        "startupTimeout": 66, "policy": "adaptive", "maxLatencyMs": 40, "jobQueueSize": 9,
+        "tenants": {"gold": 4}, "sizes": [1, 3],
+    });
+    let version = SnapshotVersion {
         default_version: true,
         mar_name: "kept.mar".to_owned(),
-        min_workers: 2,
-        max_workers: 4,
-        batch_size: 3,
-        max_batch_delay: 70,
-        response_timeout: 55,
-        startup_timeout: 66,
+        settings: settings.as_object().expect("an object").clone(),
         runtime_type: "python".to_owned(),
-        policy: Some("adaptive".to_owned()),
-        max_latency_ms: Some(40),
-        job_queue_size: Some(9),
         endpoints: [("fast".to_owned(), FAST)].into(),
-        tenants: Some([("gold".to_owned(), 4)].into()),
         sha256: Some("ab".repeat(32)),
-        ..Version::default()
+        ..SnapshotVersion::default()
     };
     Models::from([("kept".to_owned(), [("1.0".to_owned(), version)].into())])
 }
@@ -61,19 +63,21 @@ fn a_snapshot_is_read_back_as_it_was_written() {
     assert_eq!((value("job_queue_size"), value("version")), (Some("7"), Some("0.12.0")));
     assert_eq!(value("disable_token_authorization"), None, "a flag is given each time anew");
 
-    let found = startups(value(KEY).expect("models"), dir.path()).expect("restores");
+    let found = startups(value(KEY).expect("models"), dir.path(), &SOURCE).expect("restores");
     let [model] = &found[..] else { panic!("{found:?}") };
-    let wishes = model.wishes();
-    assert_eq!((wishes.url.as_str(), wishes.model_name.as_deref()), ("kept.mar", Some("kept")));
-    assert_eq!((wishes.batch_size, wishes.max_batch_delay_ms), (Some(3), Some(70)));
-    assert_eq!((wishes.response_timeout_s, wishes.startup_timeout_s), (Some(55), Some(66)));
-    assert_eq!((wishes.max_latency_ms, wishes.queue_max), (Some(40), Some(9)));
-    let fast = wishes.endpoints["fast"];
+    let options = model.options();
+    assert_eq!((options.url.as_str(), options.model_name.as_deref()), ("kept.mar", Some("kept")));
+    let shown = |setting| model.settings.show(setting).unwrap_or_default();
+    assert_eq!([shown(&WORKERS), shown(&MAX_WORKERS)], ["2", "4"]);
+    assert_eq!([shown(&MAX_BATCH_SIZE), shown(&MAX_BATCH_DELAY)], ["3", "70"]);
+    assert_eq!([shown(&RESPONSE_TIMEOUT), shown(&STARTUP_TIMEOUT)], ["55", "66"]);
+    assert_eq!([shown(&MAX_LATENCY_MS), shown(&QUEUE)], ["40", "9"]);
+    assert_eq!([shown(&POLICY), shown(&TENANTS), shown(&SIZES)], ["adaptive", "gold:4", "1,3"]);
+    let fast = options.endpoints["fast"];
     assert_eq!((fast.batch_size, fast.max_latency_ms), (Some(2), Some(0)));
-    assert_eq!(wishes.tenants, Some(vec![("gold".to_owned(), 4)]));
-    assert_eq!(wishes.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
-    assert_eq!((model.workers, model.default), (Some((2, 4)), true));
-    assert_eq!(wishes.runtime.as_deref(), Some("python"));
+    assert_eq!(options.sha256.map(|sum| sum.to_string()), Some("ab".repeat(32)));
+    assert!(model.restored && model.default);
+    assert_eq!(options.runtime.as_deref(), Some("python"));
 }
 
 #[test]
@@ -82,24 +86,23 @@ fn files_of_torchserve_and_of_older_versions_are_understood() {
     std::fs::write(store.path().join("m.mar"), "").expect("file");
     let text = r#"{"name":"x.cfg","modelCount":1,"created":1,"models":{"m":{"2.0":
         {"defaultVersion":false,"marName":"m.mar","minWorkers":1,"batchSize":-1,"added":"later"}}}}"#;
-    let found = startups(text, store.path()).expect("restores");
-    let wishes = found[0].wishes();
-    assert_eq!((wishes.version.as_deref(), wishes.batch_size), (Some("2.0"), None));
-    assert_eq!((wishes.response_timeout_s, wishes.policy), (None, None));
-    assert_eq!((wishes.max_batch_delay_ms, wishes.max_latency_ms), (None, None));
+    let found = startups(text, store.path(), &SOURCE).expect("restores");
+    assert_eq!(found[0].version.as_deref(), Some("2.0"));
+    let one = Values::default().with(&WORKERS, 1_u32, SOURCE);
+    assert_eq!(found[0].settings, one, "nothing else is set");
     let at_once = text.replace("\"batchSize\":-1", "\"maxBatchDelay\":0");
-    let found = startups(&at_once, store.path()).expect("restores");
-    assert_eq!(found[0].wishes().max_batch_delay_ms, Some(0), "a delay of nothing is one");
-    assert_eq!((found[0].workers, found[0].default), (Some((1, 1)), false));
+    let found = startups(&at_once, store.path(), &SOURCE).expect("restores");
+    let delay = found[0].settings.read(&MAX_BATCH_DELAY);
+    assert_eq!((delay, found[0].default), (Some(Duration::ZERO), false), "zero is a delay");
 }
 
 #[test]
 fn an_archive_that_is_gone_stops_the_start() {
     let store = tempfile::tempdir().expect("directory");
     let text = r#"{"models":{"m":{"1.0":{"marName":"m.mar"}}}}"#;
-    let failure = startups(text, store.path()).expect_err("refused");
+    let failure = startups(text, store.path(), &SOURCE).expect_err("refused");
     assert!(failure.message.contains("m.mar of model m is not in the model store"), "{failure}");
-    assert!(startups("{\"models\": 7}", store.path()).is_err());
+    assert!(startups("{\"models\": 7}", store.path(), &SOURCE).is_err());
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Endpoints that are changed one by one and all together.
 
 use super::*;
-use crate::settings::PolicyName;
 use crate::testkit;
+use jitney_settings::model::POLICY;
+use jitney_settings::{Setting, SettingSource, SettingValue};
 
-const NOBODY: BTreeMap<String, EndpointWishes> = BTreeMap::new();
+const NOBODY: BTreeMap<String, EndpointOptions> = BTreeMap::new();
 
 fn api() -> Api {
     let names = ["one", "two", "single"];
@@ -12,8 +13,8 @@ fn api() -> Api {
     Api { endpoints: names.map(str::to_owned).to_vec(), batch_sizes, ..Api::default() }
 }
 
-fn settings(batch_size: u32) -> Settings {
-    Settings { batch_size, ..testkit::settings() }
+fn settings(batch_size: u32) -> ModelSettings {
+    ModelSettings { batch_size, ..testkit::settings() }
 }
 
 fn endpoints(batch_size: u32) -> Endpoints {
@@ -21,8 +22,13 @@ fn endpoints(batch_size: u32) -> Endpoints {
 }
 
 fn change(endpoint: Option<&str>, batch_size: Option<u32>) -> Reconfigure {
-    let endpoint = endpoint.map(str::to_owned);
-    Reconfigure { endpoint, batch_size, ..Reconfigure::default() }
+    let sized = batch_size.map(|size| Reconfigure::of(&MAX_BATCH_SIZE, size));
+    Reconfigure { endpoint: endpoint.map(str::to_owned), ..sized.unwrap_or_default() }
+}
+
+fn with(mut change: Reconfigure, setting: &Setting, value: impl Into<SettingValue>) -> Reconfigure {
+    change.settings.set(setting, value, SettingSource::Live);
+    change
 }
 
 fn told(endpoints: &Endpoints, name: &str) -> u32 {
@@ -62,9 +68,9 @@ fn a_change_of_one_endpoint_leaves_the_others_and_the_model_follows_the_largest(
 fn a_latency_of_one_endpoint_is_its_own_and_one_of_the_model_is_everybodys() {
     let endpoints = endpoints(8);
     let second = Duration::from_secs(1);
-    let now = Settings { latency_max: Some(second), ..settings(8) };
+    let now = ModelSettings { latency_max: Some(second), ..settings(8) };
     let latency = |name: Option<&str>, ms| {
-        let change = Reconfigure { max_latency_ms: Some(ms), ..change(name, None) };
+        let change = with(change(name, None), &MAX_LATENCY_MS, Duration::from_millis(ms));
         let tuning = endpoints.tune(&change, &now).expect("fits");
         endpoints.apply(&tuning);
         tuning.latency_max
@@ -81,8 +87,8 @@ fn a_latency_of_one_endpoint_is_its_own_and_one_of_the_model_is_everybodys() {
 #[test]
 fn what_an_endpoint_cannot_change_is_said() {
     let endpoints = endpoints(8);
-    let policy = Reconfigure { policy: Some(PolicyName::Window), ..change(Some("one"), Some(2)) };
-    let latency = Reconfigure { max_latency_ms: Some(5), ..change(Some("three"), None) };
+    let policy = with(change(Some("one"), Some(2)), &POLICY, "window");
+    let latency = with(change(Some("three"), None), &MAX_LATENCY_MS, Duration::from_millis(5));
     for (change, words) in [
         (change(Some("single"), Some(2)), "those that do: one, two"),
         (change(Some("one"), None), "goes with max_batch_size="),
@@ -98,9 +104,9 @@ fn what_an_endpoint_cannot_change_is_said() {
 #[test]
 fn the_operators_size_is_every_endpoints_unless_one_is_named() {
     assert_eq!(sizes(&endpoints(64)), [Some(64), Some(64), None]);
-    let wish = EndpointWishes { batch_size: Some(6), max_latency_ms: Some(30) };
-    let wishes = BTreeMap::from([("one".to_owned(), wish), ("gone".to_owned(), wish)]);
-    let endpoints = Endpoints::new(api(), &settings(64), &wishes);
+    let wish = EndpointOptions { batch_size: Some(6), max_latency_ms: Some(30) };
+    let options = BTreeMap::from([("one".to_owned(), wish), ("gone".to_owned(), wish)]);
+    let endpoints = Endpoints::new(api(), &settings(64), &options);
     assert_eq!(sizes(&endpoints), [Some(6), Some(64), None]);
     let own = Objective::Own(Duration::from_millis(30));
     assert_eq!(objectives(&endpoints), [own, Objective::Free, Objective::Free]);

@@ -9,8 +9,8 @@ use crate::testkit::Kind;
 /// What a batch takes in these stories, unless its body says otherwise.
 const TAKES: u64 = 10;
 
-fn adaptive() -> Settings {
-    Settings { policy: PolicyName::Adaptive, ..settings() }
+fn adaptive() -> ModelSettings {
+    ModelSettings { policy: PolicyName::Adaptive, ..settings() }
 }
 
 fn takes(ms: u64, act: Act) -> Act {
@@ -19,7 +19,7 @@ fn takes(ms: u64, act: Act) -> Act {
 
 /// A worker that has shown how long a full batch takes.
 async fn practised(
-    settings: Settings,
+    settings: ModelSettings,
     script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
 ) -> Kit {
     let kit = Kit::of(Kind::Queueing, 1, settings, script).await;
@@ -102,12 +102,12 @@ async fn the_next_batch_lies_before_the_worker_as_the_last_one_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn other_policies_hand_over_nothing_early_not_even_after_a_change() {
-    let opportunistic = Settings { policy: PolicyName::Opportunistic, ..settings() };
+    let opportunistic = ModelSettings { policy: PolicyName::Opportunistic, ..settings() };
     let kit = practised(opportunistic, slow_at_times).await;
     let (at, end) = handed_over(&kit, "b").await;
     assert!(at >= end, "{at} of {end}");
     for policy in [PolicyName::Adaptive, PolicyName::Opportunistic] {
-        let change = Reconfigure { policy: Some(policy), ..Reconfigure::default() };
+        let change = Reconfigure::of(&jitney_settings::model::POLICY, policy.as_str());
         kit.model.reconfigure(change).await.expect("a change");
         practise(&kit).await;
         let (at, end) = handed_over(&kit, policy.as_str()).await;
@@ -141,7 +141,7 @@ async fn the_time_to_answer_begins_when_the_batch_before_is_over() {
         "next" => takes(13, Act::Echo),
         _ => takes(TAKES, Act::Echo),
     };
-    let patience = Settings { response_timeout: millis(15), ..adaptive() };
+    let patience = ModelSettings { response_timeout: millis(15), ..adaptive() };
     let kit = practised(patience, script).await;
     let since = Instant::now();
     let told = two_batches(&kit, "slow", "next").await;
@@ -155,7 +155,7 @@ async fn a_batch_that_never_ends_costs_the_one_behind_it_nothing() {
         "hangs" => Act::Silence,
         _ => takes(TAKES, Act::Echo),
     };
-    let kit = practised(Settings { response_timeout: millis(50), ..adaptive() }, script).await;
+    let kit = practised(ModelSettings { response_timeout: millis(50), ..adaptive() }, script).await;
     let [_, innocent] = two_batches(&kit, "hangs", "b").await;
     let attempts: Vec<_> = innocent.iter().flatten().map(|told| told.1).collect();
     assert_eq!(attempts, [1; 4], "{innocent:?}");

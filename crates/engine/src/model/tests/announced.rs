@@ -8,7 +8,7 @@ fn from(peer: u64) -> Origin {
 
 /// A model whose clients send their bodies two milliseconds after their heads.
 async fn listening() -> Kit {
-    let settings = Settings { policy: PolicyName::Adaptive, ..settings() };
+    let settings = ModelSettings { policy: PolicyName::Adaptive, ..settings() };
     let kit = Kit::serving(1, settings, echo_after(10)).await;
     for peer in 0..60 {
         let announced = kit.model.announce(from(peer)).expect("the policy listens");

@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::CallError;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::testkit::{Act, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn concurrent(slots: u8) -> Settings {
-    Settings { batch_size: 1, slots, ..settings() }
+fn concurrent(slots: u8) -> ModelSettings {
+    ModelSettings { batch_size: 1, slots, ..settings() }
 }
 
 fn patient(act: Act) -> Act {

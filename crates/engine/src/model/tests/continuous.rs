@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::settle;
-use crate::settings::{Declared, Settings};
+use crate::settings::{Declared, ModelSettings};
 use crate::testkit::{Act, Kit, call, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn continuous(slots: u8) -> Settings {
+fn continuous(slots: u8) -> ModelSettings {
     let declared = Declared { continuous_batching: true, ..Declared::default() };
-    Settings { batch_size: slots.into(), slots, declared, ..settings() }
+    ModelSettings { batch_size: slots.into(), slots, declared, ..settings() }
 }
 
 fn endless(_: &crate::testkit::Ride) -> Act {

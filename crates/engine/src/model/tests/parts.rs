@@ -7,11 +7,14 @@ use crate::call::Call;
 use crate::testkit::RowsModel;
 
 /// At most four items in a batch, so that a part is one item, and nobody waits for company.
-fn eager() -> Settings {
-    Settings { policy: PolicyName::Opportunistic, ..settings() }
+fn eager() -> ModelSettings {
+    ModelSettings { policy: PolicyName::Opportunistic, ..settings() }
 }
 
-async fn serving(settings: Settings, script: impl Fn(&Ride) -> Act + Send + Sync + 'static) -> Kit {
+async fn serving(
+    settings: ModelSettings,
+    script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+) -> Kit {
     Kit::of_local(RowsModel::default(), settings, script).await
 }
 
@@ -126,7 +129,7 @@ async fn a_deadline_ends_the_whole_where_its_last_portion_cannot_leave_any_more(
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_wait_as_a_whole_does_not_wait_in_part() {
-    let kit = serving(Settings { queue_max: 2, ..eager() }, echo_after(5)).await;
+    let kit = serving(ModelSettings { queue_max: 2, ..eager() }, echo_after(5)).await;
     let running = kit.start(of_rows(4));
     settle().await;
     let waiting = kit.start(of_rows(6));
@@ -172,7 +175,7 @@ async fn weather(seed: u64) {
     let calm = Arc::new(AtomicBool::new(false));
     let (seen, mut dice) = (Arc::clone(&calm), fastrand::Rng::with_seed(seed));
     let rolls = AtomicU32::new(0);
-    let kit = serving(Settings { queue_max: 5, ..eager() }, move |_| {
+    let kit = serving(ModelSettings { queue_max: 5, ..eager() }, move |_| {
         let roll = fastrand::Rng::with_seed(
             seed * 1000 + u64::from(rolls.fetch_add(1, Ordering::Relaxed)),
         );

@@ -8,12 +8,12 @@ use tokio::time::{Instant, advance};
 use super::settle;
 use crate::call::{Call, SequenceRef};
 use crate::error::{CallError, SequenceRejection};
-use crate::settings::{Declared, Settings};
+use crate::settings::{Declared, ModelSettings};
 use crate::testkit::{Act, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn stateful() -> Settings {
+fn stateful() -> ModelSettings {
     let declared = Declared {
         stateful: true,
         sequence_max_idle_ms: 20_000,
@@ -21,7 +21,7 @@ fn stateful() -> Settings {
         max_sequence_job_queue_size: 3,
         ..Declared::default()
     };
-    Settings { isolate: false, declared, ..settings() }
+    ModelSettings { isolate: false, declared, ..settings() }
 }
 
 fn of(id: &str, body: &str) -> Call {

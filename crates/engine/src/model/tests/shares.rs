@@ -35,8 +35,11 @@ async fn tenants_take_turns_by_their_weights() {
     let tenants = vec![("gold".to_owned(), 3)];
     let shares = Shares { tenants, ..Shares::default() };
     let policy = PolicyName::Adaptive;
-    let kit =
-        Kit::serving(1, Settings { batch_size: 4, policy, shares, ..settings() }, echo_after(5));
+    let kit = Kit::serving(
+        1,
+        ModelSettings { batch_size: 4, policy, shares, ..settings() },
+        echo_after(5),
+    );
     let kit = kit.await;
     let golden = gold_among_many(&kit).await;
     assert_eq!(golden.iter().sum::<usize>(), 8);
@@ -48,7 +51,7 @@ async fn tenants_take_turns_by_their_weights() {
 async fn a_batch_takes_no_more_cost_than_it_may() {
     let shares = Shares { cost: Cost::Tokens, cost_max: Some(10), ..Shares::default() };
     let policy = PolicyName::Opportunistic;
-    let kit = Kit::serving(1, Settings { policy, shares, ..settings() }, echo_after(5)).await;
+    let kit = Kit::serving(1, ModelSettings { policy, shares, ..settings() }, echo_after(5)).await;
     let costing = |cost: u64| {
         let claim = Claim { tenant: None, cost: Some(cost) };
         Call { claim, ..call(&cost.to_string()) }
@@ -69,10 +72,13 @@ async fn a_batch_takes_no_more_cost_than_it_may() {
 async fn weights_of_tenants_change_on_the_live_model() {
     let policy = PolicyName::Adaptive;
     let kit =
-        Kit::serving(1, Settings { batch_size: 4, policy, ..settings() }, echo_after(5)).await;
+        Kit::serving(1, ModelSettings { batch_size: 4, policy, ..settings() }, echo_after(5)).await;
     let weigh = |tenants: &[(&str, u32)]| {
         let tenants = tenants.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect();
-        Reconfigure { tenants: Some(tenants), ..Reconfigure::default() }
+        Reconfigure::of(
+            &jitney_settings::model::TENANTS,
+            jitney_settings::SettingValue::Weights(tenants),
+        )
     };
     kit.model.reconfigure(weigh(&[("gold", 3)])).await.unwrap();
     assert_eq!(kit.model.settings().shares.tenants, [("gold".to_owned(), 3)]);
@@ -89,7 +95,7 @@ async fn weights_of_tenants_change_on_the_live_model() {
 async fn lengths_are_kept_apart_and_what_is_padding_is_told() {
     let shares = Shares { cost: Cost::Length, ..Shares::default() };
     let policy = PolicyName::Opportunistic;
-    let kit = Kit::serving(1, Settings { policy, shares, ..settings() }, echo_after(5)).await;
+    let kit = Kit::serving(1, ModelSettings { policy, shares, ..settings() }, echo_after(5)).await;
     let long = |length: u64| {
         let claim = Claim { tenant: None, cost: Some(length) };
         Call { claim, ..call(&length.to_string()) }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{millis, settle};
-use crate::settings::{PolicyName, Settings};
+use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kind, Kit, Ride, call, settings, text};
 
 /// What one seed makes of the world.
@@ -70,7 +70,7 @@ fn fate(ride: &Ride, weather: &Weather, calm: &AtomicBool) -> Act {
 /// Plays a seed; returns the story, one line per request.
 async fn play(seed: u64) -> String {
     let mut weather = Weather::of(seed);
-    let settings = Settings {
+    let settings = ModelSettings {
         policy: weather.policy,
         batch_size: weather.batch_size,
         queue_max: 1_000,

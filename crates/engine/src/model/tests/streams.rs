@@ -6,13 +6,13 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, AnswerStream};
 use crate::error::CallError;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 use crate::testkit::{Act, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn lone() -> Settings {
-    Settings { batch_size: 1, ..settings() }
+fn lone() -> ModelSettings {
+    ModelSettings { batch_size: 1, ..settings() }
 }
 
 fn stream(count: usize, then: Act) -> Act {
@@ -67,7 +67,7 @@ async fn everybody_in_a_batch_has_a_stream_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn the_response_timeout_starts_anew_with_every_piece() {
-    let patient = Settings { response_timeout: Duration::from_millis(1500), ..lone() };
+    let patient = ModelSettings { response_timeout: Duration::from_millis(1500), ..lone() };
     let kit = Kit::serving(1, patient.clone(), |_| stream(10, Act::Echo)).await;
     let (all, error) = whole(kit.call("end").await.unwrap()).await;
     assert!(all.ends_with("9 end") && error.is_none());

@@ -9,18 +9,18 @@ use crate::testkit::RowsModel;
 /// Ten bytes, as every body of a sweep.
 const SAMPLE: &str = "a sample..";
 
-fn adaptive(shares: Shares) -> Settings {
-    Settings { batch_size: 8, policy: PolicyName::Adaptive, shares, ..settings() }
+fn adaptive(shares: Shares) -> ModelSettings {
+    ModelSettings { batch_size: 8, policy: PolicyName::Adaptive, shares, ..settings() }
 }
 
 /// A model with a sample, no worker yet; a batch takes so many milliseconds and as many per item.
-fn sampled(settings: Settings, ms: u64) -> (TempDir, Kit) {
+fn sampled(settings: ModelSettings, ms: u64) -> (TempDir, Kit) {
     let time = move |ride: &Ride| millis(ms + ms * ride.bodies.len() as u64);
     scripted(settings, move |ride| Act::After(time(ride), Box::new(Act::Echo)))
 }
 
 fn scripted(
-    settings: Settings,
+    settings: ModelSettings,
     script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
 ) -> (TempDir, Kit) {
     let dir = tempfile::tempdir().unwrap();

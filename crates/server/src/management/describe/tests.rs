@@ -1,37 +1,28 @@
 //! A description, word by word.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jitney_engine::Counters;
-use jitney_engine::settings::{Declared, PolicyName};
-use jitney_engine::shares::Shares;
+use jitney_engine::settings::PolicyName;
 
 use super::*;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ModelSettings {
+    ModelSettings {
         batch_size: 1,
         batch_delay: Duration::from_millis(100),
-        wait_max: None,
         policy: PolicyName::Opportunistic,
-        latency_max: None,
         queue_max: 100,
-        mix_origins: false,
         isolate: true,
-        job_ticket: false,
         slots: 1,
         workers_min: 1,
         workers_max: 1,
         response_timeout: Duration::from_secs(120),
         startup_timeout: Duration::from_secs(120),
         retry_window: Duration::from_secs(300),
-        client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),
-        shares: Shares::default(),
-        sequence_headers: Arc::default(),
-        declared: Declared::default(),
+        ..ModelSettings::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `PUT /models/{m}`: another number of workers, other batching, on the live model.
 
-use jitney_engine::settings::PolicyName;
-use jitney_engine::{Reconfigure, shares};
+use jitney_engine::Reconfigure;
+use jitney_settings::from_parameters;
 
 use super::models::notice;
 use crate::errors::Problem;
@@ -36,15 +36,8 @@ fn range(fields: &RequestFields) -> Result<(u32, u32), Problem> {
 }
 
 fn reconfigure(fields: &RequestFields) -> Result<Option<Reconfigure>, Problem> {
-    let change = Reconfigure {
-        endpoint: fields.text("endpoint").map(str::to_owned),
-        batch_size: batch_size(fields),
-        max_batch_delay_ms: not_negative(fields, "max_batch_delay"),
-        max_latency_ms: not_negative(fields, "max_latency_ms"),
-        policy: policy(fields)?,
-        queue_max: positive(fields, "job_queue_size"),
-        tenants: tenants(fields)?,
-    };
+    let settings = from_parameters(|name| fields.text(name), true).map_err(Problem::bad_request)?;
+    let change = Reconfigure { endpoint: fields.text("endpoint").map(str::to_owned), settings };
     Ok((change != Reconfigure::default()).then_some(change))
 }
 
@@ -54,36 +47,10 @@ fn workers(fields: &RequestFields, name: &str) -> Result<Option<u32>, Problem> {
     fields.integer(name).map(|count| u32::try_from(count).map_err(negative)).transpose()
 }
 
-/// TorchServe's name for it or BentoML's.
-pub(super) fn batch_size(fields: &RequestFields) -> Option<u32> {
-    positive(fields, "batch_size").or_else(|| positive(fields, "max_batch_size"))
-}
-
-/// The policy, which unlike a number must be one that exists.
-pub(super) fn policy(fields: &RequestFields) -> Result<Option<PolicyName>, Problem> {
-    fields.text("policy").map(|name| name.parse().map_err(Problem::bad_request)).transpose()
-}
-
-/// Weights of tenants, which like a policy must make sense; an empty text takes all of them away.
-pub(super) fn tenants(fields: &RequestFields) -> Result<Option<Vec<(String, u32)>>, Problem> {
-    fields
-        .text("tenants")
-        .map(|text| shares::tenants(text).map_err(Problem::bad_request))
-        .transpose()
-}
-
-/// A number above zero; anything else counts as not set.
-pub(super) fn positive(fields: &RequestFields, name: &str) -> Option<u32> {
-    fields.integer(name).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
-}
-
-/// A number of at least zero; anything else counts as not set.
-pub(super) fn not_negative(fields: &RequestFields, name: &str) -> Option<u64> {
-    fields.integer(name).and_then(|number| u64::try_from(number).ok())
-}
-
 #[cfg(test)]
 mod tests {
+    use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, TENANTS};
+
     use super::*;
 
     fn fields(query: &str) -> RequestFields {
@@ -110,11 +77,13 @@ mod tests {
     fn a_request_that_names_no_batching_changes_none() {
         assert!(reconfigure(&fields("min_worker=2&batch_size=-1")).unwrap().is_none());
         let change = reconfigure(&fields("max_batch_delay=0")).unwrap().unwrap();
-        assert_eq!((change.batch_size, change.max_batch_delay_ms), (None, Some(0)));
+        assert!(!change.settings.has(&MAX_BATCH_SIZE));
+        assert_eq!(change.settings.show(&MAX_BATCH_DELAY).as_deref(), Some("0"));
         assert!(reconfigure(&fields("policy=")).is_err());
         let change = reconfigure(&fields("tenants=gold:4,trial:1")).unwrap().unwrap();
-        assert_eq!(change.tenants, Some(vec![("gold".to_owned(), 4), ("trial".to_owned(), 1)]));
-        assert_eq!(reconfigure(&fields("tenants=")).unwrap().unwrap().tenants, Some(Vec::new()));
+        assert_eq!(change.settings.show(&TENANTS).as_deref(), Some("gold:4,trial:1"));
+        let change = reconfigure(&fields("tenants=")).unwrap().unwrap();
+        assert_eq!(change.settings.show(&TENANTS).as_deref(), Some(""));
         assert!(reconfigure(&fields("tenants=gold")).is_err());
     }
 }

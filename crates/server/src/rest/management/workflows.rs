@@ -1,10 +1,12 @@
 //! `/workflows`: what `crate::management` does with workflows, asked for by query or JSON body.
 
 use http::StatusCode;
-use jitney_engine::workflow::WorkflowWishes;
+use jitney_engine::workflow::WorkflowOptions;
+use jitney_settings::from_parameters;
+use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT};
 
 use super::models::notice;
-use super::{register, scale};
+use super::register;
 use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::management;
@@ -26,8 +28,8 @@ pub(crate) async fn register_workflow(
     context: &RequestContext<'_>,
     body: RequestBody,
 ) -> Result<HttpResponse, Problem> {
-    let wishes = wishes(&register::fields(context, body).await?)?;
-    management::register_workflow(&context.state.engine, wishes).await.map(notice)
+    let options = options(&register::fields(context, body).await?)?;
+    management::register_workflow(&context.state.engine, options).await.map(notice)
 }
 
 /// `GET /workflows/{w}`.
@@ -47,13 +49,14 @@ pub(crate) async fn unregister_workflow(
     management::unregister_workflow(&context.state.engine, name).await.map(notice)
 }
 
-fn wishes(fields: &RequestFields) -> Result<WorkflowWishes, Problem> {
+fn options(fields: &RequestFields) -> Result<WorkflowOptions, Problem> {
     let text = |name| fields.text(name).map(str::to_owned);
     let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
-    Ok(WorkflowWishes {
+    let settings =
+        from_parameters(|name| fields.text(name), false).map_err(Problem::bad_request)?;
+    Ok(WorkflowOptions {
         url,
         name: text("workflow_name"),
-        response_timeout_s: scale::not_negative(fields, "response_timeout"),
-        startup_timeout_s: scale::not_negative(fields, "startup_timeout"),
+        timeouts: settings.only(&[&RESPONSE_TIMEOUT, &STARTUP_TIMEOUT]),
     })
 }

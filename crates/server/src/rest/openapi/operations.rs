@@ -71,7 +71,7 @@ pub(super) fn register() -> Value {
 }
 
 pub(super) fn describe(id: &str, path: &str) -> Value {
-    in_path(Operation::new(id, "Settings, workers and queue of a model."), path)
+    in_path(Operation::new(id, "ModelSettings, workers and queue of a model."), path)
         .query("customized", "boolean", "Also ask the handler about itself.")
         .answers("200", "Descriptions.", JSON, json!({ "type": "array", "items": object_schema() }))
         .fails(&[("404", "Model or version not found."), ("503", "No worker to ask.")])
@@ -208,7 +208,7 @@ pub(super) fn register_workflow() -> Value {
 
 pub(super) fn describe_workflow() -> Value {
     let array = json!({ "type": "array", "items": object_schema() });
-    workflow_path(Operation::new("describeWorkflow", "Settings and nodes of a workflow."))
+    workflow_path(Operation::new("describeWorkflow", "ModelSettings and nodes of a workflow."))
         .answers("200", "The description.", JSON, array)
         .fails(&[NO_WORKFLOW])
         .done()

@@ -1,7 +1,7 @@
-//! Where workers dial in: one Unix socket for all of them, and a token that tells them apart.
+//! The Unix socket that workers connect to, and the tokens that distinguish them.
 //!
-//! A process that connects without a token this server gave out, or with one that was used
-//! already, is hung up on. Nothing else listens on the socket, which lies in a private directory.
+//! A connection without a token of this server, or with one that was used already, is closed. The
+//! socket lies in a private directory.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,11 +14,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::LinkError;
+use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{FrameError, Kind, decode_control};
-use super::link::Link;
 
-/// How long a fresh connection may take to say who it is.
+/// How long a fresh connection may take to send its token.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 const PROTOCOL: u32 = 2;
@@ -27,7 +26,7 @@ type Expected = Arc<Mutex<HashMap<String, oneshot::Sender<std::os::unix::net::Un
 
 /// The socket and the workers that are expected on it.
 #[derive(Debug)]
-pub(crate) struct DialIn {
+pub(crate) struct WorkerListener {
     path: PathBuf,
     expected: Expected,
 }
@@ -38,14 +37,14 @@ struct Hello {
     token: String,
 }
 
-impl DialIn {
+impl WorkerListener {
     /// Listens on `path` with a task on `runtime`.
     pub(crate) fn listen(path: PathBuf, runtime: &Handle) -> io::Result<Arc<Self>> {
         let _context = runtime.enter();
-        let listener = UnixListener::bind(&path)?;
-        let dial_in = Arc::new(Self { path, expected: Expected::default() });
-        runtime.spawn(accept(listener, Arc::clone(&dial_in.expected)));
-        Ok(dial_in)
+        let socket = UnixListener::bind(&path)?;
+        let listener = Arc::new(Self { path, expected: Expected::default() });
+        runtime.spawn(accept(socket, Arc::clone(&listener.expected)));
+        Ok(listener)
     }
 
     /// Where a worker must connect.
@@ -54,22 +53,22 @@ impl DialIn {
     }
 
     /// Makes a token for one worker; the receiver gets its connection.
-    pub(crate) fn expect(&self) -> Expectation {
+    pub(crate) fn expect(&self) -> ExpectedWorker {
         let token = token();
         let (sender, connection) = oneshot::channel();
         lock(&self.expected).insert(token.clone(), sender);
-        Expectation { token, connection, expected: Arc::clone(&self.expected) }
+        ExpectedWorker { token, connection, expected: Arc::clone(&self.expected) }
     }
 }
 
-/// A worker that may dial in once. Forgotten when dropped.
-pub(crate) struct Expectation {
+/// A worker that may connect once. Forgotten when dropped.
+pub(crate) struct ExpectedWorker {
     pub(crate) token: String,
     pub(crate) connection: oneshot::Receiver<std::os::unix::net::UnixStream>,
     expected: Expected,
 }
 
-impl Drop for Expectation {
+impl Drop for ExpectedWorker {
     fn drop(&mut self) {
         lock(&self.expected).remove(&self.token);
     }
@@ -81,7 +80,7 @@ fn lock(
     expected.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// 128 bits nobody can guess: the standard library's hasher keys come from the system.
+/// 128 bits that cannot be guessed: the standard library's hasher keys come from the system.
 fn token() -> String {
     use std::hash::{BuildHasher, RandomState};
     let half = || RandomState::new().hash_one(std::process::id());
@@ -108,19 +107,19 @@ async fn greet(stream: UnixStream, expected: Expected) {
         Ok(Ok((token, stream))) => match lock(&expected).remove(&token) {
             // The worker's launcher may have given up in this very moment.
             Some(waiting) => drop(waiting.send(stream)),
-            None => tracing::warn!("hung up on a connection with an unknown worker token"),
+            None => tracing::warn!("closed a connection with an unknown worker token"),
         },
-        Ok(Err(error)) => tracing::warn!(%error, "hung up on a connection that is no worker"),
-        Err(_) => tracing::warn!("hung up on a connection that said nothing"),
+        Ok(Err(error)) => tracing::warn!(%error, "closed a connection that is no worker"),
+        Err(_) => tracing::warn!("closed a connection that sent nothing"),
     }
 }
 
 /// Reads the hello and hands the bare connection on, since its owner may live on another runtime.
 async fn identify(
     stream: UnixStream,
-) -> Result<(String, std::os::unix::net::UnixStream), LinkError> {
-    let mut link = Link::new(stream);
-    let (header, payload) = link.receive().await?;
+) -> Result<(String, std::os::unix::net::UnixStream), ConnectionError> {
+    let mut connection = WorkerConnection::new(stream);
+    let (header, payload) = connection.receive().await?;
     if header.kind != Kind::Hello {
         return Err(FrameError::Unexpected(header.kind).into());
     }
@@ -129,5 +128,5 @@ async fn identify(
         let message = format!("protocol {} is not {PROTOCOL}", hello.protocol);
         return Err(FrameError::BadControl(message).into());
     }
-    Ok((hello.token, link.into_std()?))
+    Ok((hello.token, connection.into_std()?))
 }

@@ -1,7 +1,7 @@
 //! A metric as a worker prints it: `name.unit:value|#Dim:value,…|#type:KIND|#hostname:host,epoch[,ids]`.
 //!
-//! Handlers print what they like, so everything is checked: whoever gets a [`PrintedMetric`] may put it on
-//! the page as it is. Nothing here is ever an error for the handler, only `None`.
+//! Handlers print what they like, so everything is checked: a [`PrintedMetric`] can be put on the page as it
+//! is. Anything else is `None` and no error for the handler.
 
 use super::declared::MetricKind;
 
@@ -13,22 +13,22 @@ const DIMENSIONS_MAX: usize = 16;
 /// Labels that the page adds itself.
 const RESERVED: [&str; 2] = ["Hostname", "le"];
 
-/// A metric that makes sense.
+/// A valid metric.
 #[derive(Debug, PartialEq)]
-pub(crate) struct PrintedMetric<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) unit: &'a str,
-    pub(crate) value: f64,
-    pub(crate) kind: MetricKind,
+pub(super) struct PrintedMetric<'a> {
+    pub(super) name: &'a str,
+    pub(super) unit: &'a str,
+    pub(super) value: f64,
+    pub(super) kind: MetricKind,
     /// MetricNames and values.
-    pub(crate) dimensions: Vec<(&'a str, &'a str)>,
+    pub(super) dimensions: Vec<(&'a str, &'a str)>,
     /// The requests it belongs to, with commas between them; may be empty.
-    pub(crate) requests: &'a str,
+    pub(super) requests: &'a str,
 }
 
 impl<'a> PrintedMetric<'a> {
     /// Reads a line, without the `[METRICS]` at its beginning.
-    pub(crate) fn parse(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.trim().split("|#");
         let (metric, value) = parts.next()?.rsplit_once(':')?;
         let (name, unit) = metric.split_once('.')?;

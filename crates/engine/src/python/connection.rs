@@ -11,7 +11,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::LinkError;
 use super::frame::{
     BatchFrame, FrameError, HEADER_LEN, Header, Kind, encode_cancel, encode_control,
 };
@@ -22,13 +21,24 @@ const COPY_MAX: usize = 64 * 1024;
 /// The read buffer is grown to at least this, so that a usual reply is one read.
 const READ_ROOM: usize = 32 * 1024;
 
-pub(crate) struct Link {
+/// What can go wrong between the server and a worker it started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    #[error("the worker hung up")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the worker broke the protocol: {0}")]
+    Protocol(#[from] FrameError),
+}
+
+pub(crate) struct WorkerConnection {
     stream: UnixStream,
     read: BytesMut,
     write: BytesMut,
 }
 
-impl Link {
+impl WorkerConnection {
     pub(crate) fn new(stream: UnixStream) -> Self {
         Self { stream, read: BytesMut::new(), write: BytesMut::new() }
     }
@@ -42,19 +52,22 @@ impl Link {
         &mut self,
         kind: Kind,
         message: &serde_json::Value,
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), ConnectionError> {
         self.write.clear();
         encode_control(kind, message, &mut self.write);
         Ok(self.stream.write_all(&self.write).await?)
     }
 
-    pub(crate) async fn send_cancel(&mut self, batch: u64) -> Result<(), LinkError> {
+    pub(crate) async fn send_cancel(&mut self, batch: u64) -> Result<(), ConnectionError> {
         self.write.clear();
         encode_cancel(batch, &mut self.write);
         Ok(self.stream.write_all(&self.write).await?)
     }
 
-    pub(crate) async fn send_batch(&mut self, frame: BatchFrame<'_>) -> Result<(), LinkError> {
+    pub(crate) async fn send_batch(
+        &mut self,
+        frame: BatchFrame<'_>,
+    ) -> Result<(), ConnectionError> {
         if frame.payload_len() <= COPY_MAX {
             self.write.clear();
             frame.encode(&mut self.write);
@@ -65,7 +78,7 @@ impl Link {
     }
 
     /// The next frame. Cancel-safe: what was read stays in the buffer.
-    pub(crate) async fn receive(&mut self) -> Result<(Header, Bytes), LinkError> {
+    pub(crate) async fn receive(&mut self) -> Result<(Header, Bytes), ConnectionError> {
         loop {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
@@ -74,7 +87,7 @@ impl Link {
                 self.read.reserve(READ_ROOM);
             }
             if self.stream.read_buf(&mut self.read).await? == 0 {
-                return Err(LinkError::Closed);
+                return Err(ConnectionError::Closed);
             }
         }
     }

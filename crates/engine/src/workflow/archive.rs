@@ -6,23 +6,23 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::error::WorkflowError;
-use super::spec::Spec;
+use super::spec::WorkflowSpec;
 use crate::store::{Package, parse_yaml, read_text, stays_inside};
 
 /// A workflow that was read and not registered yet.
 #[derive(Debug)]
-pub(crate) struct War {
+pub(crate) struct WorkflowArchive {
     /// Its own name.
     pub(crate) name: Option<String>,
     /// The file with its functions, if it has any.
     pub(crate) handler: Option<String>,
-    pub(crate) spec: Spec,
+    pub(crate) spec: WorkflowSpec,
     /// Where its files are; removed with this value.
     pub(crate) package: Package,
 }
 
-impl War {
-    /// Reads what an unpacked archive says about itself.
+impl WorkflowArchive {
+    /// Reads an unpacked archive.
     pub(crate) fn read(package: Package) -> Result<Self, WorkflowError> {
         let dir = package.dir.path();
         let manifest = manifest(dir)?;
@@ -49,10 +49,10 @@ fn manifest(dir: &Path) -> Result<Value, WorkflowError> {
     serde_json::from_str(&text).map_err(|error| invalid(&format!("WAR-INF/MANIFEST.json: {error}")))
 }
 
-fn spec(path: &Path, name: &str) -> Result<Spec, WorkflowError> {
+fn spec(path: &Path, name: &str) -> Result<WorkflowSpec, WorkflowError> {
     let text = read_text(path).map_err(|error| invalid(&format!("{name}: {error}")))?;
     let document = parse_yaml(&text).map_err(|error| invalid(&format!("{name}: {error}")))?;
-    Ok(Spec::from_yaml(&document)?)
+    Ok(WorkflowSpec::from_yaml(&document)?)
 }
 
 fn text(workflow: &Value, key: &str) -> Option<String> {

@@ -1,25 +1,25 @@
 //! Plugins: the operator's own Python processes beside the models (`docs/adr/0010`).
 //!
-//! To the pool a plugin is one more model, with one worker that takes many requests at a time; it
-//! stands in no registry, so no client finds, lists or removes it. What its answers mean is the
-//! server's business. It is started again for ever, and what it was answering is never tried twice.
+//! A plugin is a model with one worker that takes many requests at a time. It is in no registry, so no
+//! client finds, lists or removes it; the server reads its answers. It is started again for ever, and its
+//! requests are never tried twice.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jitney_settings::Values;
 use serde_json::json;
 
-use super::{Draft, Engine};
+use super::draft::Draft;
+use super::registrar::Registrar;
 use crate::changes::Changes;
 use crate::error::ScaleError;
 use crate::model::{Intake, Model, ModelIdentity};
 use crate::observer::Observer;
-use crate::python::{Devices, Environment, LoadOrder};
-use crate::settings::{Declared, PolicyName, Settings};
-use crate::shares::Shares;
-use crate::store::ModelYaml;
+use crate::python::{Environment, LoadOrder, PythonLauncher};
+use crate::settings::{ModelSettings, PolicyName};
 
 /// The module that a plugin's process runs.
 const HOST: &str = "jitney.plugin.host:handle";
@@ -29,7 +29,7 @@ const QUEUE_MAX: u32 = 1000;
 /// How long it may take to load.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 /// A process that leaves a request unanswered for so many of its timeouts is started anew.
-const PATIENCE: u32 = 3;
+const TIMEOUTS_MAX: u32 = 3;
 /// Longer than any server runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -46,30 +46,44 @@ pub struct PluginPlan {
     pub timeout: Duration,
 }
 
-impl Engine {
+/// The plugins that run.
+pub(super) struct RunningPlugins {
+    models: Arc<Registrar>,
+    running: Mutex<Vec<Arc<Model>>>,
+}
+
+impl RunningPlugins {
+    pub(super) fn new(models: Arc<Registrar>) -> Self {
+        Self { models, running: Mutex::default() }
+    }
+
     /// Starts a plugin and waits until it is loaded.
-    ///
-    /// # Errors
-    /// It could not be loaded; the log has its traceback.
-    pub async fn start_plugin(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
-        let draft = self.plugin_draft(plan);
+    pub(super) async fn start(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
+        let Registrar { admission, rejecting, data, .. } = &*self.models;
         let ids = Arc::new(AtomicU32::new(1));
-        let (model, task) = draft.build(&self.admission, &self.refusing, &ids, &Changes::default());
-        self.data[0].spawn(task.run());
+        let (model, task) = self.draft(plan).build(admission, rejecting, &ids, &Changes::default());
+        data[0].spawn(task.run());
         let started = model.scale(1, 1).await;
         if started.is_err() {
             model.close(Duration::ZERO).await;
         }
         started?;
-        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&model));
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&model));
         Ok(model)
     }
 
-    fn plugin_draft(&self, plan: &PluginPlan) -> Draft {
-        let nobody: Arc<dyn Observer> = Arc::new(());
-        let environment = Environment::shared(&self.python);
-        let devices = Devices::new(0, &ModelYaml::default(), &self.gpu_turn);
-        let launcher = self.python_launcher(order(plan), environment, devices, &nobody);
+    /// All plugins, to be ended.
+    pub(super) fn take(&self) -> Vec<Arc<Model>> {
+        std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn draft(&self, plan: &PluginPlan) -> Draft {
+        let unobserved: Arc<dyn Observer> = Arc::new(());
+        let python = &self.models.python;
+        let environment = Environment::shared(&python.config);
+        let devices = python.devices(0, &Values::default());
+        let observer = Arc::clone(&unobserved);
+        let launcher = PythonLauncher::new(python, order(plan), environment, devices, observer);
         Draft {
             identity: ModelIdentity {
                 name: plan.name.clone(),
@@ -82,7 +96,7 @@ impl Engine {
             settings: settings(plan.timeout),
             intake: Intake::Python,
             launcher: Arc::new(launcher),
-            observer: nobody,
+            observer: unobserved,
             dir: None,
             fetched: None,
         }
@@ -110,28 +124,20 @@ fn order(plan: &PluginPlan) -> LoadOrder {
     }
 }
 
-fn settings(timeout: Duration) -> Settings {
-    Settings {
+fn settings(timeout: Duration) -> ModelSettings {
+    ModelSettings {
         batch_size: 1,
-        batch_delay: Duration::ZERO,
-        wait_max: None,
         policy: PolicyName::Opportunistic,
-        latency_max: None,
         queue_max: QUEUE_MAX,
         mix_origins: true,
-        isolate: false,
-        job_ticket: false,
         slots: SLOTS,
         workers_min: 1,
         workers_max: 1,
-        response_timeout: timeout.saturating_mul(PATIENCE),
+        response_timeout: timeout.saturating_mul(TIMEOUTS_MAX),
         startup_timeout: STARTUP_TIMEOUT,
         retry_window: FOR_EVER,
-        client_timeout: Duration::ZERO,
         runtime: "python".to_owned(),
         handler: HOST.to_owned(),
-        shares: Shares::default(),
-        sequence_headers: Arc::default(),
-        declared: Declared::default(),
+        ..ModelSettings::default()
     }
 }

@@ -1,0 +1,64 @@
+//! Flags of settings, made from their declarations.
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use jitney_settings::{Setting, SettingKind, SettingSource, SettingValue, Values, model, server};
+
+/// Settings that were given as flags: of a server and its models (`MODELS`), or only where to listen.
+#[derive(Clone, Debug, Default)]
+pub struct SettingFlags<const MODELS: bool>(pub Values);
+
+fn settings(models: bool) -> impl Iterator<Item = &'static Setting> {
+    let addresses = &server::SETTINGS[..server::ADDRESSES];
+    let server = if models { server::SETTINGS } else { addresses };
+    let models = if models { model::SETTINGS } else { &[] };
+    server.iter().chain(models).copied().filter(|setting| setting.flag.is_some())
+}
+
+fn arg(setting: &'static Setting) -> Arg {
+    let flag = setting.flag.unwrap_or(setting.name);
+    let default =
+        setting.default_note.or(setting.default).filter(|it| !["none", "false"].contains(it));
+    let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
+    let is_flag = setting.kind == SettingKind::Flag;
+    let heading = model::SETTINGS.iter().any(|model| model.name == setting.name);
+    Arg::new(setting.name)
+        .long(flag)
+        .visible_aliases(setting.aliases)
+        .value_name(setting.placeholder.unwrap_or(setting.kind.placeholder()))
+        .help(format!("{}{default}", setting.about))
+        .help_heading(heading.then_some("Models"))
+        .num_args(if is_flag { 0..=1 } else { 1..=1 })
+        .require_equals(is_flag)
+        .default_missing_values(is_flag.then_some("true"))
+        .value_parser(|text: &str| {
+            setting.kind.parse(text).map_err(|expected| format!("it must be {expected}"))
+        })
+}
+
+impl<const MODELS: bool> FromArgMatches for SettingFlags<MODELS> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in settings(MODELS) {
+            if let Some(value) = matches.get_one::<SettingValue>(setting.name) {
+                let flag = format!("--{}", setting.flag.unwrap_or(setting.name));
+                self.0.set(setting, value.clone(), SettingSource::Flag(flag));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const MODELS: bool> Args for SettingFlags<MODELS> {
+    fn augment_args(command: Command) -> Command {
+        settings(MODELS).fold(command, |command, setting| command.arg(arg(setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}

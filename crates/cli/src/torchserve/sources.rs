@@ -1,0 +1,225 @@
+//! The sources of TorchServe's settings: the file, over it the command line, over that (if the file
+//! allows it) the environment.
+
+use jitney_settings::server::MODEL_STORE;
+use jitney_settings::torchserve::{
+    ALLOWED_URLS, DISABLE_TOKEN_AUTHORIZATION, ENABLE_ENVVARS_CONFIG, ENABLE_MODEL_API,
+    LOAD_MODELS, PLUGINS_PATH, TS_OPEN_INFERENCE_PROTOCOL, USE_ENV_ALLOWED_URLS, WORKFLOW_STORE,
+    properties, property,
+};
+use jitney_settings::{
+    PropertyEffect, Setting, SettingKind, SettingSource, SettingValue, Values, did_you_mean,
+};
+
+use super::properties::Property;
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::flags::torchserve::TorchserveFlags;
+
+/// What the sources set, and warnings about keys that are unknown or have no effect.
+pub fn read(
+    file: Vec<Property>,
+    flags: &TorchserveFlags,
+    env: &Env,
+) -> Result<(Values, Vec<String>), Failure> {
+    let (mut values, mut warnings) = (Values::default(), Vec::new());
+    for property in file {
+        warnings.extend(accept(property, &mut values)?);
+    }
+    let mut values = given(flags).or(&values);
+    if values.flag(&ENABLE_ENVVARS_CONFIG) {
+        values = variables(env, values.flag(&USE_ENV_ALLOWED_URLS))?.or(&values);
+    }
+    // The variable holds always, and names a protocol where the key is a switch: KServe sets `oip`.
+    if let Some(text) = env.text("TS_OPEN_INFERENCE_PROTOCOL").filter(|text| !text.is_empty()) {
+        let on = text == "oip" || text.eq_ignore_ascii_case("true");
+        let source = SettingSource::Variable("TS_OPEN_INFERENCE_PROTOCOL".to_owned());
+        values.set(&TS_OPEN_INFERENCE_PROTOCOL, on, source);
+    }
+    warnings.extend(without_effect(&values));
+    Ok((values, warnings))
+}
+
+/// Takes a line of the file; an unknown key is a warning, since TorchServe starts with it.
+fn accept(line: Property, values: &mut Values) -> Result<Option<String>, Failure> {
+    let place = format!("{} line {}", line.file.display(), line.line);
+    let Some(setting) = property(&line.key) else {
+        let names = properties().filter_map(|setting| setting.property);
+        let hint = did_you_mean(&line.key, names).map(|hint| format!("; {hint}"));
+        let hint = hint.unwrap_or_default();
+        return Ok(Some(format!("{place}: unknown key `{}` has no effect{hint}", line.key)));
+    };
+    let source = SettingSource::File { path: line.file, line: Some(line.line) };
+    let wrong = |expected| {
+        let (key, text) = (&line.key, &line.value);
+        Failure::failed(format!("{place}: {key} must be {expected}, not {text:?}"))
+    };
+    if let Some(value) = parse(setting, &line.value).transpose().map_err(wrong)? {
+        values.set(setting, value, source);
+    }
+    Ok(None)
+}
+
+/// An empty value is none. Java's truth is the word `true` in any case, nothing else.
+fn parse(setting: &Setting, text: &str) -> Option<Result<SettingValue, String>> {
+    match setting.kind {
+        _ if text.is_empty() => None,
+        SettingKind::Flag => Some(Ok(text.eq_ignore_ascii_case("true").into())),
+        kind => Some(kind.parse(text)),
+    }
+}
+
+/// The command line can switch the two permissions on, never off.
+fn given(flags: &TorchserveFlags) -> Values {
+    let mut values = Values::default();
+    let paths = [
+        (&MODEL_STORE, &flags.model_store, "--model-store"),
+        (&WORKFLOW_STORE, &flags.workflow_store, "--workflow-store"),
+        (&PLUGINS_PATH, &flags.plugins_path, "--plugins-path"),
+    ];
+    for (setting, path, flag) in paths {
+        if let Some(path) = path {
+            let path = path.to_string_lossy().into_owned();
+            values.set(setting, path, SettingSource::Flag(flag.to_owned()));
+        }
+    }
+    if !flags.models.is_empty() {
+        let source = SettingSource::Flag("--models".to_owned());
+        values.set(&LOAD_MODELS, flags.models.join(","), source);
+    }
+    let switches = [
+        (&DISABLE_TOKEN_AUTHORIZATION, flags.disable_token_auth, "--disable-token-auth"),
+        (&ENABLE_MODEL_API, flags.enable_model_api, "--enable-model-api"),
+    ];
+    for (setting, _, flag) in switches.into_iter().filter(|(_, on, _)| *on) {
+        values.set(setting, true, SettingSource::Flag(flag.to_owned()));
+    }
+    values
+}
+
+fn variables(env: &Env, urls_allowed: bool) -> Result<Values, Failure> {
+    let mut values = Values::default();
+    for setting in properties().filter(|it| urls_allowed || it.name != ALLOWED_URLS.name) {
+        let Some(name) = setting.torchserve_variable() else { continue };
+        let Some(text) = env.text(&name) else { continue };
+        let wrong = |expected| Failure::failed(format!("{name} must be {expected}, not {text:?}"));
+        if let Some(value) = parse(setting, text).transpose().map_err(wrong)? {
+            values.set(setting, value, SettingSource::Variable(name));
+        }
+    }
+    Ok(values)
+}
+
+/// Sentences about keys that are set and do nothing.
+fn without_effect(values: &Values) -> Vec<String> {
+    let (mut java, mut others) = (Vec::new(), Vec::new());
+    for setting in properties().filter(|setting| values.has(setting)) {
+        match setting.effect {
+            PropertyEffect::Java => java.push(setting.name),
+            PropertyEffect::Instead(what) => {
+                others.push(format!("{} has no effect: {what}", setting.name));
+            }
+            PropertyEffect::Acts | PropertyEffect::Silent => {}
+        }
+    }
+    if !java.is_empty() {
+        java.sort_unstable();
+        let names = java.join(", ");
+        others.insert(0, format!("accepted without effect, they tune the Java server: {names}"));
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use jitney_settings::torchserve::DEBUG;
+
+    use super::*;
+    use crate::torchserve::properties::parse;
+
+    fn resolve(
+        text: &str,
+        flags: &TorchserveFlags,
+        env: &Env,
+    ) -> Result<(Values, Vec<String>), Failure> {
+        let lines = parse(text.as_bytes(), env)?.into_iter();
+        let lines =
+            lines.map(|line| Property { file: Path::new("config.properties").into(), ..line });
+        read(lines.collect(), flags, env)
+    }
+
+    fn values(text: &str, flags: &TorchserveFlags, env: &Env) -> Values {
+        resolve(text, flags, env).expect("resolves").0
+    }
+
+    #[test]
+    fn the_environment_wins_over_flags_and_flags_over_the_file() {
+        let flags = TorchserveFlags { model_store: Some("flag".into()), ..Default::default() };
+        let env = Env::from([("TS_MODEL_STORE", "env")]);
+        for (text, env, expected) in [
+            ("model_store=file\n", &Env::default(), "flag"),
+            ("model_store=file\n", &env, "flag"),
+            ("model_store=file\nenable_envvars_config=true\n", &env, "env"),
+        ] {
+            let values = values(text, &flags, env);
+            assert_eq!(values.show(&MODEL_STORE).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_only_switch_permissions_on() {
+        let text = "enable_model_api=true\n";
+        assert!(values(text, &TorchserveFlags::default(), &Env::default()).flag(&ENABLE_MODEL_API));
+    }
+
+    #[test]
+    fn urls_from_the_environment_need_a_second_permission() {
+        let env = Env::from([("TS_ALLOWED_URLS", "x")]);
+        let urls = |text| values(text, &TorchserveFlags::default(), &env).show(&ALLOWED_URLS);
+        assert_eq!(urls("enable_envvars_config=true\n"), None);
+        let both = "enable_envvars_config=true\nuse_env_allowed_urls=true\n";
+        assert_eq!(urls(both).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_a_warning_with_file_line_and_nearest_name() {
+        let (values, warnings) =
+            resolve("#\njob_queue_sise=1\n", &Default::default(), &Env::default()).expect("starts");
+        assert!(values.is_empty());
+        let expected = "config.properties line 2: unknown key `job_queue_sise` has no effect; \
+                        did you mean `job_queue_size`?";
+        assert_eq!(warnings, [expected]);
+    }
+
+    #[test]
+    fn a_wrong_value_names_file_line_and_expectation() {
+        let text = "\n\n\n\n\n\njob_queue_size=ten\n";
+        let failure = resolve(text, &Default::default(), &Env::default()).expect_err("rejected");
+        let expected =
+            "config.properties line 7: job_queue_size must be a whole number, not \"ten\"";
+        assert_eq!((failure.message.as_str(), failure.code), (expected, 1));
+        let env = Env::from([("TS_JOB_QUEUE_SIZE", "ten")]);
+        let failure = resolve("enable_envvars_config=true", &Default::default(), &env);
+        let expected = "TS_JOB_QUEUE_SIZE must be a whole number, not \"ten\"";
+        assert_eq!(failure.expect_err("rejected").message, expected);
+    }
+
+    #[test]
+    fn only_the_word_true_is_true() {
+        for (text, expected) in [("TRUE", true), ("true", true), ("1", false), ("yes", false)] {
+            let text = format!("debug={text}");
+            assert_eq!(values(&text, &Default::default(), &Env::default()).flag(&DEBUG), expected);
+        }
+    }
+
+    #[test]
+    fn keys_without_effect_are_remarked_on_together() {
+        let text = "vmargs=-X\nio_ratio=1\nversion=1\ncpu_launcher_enable=true\n";
+        let (_, remarks) = resolve(text, &Default::default(), &Env::default()).expect("resolves");
+        assert_eq!(remarks.len(), 2);
+        assert!(remarks[0].ends_with("io_ratio, vmargs"));
+        assert!(remarks[1].starts_with("cpu_launcher_enable has no effect: pin the whole server"));
+    }
+}

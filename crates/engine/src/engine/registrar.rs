@@ -1,0 +1,330 @@
+//! Registers models: found, fetched, checked, opened, described by a draft, and entered into the
+//! registry; and removes them again.
+//!
+//! Nothing here is on a request's way, all of it may fail, and a failure leaves nothing behind. It starts
+//! no worker: whoever registers also scales.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use tokio::runtime::Handle;
+
+use super::draft::Draft;
+use crate::admission::{Admission, AdmissionLimits};
+use crate::changes::Changes;
+use crate::error::{RegisterError, UnregisterError};
+use crate::local::thread::ThreadLauncher;
+use crate::local::{LocalModel, LocalRuntime};
+use crate::model::{Endpoints, Intake, Model, ModelIdentity};
+use crate::observer::Observer;
+use crate::python::{Environment, LoadOrder, PythonConfig, PythonLauncher, PythonWorkers};
+use crate::registry::Registry;
+use crate::resolve;
+use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
+use crate::store::{
+    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, Store, StoreConfig, StoreError,
+};
+
+/// What an engine is made of.
+pub struct EngineConfig {
+    /// What applies to models that do not say otherwise.
+    pub defaults: ModelDefaults,
+    /// The most that may be under way.
+    pub limits: AdmissionLimits,
+    /// Where archives come from and are unpacked to.
+    pub store: StoreConfig,
+    /// The same for workflows; without it they come from where models come from.
+    pub workflow_store: Option<StoreConfig>,
+    /// How Python workers are started.
+    pub python: PythonConfig,
+    /// Serves models in this process, without Python; `None` if only Python workers run models.
+    pub local: Option<LocalRuntime>,
+    /// The id of the first worker; later ones count up and are never used again.
+    pub first_worker_id: u32,
+}
+
+/// A model that was just registered, without workers yet.
+pub struct Registered {
+    /// The model.
+    pub model: Arc<Model>,
+    /// Workers it should be scaled to.
+    pub workers_min: u32,
+    /// Workers it may have.
+    pub workers_max: u32,
+}
+
+/// A model whose files were read.
+enum Opened {
+    /// It runs in this process.
+    Local(Arc<dyn LocalModel>, Option<FetchedFile>),
+    /// It runs in Python workers.
+    Package(Box<Package>),
+}
+
+/// All registered models, and what a new one is made with.
+pub(crate) struct Registrar {
+    pub(super) registry: Registry,
+    pub(super) changes: Changes,
+    pub(super) admission: Arc<Admission>,
+    /// New requests are rejected.
+    pub(super) rejecting: Arc<AtomicBool>,
+    pub(super) defaults: ModelDefaults,
+    pub(super) store: Arc<Store>,
+    pub(super) python: Arc<PythonWorkers>,
+    local: Option<LocalRuntime>,
+    worker_ids: Arc<AtomicU32>,
+    observer: Arc<dyn Observer>,
+    /// The runtimes of the data plane; models take turns.
+    pub(super) data: Vec<Handle>,
+    next_data: AtomicUsize,
+}
+
+impl Registrar {
+    pub(super) fn start(
+        config: EngineConfig,
+        data: Vec<Handle>,
+        observer: Arc<dyn Observer>,
+    ) -> io::Result<Self> {
+        let scratch = config.store.scratch.clone();
+        std::fs::create_dir_all(&scratch)?;
+        let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
+        Ok(Self {
+            registry: Registry::default(),
+            changes: Changes::default(),
+            admission: Admission::new(config.limits),
+            rejecting: Arc::default(),
+            defaults: config.defaults,
+            store: Arc::new(Store::new(config.store)),
+            python: PythonWorkers::start(config.python, &scratch, first)?,
+            local: config.local,
+            worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
+            observer,
+            data,
+            next_data: AtomicUsize::new(0),
+        })
+    }
+
+    /// Registers a model from the store, without workers.
+    pub(super) async fn register(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        match self.open(options).await? {
+            Opened::Local(model, fetched) => self.register_local(model, options, fetched),
+            Opened::Package(package) => self.register_package(*package, options).await,
+        }
+    }
+
+    /// The name and the settings that a model would be registered with. Nothing is registered.
+    pub(super) async fn preview(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<(String, ModelSettings), RegisterError> {
+        match self.open(options).await? {
+            Opened::Local(model, _) => {
+                let draft = self.local_draft(model, options, None)?;
+                Ok((draft.identity.name, draft.settings))
+            }
+            Opened::Package(package) => {
+                let (name, version) = resolve::name_and_version(&package, options)?;
+                let settings =
+                    resolve::settings(&name, &version, &package, options, &self.defaults)?;
+                Ok((name, settings))
+            }
+        }
+    }
+
+    /// Finds, fetches, verifies and opens a model.
+    async fn open(&self, options: &RegisterOptions) -> Result<Opened, RegisterError> {
+        resolve::check_runtime(options)?;
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let found = self.find(options).await?;
+        if let Some(local) = self.local {
+            let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
+            if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
+                let model = blocking(move || (local.load)(&path)).await?;
+                let model = model.map_err(RegisterError::NotLoadable)?;
+                return Ok(Opened::Local(model, found.fetched()));
+            }
+            if is_local(Path::new(&url)) {
+                return Err(StoreError::NotFound { url }.into());
+            }
+        }
+        let file = found.file().map(Path::to_owned);
+        let package = blocking(move || store.open(&url, found)).await??;
+        let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
+        self.verify(&options.url, file.as_deref(), operators).await?;
+        Ok(Opened::Package(Box::new(package)))
+    }
+
+    /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
+    /// download, and nothing is left of it.
+    async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
+        let (store, url) = (Arc::clone(&self.store), options.url.clone());
+        let at_startup = options.at_startup;
+        let found = blocking(move || store.find(&url, at_startup)).await??;
+        let request =
+            DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
+        let found = self.store.fetch(request, found).await?;
+        self.verify(&options.url, found.file(), options.sha256).await?;
+        Ok(found)
+    }
+
+    /// Compares the sum of the file with the expected one, if there is one.
+    async fn verify(
+        &self,
+        url: &str,
+        file: Option<&Path>,
+        sha256: Option<Sha256>,
+    ) -> Result<(), RegisterError> {
+        let Some(sha256) = sha256 else { return Ok(()) };
+        let (store, url, file) =
+            (Arc::clone(&self.store), url.to_owned(), file.map(Path::to_owned));
+        Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
+    }
+
+    pub(super) async fn register_package(
+        &self,
+        mut package: Package,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        let (name, version) = resolve::name_and_version(&package, options)?;
+        if self.registry.taken(&name, &version) {
+            return Err(RegisterError::Conflict { model: name, version });
+        }
+        let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
+        let (python, models) = (&self.python, self.store.models());
+        let environment =
+            Environment::prepare(&python.config, python.packages(), &models, &name, &mut package);
+        let environment = environment.await?;
+        let devices = python.devices(python.config.gpus, &settings.values);
+        (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
+        let identity = ModelIdentity::settled(name, version, options);
+        let metrics = self.observer.model_metrics();
+        let order = LoadOrder::of(&identity, &package, &settings, &python.config, metrics);
+        let observer = Arc::clone(&self.observer);
+        let launcher = PythonLauncher::new(python, order, environment, devices, observer);
+        let intake = match package.api {
+            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &options.endpoints)),
+            None => Intake::Python,
+        };
+        self.install(Draft {
+            identity,
+            settings,
+            intake,
+            launcher: Arc::new(launcher),
+            observer: Arc::clone(&self.observer),
+            dir: Some(package.dir),
+            fetched: package.downloaded,
+        })
+    }
+
+    /// Registers a model that runs in this process, without workers.
+    pub(super) fn register_local(
+        &self,
+        model: Arc<dyn LocalModel>,
+        options: &RegisterOptions,
+        fetched: Option<FetchedFile>,
+    ) -> Result<Registered, RegisterError> {
+        self.install(self.local_draft(model, options, fetched)?)
+    }
+
+    fn local_draft(
+        &self,
+        model: Arc<dyn LocalModel>,
+        options: &RegisterOptions,
+        fetched: Option<FetchedFile>,
+    ) -> Result<Draft, RegisterError> {
+        let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
+        let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
+        let settings =
+            resolve::local_settings((&name, &version), &*model, options, &self.defaults)?;
+        let launcher = ThreadLauncher {
+            model: Arc::clone(&model),
+            name: name.clone(),
+            version: version.clone(),
+        };
+        Ok(Draft {
+            identity: ModelIdentity::settled(name, version, options),
+            settings,
+            launcher: Arc::new(launcher),
+            intake: Intake::Local(model),
+            observer: Arc::clone(&self.observer),
+            dir: None,
+            fetched,
+        })
+    }
+
+    /// Starts a model: its task, then its entry in the registry.
+    fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
+        let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
+        let (model, task) =
+            draft.build(&self.admission, &self.rejecting, &self.worker_ids, &self.changes);
+        self.registry.insert(Arc::clone(&model))?;
+        self.changes.note();
+        model.fetched.iter().for_each(FetchedFile::keep);
+        let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
+        self.data[turn].spawn(task.run());
+        tracing::info!(
+            model = model.name(),
+            version = model.version(),
+            policy = model.settings().policy.as_str(),
+            batch_size = model.settings().batch_size,
+            "model registered"
+        );
+        remark_on(&model.settings());
+        Ok(Registered { model, workers_min, workers_max })
+    }
+
+    /// Removes a version, as [`Engine::unregister`](super::Engine::unregister) describes.
+    pub(super) async fn unregister(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<(), UnregisterError> {
+        let model = self.registry.remove(name, version)?;
+        self.changes.note();
+        self.end(&model).await;
+        tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        Ok(())
+    }
+
+    /// Ends a model that is no longer found: its requests are answered, its workers end, and what was
+    /// downloaded for it leaves the store.
+    pub(super) async fn end(&self, model: &Arc<Model>) {
+        model.close(self.defaults.unregister_timeout).await;
+        if model.fetched.is_some() {
+            let model = Arc::clone(model);
+            // It cannot panic.
+            let _ = blocking(move || model.fetched.iter().for_each(FetchedFile::remove)).await;
+        }
+    }
+}
+
+/// Runs blocking work off the caller's runtime.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, RegisterError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|panic| RegisterError::BadSettings(format!("reading the model failed: {panic}")))
+}
+
+/// Logs what a setting costs that was written for another server.
+fn remark_on(settings: &ModelSettings) {
+    let delay_ms = settings.batch_delay.as_millis() as u64;
+    match settings.policy {
+        PolicyName::Window if settings.batch_size > 1 => tracing::info!(
+            delay_ms,
+            "a lone request waits out the whole delay although a worker is idle; policy=adaptive saves that"
+        ),
+        PolicyName::Adaptive if settings.items_max() > 1 && !settings.plans() => {
+            tracing::info!(
+                "its handler runs batches side by side, so there is nothing to plan: a free slot takes what is there"
+            );
+        }
+        PolicyName::Adaptive | PolicyName::Window | PolicyName::Opportunistic => {}
+    }
+}

@@ -1,0 +1,105 @@
+//! What all Python workers share: how they are started, the socket that they connect to, our own Python
+//! packages, and whose turn it is to get a GPU.
+//!
+//! The packages (`jitney`, `ts`) are carried inside the binary and unpacked at start, so that the server
+//! is one file and every worker finds the runtime that fits it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use jitney_settings::Values;
+use tokio::runtime::Handle;
+
+use super::devices::Devices;
+use super::listener::WorkerListener;
+
+include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
+
+/// How Python workers are started.
+#[derive(Clone, Debug)]
+pub struct PythonConfig {
+    /// The interpreter.
+    pub interpreter: PathBuf,
+    /// The workers' whole environment; nothing of the server's own is added but what they need.
+    pub env: Vec<(OsString, OsString)>,
+    /// Decode JSON and text bodies for the handler, as TorchServe does by default.
+    pub decode_input: bool,
+    /// Keep PIL's limit on image sizes.
+    pub limit_max_image_pixels: bool,
+    /// A request envelope for every model.
+    pub envelope: Option<String>,
+    /// Install what a model's requirements file asks for before its first worker starts.
+    pub install_requirements: bool,
+    /// Bytes of one answer; a larger one fails its request.
+    pub response_bytes_max: Option<u64>,
+    /// GPUs that workers are spread over.
+    pub gpus: u32,
+}
+
+impl PythonConfig {
+    /// An interpreter and nothing else.
+    pub fn bare(interpreter: PathBuf) -> Self {
+        Self {
+            interpreter,
+            env: Vec::new(),
+            decode_input: true,
+            limit_max_image_pixels: true,
+            envelope: None,
+            install_requirements: false,
+            response_bytes_max: None,
+            gpus: 0,
+        }
+    }
+}
+
+/// What all Python workers share.
+pub(crate) struct PythonWorkers {
+    pub(crate) config: PythonConfig,
+    pub(super) listener: Arc<WorkerListener>,
+    /// Where our own Python packages lie.
+    packages: PathBuf,
+    /// Whose turn it is to get a GPU, over all models.
+    gpu_turn: Arc<AtomicU32>,
+}
+
+impl PythonWorkers {
+    /// Unpacks the packages and opens the socket, both below `scratch`.
+    pub(crate) fn start(
+        config: PythonConfig,
+        scratch: &Path,
+        runtime: &Handle,
+    ) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            config,
+            listener: WorkerListener::listen(scratch.join("workers.sock"), runtime)?,
+            packages: unpack_packages(scratch)?,
+            gpu_turn: Arc::default(),
+        }))
+    }
+
+    /// Where our own Python packages lie.
+    pub(crate) fn packages(&self) -> &Path {
+        &self.packages
+    }
+
+    /// The GPUs of a model's workers, out of so many.
+    pub(crate) fn devices(&self, gpus: u32, settings: &Values) -> Devices {
+        Devices::new(gpus, settings, &self.gpu_turn)
+    }
+}
+
+/// Writes the packages under `scratch` and returns the directory for `PYTHONPATH`.
+pub fn unpack_packages(scratch: &Path) -> io::Result<PathBuf> {
+    let root = scratch.join("python");
+    for (name, content) in PYTHON_FILES {
+        let path = root.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(path, content)?;
+    }
+    Ok(root)
+}
