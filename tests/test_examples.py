@@ -106,7 +106,7 @@ def test_the_moods_of_a_file_are_told_without_a_server(binary: Path, tmp_path: P
             ("The bus is late", "bad"),
             ("On we go", "neither"),
         ]
-    assert "no words" in (tmp_path / "moods.csv.failed.jsonl").read_text()
+    assert "the text is empty" in (tmp_path / "moods.csv.failed.jsonl").read_text()
     told = run(sys.executable, "sentiment.py", sentences)
     assert told.strip() == "1 bad, 1 good, 1 neither, 1 the text is empty"
 

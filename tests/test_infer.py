@@ -181,7 +181,7 @@ def test_stdin_and_stdout_make_a_pipe(desk: Desk) -> None:
     ("arguments", "code", "words"),
     [
         (["models.py:double", "no.jsonl", "-o", "out.jsonl"], 1, "cannot read no.jsonl"),
-        (["models.py:double", "in.txt", "-o", "out.jsonl"], 64, "--format"),
+        (["models.py:double", "in.txt", "-o", "out.jsonl"], 64, "no such file"),
         (["models.py:double", "in.jsonl", "-o", "out.xml"], 64, ".parquet"),
         (["models.py:nothing", "in.jsonl", "-o", "out.jsonl"], 1, "nothing"),
         (["models.py:double", "-", "-o", "out.jsonl"], 64, "-o -"),
@@ -192,6 +192,11 @@ def test_what_cannot_be_done_is_said(desk: Desk, arguments: list[str], code: int
     desk.write("in.jsonl", [1])
     assert words in desk.run(*arguments, code=code)
     assert desk.names() == ["in.jsonl"], "a job that did not begin leaves nothing behind"
+
+
+def test_an_input_of_unknown_format_needs_a_flag(desk: Desk) -> None:
+    (desk.path / "in.txt").write_text("1")
+    assert "--format" in desk.run("models.py:double", "in.txt", "-o", "out.jsonl", code=64)
 
 
 def test_an_output_that_exists_is_not_replaced_unless_asked(desk: Desk) -> None:

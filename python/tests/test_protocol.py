@@ -127,13 +127,13 @@ def test_a_chunk_encodes_to_its_bytes_and_decodes_to_its_pieces(name):
     context.bind_batch([b"\0" * 8] * 400, vector["id"])
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        context.writer = FrameWriter(ours)
+        context.frame_writer = FrameWriter(ours)
         outputs = {}
         for piece in pieces:
             outputs[piece["position"]] = answer(piece["position"], piece, context)
             context.streamed.add(piece["position"])  # The stream header is the vector's business here.
         parts = [(POSITION.pack(at) + encode_meta(context._request(at)), body) for at, body in outputs.items()]
-        context.writer.send_chunk(vector["id"], len(parts), table_of(parts))
+        context.frame_writer.send_chunk(vector["id"], len(parts), table_of(parts))
         ours.shutdown(socket.SHUT_WR)
         assert theirs.makefile("rb").read() == bytes.fromhex(vector["hex"])
     (frame,) = frames_of(bytes.fromhex(vector["hex"]))

@@ -17,7 +17,7 @@ use zip::CompressionMethod;
 
 use crate::console;
 use crate::failure::Failure;
-use crate::flags::archive::{ArchiveFlags, ArchiveFormat, ArchiveWorkflowFlags};
+use crate::flags::archive::{ArchiveFlags, ArchiveWorkflowFlags, PackFormat};
 use handler::ArchivedHandler;
 use manifest::ManifestFiles;
 use members::ArchiveMembers;
@@ -39,10 +39,10 @@ pub fn workflow(flags: &ArchiveWorkflowFlags) -> Result<u8, Failure> {
 fn archive_model(flags: &ArchiveFlags, now: SystemTime) -> Result<(), Failure> {
     check_name("model", &flags.model_name)?;
     let (packing, ending) = match flags.archive_format {
-        ArchiveFormat::Default => (Packing::Zip(CompressionMethod::Deflated), ".mar"),
-        ArchiveFormat::ZipStore => (Packing::Zip(CompressionMethod::Stored), ".mar"),
-        ArchiveFormat::Tgz => (Packing::Tgz, ".tar.gz"),
-        ArchiveFormat::NoArchive => (Packing::Directory, ""),
+        PackFormat::Default => (Packing::Zip(CompressionMethod::Deflated), ".mar"),
+        PackFormat::ZipStore => (Packing::Zip(CompressionMethod::Stored), ".mar"),
+        PackFormat::Tgz => (Packing::Tgz, ".tar.gz"),
+        PackFormat::NoArchive => (Packing::Directory, ""),
     };
     let output = ArchiveOutput::new(&flags.export_path, &flags.model_name, ending, packing);
     output.check(flags.export_path.exists(), flags.force)?;

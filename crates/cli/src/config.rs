@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::flags::ServeFlags;
 use crate::flags::config::{ConfigFlags, ConfigOf};
 use crate::flags::torchserve::TorchserveFlags;
-use crate::plan::{Face, Plan};
+use crate::plan::{ServerKind, ServerPlan};
 use crate::{console, run, serve, torchserve};
 
 /// One value.
@@ -68,7 +68,7 @@ fn of_serve(flags: ServeFlags, env: &Env) -> Result<Vec<ConfigRow>, Failure> {
     let for_models = model::SETTINGS.iter().filter(|setting| setting.flag.is_some());
     rows.extend(for_models.map(|setting| ConfigRow::of(None, setting.name, setting, &shared)));
     if !config.models.is_empty() {
-        let plan = serve::assemble(Face::Jitney, config, env)?;
+        let plan = serve::assemble(ServerKind::Serve, config, env)?;
         for model in run::preview(&plan, env)? {
             let (name, settings) = model?;
             rows.extend(model_rows(&name, &settings.values));
@@ -88,7 +88,7 @@ fn of_torchserve(flags: &TorchserveFlags, env: &Env) -> Result<Vec<ConfigRow>, F
     };
     let mut rows: Vec<ConfigRow> = known.map(row).collect();
     if config.values.has(&server::MODEL_STORE) {
-        let plan: Plan = torchserve::assemble(config, flags, env)?;
+        let plan: ServerPlan = torchserve::assemble(config, flags, env)?;
         for model in run::preview(&plan, env)? {
             // TorchServe starts without a model that it cannot load.
             match model {

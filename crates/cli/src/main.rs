@@ -65,8 +65,8 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
         Command::Config(flags) => Ok(config::main(*flags, env)),
-        Command::Simulate(flags) => Ok(study::simulate(*flags)),
-        Command::Plan(flags) => Ok(study::plan(&flags)),
+        Command::Simulate(flags) => study::simulate(*flags),
+        Command::Plan(flags) => study::plan(&flags),
     };
     ended.unwrap_or_else(|failure| {
         console::err(format!("error: {failure}"));

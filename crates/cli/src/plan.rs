@@ -1,5 +1,5 @@
-//! What is about to run, every source already resolved: `serve`, `demo` and `torchserve` each make a
-//! [`Plan`], and [`crate::run`] carries any of them out. Past this line nobody asks where a value came
+//! A server that is ready to be started: `serve`, `demo` and `torchserve` each make a [`ServerPlan`] from
+//! flags, files and environment, and [`crate::run`] runs it. A plan does not know where a value came
 //! from.
 
 use std::path::PathBuf;
@@ -18,21 +18,21 @@ use crate::torchserve::snapshot::Snapshots;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
 
-/// A server to be.
-pub struct Plan {
-    /// Which face it shows at start-up.
-    pub face: Face,
-    /// The doors; the access log and the meter are added when the log runs.
+/// A server that is ready to be started.
+pub struct ServerPlan {
+    /// Which command started it.
+    pub kind: ServerKind,
+    /// The listeners and protocols; access log and meter are added when the log has started.
     pub server: ServerConfig,
-    /// How long tokens live; without tokens anyone may come in.
+    /// How long tokens are valid; `None` if no token is needed.
     pub tokens: Option<Duration>,
-    /// Whether every request leaves a line.
+    /// Whether every request is logged.
     pub access_log: bool,
-    /// What the engine is made from.
+    /// The engine.
     pub engine: EnginePlan,
-    /// The operator's own processes, started before the doors are bound.
+    /// The operator's plugins, started before the ports are bound.
     pub plugins: Vec<PluginPlan>,
-    /// Models to load before the doors open.
+    /// Models to load before the ports open.
     pub models: Vec<Startup>,
     /// Threads of the data plane.
     pub io_threads: usize,
@@ -48,32 +48,32 @@ pub struct Plan {
     pub watch: bool,
     /// Whether the end of standard input ends the server, as a signal does.
     pub until_eof: bool,
-    /// Sentences about the configuration, for the log.
+    /// Remarks about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.
     pub temp_dir: PathBuf,
 }
 
-/// How the server introduces itself.
-pub enum Face {
-    /// Addresses and a line to paste.
-    Jitney,
-    /// The same, and it brings its own model.
+/// Which command started a server, and so what it prints.
+pub enum ServerKind {
+    /// `jitney serve`: addresses and an example request.
+    Serve,
+    /// `jitney demo`: the same, with an embedded model.
     Demo,
-    /// TorchServe's banner, whose text was prepared beside the configuration.
+    /// `jitney torchserve`: TorchServe's banner and log lines.
     TorchServe {
-        /// The banner.
+        /// The text of the banner.
         banner: String,
     },
 }
 
-/// What the engine is made from, as far as flags and files decide it.
+/// The engine, as flags and files configure it.
 pub struct EnginePlan {
-    /// What applies to every model.
+    /// Defaults of every model.
     pub defaults: ModelDefaults,
     /// Where archives are found by name.
     pub model_store: Option<PathBuf>,
-    /// Where workflows are found by name; without it where models are.
+    /// Where workflows are found by name; by default where models are.
     pub workflow_store: Option<PathBuf>,
     /// How much may be downloaded and unpacked for one model.
     pub store_limits: Limits,
@@ -93,18 +93,18 @@ pub struct EnginePlan {
     pub first_worker_id: u32,
     /// Whether a model's requirements are installed for it.
     pub install_requirements: bool,
-    /// Bytes of one answer.
+    /// The most bytes of one answer.
     pub response_bytes_max: Option<u64>,
     /// GPUs that workers are spread over.
     pub gpus: u32,
-    /// What workers see beside the server's own variables.
+    /// Variables that workers get beside those of the server.
     pub worker_env: Vec<(&'static str, String)>,
 }
 
 /// How the server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long it keeps answering while readiness already says no.
+    /// How long it keeps answering after it has stopped being ready.
     pub delay: Duration,
     /// How long admitted requests may take.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! Runs the server of a [`Plan`]: starts threads, engine, listeners and models, prints the addresses,
+//! Runs the server of a [`ServerPlan`]: starts threads, engine, listeners and models, prints the addresses,
 //! waits for a signal and drains.
 //!
 //! The data plane has its own threads, each with its own runtime. The main thread is the admin plane,
@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, Logs};
-use crate::plan::{Drain, Plan};
+use crate::plan::{Drain, ServerPlan};
 use crate::plugins;
 use assembly::{cannot, engine_config, packer};
 use data_plane::DataPlane;
@@ -43,7 +43,7 @@ use system::CpuUsage;
 
 /// Runs the server until a signal ends it, and returns the exit code. Failures before the log has
 /// started are returned; later ones are logged.
-pub fn run(plan: Plan, env: &Env) -> Result<u8, Failure> {
+pub fn run(plan: ServerPlan, env: &Env) -> Result<u8, Failure> {
     let logs = Logs::start(&plan.logs)?;
     let ended = serve(plan, env, &logs);
     let code = ended.map_or_else(log_failure, |()| 0);
@@ -56,7 +56,7 @@ fn log_failure(failure: Failure) -> u8 {
     failure.code
 }
 
-fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
+fn serve(plan: ServerPlan, env: &Env, logs: &Logs) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let scratch = ScratchDir::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
     data_plane::reduce_timer_slack();
@@ -81,7 +81,7 @@ fn serve(plan: Plan, env: &Env, logs: &Logs) -> Result<(), Failure> {
 
 /// Binds the ports, loads the models, serves, and drains after a signal.
 async fn serve_until_signal(
-    plan: &Plan,
+    plan: &ServerPlan,
     env: &Env,
     engine: &Arc<Engine>,
     meter: &Arc<Meter>,
@@ -155,7 +155,13 @@ fn cannot_bind(error: &std::io::Error) -> Failure {
 }
 
 /// Samples the machine at intervals, if its metrics are on; ends with the runtime.
-fn watch_system(plan: &Plan, env: &Env, engine: &Arc<Engine>, meter: &Arc<Meter>, cpu: CpuUsage) {
+fn watch_system(
+    plan: &ServerPlan,
+    env: &Env,
+    engine: &Arc<Engine>,
+    meter: &Arc<Meter>,
+    cpu: CpuUsage,
+) {
     if let Some(every) = plan.metrics.sample_every {
         let smi = (plan.engine.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
         tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
@@ -163,7 +169,7 @@ fn watch_system(plan: &Plan, env: &Env, engine: &Arc<Engine>, meter: &Arc<Meter>
 }
 
 /// If the files of metrics cannot be opened, the server starts with a warning.
-fn meter(plan: &Plan) -> std::io::Result<Meter> {
+fn meter(plan: &ServerPlan) -> std::io::Result<Meter> {
     let metrics = &plan.metrics;
     let sinks = logs::metric_sinks(&plan.logs.style);
     let sinks = sinks.inspect_err(|error| tracing::warn!(%error, "metrics are not logged"));
@@ -177,13 +183,13 @@ fn meter(plan: &Plan) -> std::io::Result<Meter> {
 }
 
 /// If the access log cannot be opened, the server starts with a warning.
-fn access_log(plan: &Plan) -> Option<Arc<AccessLog>> {
+fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
     let sink = plan.access_log.then(|| logs::access_sink(&plan.logs.style))?;
     let opened = sink.and_then(AccessLog::new);
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "requests are not logged")).ok()
 }
 
-fn tokens(plan: &Plan) -> Result<Option<Arc<Tokens>>, Failure> {
+fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
     let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));

@@ -1,4 +1,4 @@
-//! `jitney serve` and `jitney demo`: from flags, variables and `jitney.yaml` to a [`Plan`].
+//! `jitney serve` and `jitney demo`: from flags, variables and `jitney.yaml` to a [`ServerPlan`].
 
 mod file;
 pub mod model;
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
 use crate::metrics::MetricsPlan;
-use crate::plan::{Drain, EnginePlan, Face, Plan};
+use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan};
 use crate::startup::Startup;
 use crate::url_rule::UrlRule;
 use crate::worker_env::Hidden;
@@ -67,30 +67,30 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
 }
 
 /// Plans `jitney serve`.
-pub fn plan(flags: ServeFlags, env: &Env) -> Result<Plan, Failure> {
+pub fn plan(flags: ServeFlags, env: &Env) -> Result<ServerPlan, Failure> {
     let config = configure(flags, env)?;
     if config.models.is_empty() {
         return Err(Failure::usage("no model to serve").hint(
             "name an archive, a directory, an .onnx file or module:object, or try `jitney demo`",
         ));
     }
-    assemble(Face::Jitney, config, env)
+    assemble(ServerKind::Serve, config, env)
 }
 
 /// Plans `jitney demo`.
-pub fn plan_demo(flags: DemoFlags, env: &Env) -> Result<Plan, Failure> {
+pub fn plan_demo(flags: DemoFlags, env: &Env) -> Result<ServerPlan, Failure> {
     let (variables, remarks) = variables::read(env)?;
     let values = flags.addresses.0.or(&variables);
-    assemble(Face::Demo, effective(values, Vec::new(), remarks, env), env)
+    assemble(ServerKind::Demo, effective(values, Vec::new(), remarks, env), env)
 }
 
 /// Plans one model without a server, for `jitney infer`: the same sources decide about it. Variables
 /// that only a server knows are no news here.
-pub fn plan_offline(model: Startup, flags: Values, env: &Env) -> Result<Plan, Failure> {
+pub fn plan_offline(model: Startup, flags: Values, env: &Env) -> Result<ServerPlan, Failure> {
     let values = flags.or(&variables::read(env)?.0);
     let settings = values.only(jitney_settings::model::SETTINGS).or(&model.settings);
     let models = vec![Startup { settings, ..model }];
-    assemble(Face::Jitney, effective(values, models, Vec::new(), env), env)
+    assemble(ServerKind::Serve, effective(values, models, Vec::new(), env), env)
 }
 
 /// Adds what no source sets: what the machine decides, then the declared defaults.
@@ -112,12 +112,12 @@ fn effective(
 }
 
 /// Turns the configuration into a plan.
-pub fn assemble(face: Face, config: ServeConfig, env: &Env) -> Result<Plan, Failure> {
+pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, watch, until_eof } = config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let filter = values.read(&LOG_LEVEL).unwrap_or_default();
-    Ok(Plan {
-        face,
+    Ok(ServerPlan {
+        kind,
         server: server(&values, &mut remarks)?,
         tokens: values.flag(&TOKEN_AUTH).then_some(key_file::LIFETIME),
         access_log: values.flag(&ACCESS_LOG),

@@ -1,54 +1,34 @@
-//! `jitney simulate` and `jitney plan`: questions answered by playing them instead of by a server.
+//! `jitney simulate` and `jitney plan`: answers from the simulator instead of a server.
 //!
-//! This room reads the files and flags, `jitney_sim` does the work, and only figures that were
-//! played are printed. Nothing here opens a port.
+//! These modules read files and flags, and `jitney_sim` simulates. All printed figures come from
+//! simulations. No port is opened.
 
 mod capacity;
 mod curve_file;
+mod flag_values;
 mod progress;
+mod report;
 mod simulate;
 #[cfg(test)]
 mod tests;
-mod words;
 mod workload;
-
-use std::path::Path;
 
 use crate::console;
 use crate::failure::{FAILED, Failure};
 use crate::flags::study::{PlanFlags, SimulateFlags};
+use report::StudyReport;
 
 /// `jitney simulate`
-pub fn simulate(flags: SimulateFlags) -> u8 {
-    report(simulate::run(flags))
+pub fn simulate(flags: SimulateFlags) -> Result<u8, Failure> {
+    simulate::run(flags).map(print)
 }
 
 /// `jitney plan`
-pub fn plan(flags: &PlanFlags) -> u8 {
-    report(capacity::run(flags))
+pub fn plan(flags: &PlanFlags) -> Result<u8, Failure> {
+    capacity::run(flags).map(print)
 }
 
-fn report(result: Result<Finding, Failure>) -> u8 {
-    match result {
-        Ok(Finding { text, possible }) => {
-            console::out(text);
-            if possible { 0 } else { FAILED }
-        }
-        Err(failure) => {
-            console::err(format!("error: {failure}"));
-            failure.code
-        }
-    }
-}
-
-/// What is printed, and whether what was asked for can be done.
-#[derive(Debug)]
-struct Finding {
-    text: String,
-    possible: bool,
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
-    std::fs::read_to_string(path).map_err(failed)
+fn print(report: StudyReport) -> u8 {
+    console::out(report.text);
+    if report.possible { 0 } else { FAILED }
 }

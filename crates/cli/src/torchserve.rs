@@ -22,11 +22,9 @@ use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::torchserve::TorchserveFlags;
 use crate::{console, run};
+pub use banner::VERSION;
 pub use config::{assemble, configure};
 use pid::PidFile;
-
-/// The version this program stands in for.
-pub const VERSION: &str = "0.12.0";
 
 const ALREADY_RUNNING: &str =
     "TorchServe is already running, please use torchserve --stop to stop TorchServe.";
@@ -64,7 +62,7 @@ fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Fa
     launch::in_background(args, &pid_file).map(|()| 0)
 }
 
-fn serve(plan: crate::plan::Plan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
+fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
     if let Err(error) = pid_file.write(std::process::id()) {
         console::out(format!("cannot write the pid file: {error}"));
     }

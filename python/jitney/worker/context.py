@@ -42,7 +42,7 @@ class WorkerContext(Context):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.touched_requests: dict[int, RequestProcessor] = {}
         """Processors of the requests this batch's handler looked at; all other answers are plain."""
-        self.writer: FrameWriter | None = None
+        self.frame_writer: FrameWriter | None = None
         """Where pieces of answers go; None outside a worker."""
         self.batch_id = 0
         self.batch_ids: list[int] | None = None
@@ -103,15 +103,15 @@ class WorkerContext(Context):
 
     def send_intermediate(self, outputs: Sequence[Any], positions: Iterable[int]) -> None:
         """Sends one piece of each of these requests' answers to their clients, now."""
-        if self.writer is None:
+        if self.frame_writer is None:
             raise RuntimeError("only a worker can send intermediate responses")
         pieces = [(idx, *self._piece(idx, outputs[idx])) for idx in positions]
         if self.batch_ids is not None:
             for idx, meta, body in pieces:
-                self.writer.send_piece(self.batch_ids[idx], meta, body)
+                self.frame_writer.send_piece(self.batch_ids[idx], meta, body)
             return
         placed = [(POSITION.pack(idx) + meta, body) for idx, meta, body in pieces]
-        self.writer.send_chunk(self.batch_id, len(placed), table_of(placed))
+        self.frame_writer.send_chunk(self.batch_id, len(placed), table_of(placed))
 
     def _piece(self, idx: int, output: Any) -> tuple[bytes, Bytes]:
         body = encode_output(output)

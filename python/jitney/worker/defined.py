@@ -162,7 +162,7 @@ class _Batch:
             content_type, body = self._spell(at, piece, whole=False)
             head = b"" if at in self._streamed else self._head(at, content_type)
             self._streamed.add(at)
-            writer = self._context.writer
+            writer = self._context.frame_writer
             if writer is None:
                 raise RuntimeError("only a worker can stream")
             parts = assemble({0: POSITION.pack(at) + head}, [body])

@@ -64,7 +64,7 @@ def run_worker(sock: socket.socket, token: str) -> int:
         model = load(writer, spec, group)
         if model is None:
             return 1
-        model.context.writer = writer
+        model.context.frame_writer = writer
         try:
             run_model(writer, group.reader(reader), model)
         finally:

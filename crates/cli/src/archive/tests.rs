@@ -51,7 +51,7 @@ impl TestFiles {
             extra_files: None,
             runtime: HandlerRuntime::Python,
             export_path: self.at("out/new"),
-            archive_format: ArchiveFormat::Default,
+            archive_format: PackFormat::Default,
             force: false,
             requirements_file: None,
             config_file: None,
@@ -96,10 +96,10 @@ fn files(package: &Package) -> Vec<String> {
 #[test]
 fn every_format_holds_the_same_files_and_manifest() {
     for (format, file) in [
-        (ArchiveFormat::Default, "mod.mar"),
-        (ArchiveFormat::ZipStore, "mod.mar"),
-        (ArchiveFormat::Tgz, "mod.tar.gz"),
-        (ArchiveFormat::NoArchive, "mod"),
+        (PackFormat::Default, "mod.mar"),
+        (PackFormat::ZipStore, "mod.mar"),
+        (PackFormat::Tgz, "mod.tar.gz"),
+        (PackFormat::NoArchive, "mod"),
     ] {
         let dir = TestFiles::new();
         let flags = ArchiveFlags {
@@ -146,7 +146,7 @@ fn a_stock_handler_is_named_and_not_copied() {
 
 #[test]
 fn an_output_that_exists_is_replaced_only_by_force() {
-    for format in [ArchiveFormat::Default, ArchiveFormat::Tgz, ArchiveFormat::NoArchive] {
+    for format in [PackFormat::Default, PackFormat::Tgz, PackFormat::NoArchive] {
         let dir = TestFiles::new();
         let flags = ArchiveFlags { archive_format: format, ..dir.flags() };
         archive_model(&flags, SystemTime::now()).expect("archives");

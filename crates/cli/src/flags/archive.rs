@@ -38,7 +38,7 @@ pub struct ArchiveFlags {
     /// What to write: NAME.mar compressed (default) or not (zip-store), NAME.tar.gz (tgz) or a
     /// directory (no-archive)
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
-    pub archive_format: ArchiveFormat,
+    pub archive_format: PackFormat,
     /// Replace an existing archive
     #[arg(short = 'f', long)]
     pub force: bool,
@@ -116,7 +116,7 @@ impl HandlerRuntime {
 
 /// What an archive is written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ArchiveFormat {
+pub enum PackFormat {
     /// A compressed zip, NAME.mar
     #[default]
     Default,

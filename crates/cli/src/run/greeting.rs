@@ -5,7 +5,7 @@ use jitney_engine::Engine;
 use jitney_server::{Bind, Server, ServerAddresses};
 
 use crate::logs::{LogTarget, Logs};
-use crate::plan::{Face, Plan};
+use crate::plan::{ServerKind, ServerPlan};
 use crate::{console, definition};
 
 /// The line that scripts wait for.
@@ -15,26 +15,26 @@ const STARTED: &str = "Model server started.";
 const TOKEN: &str = "-H \"Authorization: Bearer <inference key of key_file.json>\" ";
 
 /// Logged before models are loaded.
-pub fn banner(plan: &Plan) {
-    if let Face::TorchServe { banner } = &plan.face {
+pub fn banner(plan: &ServerPlan) {
+    if let ServerKind::TorchServe { banner } = &plan.kind {
         tracing::info!("{banner}");
     }
 }
 
 /// Printed after the ports have opened.
-pub fn ready(plan: &Plan, server: &Server, engine: &Engine, logs: &Logs) {
+pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &Logs) {
     let addresses = server.addresses();
     let token = if plan.tokens.is_some() { TOKEN } else { "" };
-    let example = example(&plan.face, token, addresses, engine);
-    match plan.face {
-        Face::TorchServe { .. } => {
+    let example = example(&plan.kind, token, addresses, engine);
+    match plan.kind {
+        ServerKind::TorchServe { .. } => {
             for (name, address) in named(addresses) {
                 tracing::info!("{name} API bind to: {address}");
             }
             tracing::info!("try: {example}");
             logs.sender().send(LogTarget::Console, STARTED.to_owned());
         }
-        Face::Jitney | Face::Demo => {
+        ServerKind::Serve | ServerKind::Demo => {
             for (name, address) in named(addresses) {
                 console::out(format!("{:<15} {address}", name));
             }
@@ -63,11 +63,13 @@ fn dial(bind: &Bind) -> String {
 }
 
 /// An example request that works when it is pasted into a shell.
-fn example(face: &Face, token: &str, addresses: &ServerAddresses, engine: &Engine) -> String {
+fn example(kind: &ServerKind, token: &str, addresses: &ServerAddresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
     let socket = format!("{token}{socket}");
-    match (face, engine.models().first()) {
-        (Face::Demo, _) => format!("curl {socket}-T {} {base}/predictions/magika", any_file()),
+    match (kind, engine.models().first()) {
+        (ServerKind::Demo, _) => {
+            format!("curl {socket}-T {} {base}/predictions/magika", any_file())
+        }
         (_, Some(model)) => match model.api().map(|api| definition::example(api, model.name())) {
             Some(Some((path, body))) => {
                 format!("curl {socket}-H 'Content-Type: application/json' -d '{body}' {base}{path}")

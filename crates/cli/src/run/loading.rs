@@ -8,7 +8,7 @@ use jitney_engine::{Engine, Registered};
 
 use crate::definition::{Packed, Packer};
 use crate::failure::Failure;
-use crate::plan::{Face, Plan};
+use crate::plan::{ServerKind, ServerPlan};
 use crate::startup::Startup;
 
 /// A Python definition that is being served.
@@ -26,19 +26,19 @@ pub struct ServedDefinition {
 /// Registers the models of the plan. `jitney torchserve` starts without a model that cannot be
 /// loaded, as TorchServe does; for `jitney serve` it is an error.
 pub async fn load(
-    plan: &Plan,
+    plan: &ServerPlan,
     engine: &Arc<Engine>,
     packer: &Packer,
 ) -> Result<Vec<ServedDefinition>, Failure> {
     let mut definitions = Vec::new();
-    if matches!(plan.face, Face::Demo) {
+    if matches!(plan.kind, ServerKind::Demo) {
         start_workers(embedded(engine).await?);
     }
     for startup in &plan.models {
         let (options, packed) = prepare(startup, packer).await?;
         let registered = match register(engine, startup, options).await {
             Ok(registered) => registered,
-            Err(failure) if matches!(plan.face, Face::TorchServe { .. }) => {
+            Err(failure) if matches!(plan.kind, ServerKind::TorchServe { .. }) => {
                 tracing::error!("{}", failure.message);
                 continue;
             }

@@ -16,7 +16,7 @@ use super::loading::{prepare, register};
 use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::ServerPlan;
 use crate::startup::Startup;
 
 /// A latency target that no row exceeds: longer than any job, short enough for every clock.
@@ -41,7 +41,7 @@ impl OfflineEngine {
     /// Starts the engine, loads the only model of the plan and waits for its workers. `queue` is the
     /// most rows in flight, so that the model rejects none of them.
     pub async fn start(
-        mut plan: Plan,
+        mut plan: ServerPlan,
         env: &Env,
         workers: Option<u32>,
         queue: u32,
@@ -81,7 +81,7 @@ fn for_throughput(options: RegisterOptions, queue: u32) -> RegisterOptions {
     RegisterOptions { settings, ..options }
 }
 
-fn default_workers(plan: &Plan) -> u32 {
+fn default_workers(plan: &ServerPlan) -> u32 {
     match plan.engine.gpus {
         0 => crate::machine::cpus().clamp(1, 8),
         gpus => gpus,

@@ -12,12 +12,12 @@ use super::loading::prepare;
 use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::ServerPlan;
 use crate::startup::Startup;
 
 /// Every model of the plan with its name and settings, or why it cannot be opened.
 pub fn preview(
-    plan: &Plan,
+    plan: &ServerPlan,
     env: &Env,
 ) -> Result<Vec<Result<(String, ModelSettings), Failure>>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()

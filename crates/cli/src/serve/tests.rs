@@ -7,7 +7,7 @@ use jitney_settings::model::{QUEUE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
 use super::*;
 use crate::flags::{Command, parse};
 
-fn plan_of(line: &str, env: &Env) -> Result<Plan, Failure> {
+fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let cli = parse(&args).map_err(|(error, _)| Failure::usage(error.to_string()))?;
     match cli.command {

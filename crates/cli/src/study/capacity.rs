@@ -7,12 +7,13 @@ use jitney_sim::tables::Table;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
+use super::report::StudyReport;
 use super::workload::{bounded, max_batch, positive, share, trace};
-use super::{Finding, curve_file, words};
+use super::{curve_file, flag_values};
 use crate::failure::Failure;
 use crate::flags::study::PlanFlags;
 
-pub fn run(flags: &PlanFlags) -> Result<Finding, Failure> {
+pub fn run(flags: &PlanFlags) -> Result<StudyReport, Failure> {
     let question = question(flags)?;
     let mut progress = Progress::new();
     let answer = question.answer(&mut |workers, batch| {
@@ -21,7 +22,7 @@ pub fn run(flags: &PlanFlags) -> Result<Finding, Failure> {
     drop(progress);
     let possible = matches!(answer, Answer::Enough(_));
     let text = if flags.json { to_json(&answer) } else { in_words(&question, &answer) };
-    Ok(Finding { text, possible })
+    Ok(StudyReport { text, possible })
 }
 
 fn question(flags: &PlanFlags) -> Result<Question, Failure> {
@@ -31,7 +32,7 @@ fn question(flags: &PlanFlags) -> Result<Question, Failure> {
     let count = trace.as_ref().map_or(flags.requests, |trace| trace.times.len());
     let arrivals = match trace {
         Some(trace) => Arrivals::Recorded(trace.times),
-        None => words::arrivals(&flags.arrivals)?,
+        None => flag_values::arrivals(&flags.arrivals)?,
     };
     Ok(Question {
         max_batch: max_batch(flags.max_batch, &curve)?,

@@ -5,7 +5,6 @@ use std::path::Path;
 use jitney_sim::curve::Written;
 use serde_json::Value;
 
-use super::read;
 use crate::failure::Failure;
 
 const HINT: &str = "write --curve 5+0.2b, or name a file with lines of size,ms";
@@ -27,6 +26,12 @@ pub fn load(text: &str) -> Result<Written, Failure> {
 
 fn looks_like_file(text: &str) -> bool {
     text.contains(['/', '\\']) || text.ends_with(".csv") || text.ends_with(".json")
+}
+
+/// Reads a text file.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    std::fs::read_to_string(path).map_err(failed)
 }
 
 /// The content of a file of either kind.

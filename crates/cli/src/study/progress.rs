@@ -1,4 +1,5 @@
-//! How far long work is, on one line of stderr that is wiped away; silent where nobody watches.
+//! The progress of a long simulation on one line of stderr, which is removed at the end. Only on a
+//! terminal.
 
 use std::io::{IsTerminal, Write};
 

@@ -7,8 +7,8 @@ use jitney_sim::tables::{self, Effort, Table};
 use jitney_sim::world::Load;
 use serde_json::{Value, json};
 
-use super::Finding;
 use super::progress::Progress;
+use super::report::StudyReport;
 use super::workload::{Asking, Study};
 use crate::console;
 use crate::failure::Failure;
@@ -24,9 +24,9 @@ struct Played {
     outcome: Outcome,
 }
 
-pub fn run(flags: SimulateFlags) -> Result<Finding, Failure> {
+pub fn run(flags: SimulateFlags) -> Result<StudyReport, Failure> {
     if let Some(table) = flags.table {
-        return Ok(Finding { text: evaluation(table, &flags), possible: true });
+        return Ok(StudyReport { text: evaluation(table, &flags), possible: true });
     }
     let study = Study::new(flags.options, flags.workload.as_deref())?;
     let policies: Vec<&str> = if flags.policy.is_empty() {
@@ -44,7 +44,7 @@ pub fn run(flags: SimulateFlags) -> Result<Finding, Failure> {
         console::err(format!("drew {}", path.display()));
     }
     let text = if flags.json { to_json(&played) } else { to_table(&study, &played).to_string() };
-    Ok(Finding { text, possible: true })
+    Ok(StudyReport { text, possible: true })
 }
 
 fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {

@@ -68,7 +68,7 @@ fn a_curve_may_be_a_table_or_json() {
     assert!(curve_file::parse(r#"{"curve": [{"size": 2}]}"#).expect_err("no ms").contains("no ms"));
 }
 
-fn planned(curve: &str, rate: f64, p99: u64) -> Finding {
+fn planned(curve: &str, rate: f64, p99: u64) -> StudyReport {
     let flags = PlanFlags {
         curve: curve.to_owned(),
         rate: Some(rate),

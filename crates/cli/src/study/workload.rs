@@ -9,7 +9,8 @@ use jitney_sim::noise::Noise;
 use jitney_sim::trace::Trace;
 use jitney_sim::world::{Clients, Load, World};
 
-use super::{curve_file, read, words};
+use super::curve_file::{self, read};
+use super::flag_values;
 use crate::failure::Failure;
 use crate::flags::study::Workload;
 use crate::units::Millis;
@@ -175,9 +176,9 @@ impl Workload {
             jitter: share("--jitter", self.jitter.unwrap_or(0.0))?,
             outliers: share("--outliers", self.outliers.unwrap_or(0.0))?,
             outlier: 2.0,
-            slow: self.slow_down.as_deref().map(words::slow_down).transpose()?,
+            slow: self.slow_down.as_deref().map(flag_values::slow_down).transpose()?,
         };
-        let losses = self.lose_worker.as_deref().map(words::loss).transpose()?;
+        let losses = self.lose_worker.as_deref().map(flag_values::loss).transpose()?;
         if workers == 1 && losses.is_some_and(|loss| loss.back == u64::MAX) {
             let message = "the only worker cannot die for ever: nobody would ever be answered";
             return Err(
@@ -201,7 +202,7 @@ impl Workload {
             positive("--rate", rate)?;
         }
         let Some(path) = &self.trace else {
-            let arrivals = words::arrivals(self.arrivals.as_deref().unwrap_or("poisson"))?;
+            let arrivals = flag_values::arrivals(self.arrivals.as_deref().unwrap_or("poisson"))?;
             if rates.is_empty() {
                 rates = sweep(world.curve.capacity(world.workers));
             }

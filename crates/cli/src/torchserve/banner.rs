@@ -6,10 +6,12 @@ use std::path::Path;
 use jitney_settings::torchserve::property;
 use jitney_settings::{SettingSource, Values};
 
-use super::VERSION;
 use crate::address::Address;
 use crate::logs::Style;
 use crate::machine;
+
+/// The TorchServe version that this program replaces.
+pub const VERSION: &str = "0.12.0";
 
 /// What the banner tells.
 pub struct Facts<'a> {

@@ -1,4 +1,4 @@
-//! From TorchServe's flags and `config.properties` to a [`Plan`]: where the file is found, what its
+//! From TorchServe's flags and `config.properties` to a [`ServerPlan`]: where the file is found, what its
 //! values mean, what stops the start. What they say about doors and engine is in files beside it.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, Face, Plan};
+use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::startup::Startup;
 use crate::{gpu, machine, plugins, python, serve};
 
@@ -52,7 +52,7 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
 }
 
 /// Plans the server.
-pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<Plan, Failure> {
+pub fn plan(flags: &TorchserveFlags, env: &Env) -> Result<ServerPlan, Failure> {
     check_paths(flags, env)?;
     assemble(configure(flags, env)?, flags, env)
 }
@@ -62,7 +62,7 @@ pub fn assemble(
     config: TorchserveConfig,
     flags: &TorchserveFlags,
     env: &Env,
-) -> Result<Plan, Failure> {
+) -> Result<ServerPlan, Failure> {
     let TorchserveConfig { file, values, mut remarks } = config;
     let store = stores(&values)?;
     let addresses = Addresses::read(&values)?;
@@ -87,8 +87,8 @@ pub fn assemble(
     let listeners = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
     let secure = listeners.filter(|address| address.is_secure());
     let tls = security::tls(&values, secure.collect(), &mut remarks)?;
-    Ok(Plan {
-        face: Face::TorchServe { banner },
+    Ok(ServerPlan {
+        kind: ServerKind::TorchServe { banner },
         server: ServerConfig { tls, ..server(&values, &addresses, &grpc, drain)? },
         tokens: security::tokens(&values)?,
         access_log: true,

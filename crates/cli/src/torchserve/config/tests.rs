@@ -7,7 +7,11 @@ use jitney_settings::model::{POLICY, QUEUE, RESPONSE_TIMEOUT, WORKERS};
 use super::*;
 
 /// A directory with a store and a configuration, and the plan made of them.
-fn plan_with(text: &str, flags: TorchserveFlags, env: &[(&str, &str)]) -> Result<Plan, Failure> {
+fn plan_with(
+    text: &str,
+    flags: TorchserveFlags,
+    env: &[(&str, &str)],
+) -> Result<ServerPlan, Failure> {
     let dir = tempfile::tempdir().expect("directory");
     let file = dir.path().join("config.properties");
     let store = format!("model_store={}\n", dir.path().display());
@@ -20,7 +24,7 @@ fn env_of(pairs: &[(&str, &str)]) -> Env {
     pairs.iter().fold(Env::default(), |env, (name, value)| env.with(name, value))
 }
 
-fn plan_of(text: &str) -> Plan {
+fn plan_of(text: &str) -> ServerPlan {
     plan_with(text, TorchserveFlags::default(), &[]).expect("plans")
 }
 

@@ -1,4 +1,4 @@
-//! The small languages of the flags: arrival processes, slow-downs, times of a worker's death.
+//! Values of flags that have a syntax of their own: arrival processes, slow-downs, worker exits.
 
 use std::str::FromStr;
 
@@ -37,7 +37,7 @@ pub fn slow_down(text: &str) -> Result<(u64, f64), Failure> {
     Ok((nanos(at).ok_or_else(bad)?, factor))
 }
 
-/// `5s` or `5s..8s`: the first worker dies, and comes back.
+/// `5s` or `5s..8s`: the first worker exits, and starts again.
 pub fn loss(text: &str) -> Result<Loss, Failure> {
     let bad = || Failure::usage(format!("{text:?} is not a loss; write it like 5s or 5s..8s"));
     let (at, back) = match text.split_once("..") {
