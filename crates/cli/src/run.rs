@@ -146,12 +146,9 @@ async fn serve_until_signal(
 }
 
 fn cannot_bind(error: &std::io::Error) -> Failure {
-    let failure = Failure::failed(error.to_string());
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => failure
-            .hint("another program uses this port; choose another one, or port 0 for any free one"),
-        _ => failure,
-    }
+    let hint = "another program uses this port; choose another one, or port 0 for any free one";
+    let in_use = error.kind() == std::io::ErrorKind::AddrInUse;
+    Failure::failed(error.to_string()).maybe_hint(in_use.then(|| hint.to_owned()))
 }
 
 /// Samples the machine at intervals, if its metrics are on; ends with the runtime.

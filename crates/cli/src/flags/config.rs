@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::ServeFlags;
+use super::serve::ServeFlags;
 use super::torchserve::TorchserveFlags;
 
 /// `jitney config`
@@ -12,14 +12,13 @@ pub struct ConfigFlags {
     /// Print JSON, one object per value
     #[arg(long, global = true)]
     pub json: bool,
-    /// Whose configuration; `serve` if not said.
+    /// The command whose configuration is printed; `serve` by default.
     #[command(subcommand)]
     pub of: Option<ConfigOf>,
 }
 
 /// The commands that have a configuration.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum ConfigOf {
     /// What `jitney serve` would use with these flags
     Serve(ServeFlags),

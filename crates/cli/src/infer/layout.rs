@@ -71,9 +71,10 @@ impl OutputLayout {
 
 /// Appends a failed row to the file of failed rows, always with its input.
 pub fn failed(out: &mut Vec<u8>, row: &InputRow, error: &RowError) {
-    let input = match &row.content {
-        RowContent::Invalid { shown, .. } => Some(("input", Cow::Owned(quoted(shown)))),
-        content => input_field(content, true),
+    let input = if let RowContent::Invalid { shown, .. } = &row.content {
+        Some(("input", Cow::Owned(quoted(shown))))
+    } else {
+        input_field(&row.content, true)
     };
     failed_line(out, row, input, error);
 }

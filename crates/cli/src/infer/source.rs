@@ -38,9 +38,10 @@ pub fn open(
 ) -> Result<OpenInput, Failure> {
     if path == Path::new("-") {
         let stdin = BufReader::with_capacity(1 << 16, std::io::stdin());
-        let source: Box<dyn RowSource> = match format {
-            InputFormat::Images => Box::new(FileNames::new(stdin)),
-            _ => Box::new(JsonLines::new(stdin, start)),
+        let source: Box<dyn RowSource> = if format == InputFormat::Images {
+            Box::new(FileNames::new(stdin))
+        } else {
+            Box::new(JsonLines::new(stdin, start))
         };
         return Ok(OpenInput { source, end: None });
     }

@@ -91,6 +91,8 @@ fn parse(text: &str, path: &Path) -> Result<JitneyYaml, Failure> {
     Ok(file)
 }
 
+type YamlMapping = [(Spanned<String>, Spanned<YamlNode>)];
+
 /// Knows the file for sources and messages.
 struct Reader {
     path: Arc<Path>,
@@ -101,7 +103,7 @@ impl Reader {
         &self,
         what: &str,
         node: &'a Spanned<YamlNode>,
-    ) -> Result<&'a [(Spanned<String>, Spanned<YamlNode>)], Failure> {
+    ) -> Result<&'a YamlMapping, Failure> {
         match &node.value {
             YamlNode::Mapping(entries) => Ok(entries),
             YamlNode::List(_) | YamlNode::Scalar(_) => {

@@ -60,13 +60,17 @@ fn accept(line: Property, values: &mut Values) -> Result<Option<String>, Failure
     Ok(None)
 }
 
-/// An empty value is none. Java's truth is the word `true` in any case, nothing else.
+/// An empty value counts as absent. A flag is true only for `true` in any case, as in Java.
 fn parse(setting: &Setting, text: &str) -> Option<Result<SettingValue, String>> {
-    match setting.kind {
-        _ if text.is_empty() => None,
-        SettingKind::Flag => Some(Ok(text.eq_ignore_ascii_case("true").into())),
-        kind => Some(kind.parse(text)),
+    if text.is_empty() {
+        return None;
     }
+    let is_flag = matches!(setting.kind, SettingKind::Flag);
+    Some(if is_flag {
+        Ok(text.eq_ignore_ascii_case("true").into())
+    } else {
+        setting.kind.parse(text)
+    })
 }
 
 /// The command line can switch the two permissions on, never off.

@@ -16,7 +16,7 @@ use crate::store::Package;
 
 /// What a worker is told to load.
 #[derive(Clone, Debug)]
-pub(crate) struct LoadOrder {
+pub(crate) struct LoadCommand {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) dir: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct LoadOrder {
     pub(crate) sequence_headers: Arc<SequenceHeaders>,
 }
 
-impl LoadOrder {
+impl LoadCommand {
     /// What the workers of an archive load.
     pub(crate) fn of(
         identity: &ModelIdentity,
