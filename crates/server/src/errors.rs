@@ -15,6 +15,7 @@ mod rejection;
 mod table;
 
 pub(crate) use grpc::grpc_code_of;
+pub(crate) use rejection::reason_word;
 pub use table::{ErrorCode, ErrorRow, Fault};
 
 /// A failure as a client gets it.
