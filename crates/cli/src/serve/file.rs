@@ -28,12 +28,12 @@ pub struct JitneyYaml {
     /// The settings of the server and of every model.
     pub settings: Values,
     /// The models it lists.
-    pub models: Vec<ListedModel>,
+    pub models: Vec<YamlModel>,
 }
 
 /// One model of the list.
 #[derive(Clone, Debug, Default)]
-pub struct ListedModel {
+pub struct YamlModel {
     /// Archive, directory or `.onnx` file.
     pub path: String,
     /// The name to serve it under.
@@ -167,8 +167,8 @@ impl YamlReader {
         Ok(())
     }
 
-    fn entry(&self, node: &Spanned<YamlNode>) -> Result<ListedModel, Failure> {
-        let mut entry = ListedModel::default();
+    fn entry(&self, node: &Spanned<YamlNode>) -> Result<YamlModel, Failure> {
+        let mut entry = YamlModel::default();
         for (key, node) in self.mapping("a model", node)? {
             if !ENTRY_KEYS.contains(&key.value.as_str()) {
                 self.setting(

@@ -31,7 +31,7 @@ fn contradicting_flags_are_errors() {
 #[test]
 fn a_start_that_cannot_succeed_says_why() {
     let sandbox = Sandbox::new();
-    std::fs::write(sandbox.at("cwd/typo.properties"), "model_store=.\njob_queue_sise=1\n")
+    std::fs::write(sandbox.at("cwd/number.properties"), "model_store=.\njob_queue_size=ten\n")
         .expect("file");
     std::fs::write(sandbox.at("cwd/unset.properties"), "model_store=.\njob_queue_size=$$NOPE$$\n")
         .expect("file");
@@ -39,7 +39,7 @@ fn a_start_that_cannot_succeed_says_why() {
         (vec![], "Missing mandatory parameter --model-store"),
         (vec!["--model-store", "no_such"], "--model-store directory not found: no_such"),
         (vec!["--ts-config", "no_such"], "--ts-config file not found: no_such"),
-        (vec!["--ts-config", "typo.properties"], "did you mean `job_queue_size`?"),
+        (vec!["--ts-config", "number.properties"], "line 2: job_queue_size must be a whole number"),
         (vec!["--ts-config", "unset.properties"], "Invalid Environment Variable NOPE"),
     ] {
         let mut all = vec!["torchserve", "--start", "--foreground"];

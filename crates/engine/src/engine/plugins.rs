@@ -16,9 +16,9 @@ use super::draft::Draft;
 use super::registrar::Registrar;
 use crate::changes::Changes;
 use crate::error::ScaleError;
-use crate::model::{Identity, Intake, Model};
+use crate::model::{Intake, Model, ModelIdentity};
 use crate::observer::Observer;
-use crate::python::{Environment, LoadOrder, PythonLauncher};
+use crate::python::{Environment, LoadCommand, PythonLauncher};
 use crate::settings::{ModelSettings, PolicyName};
 
 /// The module that a plugin's process runs.
@@ -81,11 +81,11 @@ impl RunningPlugins {
         let unobserved: Arc<dyn Observer> = Arc::new(());
         let python = &self.models.python;
         let environment = Environment::shared(&python.config);
-        let devices = python.devices(0, &Values::default());
+        let gpus = python.gpus(0, &Values::default());
         let observer = Arc::clone(&unobserved);
-        let launcher = PythonLauncher::new(python, order(plan), environment, devices, observer);
+        let launcher = PythonLauncher::new(python, command(plan), environment, gpus, observer);
         Draft {
-            identity: Identity {
+            identity: ModelIdentity {
                 name: plan.name.clone(),
                 version: "plugin".to_owned(),
                 url: plan.source.clone(),
@@ -103,9 +103,9 @@ impl RunningPlugins {
     }
 }
 
-fn order(plan: &PluginPlan) -> LoadOrder {
+fn command(plan: &PluginPlan) -> LoadCommand {
     let dir: &Path = &plan.dir;
-    LoadOrder {
+    LoadCommand {
         model: plan.name.clone(),
         version: "plugin".to_owned(),
         dir: dir.to_owned(),

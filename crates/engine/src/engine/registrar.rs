@@ -17,9 +17,9 @@ use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::thread::ThreadLauncher;
 use crate::local::{LocalModel, LocalRuntime};
-use crate::model::{Endpoints, Identity, Intake, Model};
+use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
-use crate::python::{Environment, LoadOrder, PythonConfig, PythonLauncher, PythonWorkers};
+use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
@@ -199,13 +199,13 @@ impl Registrar {
         let environment =
             Environment::prepare(&python.config, python.packages(), &models, &name, &mut package);
         let environment = environment.await?;
-        let devices = python.devices(python.config.gpus, &settings.values);
-        (settings.declared.gpu, settings.declared.device_ids) = devices.declared();
-        let identity = Identity::settled(name, version, options);
+        let gpus = python.gpus(python.config.gpus, &settings.values);
+        (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
+        let identity = ModelIdentity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
-        let order = LoadOrder::of(&identity, &package, &settings, &python.config, metrics);
+        let command = LoadCommand::of(&identity, &package, &settings, &python.config, metrics);
         let observer = Arc::clone(&self.observer);
-        let launcher = PythonLauncher::new(python, order, environment, devices, observer);
+        let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {
             Some(api) => Intake::Defined(Endpoints::new(api, &settings, &options.endpoints)),
             None => Intake::Python,
@@ -247,7 +247,7 @@ impl Registrar {
             version: version.clone(),
         };
         Ok(Draft {
-            identity: Identity::settled(name, version, options),
+            identity: ModelIdentity::settled(name, version, options),
             settings,
             launcher: Arc::new(launcher),
             intake: Intake::Local(model),

@@ -9,11 +9,11 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use super::connection::{ConnectionError, WorkerConnection};
-use super::devices::Devices;
 use super::environment::{Environment, python_path};
 use super::frame::{FrameError, Kind, decode_control};
+use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
-use super::order::LoadOrder;
+use super::load_command::LoadCommand;
 use super::output::{OutputSource, log_output};
 use super::worker::PythonWorker;
 use super::workers::PythonWorkers;
@@ -22,15 +22,15 @@ use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
 use crate::settings::WorkerMode;
 
-/// More batches than this a worker of overlapping stages is never given.
+/// The most batches that a worker with overlapping stages is given.
 const OVERLAP_MAX: u8 = 8;
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {
     python: Arc<PythonWorkers>,
-    order: LoadOrder,
+    load: LoadCommand,
     environment: Environment,
-    devices: Devices,
+    gpus: GpuAssignment,
     /// The workers the model was last scaled to; 0 before that.
     workers: AtomicU32,
     /// Receives the metrics that workers print.
@@ -41,18 +41,18 @@ impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let expected = self.python.listener.expect();
         let spawned = self.spawn(worker, &expected);
-        let mut message = self.order.message.clone();
+        let mut message = self.load.message.clone();
         let count = self.workers.load(Ordering::Relaxed);
         if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
             *workers = count.into();
         }
-        let gpus = self.devices.give(worker);
+        let gpus = self.gpus.assign(worker);
         message["gpu_id"] = gpus.first().copied().into();
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
         let response_bytes_max = self.python.config.response_bytes_max;
-        let sequence_headers = Arc::clone(&self.order.sequence_headers);
+        let sequence_headers = Arc::clone(&self.load.sequence_headers);
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = connected(expected, &mut child).await?;
@@ -75,25 +75,25 @@ impl Launcher for PythonLauncher {
     }
 
     fn gpu(&self, worker: u32) -> Option<u32> {
-        self.devices.of(worker)
+        self.gpus.first(worker)
     }
 
     fn forget(&self, worker: u32) {
-        self.devices.take_back(worker);
+        self.gpus.release(worker);
     }
 }
 
 impl PythonLauncher {
-    /// Workers that load `order` in `environment`.
+    /// Workers of one model.
     pub(crate) fn new(
         python: &Arc<PythonWorkers>,
-        order: LoadOrder,
+        load: LoadCommand,
         environment: Environment,
-        devices: Devices,
+        gpus: GpuAssignment,
         observer: Arc<dyn Observer>,
     ) -> Self {
         let (python, workers) = (Arc::clone(python), AtomicU32::default());
-        Self { python, order, environment, devices, workers, observer }
+        Self { python, load, environment, gpus, workers, observer }
     }
 
     fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
@@ -103,8 +103,8 @@ impl PythonLauncher {
             std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
         })?;
         let source = Arc::new(OutputSource {
-            model: self.order.model.clone(),
-            version: self.order.version.clone(),
+            model: self.load.model.clone(),
+            version: self.load.version.clone(),
             worker,
             observer: Arc::clone(&self.observer),
         });
@@ -129,7 +129,7 @@ impl PythonLauncher {
             .env("PYTHONPATH", self.python_path())
             .env("JITNEY_WORKER_SOCKET", self.python.listener.path())
             .env("JITNEY_WORKER_TOKEN", &expected.token)
-            .current_dir(&self.order.dir)
+            .current_dir(&self.load.dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -144,7 +144,7 @@ impl PythonLauncher {
         python_path(
             self.python.packages(),
             given.map(|path| path.as_os_str()),
-            &self.order.dir,
+            &self.load.dir,
             packages,
         )
     }

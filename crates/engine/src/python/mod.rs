@@ -5,12 +5,12 @@
 //! folder is the only one that knows them. It never looks into a request's values.
 
 mod connection;
-mod devices;
 mod environment;
 mod frame;
+mod gpus;
 mod launcher;
 mod listener;
-mod order;
+mod load_command;
 mod output;
 mod worker;
 mod workers;
@@ -20,6 +20,6 @@ mod tests;
 
 pub(crate) use self::environment::Environment;
 pub(crate) use self::launcher::PythonLauncher;
-pub(crate) use self::order::LoadOrder;
+pub(crate) use self::load_command::LoadCommand;
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU32;
 use jitney_settings::Values;
 use tokio::runtime::Handle;
 
-use super::devices::Devices;
+use super::gpus::GpuAssignment;
 use super::listener::WorkerListener;
 
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
@@ -86,8 +86,8 @@ impl PythonWorkers {
     }
 
     /// The GPUs of a model's workers, out of so many.
-    pub(crate) fn devices(&self, gpus: u32, settings: &Values) -> Devices {
-        Devices::new(gpus, settings, &self.gpu_turn)
+    pub(crate) fn gpus(&self, gpus: u32, settings: &Values) -> GpuAssignment {
+        GpuAssignment::new(gpus, settings, &self.gpu_turn)
     }
 }
 

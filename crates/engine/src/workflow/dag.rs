@@ -145,7 +145,7 @@ impl Dag {
     }
 
     /// The nodes whose outputs are the answer.
-    pub fn leaves(&self) -> impl Iterator<Item = usize> {
+    pub fn last_nodes(&self) -> impl Iterator<Item = usize> {
         (0..self.nodes.len()).filter(|node| self.successors[*node].is_empty())
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     fn a_diamond_knows_its_start_its_leaves_and_who_waits_for_whom() {
         let dag = dag("a:b,c b:d c:d,d").unwrap();
         assert_eq!(dag.nodes(), ["a", "b", "c", "d"]);
-        assert_eq!((dag.start(), dag.leaves().collect::<Vec<_>>()), (0, vec![3]));
+        assert_eq!((dag.start(), dag.last_nodes().collect::<Vec<_>>()), (0, vec![3]));
         assert_eq!((dag.successors(0), dag.predecessors(3)), (&[1, 2][..], &[1, 2][..]));
         assert_eq!(dag.to_string(), "{a=[b, c], b=[d], c=[d]}");
     }

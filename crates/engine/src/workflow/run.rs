@@ -106,19 +106,19 @@ impl Run<'_> {
         self.outputs[node].as_ref().map(|output| output.body.clone()).unwrap_or_default()
     }
 
-    /// One leaf's own answer, or an object with the answer of each.
+    /// The answer of the only last node, or an object with the answer of each last node.
     fn answer(mut self) -> Output {
-        let leaves: Vec<usize> = self.graph.dag.leaves().collect();
-        if let [leaf] = leaves[..] {
+        let last_nodes: Vec<usize> = self.graph.dag.last_nodes().collect();
+        if let [leaf] = last_nodes[..] {
             return self.outputs[leaf].take().unwrap_or_default();
         }
         let named = |leaf: usize| (self.graph.nodes[leaf].name.clone(), value(&self.output(leaf)));
-        let object: Map<String, Value> = leaves.into_iter().map(named).collect();
+        let object: Map<String, Value> = last_nodes.into_iter().map(named).collect();
         Output { body: Value::Object(object).to_string().into(), ..Output::default() }
     }
 }
 
-/// A leaf's JSON; what is none passes as text.
+/// JSON as it is; anything else as text.
 fn value(body: &[u8]) -> Value {
     serde_json::from_slice(body)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()))
@@ -171,7 +171,7 @@ async fn attempt(
     };
     let called = async {
         let answer =
-            node.model.carry_on(call).await.map_err(|error| attempt_error(error, context))?;
+            node.model.call_admitted(call).await.map_err(|error| attempt_error(error, context))?;
         whole(answer, context).await
     };
     timeout_at(until, called).await.unwrap_or(Err(AttemptError::Late))

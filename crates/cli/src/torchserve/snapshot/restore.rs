@@ -21,19 +21,19 @@ struct SnapshotModels {
 
 /// The models to load, each version by itself.
 pub fn startups(text: &str, store: &Path, source: &SettingSource) -> Result<Vec<Startup>, Failure> {
-    let snapshot: SnapshotModels = serde_json::from_str(text)
+    let written: SnapshotModels = serde_json::from_str(text)
         .map_err(|error| Failure::failed(format!("{KEY}: not a snapshot of models: {error}")))?;
     let mut startups = Vec::new();
-    for (model, versions) in snapshot.models {
+    for (model, versions) in written.models {
         for (number, version) in versions {
-            check_in_store(&model, &version, store)?;
+            refuse_missing(&model, &version, store)?;
             startups.push(startup(&model, number, &version, source)?);
         }
     }
     Ok(startups)
 }
 
-fn check_in_store(model: &str, version: &SnapshotVersion, store: &Path) -> Result<(), Failure> {
+fn refuse_missing(model: &str, version: &SnapshotVersion, store: &Path) -> Result<(), Failure> {
     let file = &version.mar_name;
     let name = last_element(file);
     let in_store = !name.is_empty() && store.join(name).exists();

@@ -2,7 +2,7 @@
 //! that the model itself names. A worker of several processes gets as many as it has processes, the
 //! next ones in a row. A worker that is started again keeps its GPUs.
 //!
-//! Only numbers are handed out here; whether such a device exists was found out by the cli.
+//! These are only numbers; the command line has found out which devices exist.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use jitney_settings::Values;
 use jitney_settings::model::{DEVICE_IDS, DEVICE_TYPE, PARALLEL_LEVEL, PARALLEL_TYPE};
 
 /// The GPUs of one model's workers.
-pub(crate) struct Devices {
+pub(crate) struct GpuAssignment {
     /// How many there are for this model; with none, workers run on the processor.
     count: u32,
     /// The ids that the model names.
@@ -21,10 +21,10 @@ pub(crate) struct Devices {
     span: Option<u32>,
     /// Whose turn it is: of all models together, or of this one if it names ids or takes several.
     turn: Arc<AtomicU32>,
-    given: Mutex<BTreeMap<u32, Vec<u32>>>,
+    assigned: Mutex<BTreeMap<u32, Vec<u32>>>,
 }
 
-impl Devices {
+impl GpuAssignment {
     /// `turn` is shared by all models.
     pub(crate) fn new(gpus: u32, settings: &Values, turn: &Arc<AtomicU32>) -> Self {
         let on_cpu = settings.show(&DEVICE_TYPE).as_deref() == Some("cpu");
@@ -34,31 +34,31 @@ impl Devices {
         let span = span.filter(|level| settings.has(&PARALLEL_TYPE) && *level > 1);
         let own = ids.is_some() || span.is_some();
         let turn = if own { Arc::default() } else { Arc::clone(turn) };
-        Self { count, ids, span, turn, given: Mutex::default() }
+        Self { count, ids, span, turn, assigned: Mutex::default() }
     }
 
-    /// What a description tells: whether there are GPUs for the model, and which it named.
+    /// What a description shows: whether there are GPUs for the model, and which it named.
     pub(crate) fn declared(&self) -> (bool, Option<Vec<i64>>) {
         let ids = self.ids.as_ref().map(|ids| ids.iter().map(|id| i64::from(*id)).collect());
         (self.count > 0, ids)
     }
 
     /// The worker's GPUs, chosen when it is asked for the first time; none means the processor.
-    pub(crate) fn give(&self, worker: u32) -> Vec<u32> {
+    pub(crate) fn assign(&self, worker: u32) -> Vec<u32> {
         if self.count == 0 {
             return Vec::new();
         }
-        self.given().entry(worker).or_insert_with(|| self.next()).clone()
+        self.assigned().entry(worker).or_insert_with(|| self.next()).clone()
     }
 
     /// The worker's first GPU, if it has one.
-    pub(crate) fn of(&self, worker: u32) -> Option<u32> {
-        self.given().get(&worker).and_then(|gpus| gpus.first().copied())
+    pub(crate) fn first(&self, worker: u32) -> Option<u32> {
+        self.assigned().get(&worker).and_then(|gpus| gpus.first().copied())
     }
 
     /// The worker is gone for good.
-    pub(crate) fn take_back(&self, worker: u32) {
-        self.given().remove(&worker);
+    pub(crate) fn release(&self, worker: u32) {
+        self.assigned().remove(&worker);
     }
 
     /// The first worker of all gets GPU 1 where there are several, as in TorchServe.
@@ -72,8 +72,8 @@ impl Devices {
         }
     }
 
-    fn given(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u32>>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    fn assigned(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u32>>> {
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,51 +102,51 @@ mod tests {
     fn models_take_turns_and_a_worker_keeps_its_gpu() {
         let turn = Arc::default();
         let (one, other) = (
-            Devices::new(3, &Values::default(), &turn),
-            Devices::new(3, &Values::default(), &turn),
+            GpuAssignment::new(3, &Values::default(), &turn),
+            GpuAssignment::new(3, &Values::default(), &turn),
         );
-        assert_eq!([one.give(9000), other.give(9001), one.give(9002)], [[1], [2], [0]]);
-        assert_eq!([one.give(9000), other.give(9003)], [[1], [1]]);
-        one.take_back(9000);
-        assert_eq!((one.of(9000), one.of(9002)), (None, Some(0)));
+        assert_eq!([one.assign(9000), other.assign(9001), one.assign(9002)], [[1], [2], [0]]);
+        assert_eq!([one.assign(9000), other.assign(9003)], [[1], [1]]);
+        one.release(9000);
+        assert_eq!((one.first(9000), one.first(9002)), (None, Some(0)));
     }
 
     #[test]
     fn a_model_may_name_its_gpus() {
         let turn = Arc::default();
-        let named = Devices::new(4, &settings(json!({"deviceIds": [3, 1]})), &turn);
-        assert_eq!([1, 2, 3].map(|worker| named.give(worker)), [[3], [1], [3]]);
-        let wrong = Devices::new(2, &settings(json!({"deviceIds": [0, 2]})), &turn);
-        assert_eq!(wrong.give(1), [1], "a list with an unknown id counts as none");
+        let named = GpuAssignment::new(4, &settings(json!({"deviceIds": [3, 1]})), &turn);
+        assert_eq!([1, 2, 3].map(|worker| named.assign(worker)), [[3], [1], [3]]);
+        let wrong = GpuAssignment::new(2, &settings(json!({"deviceIds": [0, 2]})), &turn);
+        assert_eq!(wrong.assign(1), [1], "a list with an unknown id counts as none");
     }
 
     #[test]
     fn a_worker_of_several_processes_gets_a_row_of_gpus() {
         let four = settings(json!({"parallelType": "tp", "parallelLevel": 4}));
         let turn = Arc::default();
-        let all = Devices::new(8, &four, &turn);
+        let all = GpuAssignment::new(8, &four, &turn);
         assert_eq!(
-            [1, 2, 3].map(|worker| all.give(worker)),
+            [1, 2, 3].map(|worker| all.assign(worker)),
             [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
         );
-        assert_eq!((all.of(2), all.give(2).len()), (Some(4), 4));
+        assert_eq!((all.first(2), all.assign(2).len()), (Some(4), 4));
         let two = json!({"parallelType": "tp", "parallelLevel": 2, "deviceIds": [2, 3, 4, 5]});
         let two = settings(two);
-        let named = Devices::new(8, &two, &turn);
-        assert_eq!([1, 2].map(|worker| named.give(worker)), [[2, 3], [4, 5]]);
-        assert_eq!(Devices::new(3, &four, &turn).give(1), [0, 1, 2], "there are no more");
-        assert_eq!(turn.load(Ordering::Relaxed), 0, "nobody else's turn passed");
+        let named = GpuAssignment::new(8, &two, &turn);
+        assert_eq!([1, 2].map(|worker| named.assign(worker)), [[2, 3], [4, 5]]);
+        assert_eq!(GpuAssignment::new(3, &four, &turn).assign(1), [0, 1, 2], "there are no more");
+        assert_eq!(turn.load(Ordering::Relaxed), 0, "no turn of others passed");
     }
 
     #[test]
-    fn without_gpus_or_on_wish_workers_run_on_the_processor() {
+    fn without_gpus_or_if_asked_workers_run_on_the_processor() {
         let turn = Arc::default();
         assert_eq!(
-            Devices::new(0, &settings(json!({"deviceType": "gpu"})), &turn).give(1),
+            GpuAssignment::new(0, &settings(json!({"deviceType": "gpu"})), &turn).assign(1),
             Vec::<u32>::new()
         );
         assert_eq!(
-            Devices::new(2, &settings(json!({"deviceType": "CPU"})), &turn).give(1),
+            GpuAssignment::new(2, &settings(json!({"deviceType": "CPU"})), &turn).assign(1),
             Vec::<u32>::new()
         );
     }

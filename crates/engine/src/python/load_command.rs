@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::workers::PythonConfig;
 use crate::call::SequenceHeaders;
-use crate::model::Identity;
+use crate::model::ModelIdentity;
 use crate::settings::ModelSettings;
 use crate::store::Package;
 
 /// What a worker is told to load.
 #[derive(Clone, Debug)]
-pub(crate) struct LoadOrder {
+pub(crate) struct LoadCommand {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) dir: PathBuf,
@@ -26,16 +26,16 @@ pub(crate) struct LoadOrder {
     pub(crate) sequence_headers: Arc<SequenceHeaders>,
 }
 
-impl LoadOrder {
+impl LoadCommand {
     /// What the workers of an archive load.
     pub(crate) fn of(
-        identity: &Identity,
+        identity: &ModelIdentity,
         package: &Package,
         settings: &ModelSettings,
         python: &PythonConfig,
         model_metrics: Value,
     ) -> Self {
-        let Identity { name, version, .. } = identity;
+        let ModelIdentity { name, version, .. } = identity;
         let message = json!({
             "model_name": name,
             "model_version": version,
