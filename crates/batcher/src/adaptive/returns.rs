@@ -4,9 +4,9 @@
 //! times clients took to return follows how many of a cohort to expect by when. Requests whose
 //! head was seen but whose body is still coming are counted here too. It never keeps more than a
 //! fixed table: where two origins share a slot, the older one is forgotten. An origin with several
-//! requests at once may be many clients behind a proxy; `crowd` says whether they come back.
+//! requests at once may be many clients behind a proxy; `origin_clients` says whether they come back.
 
-use super::crowd::Crowd;
+use super::origin_clients::OriginClients;
 use super::return_times::ReturnTimes;
 use crate::request::{Nanos, Origin};
 
@@ -30,7 +30,7 @@ struct Slot {
     returning: u32,
     done: Nanos,
     cohort: u64,
-    crowd: Crowd,
+    clients: OriginClients,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,7 +102,7 @@ impl Returns {
         }
         slot.out += 1;
         (slot.done, slot.cohort) = (now, serial);
-        let counts = slot.crowd.answered(slot.out);
+        let counts = slot.clients.answered(slot.out);
         self.cohorts[serial as usize % COHORTS].remaining += u32::from(counts);
     }
 
@@ -147,7 +147,7 @@ impl Returns {
         if away > HORIZON {
             slot.out = 0;
         }
-        let counts = slot.crowd.arrived(&mut slot.out);
+        let counts = slot.clients.arrived(&mut slot.out);
         if !counts {
             return false;
         }

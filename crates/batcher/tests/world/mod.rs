@@ -33,7 +33,7 @@ pub struct World {
     /// How often, in percent, things go wrong in this world.
     trouble: u64,
     /// How often, in percent, somebody arrives.
-    crowd: u64,
+    submit: u64,
     /// Whether requests may be pinned to workers in this world.
     pins: bool,
     /// Portions of the last request that have not arrived yet, the next one last.
@@ -53,7 +53,7 @@ impl World {
             oracle: Oracle::new(&config),
             generations: vec![0; 48],
             trouble: dice.pick(&[0, 5, 30]),
-            crowd: dice.pick(&[40, 60, 75]),
+            submit: dice.pick(&[40, 60, 75]),
             pins: dice.percent(30),
             portions: Vec::new(),
             dice,
@@ -68,7 +68,7 @@ impl World {
         }
         self.pass_time();
         let event = match self.dice.roll(100) {
-            roll if roll < self.crowd => self.arrival(),
+            roll if roll < self.submit => self.arrival(),
             0..83 => self.finish(),
             83..86 => Event::Cancel { id: self.somebody() },
             86..89 => Event::Timer,

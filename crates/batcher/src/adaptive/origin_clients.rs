@@ -13,7 +13,7 @@ const PASSES: u32 = 2;
 
 /// What is known of the clients behind one origin.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct OriginClients {
     /// Whether it has ever been owed two requests: it is more than one client.
     several: bool,
     /// Windows in a row in which they all came back.
@@ -24,7 +24,7 @@ pub(crate) struct Crowd {
     fewest: u32,
 }
 
-impl Crowd {
+impl OriginClients {
     /// A request was answered, so that this many are owed; whether its client is expected back.
     pub(crate) fn answered(&mut self, owed: u32) -> bool {
         self.several |= owed > 1;
@@ -58,22 +58,22 @@ mod tests {
 
     #[test]
     fn one_client_at_a_time_is_taken_at_its_word() {
-        let (mut crowd, mut owed) = (Crowd::default(), 0);
-        assert!(!crowd.arrived(&mut owed), "nobody was answered yet");
+        let (mut clients, mut owed) = (OriginClients::default(), 0);
+        assert!(!clients.arrived(&mut owed), "nobody was answered yet");
         for _ in 0..3 {
             owed += 1;
-            assert!(crowd.answered(owed));
-            assert!(crowd.arrived(&mut owed));
+            assert!(clients.answered(owed));
+            assert!(clients.arrived(&mut owed));
         }
     }
 
     #[test]
     fn a_set_of_clients_is_believed_after_two_windows_and_doubted_after_a_stranger() {
-        let (mut crowd, mut owed) = (Crowd::default(), 0);
+        let (mut clients, mut owed) = (OriginClients::default(), 0);
         let mut round = |clients: u32| {
             owed += 4;
-            (0..4).for_each(|_| _ = crowd.answered(owed));
-            (0..clients).map(|_| crowd.arrived(&mut owed)).filter(|&back| back).count()
+            (0..4).for_each(|_| _ = clients.answered(owed));
+            (0..clients).map(|_| clients.arrived(&mut owed)).filter(|&back| back).count()
         };
         assert_eq!((0..2 * WINDOW / 4 - 1).map(|_| round(4)).sum::<usize>(), 0);
         (0..WINDOW / 4).for_each(|_| _ = round(4));
@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn clients_who_have_gone_are_not_owed_for_ever() {
-        let (mut crowd, mut owed) = (Crowd::default(), 10);
-        crowd.answered(owed);
+        let (mut clients, mut owed) = (OriginClients::default(), 10);
+        clients.answered(owed);
         for _ in 0..4 * WINDOW {
             owed += 2;
-            crowd.answered(owed);
-            (0..2).for_each(|_| _ = crowd.arrived(&mut owed));
+            clients.answered(owed);
+            (0..2).for_each(|_| _ = clients.arrived(&mut owed));
         }
         assert_eq!(owed, 0);
-        assert_eq!(crowd.clean, PASSES);
+        assert_eq!(clients.clean, PASSES);
     }
 }
