@@ -102,13 +102,31 @@ def test_unknown_keys_of_the_yaml_are_rejected_with_line_and_hint(
         assert word in done.stderr
 
 
-def test_unknown_keys_of_config_properties_are_rejected_with_line_and_hint(run, tmp_path: Path) -> None:
+def test_unknown_keys_of_config_properties_are_a_warning_with_line_and_hint(run, tmp_path: Path) -> None:
+    """TorchServe starts with them, and so does Jitney."""
     (tmp_path / "config.properties").write_text("# a comment\njobqueue_size=4\n")
+    done = run("config", "torchserve")
+    assert done.returncode == 0
+    assert "config.properties line 2: unknown key `jobqueue_size` has no effect" in done.stderr
+    assert "did you mean `job_queue_size`?" in done.stderr
+
+
+def test_wrong_values_name_file_line_and_what_is_expected(run, tmp_path: Path) -> None:
+    (tmp_path / "config.properties").write_text("# a comment\njob_queue_size=ten\n")
     done = run("torchserve", "--start", "--foreground", "--model-store", tmp_path)
     assert done.returncode == 1
-    assert (
-        "jobqueue_size" in done.stdout and "line 2" in done.stdout and "did you mean `job_queue_size`?" in done.stdout
-    )
+    assert 'config.properties line 2: job_queue_size must be a whole number, not "ten"' in done.stdout
+    (tmp_path / "jitney.yaml").write_text("port: 99999\n")
+    done = run("serve", "--config", "jitney.yaml")
+    assert done.returncode == 64
+    assert "jitney.yaml line 1: port must be a whole number from 0 to 65535, not 99999" in done.stderr
+
+
+def test_a_mistyped_variable_is_a_warning_with_the_nearest_name(run) -> None:
+    done = run("config", JITNEY_PROT="1", JITNEY_SERVICE_HOST="10.0.0.1", JITNEY_PORT_8080_TCP_ADDR="10.0.0.1")
+    assert done.returncode == 0
+    assert "JITNEY_PROT is unknown and has no effect; did you mean `JITNEY_PORT`?" in done.stderr
+    assert done.stderr.count("unknown") == 1
 
 
 def test_a_taken_port_is_told(start, run, store: Store) -> None:
@@ -212,6 +230,41 @@ def test_flags_win_over_variables_and_variables_over_the_file(start, store: Stor
     described = server.describe("echo")
     assert (described["batchSize"], described["minWorkers"]) == (4, 2)
     assert described["jobQueueStatus"]["remainingCapacity"] == 7
+
+
+def test_what_config_prints_is_in_force(start, run, store: Store, tmp_path: Path) -> None:
+    """Every value that a description repeats, of a model with several sources; typed workers win over packed ones."""
+    store.mar("echo", config="minWorkers: 1\nmaxWorkers: 1\nbatchSize: 6\nresponseTimeout: 77\n")
+    (tmp_path / "jitney.yaml").write_text("queue: 9\nmodels: [{path: store/echo.mar, batching: {max_batch_delay: 30}}]\n")
+    flags = ("--config", tmp_path / "jitney.yaml", "--workers", "3")
+    printed = run("config", "--json", "serve", *flags)
+    assert printed.returncode == 0, printed.stderr
+    rows = {row["key"]: row for row in json.loads(printed.stdout) if row["model"] == "echo"}
+    described = start("serve", *flags).describe("echo")
+    for key, told in {
+        "workers": "minWorkers",
+        "max_workers": "maxWorkers",
+        "max_batch_size": "batchSize",
+        "max_batch_delay": "maxBatchDelay",
+        "response_timeout": "responseTimeout",
+        "startup_timeout": "startupTimeout",
+    }.items():
+        assert rows[key]["value"] == str(described[told]), key
+    assert rows["queue"]["value"] == str(described["jobQueueStatus"]["remainingCapacity"]) == "9"
+    assert (rows["workers"]["value"], rows["workers"]["origin"]) == ("3", "flag")
+    assert rows["max_batch_size"]["origin"] == "archive"
+    assert rows["max_batch_delay"]["from"].endswith("jitney.yaml:2")
+
+
+def test_config_reads_a_definitions_decorator(run, tmp_path: Path) -> None:
+    code = "import jitney\n@jitney.batch(max_batch_size=8)\ndef double(x: list[int]) -> list[int]:\n    return x\n"
+    (tmp_path / "app.py").write_text(code)
+    done = run("config", "--json", "serve", "app.py:double")
+    assert done.returncode == 0, done.stderr
+    rows = {row["key"]: row for row in json.loads(done.stdout) if row["model"] == "double"}
+    assert (rows["max_batch_size"]["value"], rows["max_batch_size"]["origin"]) == ("8", "archive")
+    done = run("config", "serve", "app.py:Nope")
+    assert done.returncode == 1 and "Nope" in done.stderr
 
 
 @pytest.fixture

@@ -142,3 +142,6 @@ fn as_json(rows: &[ConfigRow]) -> String {
         .collect();
     format!("{:#}", Value::from(objects))
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,8 @@ use assembly::{cannot, engine_config, packer};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
+#[cfg(test)]
+pub use preview::registered;
 use scratch::ScratchDir;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;

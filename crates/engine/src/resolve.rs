@@ -208,3 +208,129 @@ fn handler(
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use jitney_settings::from_archive;
+    use jitney_settings::model::QUEUE;
+    use serde_json::json;
+
+    use super::*;
+
+    fn archive(yaml: Value) -> Values {
+        let source = SettingSource::Archive("m.mar".to_owned());
+        from_archive(yaml.as_object().unwrap(), &source).0
+    }
+
+    fn values(given: &[(&Setting, &str)], source: &SettingSource) -> Values {
+        given.iter().fold(Values::default(), |values, (setting, text)| {
+            values.with(setting, setting.kind.parse(text).unwrap(), source.clone())
+        })
+    }
+
+    /// The value and the kind of its source, of a model that is loaded at start-up.
+    fn shown(
+        setting: &Setting,
+        yaml: Value,
+        caller: &[(&Setting, &str)],
+        defaults: &ModelDefaults,
+    ) -> (String, &'static str) {
+        let caller = values(caller, &SettingSource::Flag("--flag".to_owned()));
+        let options =
+            RegisterOptions { settings: caller, at_startup: true, ..RegisterOptions::default() };
+        let values = resolve(("m", "1.0"), archive(yaml), &options, defaults);
+        (values.show(setting).unwrap_or_default(), values.source(setting).kind())
+    }
+
+    fn torchserve() -> ModelDefaults {
+        let file = SettingSource::File { path: std::path::Path::new("c").into(), line: Some(1) };
+        let record = json!({"m": {"1.0": {"minWorkers": 5, "maxWorkers": 6, "responseTimeout": 50, "batchSize": 5}}});
+        ModelDefaults {
+            precedence: Precedence::TorchServe,
+            settings: values(&[(&QUEUE, "7"), (&RESPONSE_TIMEOUT, "70")], &file),
+            models: record.as_object().unwrap().clone(),
+            models_source: file,
+            ..ModelDefaults::default()
+        }
+    }
+
+    #[test]
+    fn what_is_typed_wins_over_what_was_packed() {
+        let ours = ModelDefaults::default();
+        let yaml =
+            || json!({"minWorkers": 1, "maxWorkers": 1, "responseTimeout": 9, "batchSize": 8});
+        for (setting, typed) in [(&WORKERS, "3"), (&RESPONSE_TIMEOUT, "4"), (&MAX_BATCH_SIZE, "2")]
+        {
+            let found = shown(setting, yaml(), &[(setting, typed)], &ours);
+            assert_eq!(found, (typed.to_owned(), "flag"));
+            assert_eq!(shown(setting, yaml(), &[], &ours).1, "archive");
+        }
+        let most = shown(
+            &MAX_WORKERS,
+            json!({"minWorkers": 1, "maxWorkers": 9}),
+            &[(&WORKERS, "3")],
+            &ours,
+        );
+        assert_eq!(most, ("3".to_owned(), "flag"), "the archive's numbers count only together");
+    }
+
+    #[test]
+    fn under_torchserve_the_archive_decides_first_about_workers_and_timeouts() {
+        let theirs = torchserve();
+        let yaml =
+            || json!({"minWorkers": 1, "maxWorkers": 2, "responseTimeout": 9, "batchSize": 8});
+        let typed = [(&WORKERS, "3"), (&RESPONSE_TIMEOUT, "4"), (&MAX_BATCH_SIZE, "2")];
+        for (setting, packed, recorded) in [
+            (&WORKERS, ("1", "archive"), ("5", "file")),
+            (&MAX_WORKERS, ("2", "archive"), ("6", "file")),
+            (&RESPONSE_TIMEOUT, ("9", "archive"), ("50", "file")),
+            (&MAX_BATCH_SIZE, ("2", "flag"), ("2", "flag")),
+        ] {
+            let expected = |(value, source): (&str, _)| (value.to_owned(), source);
+            assert_eq!(shown(setting, yaml(), &typed, &theirs), expected(packed));
+            assert_eq!(shown(setting, json!({}), &typed, &theirs), expected(recorded));
+        }
+        let queue = shown(&QUEUE, json!({}), &[], &theirs);
+        assert_eq!(queue, ("7".to_owned(), "file"));
+        let archives = shown(&QUEUE, json!({"jobQueueSize": 3}), &[], &theirs);
+        assert_eq!(archives, ("3".to_owned(), "archive"));
+    }
+
+    #[test]
+    fn a_snapshot_restores_its_workers_whatever_the_archive_says() {
+        let snapshot = SettingSource::Snapshot("s.cfg".to_owned());
+        let options = RegisterOptions {
+            settings: values(&[(&WORKERS, "2"), (&MAX_WORKERS, "4")], &snapshot),
+            at_startup: true,
+            restored: true,
+            ..RegisterOptions::default()
+        };
+        let yaml = archive(json!({"minWorkers": 1, "maxWorkers": 1}));
+        let values = resolve(("m", "1.0"), yaml, &options, &torchserve());
+        assert_eq!((values.read(&WORKERS), values.read(&MAX_WORKERS)), (Some(2_u32), Some(4_u32)));
+    }
+
+    #[test]
+    fn the_policy_follows_from_delay_and_latency_unless_it_is_set() {
+        let ours = ModelDefaults::default();
+        for (typed, policy) in [
+            (&[][..], "adaptive"),
+            (&[(&MAX_BATCH_DELAY, "20")], "window"),
+            (&[(&MAX_BATCH_DELAY, "20"), (&MAX_LATENCY_MS, "50")], "adaptive"),
+            (&[(&MAX_BATCH_DELAY, "20"), (&MAX_LATENCY_MS, "0")], "window"),
+            (&[(&MAX_BATCH_DELAY, "20"), (&POLICY, "opportunistic")], "opportunistic"),
+        ] {
+            assert_eq!(shown(&POLICY, json!({}), typed, &ours).0, policy, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn only_startup_models_get_workers_without_a_number() {
+        let workers = |at_startup| {
+            let options = RegisterOptions { at_startup, ..RegisterOptions::default() };
+            let defaults = ModelDefaults { startup_workers: 6, ..ModelDefaults::default() };
+            resolve(("m", "1.0"), Values::default(), &options, &defaults).read::<u32>(&WORKERS)
+        };
+        assert_eq!((workers(true), workers(false)), (Some(6), Some(0)));
+    }
+}

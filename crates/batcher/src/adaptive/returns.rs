@@ -7,7 +7,7 @@
 //! requests at once may be many clients behind a proxy; `crowd` says whether they come back.
 
 use super::crowd::Crowd;
-use super::histogram::Histogram;
+use super::return_times::ReturnTimes;
 use crate::request::{Nanos, Origin};
 
 /// One who is out for longer than this is not expected any more.
@@ -57,7 +57,7 @@ pub(crate) struct Returns {
     serial: u64,
     /// No cohort of which anybody is out was answered before this.
     oldest: Nanos,
-    histogram: Histogram,
+    histogram: ReturnTimes,
     announced: u32,
     announced_last: Nanos,
     /// Mean time between head and body.
@@ -71,7 +71,7 @@ impl Default for Returns {
             cohorts: [Cohort::default(); COHORTS],
             serial: 0,
             oldest: 0,
-            histogram: Histogram::default(),
+            histogram: ReturnTimes::default(),
             announced: 0,
             announced_last: 0,
             body: 0.0,

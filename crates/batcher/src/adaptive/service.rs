@@ -5,7 +5,7 @@
 //! and it notices when everything has become slower or faster at once. The table never falls as
 //! sizes grow. It decides nothing.
 
-use super::fit::Fit;
+use super::fit::LineFit;
 use super::grid::{self, CELLS, SIZES};
 use super::tail::Tail;
 use crate::request::Nanos;
@@ -36,7 +36,7 @@ const ALWAYS_WHOLE: u32 = 64;
 const WHOLE_EVERY: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Cell {
+struct SizeCell {
     batches: f64,
     mean: f64,
 }
@@ -44,10 +44,10 @@ struct Cell {
 /// The service model of one kind of batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    cells: [Cell; CELLS],
+    cells: [SizeCell; CELLS],
     /// The blended, monotone table, in nanoseconds.
     table: [f64; CELLS],
-    fit: Fit,
+    fit: LineFit,
     slope: f64,
     factor: Tail,
     luck: Tail,
@@ -66,9 +66,9 @@ impl Service {
     pub(crate) fn new(guess: Nanos) -> Self {
         let guess = guess.max(1) as f64;
         Self {
-            cells: [Cell::default(); CELLS],
+            cells: [SizeCell::default(); CELLS],
             table: std::array::from_fn(|at| guess * (0.5 + 0.5 * SIZES[at] as f64)),
-            fit: Fit::default(),
+            fit: LineFit::default(),
             slope: guess / 2.0,
             factor: Tail::new(1.05, SAFE, 0.02, 0.002),
             luck: Tail::new(0.95, LUCKY, 0.02, 0.002),
@@ -176,7 +176,7 @@ impl Service {
 
     /// What a cell says by itself, or together with the line while it is not sure.
     fn cell(&self, at: usize) -> f64 {
-        let Cell { batches, mean } = self.cells[at];
+        let SizeCell { batches, mean } = self.cells[at];
         if batches >= CELL_SURE {
             return mean;
         }

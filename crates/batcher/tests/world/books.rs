@@ -13,7 +13,7 @@ pub fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum State {
+pub enum BatcherState {
     Fresh,
     /// Its batch failed; it may travel in a batch of at most so many.
     Retry(usize),
@@ -25,7 +25,7 @@ pub struct Known {
     pub request: Request,
     pub arrived: Nanos,
     pub seq: u64,
-    pub state: State,
+    pub state: BatcherState,
     pub cancelled: bool,
     pub crashes: u8,
     pub attempts: u8,
@@ -114,7 +114,7 @@ impl Books {
             request: Request { items: request.items.max(1), ..request },
             arrived: self.now,
             seq: self.arrivals,
-            state: State::Fresh,
+            state: BatcherState::Fresh,
             cancelled: false,
             crashes: 0,
             attempts: 0,
@@ -155,12 +155,12 @@ impl Books {
             known.crashes += u8::from(kind == Some(BatchFailure::Crashed));
             ensure(known.crashes <= 2, || format!("{id:?} was in three crashes"))?;
             known.state = match kind {
-                None if known.attempts == 1 => State::Fresh,
-                None => State::Retry(len),
-                Some(BatchFailure::Crashed) => State::Retry(1),
-                Some(_) if !budget => State::Retry(0),
-                Some(BatchFailure::Handler) => State::Retry(len.div_ceil(2)),
-                Some(BatchFailure::TimedOut) => State::Retry(1),
+                None if known.attempts == 1 => BatcherState::Fresh,
+                None => BatcherState::Retry(len),
+                Some(BatchFailure::Crashed) => BatcherState::Retry(1),
+                Some(_) if !budget => BatcherState::Retry(0),
+                Some(BatchFailure::Handler) => BatcherState::Retry(len.div_ceil(2)),
+                Some(BatchFailure::TimedOut) => BatcherState::Retry(1),
             };
             known.attempts -= u8::from(kind.is_none());
         }
@@ -188,11 +188,11 @@ impl Books {
     }
 
     pub fn waiting(&self) -> impl Iterator<Item = &Known> {
-        self.requests.values().filter(|known| known.state != State::Running)
+        self.requests.values().filter(|known| known.state != BatcherState::Running)
     }
 
     pub fn fresh(&self) -> impl Iterator<Item = &Known> {
-        self.requests.values().filter(|known| known.state == State::Fresh)
+        self.requests.values().filter(|known| known.state == BatcherState::Fresh)
     }
 
     pub fn free_workers(&self) -> impl Iterator<Item = WorkerId> {

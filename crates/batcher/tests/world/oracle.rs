@@ -4,7 +4,7 @@
 
 use jitney_batcher::*;
 
-use super::books::{Batch, Books, Checked, Known, State, count, ensure, sum_items};
+use super::books::{Batch, BatcherState, Books, Checked, Known, count, ensure, sum_items};
 
 /// A retry budget no story can spend.
 pub const ENDLESS: u32 = 1_000_000;
@@ -110,7 +110,7 @@ impl Oracle {
 
     fn end(&mut self, id: RequestId) -> Result<Known, String> {
         let known = self.books.requests.remove(&id).ok_or(format!("{id:?} ended twice"))?;
-        ensure(known.state != State::Running, || format!("{id:?} ended while it ran"))?;
+        ensure(known.state != BatcherState::Running, || format!("{id:?} ended while it ran"))?;
         Ok(known)
     }
 
@@ -139,7 +139,7 @@ impl Oracle {
         };
         let pinned = known.request.worker.is_some();
         let over = last || spent || pinned || !self.books.config.isolate;
-        matches!(known.state, State::Retry(_)) && over
+        matches!(known.state, BatcherState::Retry(_)) && over
     }
 
     // What must be true of a departure
@@ -168,8 +168,8 @@ impl Oracle {
         for id in ids {
             let known =
                 self.books.requests.get(id).ok_or(format!("{id:?} departs after its end"))?;
-            let retry = matches!(known.state, State::Retry(_));
-            ensure(known.state != State::Running, || format!("{id:?} departs twice"))?;
+            let retry = matches!(known.state, BatcherState::Retry(_));
+            ensure(known.state != BatcherState::Running, || format!("{id:?} departs twice"))?;
             ensure(!known.cancelled, || format!("{id:?} departs though cancelled"))?;
             ensure(known.request.deadline > self.books.now, || format!("{id:?} departs expired"))?;
             ensure(attempt == known.attempts + 1, || format!("{id:?}: not attempt {attempt}"))?;
@@ -224,15 +224,15 @@ impl Oracle {
         let other = other && !self.books.adaptive();
         ensure(!(failed && other), || format!("a retry on {worker:?} again"))?;
         let small = |id| match self.books.requests[id].state {
-            State::Retry(most) => members.len() <= most,
-            State::Fresh | State::Running => false,
+            BatcherState::Retry(most) => members.len() <= most,
+            BatcherState::Fresh | BatcherState::Running => false,
         };
         ensure(members.iter().all(small), || "a retry in too large a group".into())
     }
 
     /// Fresh work: after retries, when due, interactive first, oldest first, nobody overtaken.
     fn check_turn(&mut self, members: &[RequestId], reason: DispatchReason) -> Checked {
-        let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
+        let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         // A pinned one may take a second slot ahead of its time, which others are not handed.
         let pinned = self.books.requests[&members[0]].request.worker.is_some();
         let early = pinned && self.books.adaptive() && !self.books.idle();
@@ -303,7 +303,7 @@ impl Oracle {
         ensure(batch.0 == self.departures, || format!("{batch:?} is out of order"))?;
         for id in members {
             let known = self.books.requests.get_mut(id).ok_or("unknown member")?;
-            known.state = State::Running;
+            known.state = BatcherState::Running;
             known.attempts += 1;
             known.company = members.len();
             known.worker = Some(worker);
@@ -337,7 +337,7 @@ impl Oracle {
         if self.books.adaptive() {
             return self.check_patience();
         }
-        let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
+        let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         let retry = retry && self.books.free_workers().next().is_some();
         let lanes = self.books.lanes();
         let mut served = lanes.iter().filter(|lane| self.books.free_for(lane[0]));

@@ -15,11 +15,11 @@ use crate::failure::Failure;
 use crate::plan::ServerPlan;
 use crate::startup::Startup;
 
-/// Every model of the plan with its name and settings, or why it cannot be opened.
-pub fn preview(
-    plan: &ServerPlan,
-    env: &Env,
-) -> Result<Vec<Result<(String, ModelSettings), Failure>>, Failure> {
+/// A model's name and settings, or why it cannot be opened.
+pub type Previewed = Result<(String, ModelSettings), Failure>;
+
+/// Every model of the plan.
+pub fn preview(plan: &ServerPlan, env: &Env) -> Result<Vec<Previewed>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -64,4 +64,26 @@ async fn open(
         }
     }
     Ok((name, settings))
+}
+
+/// The settings of the plan's models as they are when the models are registered.
+#[cfg(test)]
+pub fn registered(plan: &ServerPlan, env: &Env) -> Vec<(String, ModelSettings)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let scratch = ScratchDir::make(&plan.temp_dir).unwrap();
+        let data = DataPlane::start(1).unwrap();
+        let config = engine_config(&plan.engine, &scratch, env, &Handle::current());
+        let engine = Engine::start(config, data.handles()).unwrap();
+        let mut models = Vec::new();
+        for startup in &plan.models {
+            let model = engine.register(startup.options()).await.unwrap().model;
+            models.push((model.name().to_owned(), ModelSettings::clone(&model.settings())));
+        }
+        engine.begin_drain();
+        engine.drain(std::time::Duration::ZERO).await;
+        drop(engine);
+        let _ = tokio::task::spawn_blocking(move || data.end()).await;
+        models
+    })
 }

@@ -28,12 +28,12 @@ pub struct JitneyYaml {
     /// The settings of the server and of every model.
     pub settings: Values,
     /// The models it lists.
-    pub models: Vec<ModelEntry>,
+    pub models: Vec<YamlModel>,
 }
 
 /// One model of the list.
 #[derive(Clone, Debug, Default)]
-pub struct ModelEntry {
+pub struct YamlModel {
     /// Archive, directory or `.onnx` file.
     pub path: String,
     /// The name to serve it under.
@@ -75,7 +75,7 @@ fn parse(text: &str, path: &Path) -> Result<JitneyYaml, Failure> {
     let options = serde_saphyr::options! { with_snippet: false };
     let document: Spanned<YamlNode> = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    let reader = Reader { path: path.into() };
+    let reader = YamlReader { path: path.into() };
     let mut file = JitneyYaml::default();
     for (key, node) in reader.mapping("the file", &document)? {
         if key.value == "models" {
@@ -94,11 +94,11 @@ fn parse(text: &str, path: &Path) -> Result<JitneyYaml, Failure> {
 type YamlMapping = [(Spanned<String>, Spanned<YamlNode>)];
 
 /// Knows the file for sources and messages.
-struct Reader {
+struct YamlReader {
     path: Arc<Path>,
 }
 
-impl Reader {
+impl YamlReader {
     fn mapping<'a>(
         &self,
         what: &str,
@@ -167,8 +167,8 @@ impl Reader {
         Ok(())
     }
 
-    fn entry(&self, node: &Spanned<YamlNode>) -> Result<ModelEntry, Failure> {
-        let mut entry = ModelEntry::default();
+    fn entry(&self, node: &Spanned<YamlNode>) -> Result<YamlModel, Failure> {
+        let mut entry = YamlModel::default();
         for (key, node) in self.mapping("a model", node)? {
             if !ENTRY_KEYS.contains(&key.value.as_str()) {
                 self.setting(

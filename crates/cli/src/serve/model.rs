@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::file::ModelEntry;
+use super::file::YamlModel;
 use crate::definition::is_definition;
 use crate::failure::Failure;
 use crate::startup::Startup;
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Startup, Failure> {
 }
 
 /// Reads an entry of the file's list.
-pub fn from_entry(entry: ModelEntry) -> Result<Startup, Failure> {
+pub fn from_entry(entry: YamlModel) -> Result<Startup, Failure> {
     Ok(Startup {
         name: entry.name,
         version: entry.version,

@@ -64,13 +64,13 @@ struct File {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Section {
-    counter: Option<Vec<Entry>>,
-    gauge: Option<Vec<Entry>>,
-    histogram: Option<Vec<Entry>>,
+    counter: Option<Vec<MetricEntry>>,
+    gauge: Option<Vec<MetricEntry>>,
+    histogram: Option<Vec<MetricEntry>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct MetricEntry {
     name: Option<String>,
     unit: Option<String>,
     dimensions: Option<Vec<String>>,
@@ -104,8 +104,8 @@ fn section(section: Option<Section>) -> Result<Vec<MetricDeclaration>, String> {
     Ok(all)
 }
 
-fn declaration(kind: MetricKind, entry: Entry) -> Result<MetricDeclaration, String> {
-    let Entry { name, unit, dimensions } = entry;
+fn declaration(kind: MetricKind, entry: MetricEntry) -> Result<MetricDeclaration, String> {
+    let MetricEntry { name, unit, dimensions } = entry;
     let (Some(name), Some(unit)) = (name, unit) else {
         return Err(format!("a {} lacks its name or its unit", kind.as_str()));
     };

@@ -55,7 +55,7 @@ fn every_value_of_torchserve_tells_its_origin() {
     check(Some("m"), "max_batch_size", Some("8"), "archive m.mar");
     check(Some("m"), "max_batch_delay", Some("40"), "file c.properties:6");
     check(Some("m"), "response_timeout", Some("9"), "archive m.mar");
-    check(Some("m"), "queue", Some("5"), "default");
+    check(Some("m"), "queue", Some("5"), "file c.properties:3");
     check(Some("m"), "policy", Some("window"), "default");
 }
 

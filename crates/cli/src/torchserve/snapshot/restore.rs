@@ -14,14 +14,14 @@ use crate::failure::Failure;
 use crate::startup::Startup;
 
 #[derive(Deserialize)]
-struct Written {
+struct SnapshotModels {
     #[serde(default)]
     models: Models,
 }
 
 /// The models to load, each version by itself.
 pub fn startups(text: &str, store: &Path, source: &SettingSource) -> Result<Vec<Startup>, Failure> {
-    let written: Written = serde_json::from_str(text)
+    let written: SnapshotModels = serde_json::from_str(text)
         .map_err(|error| Failure::failed(format!("{KEY}: not a snapshot of models: {error}")))?;
     let mut startups = Vec::new();
     for (model, versions) in written.models {

@@ -49,20 +49,20 @@ fn position(time: Nanos) -> usize {
 
 /// Times between an answer and the next request of the same client.
 #[derive(Clone, Debug)]
-pub(crate) struct Histogram {
+pub(crate) struct ReturnTimes {
     /// Weight of all times up to each edge.
     sums: [f64; EDGES_LEN],
     never: f64,
     weight: f64,
 }
 
-impl Default for Histogram {
+impl Default for ReturnTimes {
     fn default() -> Self {
         Self { sums: [0.0; EDGES_LEN], never: 0.0, weight: 1.0 }
     }
 }
 
-impl Histogram {
+impl ReturnTimes {
     /// A client came back after this long.
     pub(crate) fn learn(&mut self, time: Nanos) {
         let at = position(time);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn half_of_them_are_back_by_the_median() {
-        let mut histogram = Histogram::default();
+        let mut histogram = ReturnTimes::default();
         (1..=1000u64).for_each(|n| histogram.learn(n % 100 * 10_000));
         let share = histogram.by(500_000) / histogram.total();
         assert!((0.45..0.55).contains(&share), "{share}");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn clients_that_never_come_make_it_not_worth_asking() {
-        let mut histogram = Histogram::default();
+        let mut histogram = ReturnTimes::default();
         assert!(!histogram.worth_asking());
         histogram.learn(1_000_000);
         assert!(histogram.worth_asking());
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn it_forgets_and_never_overflows() {
-        let mut histogram = Histogram::default();
+        let mut histogram = ReturnTimes::default();
         (0..100_000).for_each(|_| histogram.learn(100_000));
         (0..5_000).for_each(|_| histogram.learn(10_000_000));
         assert!(histogram.by(1_000_000) / histogram.total() < 0.01);
