@@ -33,9 +33,10 @@ pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;
 pub use model::{
-    BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision, Reconfigure,
+    BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision,
     Status, Traffic,
 };
+pub use settings::Reconfigure;
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
 pub use reply::AnswerStream;

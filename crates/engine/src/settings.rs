@@ -2,6 +2,7 @@
 //! decided in `resolve`; a live change goes through [`ModelSettings::changed`].
 
 mod defaults;
+mod reconfigure;
 mod register_options;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use jitney_settings::model::{
 use jitney_settings::{SettingSource, Values};
 
 pub use self::defaults::{ModelDefaults, Precedence};
+pub use self::reconfigure::Reconfigure;
 pub use self::register_options::{EndpointOptions, RegisterOptions};
 use crate::call::SequenceHeaders;
 use crate::error::RegisterError;

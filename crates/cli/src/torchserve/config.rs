@@ -185,7 +185,7 @@ pub fn startups(
         let list: String = values.read(&LOAD_MODELS).unwrap_or_default();
         return Ok(models::parse(&list, store));
     };
-    let file = values.source(&MODEL_SNAPSHOT).place();
+    let file = values.source(&MODEL_SNAPSHOT).detail();
     if let SettingSource::Flag(flag) = values.source(&LOAD_MODELS) {
         remarks.push(format!("{flag} has no effect: the models are those of the snapshot {file}"));
     }

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 
-use super::Reconfigure;
 use super::objectives::{Objective, Objectives, strictest};
 use crate::call::CallRoute;
-use crate::settings::{EndpointOptions, ModelSettings};
+use crate::settings::{EndpointOptions, ModelSettings, Reconfigure};
 use crate::store::Api;
 
 /// Endpoints that answer where a request names none; see `Definition.default` in Python.

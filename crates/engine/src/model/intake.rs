@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::call::{Input, Parameter, Payload};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
-use crate::model::{EndpointChange, Endpoints, Objective, Reconfigure};
-use crate::settings::ModelSettings;
+use crate::model::{EndpointChange, Endpoints, Objective};
+use crate::settings::{ModelSettings, Reconfigure};
 use crate::store::Api;
 
 /// Requests that must ride alone meet nobody in a lane of their own.

@@ -46,7 +46,6 @@ pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REJECTIONS, Traffic};
 pub(crate) use self::messages::{Arrival, Control, Message, Ticket};
 pub use self::objectives::Objective;
-pub use self::reconfigure::Reconfigure;
 pub(crate) use self::sample::Sample;
 pub use self::sequence::SequenceLimits;
 pub(crate) use self::task::{State, Sweep, Task};
