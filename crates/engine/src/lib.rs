@@ -17,6 +17,7 @@ pub mod local;
 pub mod model;
 pub mod observer;
 pub mod outcome;
+mod pending;
 mod pool;
 pub mod python;
 mod registry;
@@ -33,10 +34,9 @@ pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;
 pub use model::{
-    BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision,
+    BatcherReport, Counters, EndpointView, Measures, Model, Objective, PastDecision, Reconfigure,
     Status, Traffic,
 };
-pub use settings::Reconfigure;
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
 pub use reply::AnswerStream;

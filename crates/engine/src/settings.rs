@@ -2,7 +2,6 @@
 //! decided in `resolve`; a live change goes through [`ModelSettings::changed`].
 
 mod defaults;
-mod reconfigure;
 mod register_options;
 
 use std::sync::Arc;
@@ -19,11 +18,9 @@ use jitney_settings::model::{
 use jitney_settings::{SettingSource, Values};
 
 pub use self::defaults::{ModelDefaults, Precedence};
-pub use self::reconfigure::Reconfigure;
 pub use self::register_options::{EndpointOptions, RegisterOptions};
 use crate::call::SequenceHeaders;
 use crate::error::RegisterError;
-use crate::model::SequenceLimits;
 use crate::shares::Shares;
 pub use jitney_settings::PolicyName;
 
@@ -319,6 +316,21 @@ fn slots(values: &Values) -> u8 {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How many sequences, how long they live, how much of each may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceLimits {
+    /// A sequence ends when nothing of it came for so long.
+    pub idle: Duration,
+    /// A sequence ends after so long, whatever comes; zero for never.
+    pub life: Duration,
+    /// Sequences at a time.
+    pub sequences: u64,
+    /// Requests of one sequence that may wait behind those that are on their way.
+    pub queue: u64,
+    /// Requests of one sequence that may be on their way at a time.
+    pub abreast: usize,
 }
 
 /// How a worker takes its batches; the `mode` of the worker protocol.

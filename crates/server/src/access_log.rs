@@ -1,4 +1,4 @@
-//! The access log: one line per request, in TorchServe's words.
+//! The access log: one line per request, in TorchServe's form.
 //!
 //! The hot path only appends to a buffer in memory; a thread of its own writes it out. When the disk
 //! is stuck the buffer stays bounded: lines are dropped and counted, requests never wait.
@@ -13,7 +13,7 @@ use crate::spool::Spool;
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
 
-/// What a line says.
+/// One line.
 #[derive(Clone, Copy)]
 pub struct AccessRecord<'a> {
     /// The client, as `/127.0.0.1:40000`.
@@ -45,10 +45,10 @@ impl AccessLog {
             if dropped > 0 {
                 tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
             }
-            if let Err(error) = sink.write_all(&buffer.lines).and_then(|()| sink.flush()) {
+            if let Err(error) = sink.write_all(&buffer.text).and_then(|()| sink.flush()) {
                 tracing::warn!(%error, "cannot write the access log");
             }
-            buffer.lines.clear();
+            buffer.text.clear();
         };
         Ok(Self(Spool::new("access-log", write_out)?))
     }
@@ -62,16 +62,16 @@ impl AccessLog {
 
 #[derive(Debug, Default)]
 struct AccessBuffer {
-    lines: Vec<u8>,
+    text: Vec<u8>,
     /// The second whose text `clock` holds.
     second: u64,
     clock: String,
 }
 
 impl AccessBuffer {
-    /// Adds a line, or says that it dropped one.
+    /// Adds a line; returns the number of dropped ones.
     fn push(&mut self, now: Duration, line: &AccessRecord<'_>) -> u64 {
-        if self.lines.len() >= BUFFER_BYTES_MAX {
+        if self.text.len() >= BUFFER_BYTES_MAX {
             return 1;
         }
         if self.second != now.as_secs() || self.clock.is_empty() {
@@ -84,7 +84,7 @@ impl AccessBuffer {
         let (clock, millis) = (&self.clock, now.subsec_millis());
         // Writing to memory does not fail.
         let _ = writeln!(
-            self.lines,
+            self.text,
             "{clock},{millis:03} - {address} \"{method} {uri} {version:?}\" {status} {}",
             took.as_millis()
         );
@@ -117,7 +117,7 @@ mod tests {
         buffer.push(Duration::from_millis(1_735_689_600_123), &line(&uri));
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
             \"POST /predictions/noop?mark=1 HTTP/1.1\" 200 3\n";
-        assert_eq!(String::from_utf8(buffer.lines).unwrap(), expected);
+        assert_eq!(String::from_utf8(buffer.text).unwrap(), expected);
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         buffer.push(Duration::from_millis(1_735_689_600_123), &line);
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
             \"gRPC org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping HTTP/2.0\" 0 3\n";
-        assert_eq!(String::from_utf8(buffer.lines).unwrap(), expected);
+        assert_eq!(String::from_utf8(buffer.text).unwrap(), expected);
     }
 
     #[test]
@@ -152,8 +152,8 @@ mod tests {
     fn a_full_buffer_drops_lines_instead_of_growing() {
         let uri = "/ping".parse().unwrap();
         let mut buffer =
-            AccessBuffer { lines: vec![0; BUFFER_BYTES_MAX], ..AccessBuffer::default() };
+            AccessBuffer { text: vec![0; BUFFER_BYTES_MAX], ..AccessBuffer::default() };
         let dropped = buffer.push(Duration::ZERO, &line(&uri));
-        assert_eq!((buffer.lines.len(), dropped), (BUFFER_BYTES_MAX, 1));
+        assert_eq!((buffer.text.len(), dropped), (BUFFER_BYTES_MAX, 1));
     }
 }

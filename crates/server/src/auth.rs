@@ -1,4 +1,4 @@
-//! Who may come in: TorchServe's three tokens, checked before a request's body is read.
+//! TorchServe's three tokens, checked before a request's body is read.
 //!
 //! The inference key opens predictions and health, the management key opens models and workers, and
 //! the API key, which never expires, renews the other two. Apart from `listener`, which only asks, so
@@ -27,7 +27,7 @@ pub trait KeyStore: Send + Sync {
     /// Replaces what is written there.
     ///
     /// # Errors
-    /// Whatever the system says; the keys in force stay those that were saved last.
+    /// The keys could not be saved; those that were saved last stay in force.
     fn save(&self, text: &str) -> io::Result<()>;
 }
 
@@ -52,7 +52,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Fresh keys, which nobody knows until [`Tokens::issue`] has written new ones down.
+    /// Random keys, to be replaced by [`Tokens::issue`], which saves them.
     ///
     /// # Errors
     /// The system gives no randomness.

@@ -10,7 +10,7 @@ use crate::metrics::Meter;
 use crate::plugins::Plugins;
 use crate::tls::Tls;
 
-/// What the server are made from.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where predictions are asked for.
@@ -30,7 +30,7 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// How long a request's head may take to arrive, and its body may stand still.
     pub head_timeout: Duration,
-    /// How long requests under way may take once a listener is told to end.
+    /// How long requests under way may take once the server ends.
     pub shutdown_grace: Duration,
     /// Whether models may be registered and unregistered over the network.
     pub model_api: bool,
@@ -38,13 +38,13 @@ pub struct ServerConfig {
     pub oip: bool,
     /// Whether models answer under their own names, with `/docs` and `/openapi.json` beside them.
     pub natural: bool,
-    /// Whether SageMaker's own health and execution parameters are told.
+    /// Whether SageMaker's health and execution parameters exist.
     pub sagemaker: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
-    /// The tokens that requests must bring; without them anyone may come in.
+    /// The tokens that requests must bring; without them any request is admitted.
     pub tokens: Option<Arc<Tokens>>,
-    /// What the operator's plugins answer and guard; nothing where there are none.
+    /// The operator's plugins, if there are any.
     pub plugins: Option<Arc<Plugins>>,
     /// The certificate of the listeners that speak HTTPS.
     pub tls: Option<Tls>,
@@ -99,7 +99,7 @@ impl From<Bind> for GrpcBind {
     }
 }
 
-/// When a connection is asked to end and its client to come anew, so that load spreads again behind
+/// When a connection ends and its client connects again, so that load spreads again behind
 /// a balancer; never by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionAge {

@@ -16,7 +16,7 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::malformed;
 
-/// What a listener tells its connections.
+/// A listener's signal to its connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ListenerSignal {
     /// Time to check whether the client sends.
@@ -218,7 +218,7 @@ mod tests {
         let peer = Peer::new(1, String::new());
         let mut seen = None;
         assert!(!peer.stalled(&mut seen), "the first tick only looks");
-        assert!(peer.stalled(&mut seen), "connected and said nothing");
+        assert!(peer.stalled(&mut seen), "connected and sent nothing");
         peer.enter(ConnectionStage::Busy);
         assert!(
             !peer.stalled(&mut seen) && !peer.stalled(&mut seen),

@@ -13,7 +13,7 @@ pub(crate) fn is_ready(engine: &Engine) -> bool {
     engine.healthy() && !engine.draining()
 }
 
-/// TorchServe's word for it.
+/// The state as TorchServe names it.
 pub(crate) fn status(engine: &Engine) -> &'static str {
     if is_ready(engine) { "Healthy" } else { "Unhealthy" }
 }

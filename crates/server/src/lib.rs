@@ -294,7 +294,7 @@ async fn run(listeners: Vec<BoundListener>, shutdown: impl Future<Output = ()>) 
     let mut result = Ok(());
     tokio::select! {
         () = shutdown => {}
-        // A listener ends before it is told to only when it could not begin.
+        // A listener ends before the shutdown only when it could not start.
         Some(served) = serving.join_next() => result = flat(served),
     }
     end.send_replace(true);

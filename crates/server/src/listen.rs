@@ -83,7 +83,7 @@ pub enum ListenSocket {
 /// Returns the address as it came out, with the port that was free.
 ///
 /// # Errors
-/// Whatever the system says, with the address in the text.
+/// The system's error, with the address in the text.
 pub fn bind(bind: &Bind, count: usize) -> io::Result<(Bind, Vec<ListenSocket>)> {
     let bound = match bind {
         Bind::Tcp(address) => bind_tcp(*address, count).map(|(address, sockets)| {
@@ -135,7 +135,7 @@ fn bind_unix(path: &Path, count: usize) -> io::Result<(Bind, Vec<ListenSocket>)>
     Ok((Bind::Unix(path.to_owned()), sockets))
 }
 
-/// A socket file that nobody listens on is left over from a server that was killed.
+/// A socket file without a listener is left over from a server that was killed.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     let stale = metadata.file_type().is_socket()

@@ -22,10 +22,10 @@ use self::description::{DeclaredEndpoint, PluginDescription};
 use crate::errors::{ErrorCode, Problem};
 use crate::route::{self, Apis, Route};
 
-/// Why the plugins cannot be used as they are.
+/// Why the plugins cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginError {
-    /// One did not say, or said badly, what it offers.
+    /// A plugin's description is missing or not valid.
     NoDescription {
         /// The plugin.
         plugin: String,
@@ -46,7 +46,7 @@ pub enum PluginError {
         /// The path.
         path: String,
     },
-    /// Two want to authorize.
+    /// Two plugins authorize.
     TwoAuthorizers {
         /// The first.
         first: String,
@@ -59,7 +59,7 @@ impl fmt::Display for PluginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDescription { plugin, why } => {
-                write!(f, "plugin {plugin} does not say what it offers: {why}")
+                write!(f, "plugin {plugin} has no valid description: {why}")
             }
             Self::PathTaken { plugin, path } => {
                 write!(f, "plugin {plugin}: {path} is a path of the server's own; choose another")
@@ -83,7 +83,7 @@ pub(crate) struct PluginEndpoint {
     pub(crate) listener: ApiKind,
     pub(crate) path: String,
     pub(crate) methods: Vec<Method>,
-    /// What it is for, in the plugin's own words; often empty.
+    /// The plugin's description of it; often empty.
     pub(crate) description: String,
     plugin: Arc<Model>,
 }
@@ -153,7 +153,7 @@ impl Plugins {
         self.guard.is_some()
     }
 
-    /// Lets a request pass, or says why not.
+    /// Authorizes a request.
     pub(crate) async fn authorize(
         &self,
         request: PluginRequest<'_>,
@@ -175,7 +175,7 @@ impl Plugins {
             Some(Err((status, message))) => {
                 Err(Problem { status, ..Problem::new(ErrorCode::Denied, message) })
             }
-            None => Err(unclear("said neither yes nor no")),
+            None => Err(unclear("did not answer with allow true or false")),
         }
     }
 

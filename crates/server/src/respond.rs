@@ -1,6 +1,4 @@
-//! How answers are written: JSON in TorchServe's dialect, and the headers that every answer carries.
-//!
-//! Apart from the endpoints, which only say what to answer, and from `errors`, which picks the words.
+//! How HTTP answers are written: JSON in TorchServe's form, and the headers of every answer.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER};
@@ -13,6 +11,9 @@ use crate::errors::{ErrorCode, Problem};
 
 /// An answer; its body is known, unless the model is still making it.
 pub(crate) type HttpResponse = Response<ResponseBody>;
+
+/// What an endpoint returns.
+pub(crate) type HttpResult = Result<HttpResponse, Problem>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -116,8 +117,8 @@ impl CorsHeaders {
     }
 }
 
-/// Adds what every answer carries. These win over what a handler set, as they do in TorchServe;
-/// only the cross-origin headers give way.
+/// Adds the headers of every answer. They replace a handler's, as in TorchServe, except the cross-origin
+/// headers.
 pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, cors: &CorsHeaders) {
     let headers = reply.headers_mut();
     headers.insert(X_REQUEST_ID, id);

@@ -1,7 +1,7 @@
-//! A buffer in memory that anybody fills and one thread empties: lines on their way to a disk.
+//! A buffer in memory that any thread fills and one thread empties: lines on their way to a disk.
 //!
 //! Filling it is a lock and a push, so that a request never waits for a file. When the disk is stuck
-//! the buffer stays bounded by whoever fills it: what does not fit is dropped and counted.
+//! the buffer stays bounded: what does not fit is dropped and counted.
 
 #[cfg(test)]
 pub(crate) mod sink;
@@ -16,7 +16,7 @@ const EMPTY_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Spool<B> {
     shared: Arc<Shared<B>>,
-    /// Taken by whoever ends it.
+    /// Taken when it ends.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 

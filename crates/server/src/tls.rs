@@ -133,9 +133,11 @@ mod tests {
     #[test]
     fn a_rejected_pair_has_a_reason() {
         let ((certificate, key), (_, other)) = (pair(), pair());
-        assert!(rejected("", &key).starts_with("cannot read the certificate: the text is not in PEM"));
-        assert!(rejected(&key, &key).starts_with("no certificate"));
-        assert!(rejected(&certificate, &certificate).starts_with("no private key"));
+        assert!(
+            rejected("", &key).starts_with("cannot read the certificate: the text is not in PEM")
+        );
+        assert!(rejected(&key, &key).starts_with("cannot read the certificate"));
+        assert!(rejected(&certificate, &certificate).starts_with("cannot read the private key"));
         assert!(rejected(&certificate, &other).starts_with("certificate and key cannot be used"));
     }
 

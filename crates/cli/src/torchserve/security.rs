@@ -50,7 +50,8 @@ pub fn tls(
         (None, Some(_)) => return Err(alone("private_key_file", "certificate_file")),
     }
     if let Some(keystore) = values.show(&KEYSTORE_FILE) {
-        let message = format!("{address} needs a certificate, and keystore={keystore} cannot be read");
+        let message =
+            format!("{address} needs a certificate, and keystore={keystore} cannot be read");
         return Err(Failure::failed(message).hint(CONVERT));
     }
     remarks.push(format!(

@@ -9,7 +9,7 @@ use tokio::time::{Instant, advance};
 
 use crate::call::{Origin, OriginKind};
 use crate::error::{CallError, ScaleError};
-use crate::settings::Reconfigure;
+use crate::model::Reconfigure;
 use crate::outcome::LaunchError;
 use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kit, Ride, call, settings, text};

@@ -6,7 +6,7 @@
 use crate::errors::{ErrorCode, Problem};
 use crate::route::{Apis, Route};
 
-/// What stands before an endpoint.
+/// Which key an endpoint needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Anyone may pass.
@@ -22,8 +22,8 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// The gate of a route. API descriptions and metrics are open; what is not there at all is
-    /// hidden behind the tokens of the listener.
+    /// The gate of a route. API descriptions and metrics are open; unknown paths need the
+    /// listener's token.
     pub fn of(apis: Apis, route: &Route<'_>) -> Self {
         match route {
             Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
@@ -66,7 +66,7 @@ impl Gate {
         }
     }
 
-    /// What is said to whoever does not pass, in TorchServe's words.
+    /// The error for a request that does not pass, in TorchServe's words.
     pub(crate) fn closed(self) -> Problem {
         let what = if self == Self::Renewal { "Authentication" } else { "Authorization" };
         let why = "Token either incorrect, expired, or not provided correctly";

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use super::*;
 
-/// Remembers what was saved; refuses when told to.
+/// Remembers what was saved; fails on request.
 #[derive(Clone, Default)]
 struct Memory {
     text: Arc<Mutex<String>>,
@@ -70,14 +70,14 @@ fn each_key_opens_its_own_gate_and_no_other() {
 }
 
 #[test]
-fn the_refusal_has_torchserves_words() {
+fn the_rejection_has_torchserves_message() {
     let bench = Bench::new();
-    let words = |gate| bench.tokens.admit(gate, None).unwrap_err();
-    let refused = words(Gate::Inference);
-    assert_eq!((refused.status, refused.code.row().kind), (400, "InvalidKeyException"));
+    let rejection = |gate| bench.tokens.admit(gate, None).unwrap_err();
+    let rejected = rejection(Gate::Inference);
+    assert_eq!((rejected.status, rejected.code.row().kind), (400, "InvalidKeyException"));
     let why = "Token either incorrect, expired, or not provided correctly";
-    assert_eq!(refused.message, format!("Token Authorization failed. {why}"));
-    assert_eq!(words(Gate::Renewal).message, format!("Token Authentication failed. {why}"));
+    assert_eq!(rejected.message, format!("Token Authorization failed. {why}"));
+    assert_eq!(rejection(Gate::Renewal).message, format!("Token Authentication failed. {why}"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::Problem;
 
-/// Descriptions travel as a header, and clients refuse headers beyond a few KiB.
+/// Descriptions are sent as a header, and clients reject headers beyond a few KiB.
 const DESCRIPTION_BYTES_MAX: usize = 2048;
 
 impl Problem {

@@ -11,31 +11,26 @@ use super::{ErrorCode, FailedCall, Problem};
 impl FailedCall<'_> {
     /// A rejection by the batcher or the engine.
     pub(super) fn rejection(&self, reason: Rejection, retry_after: Option<Duration>) -> Problem {
-        let (code, message) = match reason {
-            Rejection::NoWorker => (ErrorCode::NoWorker, self.no_worker()),
+        let deadline = "answer before the request's deadline";
+        let (code, text) = match reason {
+            Rejection::NoWorker => {
+                return with_retry(ErrorCode::NoWorker, self.no_worker(), retry_after);
+            }
             Rejection::QueueFull => (ErrorCode::Busy, self.queue_full()),
-            Rejection::Hopeless => (
-                ErrorCode::Busy,
-                self.message("cannot answer before the request's deadline", "hopeless"),
-            ),
-            Rejection::Overload => (ErrorCode::Busy, self.message("is overloaded", "overload")),
+            Rejection::Hopeless => (ErrorCode::Busy, format!(" cannot {deadline}")),
+            Rejection::Overload => (ErrorCode::Busy, " is overloaded".to_owned()),
             Rejection::Quota => {
-                (ErrorCode::Quota, self.message("has reached its limit for this client", "quota"))
+                (ErrorCode::Quota, " has reached its limit for this client".to_owned())
             }
-            Rejection::Draining => {
-                (ErrorCode::Ending, self.message("is shutting down", "draining"))
+            Rejection::Draining => (ErrorCode::Ending, " is shutting down".to_owned()),
+            Rejection::Expired => (ErrorCode::Expired, format!(" did not {deadline}")),
+            Rejection::TooLarge => {
+                let text = " has no batch that is large enough for this request";
+                (ErrorCode::TooLarge, text.to_owned())
             }
-            Rejection::Expired => (
-                ErrorCode::Expired,
-                self.message("did not answer before the request's deadline", "expired"),
-            ),
-            Rejection::TooLarge => (
-                ErrorCode::TooLarge,
-                self.message("has no batch that is large enough for this request", "too_large"),
-            ),
-            Rejection::Cancelled => (ErrorCode::Cancelled, self.cancelled()),
+            Rejection::Cancelled => (ErrorCode::Cancelled, ": the client disconnected".to_owned()),
         };
-        with_retry(code, message, retry_after)
+        with_retry(code, self.message(&text, reason_word(reason)), retry_after)
     }
 
     /// A limit of the whole server is reached.
@@ -50,14 +45,14 @@ impl FailedCall<'_> {
         let message = match rejection {
             SequenceRejection::TooMany { most } => {
                 let full = format!(
-                    "is at its limit of {most} sequences (maxNumSequence). Try again when one of them has \
+                    " is at its limit of {most} sequences (maxNumSequence). Try again when one of them has \
                      ended"
                 );
                 self.message(&full, "too_many_sequences")
             }
             SequenceRejection::Backlog { most } => {
                 let full = format!(
-                    "is at its limit of {most} waiting requests of this sequence \
+                    " is at its limit of {most} waiting requests of this sequence \
                      (maxSequenceJobQueueSize). Wait for answers before sending more"
                 );
                 self.message(&full, "sequence_queue_full")
@@ -68,27 +63,21 @@ impl FailedCall<'_> {
 
     /// The model was removed while the request was under way.
     pub(super) fn gone(&self) -> Problem {
-        with_retry(ErrorCode::Ending, self.message("was unregistered", "gone"), None)
+        with_retry(ErrorCode::Ending, self.message(" was unregistered", "gone"), None)
     }
 
     fn queue_full(&self) -> String {
-        if self.queue_max == 0 {
-            let busy = "has no queue and no free worker. Try again later";
-            return self.message(busy, "queue_full");
+        match self.queue_max {
+            0 => " has no queue and no free worker. Try again later".to_owned(),
+            most => format!(" has a full queue ({most} waiting). Try again later"),
         }
-        let full = format!("has a full queue ({} waiting). Try again later", self.queue_max);
-        self.message(&full, "queue_full")
     }
 
-    fn cancelled(&self) -> String {
-        format!("Model \"{}\": the client disconnected. [reason: cancelled]", self.model)
+    fn message(&self, text: &str, reason: &str) -> String {
+        format!("Model \"{}\"{text}. [reason: {reason}]", self.model)
     }
 
-    fn message(&self, what: &str, reason: &str) -> String {
-        format!("Model \"{}\" {what}. [reason: {reason}]", self.model)
-    }
-
-    /// TorchServe's own sentence, with its stray quote after the version.
+    /// TorchServe's message, with its stray quote after the version.
     fn no_worker(&self) -> String {
         let FailedCall { model, purpose, .. } = self;
         let version =
@@ -114,4 +103,19 @@ fn with_retry(code: ErrorCode, message: String, retry_after: Option<Duration>) -
         problem.retry_after = Some(retry_after.unwrap_or_default().max(Duration::from_secs(1)));
     }
     problem
+}
+
+/// The word for a reason, as in metrics and error messages.
+pub(crate) fn reason_word(reason: Rejection) -> &'static str {
+    match reason {
+        Rejection::QueueFull => "queue_full",
+        Rejection::TooLarge => "too_large",
+        Rejection::Expired => "expired",
+        Rejection::Cancelled => "cancelled",
+        Rejection::Draining => "draining",
+        Rejection::Hopeless => "hopeless",
+        Rejection::Overload => "overload",
+        Rejection::Quota => "quota",
+        Rejection::NoWorker => "no_worker",
+    }
 }

@@ -1,4 +1,4 @@
-//! Every failure as a client reads it: status, type, words and `Retry-After`.
+//! Every failure as a client reads it: status, type, message and `Retry-After`.
 
 use http::header::RETRY_AFTER;
 use http_body_util::BodyExt;
@@ -117,6 +117,7 @@ fn failures_of_the_model_keep_its_message() {
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
         (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
+        (failed(Cause::TooLarge, None, "too large"), 500, "too large"),
         (CallError::WorkerExited { killed: false }, 500, "Worker died."),
         (CallError::WorkerExited { killed: true }, 507, "Worker died."),
     ] {
@@ -254,8 +255,8 @@ async fn the_body_is_torchserves() {
 
 fn check_problem(problem: impl Into<Problem>, status: u16, kind: &str, message: &str) {
     let problem = problem.into();
-    let told = (problem.status, problem.code.row().kind, problem.message.as_str());
-    assert_eq!(told, (status, kind, message));
+    let parts = (problem.status, problem.code.row().kind, problem.message.as_str());
+    assert_eq!(parts, (status, kind, message));
 }
 
 #[test]
@@ -281,11 +282,11 @@ fn registration_fails_in_torchserves_message() {
 }
 
 #[test]
-fn a_node_that_refuses_is_told_like_any_other_model() {
+fn a_node_that_rejects_is_reported_like_any_other_model() {
     let error = CallError::Rejected { reason: Rejection::Expired, retry_after: None };
-    let refused = RunError::Rejected { model: "w__n".into(), queue_max: 9, error };
+    let rejected = RunError::Rejected { model: "w__n".into(), queue_max: 9, error };
     let message = "Model \"w__n\" did not answer before the request's deadline. [reason: expired]";
-    check_problem(refused, 408, "RequestTimeoutException", message);
+    check_problem(rejected, 408, "RequestTimeoutException", message);
     let failed = RunError::Failed { node: "n".into(), attempts: 2, why: "Worker died.".into() };
     let message = "Error executing n: Worker died. (2 attempts)";
     check_problem(failed, 500, "InternalServerException", message);

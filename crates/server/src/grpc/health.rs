@@ -17,8 +17,8 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
 use crate::health::is_ready;
 
-/// How often a watched state is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a watched state is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// The service.
 pub(super) struct HealthService {
@@ -56,9 +56,9 @@ impl health_server::Health for HealthService {
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watch>, Status> {
         let known = self.knows(&request.get_ref().service);
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        Ok(Response::new(Watch { engine: Arc::clone(&self.engine), known, looks, told: None }))
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        Ok(Response::new(Watch { engine: Arc::clone(&self.engine), known, ticks, last: None }))
     }
 }
 
@@ -66,8 +66,8 @@ impl health_server::Health for HealthService {
 pub(super) struct Watch {
     engine: Arc<Engine>,
     known: bool,
-    looks: Interval,
-    told: Option<ServingStatus>,
+    ticks: Interval,
+    last: Option<ServingStatus>,
 }
 
 impl Stream for Watch {
@@ -75,11 +75,11 @@ impl Stream for Watch {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            std::task::ready!(self.looks.poll_tick(context));
+            std::task::ready!(self.ticks.poll_tick(context));
             let now =
                 if self.known { serving(&self.engine) } else { ServingStatus::ServiceUnknown };
-            if self.told != Some(now) {
-                self.told = Some(now);
+            if self.last != Some(now) {
+                self.last = Some(now);
                 return Poll::Ready(Some(Ok(HealthCheckResponse { status: now.into() })));
             }
             if self.engine.draining() {

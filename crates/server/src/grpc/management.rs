@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use super::request::{GrpcRequest, target};
 use super::status::model_api_disabled;
 use crate::errors::Problem;
-use crate::management::{self, DescribeCaller, Notice, Scaling};
+use crate::management::{self, Notice, Scaling};
 use crate::respond;
 use crate::state::ServerState;
 
@@ -41,7 +41,7 @@ impl ManagementApIsService for TorchServeManagement {
     async fn describe_model(&self, request: Request<DescribeModelRequest>) -> ManagementResult {
         let (request, message) = GrpcRequest::open(request)?;
         let target = target(named(&message.model_name)?, &message.model_version);
-        let caller = DescribeCaller { id: request.caller.id, origin: request.caller.origin() };
+        let caller = (request.caller.id, request.caller.origin());
         let caller = message.customized.then_some(caller);
         let described = management::describe(&self.state, target, caller).await?;
         text_message(respond::pretty(&described))

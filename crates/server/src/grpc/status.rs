@@ -1,5 +1,4 @@
-//! A failure as gRPC tells it. The code and the words come from the one table; here they only get
-//! their grpc_request.
+//! A failure as a gRPC status. The code and the message come from `errors`.
 
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
@@ -39,7 +38,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_refusal_says_when_to_come_again() {
+    fn a_rejection_has_a_retry_time() {
         let mut problem = Problem::new(ErrorCode::Busy, "busy");
         problem.retry_after = Some(Duration::from_millis(1500));
         let status = Status::from(problem);

@@ -175,7 +175,7 @@ fn text(payload: &mut Bytes, length: usize) -> Result<String, HandleFrameError> 
     Ok(text)
 }
 
-/// What the server says about a call.
+/// What the server sends about a call.
 #[derive(Debug)]
 pub(super) enum ServerFrame {
     /// The whole answer.

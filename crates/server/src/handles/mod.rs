@@ -18,7 +18,7 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::connection::Peer;
 use crate::errors::Problem;
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResult};
 
 pub(crate) use self::connection::serve;
 
@@ -26,7 +26,7 @@ pub(crate) use self::connection::serve;
 const PROTOCOL: &str = "jitney-handle/1";
 
 /// Agrees to speak frames; the connection is served by [`serve`] when HTTP has ended on it.
-pub(crate) fn upgrade(parts: &Parts, peer: &Peer) -> Result<HttpResponse, Problem> {
+pub(crate) fn upgrade(parts: &Parts, peer: &Peer) -> HttpResult {
     let protocol = parts.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     let upgrade = parts.extensions.get::<OnUpgrade>();
     let Some(upgrade) = upgrade.filter(|_| protocol == Some(PROTOCOL.as_bytes())) else {

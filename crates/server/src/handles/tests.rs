@@ -63,13 +63,13 @@ fn calls_are_read_as_the_vectors_say() {
 #[test]
 fn cancels_are_read_as_the_vectors_say() {
     for vector in vectors("cancels") {
-        let heard = frame::take(&mut hex(&vector, "hex"), LIMIT);
-        assert_eq!(heard, Ok(Some(ClientFrame::Cancel { id: number(&vector["id"]) })));
+        let read = frame::take(&mut hex(&vector, "hex"), LIMIT);
+        assert_eq!(read, Ok(Some(ClientFrame::Cancel { id: number(&vector["id"]) })));
     }
 }
 
 #[test]
-fn words_are_written_as_the_vectors_say() {
+fn frames_are_written_as_the_vectors_say() {
     for vector in vectors("words") {
         let mut written = BytesMut::new();
         let body = frame(&vector).write(number(&vector["id"]), &mut written);
@@ -81,8 +81,8 @@ fn words_are_written_as_the_vectors_say() {
 fn frame(vector: &Value) -> ServerFrame {
     let body = hex(vector, "body_hex").freeze();
     match number(&vector["kind"]) {
-        3 => ServerFrame::Answer(output(vector, body), receipt(vector)),
-        4 => ServerFrame::First(output(vector, body), receipt(vector)),
+        3 => ServerFrame::Answer(output(vector, body), timing(vector)),
+        4 => ServerFrame::First(output(vector, body), timing(vector)),
         5 => ServerFrame::Chunk(body),
         6 => ServerFrame::End,
         _ => ServerFrame::Failed(problem(vector)),
@@ -100,7 +100,7 @@ fn output(vector: &Value, body: Bytes) -> Output {
     Output { status, headers, body }
 }
 
-fn receipt(vector: &Value) -> Timing {
+fn timing(vector: &Value) -> Timing {
     let field = |at: usize| number(&vector["timing"][at]);
     Timing {
         queue: Duration::from_micros(field(0)),
@@ -129,7 +129,7 @@ fn problem(vector: &Value) -> Problem {
 }
 
 #[test]
-fn broken_frames_are_refused_as_the_vectors_say() {
+fn broken_frames_are_rejected_as_the_vectors_say() {
     for vector in vectors("bad_frames") {
         let error = frame::take(&mut hex(&vector, "hex"), LIMIT).unwrap_err();
         assert_eq!(error.as_str(), vector["error"], "{vector}");

@@ -1,9 +1,9 @@
-//! What a model's batcher has learned and decided, with the reasons in words.
+//! What a model's batcher has learned and decided, with the reasons as text.
 //!
-//! `curve` is what `jitney simulate --curve FILE` and `jitney plan --curve FILE` read. The words
-//! are made here and nowhere else; the batcher knows only figures.
+//! `curve` is what `jitney simulate --curve FILE` and `jitney plan --curve FILE` read. The texts
+//! are made here; the batcher has only numbers.
 
-mod words;
+mod text;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use jitney_engine::{
 };
 use serde::Serialize;
 
-use self::words::Unit;
-use crate::errors::{ErrorCode, Problem};
+use self::text::Unit;
+use crate::errors::{ErrorCode, Problem, reason_word};
 use crate::route::ModelRef;
 
 /// The answer to `GET /models/{m}/batching`.
@@ -106,7 +106,7 @@ struct DecisionEntry {
     words: String,
 }
 
-/// Looks into the batcher of a version, the default one if none is named.
+/// The report of a version's batcher, the default one if none is named.
 pub(crate) async fn batching(
     engine: &Engine,
     target: ModelRef<'_>,
@@ -153,13 +153,13 @@ impl BatchingReport {
             Policy::Window { delay } => (None, Some(delay)),
             Policy::Opportunistic => (None, None),
         };
-        // Sizes are counted in items unless the model says otherwise.
+        // Sizes are in items unless the model has a cost.
         let unit = if config.measure == Default::default() { Unit::Items } else { Unit::Cost };
         Self {
             model_name: name.to_owned(),
             model_version: version.to_owned(),
             policy,
-            how: words::policy(&config.policy, config.max_items),
+            how: text::policy(&config.policy, config.max_items),
             max_batch_size: config.max_items,
             endpoints: BTreeMap::new(),
             endpoint_latencies_ms: BTreeMap::new(),
@@ -218,7 +218,7 @@ impl DecisionEntry {
         let (verdict, reason) = match decision.kind {
             DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),
             DecisionKind::Wait(_) => ("wait", None),
-            DecisionKind::Reject(reason) => ("refuse", Some(words::rejection(reason))),
+            DecisionKind::Reject(reason) => ("refuse", Some(reason_word(reason))),
         };
         Self {
             ago_ms: in_millis(decided.ago),
@@ -231,7 +231,7 @@ impl DecisionEntry {
             next_free_ms: millis(decision.next_free),
             per_second: (decision.rate * 10.0).round() / 10.0,
             slack_ms: decision.slack.map(millis),
-            words: words::decision(decided, unit),
+            words: text::decision(decided, unit),
         }
     }
 }

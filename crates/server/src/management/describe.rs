@@ -14,18 +14,12 @@ use crate::request_id::RequestUuid;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
-/// The caller of a description that the handler adds to.
-pub(crate) struct DescribeCaller {
-    pub(crate) id: RequestUuid,
-    pub(crate) origin: Origin,
-}
-
-/// Describes a version, the default one if none is named, or `all` of them. The handler is asked
-/// only if there is a caller to ask for.
+/// Describes a version, the default one if none is named, or `all` of them. With `customized`, the id and
+/// origin of the request, the handler adds to the description.
 pub(crate) async fn describe(
     state: &ServerState,
     target: ModelRef<'_>,
-    customized: Option<DescribeCaller>,
+    customized: Option<(RequestUuid, Origin)>,
 ) -> Result<Vec<Description>, Problem> {
     let meter = &state.config.meter;
     if target.version == Some("all") {
@@ -34,7 +28,7 @@ pub(crate) async fn describe(
     }
     let model = state.inference.model(target)?;
     let mut description = Description::new(&model, meter);
-    if let Some(DescribeCaller { id, origin }) = customized {
+    if let Some((id, origin)) = customized {
         let answer = state.inference.describe(&model, target, id.text(), origin).await?;
         // An answer that is no object counts as none.
         let metadata = serde_json::from_slice(&answer.output.body).unwrap_or_default();
@@ -119,8 +113,8 @@ impl Description {
         let name = DescribedModel {
             model: model.name(),
             version: model.version(),
-            url: model.url(),
-            at_startup: model.at_startup(),
+            url: &model.identity().url,
+            at_startup: model.identity().at_startup,
         };
         let mut status = model.status();
         for worker in &mut status.workers {

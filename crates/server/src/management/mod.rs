@@ -1,4 +1,4 @@
-//! What management does, in the words of no protocol: REST and gRPC translate, and both call these.
+//! Management, independent of the protocol: REST and gRPC translate and call these functions.
 //!
 //! Whatever changes the registry runs in a task of its own, so that a client that hangs up leaves
 //! nothing half done.
@@ -18,7 +18,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::route::ModelRef;
 
 pub(crate) use batching::batching;
-pub(crate) use describe::{DescribeCaller, describe};
+pub(crate) use describe::describe;
 pub(crate) use list::list;
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, range, scale};
@@ -26,7 +26,7 @@ pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,
 };
 
-/// What a change tells its client.
+/// The answer to a change.
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) text: String,
@@ -73,6 +73,6 @@ where
 {
     tokio::spawn(work).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a management request failed");
-        Err(Problem::new(ErrorCode::Internal, "The server failed; its log says why."))
+        Err(Problem::new(ErrorCode::Internal, "The server failed. See its log."))
     })
 }

@@ -1,7 +1,7 @@
 //! Which metrics there are: TorchServe's `metrics.yaml` as plain values.
 //!
 //! The default is TorchServe's own file; the cli reads another one. A metric that is not declared is
-//! neither shown nor logged, whoever measures it.
+//! neither shown nor logged.
 
 /// How values of a metric add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// The word of the Prometheus text.
+    /// Its name in the Prometheus text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -39,7 +39,7 @@ pub struct MetricDeclaration {
 }
 
 impl MetricDeclaration {
-    /// A declaration from plain words.
+    /// A declaration.
     pub fn new(kind: MetricKind, name: &str, unit: &str, dimensions: &[&str]) -> Self {
         Self {
             name: name.to_owned(),

@@ -48,7 +48,7 @@ pub enum MetricsMode {
 }
 
 impl MetricsMode {
-    /// TorchServe's word.
+    /// TorchServe's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prometheus => "PROMETHEUS",

@@ -11,7 +11,7 @@ use jitney_engine::{Distribution, Measures, Model, Status};
 use super::declared::MetricKind;
 use super::page::MetricsPage;
 
-/// A model version and what it looked like when the page was asked for.
+/// A model version and what it looked like when the page was requested.
 pub(super) struct ModelSnapshot {
     pub(super) model: Arc<Model>,
     pub(super) status: Status,
@@ -21,7 +21,7 @@ pub(super) struct ModelSnapshot {
 /// How a metric is read.
 enum Reading {
     Number(fn(&ModelSnapshot) -> u64),
-    /// Several numbers, told apart by a label.
+    /// Several numbers, each with its own label.
     Each(&'static str, fn(&ModelSnapshot) -> Vec<(&'static str, u64)>),
     /// Nanoseconds by a number, which is the label.
     Sized(&'static str, fn(&ModelSnapshot) -> Vec<(u64, u64)>),
@@ -35,7 +35,7 @@ use Reading::{Each, Number, Sized, Spread};
 const MICROS: f64 = 1e6;
 const NANOS: f64 = 1e9;
 
-/// Sizes of the learned curve that the page shows, so that it stays a page.
+/// Sizes of the learned curve that the page shows, to bound its length.
 const CURVE_POINTS_MAX: usize = 128;
 
 /// The metrics: name, kind, help, reading.
@@ -114,8 +114,8 @@ impl Reading {
             Number(read) => page.sample(&labels, read(snapshot) as f64),
             Each(label, read) => {
                 let [model, version, host] = labels;
-                for (word, count) in read(snapshot) {
-                    page.sample(&[model, version, (label, word), host], count as f64);
+                for (value, count) in read(snapshot) {
+                    page.sample(&[model, version, (label, value), host], count as f64);
                 }
             }
             Sized(label, read) => {

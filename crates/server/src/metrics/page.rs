@@ -33,7 +33,7 @@ impl<'a> MetricsPage<'a> {
 
     /// One number of the metric at hand.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.sample_line("", labels, None, value);
+        self.push_sample("", labels, None, value);
     }
 
     /// One histogram of the metric at hand: bounds, counts of their buckets and of the rest, sum.
@@ -47,13 +47,13 @@ impl<'a> MetricsPage<'a> {
         let mut total = 0;
         for (bound, count) in bounds.chain([f64::INFINITY]).zip(counts) {
             total += count;
-            self.sample_line("_bucket", labels, Some(bound), total as f64);
+            self.push_sample("_bucket", labels, Some(bound), total as f64);
         }
-        self.sample_line("_count", labels, None, total as f64);
-        self.sample_line("_sum", labels, None, sum);
+        self.push_sample("_count", labels, None, total as f64);
+        self.push_sample("_sum", labels, None, sum);
     }
 
-    fn sample_line(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<f64>, value: f64) {
+    fn push_sample(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<f64>, value: f64) {
         let Self { text, name, .. } = self;
         let _ = write!(text, "{name}{suffix}");
         if !labels.is_empty() || le.is_some() {

@@ -35,8 +35,8 @@ impl<'a> PrintedMetric<'a> {
         let dimensions = dimensions(parts.next()?)?;
         let mut rest = parts.next()?;
         let mut kind = MetricKind::Counter;
-        if let Some(word) = rest.strip_prefix("type:") {
-            kind = kind_of(word)?;
+        if let Some(name) = rest.strip_prefix("type:") {
+            kind = kind_of(name)?;
             rest = parts.next()?;
         }
         let requests = rest.strip_prefix("hostname:")?.splitn(3, ',').nth(2).unwrap_or_default();
@@ -52,8 +52,8 @@ fn number(text: &str, kind: MetricKind) -> Option<f64> {
     (kind != MetricKind::Counter || value >= 0.0).then_some(value)
 }
 
-fn kind_of(word: &str) -> Option<MetricKind> {
-    match word {
+fn kind_of(name: &str) -> Option<MetricKind> {
+    match name {
         "COUNTER" => Some(MetricKind::Counter),
         "GAUGE" => Some(MetricKind::Gauge),
         "HISTOGRAM" => Some(MetricKind::Histogram),

@@ -96,8 +96,8 @@ impl<'a> PageRenderer<'a> {
     }
 
     fn begin(&mut self, declaration: &MetricDeclaration, kind: MetricKind) -> bool {
-        let (word, unit) = (kind.as_str(), &declaration.unit);
-        let help = format!("Torchserve prometheus {word} metric with unit: {unit}");
+        let (kind_name, unit) = (kind.as_str(), &declaration.unit);
+        let help = format!("Torchserve prometheus {kind_name} metric with unit: {unit}");
         self.page.begin(&declaration.name, kind, &help)
     }
 

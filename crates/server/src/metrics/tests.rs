@@ -1,4 +1,4 @@
-//! What a meter makes of what it is told, without a server around it.
+//! A meter by itself, without a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,12 +109,12 @@ fn in_prometheus_mode_nothing_is_logged() {
 #[test]
 fn workers_are_told_the_declared_metrics_by_type() {
     let (meter, ..) = meter(MetricsMode::Log, false);
-    let told = meter.model_metrics();
-    assert_eq!(told["gauge"][1]["name"], "PredictionTime");
+    let declared = meter.model_metrics();
+    assert_eq!(declared["gauge"][1]["name"], "PredictionTime");
     let listed = serde_json::json!([
         {"name": "Listed", "unit": "count", "dimensions": ["ModelName", "Level"]}
     ]);
-    assert_eq!(told["counter"], listed);
+    assert_eq!(declared["counter"], listed);
 }
 
 #[test]

@@ -7,40 +7,35 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::call::{ApiKind, PluginCall, PluginRequest, call_plugin};
 use crate::request_id::RequestUuid;
 
 /// What a plugin offers.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(super) struct PluginDescription {
     pub(super) endpoints: Vec<DeclaredEndpoint>,
     pub(super) authorize: bool,
 }
 
 /// A path that it answers.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(super) struct DeclaredEndpoint {
     pub(super) path: String,
+    #[serde(deserialize_with = "methods")]
     pub(super) methods: Vec<Method>,
     pub(super) listener: ApiKind,
+    #[serde(default)]
     pub(super) description: String,
 }
 
-#[derive(Deserialize)]
-struct DescriptionJson {
-    endpoints: Vec<EndpointJson>,
-    authorize: bool,
-}
-
-#[derive(Deserialize)]
-struct EndpointJson {
-    path: String,
-    methods: Vec<String>,
-    listener: ApiKind,
-    #[serde(default)]
-    description: String,
+fn methods<'de, D: Deserializer<'de>>(names: D) -> Result<Vec<Method>, D::Error> {
+    let names = Vec::<String>::deserialize(names)?;
+    let method =
+        |name: &String| name.parse().map_err(|_| D::Error::custom(format!("method {name}")));
+    names.iter().map(method).collect()
 }
 
 #[derive(Deserialize)]
@@ -79,20 +74,10 @@ pub(super) async fn describe(
 }
 
 pub(super) fn read(body: &[u8]) -> Result<PluginDescription, String> {
-    let said: DescriptionJson = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let endpoints = said.endpoints.into_iter().map(|said| {
-        let EndpointJson { path, methods, listener, description } = said;
-        let methods = methods.iter().map(|name| name.parse().map_err(|_| format!("method {name}")));
-        let methods = methods.collect::<Result<_, String>>()?;
-        Ok(DeclaredEndpoint { path, methods, listener, description })
-    });
-    Ok(PluginDescription {
-        endpoints: endpoints.collect::<Result<_, String>>()?,
-        authorize: said.authorize,
-    })
+    serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// Yes, or no with status and words; nothing if it is neither.
+/// Allowed, or denied with status and message; nothing if it is neither.
 pub(super) fn verdict(body: &[u8]) -> Option<Result<(), (u16, String)>> {
     let AuthorizationJson { allow, status, message } = serde_json::from_slice(body).ok()?;
     match (allow, status) {

@@ -34,8 +34,8 @@ fn paths_of_the_servers_own_are_known_whatever_the_method() {
 fn only_a_plain_yes_lets_a_request_pass() {
     assert_eq!(verdict(br#"{"allow": true}"#), Some(Ok(())));
     let no = (401, "who are you?".to_owned());
-    let said = br#"{"allow": false, "status": 401, "message": "who are you?"}"#;
-    assert_eq!(verdict(said), Some(Err(no)));
+    let json = br#"{"allow": false, "status": 401, "message": "who are you?"}"#;
+    assert_eq!(verdict(json), Some(Err(no)));
     for unclear in [
         &b""[..],
         b"true",
@@ -52,8 +52,8 @@ fn only_a_plain_yes_lets_a_request_pass() {
 
 #[test]
 fn an_offer_is_read_strictly() {
-    let said = br#"{"endpoints": [{"path": "/a", "methods": ["GET", "PUT"], "listener": "management"}], "authorize": true}"#;
-    let offer = read(said).expect("reads");
+    let json = br#"{"endpoints": [{"path": "/a", "methods": ["GET", "PUT"], "listener": "management"}], "authorize": true}"#;
+    let offer = read(json).expect("reads");
     assert!(offer.authorize);
     assert_eq!(offer.endpoints[0].methods, [Method::GET, Method::PUT]);
     assert_eq!(offer.endpoints[0].listener, ApiKind::Management);
@@ -69,11 +69,11 @@ fn an_offer_is_read_strictly() {
 #[test]
 fn complaints_say_what_to_change() {
     let (plugin, path) = ("b".to_owned(), "/x".to_owned());
-    for (error, words) in [
+    for (error, text) in [
         (PluginError::PathTaken { plugin: plugin.clone(), path: path.clone() }, "choose another"),
         (PluginError::PathTwice { plugin: plugin.clone(), path }, "declared once"),
         (PluginError::TwoAuthorizers { first: "a".to_owned(), second: plugin }, "leave one"),
     ] {
-        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains(text), "{error}");
     }
 }

@@ -1,8 +1,7 @@
-//! JSON as TorchServe's library reads it where nobody told it to be strict: names and values in single
-//! quotes, or in none, and `;` or `=` for `,` or `:`. Shell scripts are full of it. Only flat objects of
+//! JSON as TorchServe's lenient library reads it: names and values in single quotes, or in none, and `;` or `=` for `,` or `:`. Shell scripts are full of it. Only flat objects of
 //! plain values are read, and only after strict JSON was tried.
 
-/// RequestFields of an object in such words, without those that are null; nothing if it is none.
+/// The fields of such an object, without those that are null; nothing if it is none.
 pub(super) fn object(body: &[u8]) -> Option<Vec<(String, String)>> {
     let mut rest = LenientReader(std::str::from_utf8(body).ok()?);
     let mut fields = Vec::new();
@@ -11,14 +10,14 @@ pub(super) fn object(body: &[u8]) -> Option<Vec<(String, String)>> {
         if !fields.is_empty() {
             rest.take(&[',', ';'])?;
         }
-        let (name, _) = rest.word()?;
+        let (name, _) = rest.text()?;
         rest.take(&[':', '='])?;
-        fields.push((name, rest.word()?));
+        fields.push((name, rest.text()?));
     }
     let over = rest.0.trim_start().is_empty();
     let fields = fields.into_iter();
-    let said = fields.filter(|(_, (text, quoted))| *quoted || text != "null");
-    over.then(|| said.map(|(name, (text, _))| (name, text)).collect())
+    let present = fields.filter(|(_, (text, quoted))| *quoted || text != "null");
+    over.then(|| present.map(|(name, (text, _))| (name, text)).collect())
 }
 
 /// What was not read yet.
@@ -31,8 +30,8 @@ impl LenientReader<'_> {
         Some(())
     }
 
-    /// Takes a name or a value, and says whether it was quoted.
-    fn word(&mut self) -> Option<(String, bool)> {
+    /// Takes a name or a value, and whether it was quoted.
+    fn text(&mut self) -> Option<(String, bool)> {
         self.0 = self.0.trim_start();
         if let Some(quote) = self.0.chars().next().filter(|letter| "'\"".contains(*letter)) {
             self.0 = &self.0[1..];
@@ -40,9 +39,9 @@ impl LenientReader<'_> {
         }
         let ends = |letter: char| letter.is_whitespace() || ",;:={}[]'\"\\/#".contains(letter);
         let length = self.0.find(ends).unwrap_or(self.0.len());
-        let (word, rest) = self.0.split_at(length);
+        let (text, rest) = self.0.split_at(length);
         self.0 = rest;
-        (!word.is_empty()).then(|| (word.to_owned(), false))
+        (!text.is_empty()).then(|| (text.to_owned(), false))
     }
 
     fn quoted(&mut self, quote: char) -> Option<String> {

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use super::context::RequestContext;
 use crate::auth::{Gate, Role};
 use crate::errors::{ErrorCode, Problem};
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResponse, HttpResult};
 
 /// `/metrics`: the page for Prometheus, or only the metrics that `name[]` names.
 pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
@@ -21,7 +21,7 @@ pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
 
 /// `GET /token?type=…`: replaces the key that the query names. The caller's API key was checked before.
 /// The answer does not contain the new key; it is written to the key file.
-pub(super) fn renew_token(context: &RequestContext<'_>) -> Result<HttpResponse, Problem> {
+pub(super) fn renew_token(context: &RequestContext<'_>) -> HttpResult {
     let tokens = context.state.config.tokens.as_ref().ok_or_else(Problem::not_found)?;
     let role = match context.query().text("type") {
         Some("inference") => Role::Inference,

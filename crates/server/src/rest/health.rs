@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::errors::{ErrorCode, Problem};
 use crate::health::{EXTENSIONS, SERVER_NAME, is_ready, status};
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResponse, HttpResult};
 use crate::state::ServerState;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -48,7 +48,7 @@ pub(super) fn oip_versions() -> HttpResponse {
 
 /// SageMaker's `/ping`: 503 until some worker is ready. A multi-model endpoint starts healthy, without
 /// any model.
-pub(super) fn sagemaker_ping(engine: &Engine) -> Result<HttpResponse, Problem> {
+pub(super) fn sagemaker_ping(engine: &Engine) -> HttpResult {
     let models = engine.models();
     let loaded = |worker: &jitney_engine::WorkerView| worker.ready;
     let some_ready = models.iter().any(|model| model.status().workers.iter().any(loaded));

@@ -20,7 +20,7 @@ use crate::body::{RequestBody, ResponseBody};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::InferenceRequest;
 use crate::request_options::{RequestOptions, sequence};
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
 use crate::timing::{self, SERVER_TIMING};
 
@@ -29,7 +29,7 @@ pub(super) async fn predict(
     context: &RequestContext<'_>,
     body: RequestBody,
     route: PredictRoute<'_>,
-) -> Result<HttpResponse, Problem> {
+) -> HttpResult {
     if body.large() {
         return Box::pin(predict_large(context, body, route)).await;
     }
@@ -43,7 +43,7 @@ async fn predict_large(
     context: &RequestContext<'_>,
     body: RequestBody,
     route: PredictRoute<'_>,
-) -> Result<HttpResponse, Problem> {
+) -> HttpResult {
     let service = &context.state.inference;
     // An unknown model is reported after the body was read, as for small bodies.
     let expected = service.model(route.target).ok();
@@ -59,10 +59,7 @@ async fn predict_large(
 }
 
 /// A prediction by the model that the query, the start-up or the body names, in this order.
-pub(super) async fn invoke(
-    context: &RequestContext<'_>,
-    body: RequestBody,
-) -> Result<HttpResponse, Problem> {
+pub(super) async fn invoke(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     let body = context.read(body).await?;
     let query = context.query();
     let engine = &context.state.engine;
@@ -85,7 +82,7 @@ pub(super) async fn run_workflow(
     context: &RequestContext<'_>,
     body: RequestBody,
     name: &str,
-) -> Result<HttpResponse, Problem> {
+) -> HttpResult {
     let body = context.read(body).await?;
     let workflow = context.state.engine.workflow(name)?;
     let route = PredictRoute::new(ModelRef { model: name, version: None });
@@ -102,7 +99,7 @@ async fn run(
     model: &Arc<Model>,
     route: PredictRoute<'_>,
     body: Bytes,
-) -> Result<HttpResponse, Problem> {
+) -> HttpResult {
     let mut request = request(context, route, body).await?;
     if let Some(names) = model.sequence_headers() {
         request.input.route.sequence = sequence(&context.parts.headers, &names);
@@ -125,7 +122,7 @@ async fn request<'a>(
 }
 
 /// An answer with its timing.
-pub(super) fn timed_response(answer: Answer) -> Result<HttpResponse, Problem> {
+pub(super) fn timed_response(answer: Answer) -> HttpResult {
     let Answer { output, timing, stream } = answer;
     let mut reply = response(output, stream)?;
     reply.headers_mut().insert(SERVER_TIMING, timing::header(&timing));
@@ -133,7 +130,7 @@ pub(super) fn timed_response(answer: Answer) -> Result<HttpResponse, Problem> {
 }
 
 /// A handler's status, headers and body; `stream` brings the pieces that follow.
-fn response(output: Output, stream: Option<AnswerStream>) -> Result<HttpResponse, Problem> {
+fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
     let Output { status, headers, body } = output;
     let mut reply = HttpResponse::new(ResponseBody::new(body, stream));
     match status {

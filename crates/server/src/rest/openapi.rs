@@ -14,8 +14,7 @@ use jitney_engine::Engine;
 use serde_json::{Map, Value, json};
 
 use super::context::RequestContext;
-use crate::errors::Problem;
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{Apis, ModelRef};
 
 const DOCS_PAGE: &[u8] = include_bytes!("docs.html");
@@ -37,7 +36,7 @@ pub(super) fn listener(context: &RequestContext<'_>) -> HttpResponse {
 }
 
 /// The predictions of one model.
-pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> Result<HttpResponse, Problem> {
+pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> HttpResult {
     let model = engine.model(target.model, target.version)?;
     let title = format!("RESTful API for: {}", model.name());
     let paths = paths::model_predictions(model.name());
@@ -45,7 +44,7 @@ pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> Result<HttpR
 }
 
 /// The management of one model.
-pub(super) fn management(engine: &Engine, target: ModelRef<'_>) -> Result<HttpResponse, Problem> {
+pub(super) fn management(engine: &Engine, target: ModelRef<'_>) -> HttpResult {
     let model = engine.model(target.model, target.version)?;
     let title = format!("RESTful Management API for: {}", model.name());
     let paths = paths::model_management(model.name());

@@ -10,7 +10,7 @@ use crate::auth::Gate;
 use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::plugins::{ApiKind, PluginRequest, Plugins};
-use crate::respond::HttpResponse;
+use crate::respond::HttpResult;
 use crate::route::{self, Route};
 
 /// Asks the plugin that authorizes requests, if there is one; a route that needs no token needs no
@@ -37,7 +37,7 @@ pub(super) async fn answer(
     context: &RequestContext<'_>,
     path: &str,
     body: RequestBody,
-) -> Result<HttpResponse, Problem> {
+) -> HttpResult {
     let found = context.state.config.plugins.as_ref().and_then(|plugins| {
         plugins.endpoint(context.apis, path).map(|endpoint| (plugins, endpoint))
     });

@@ -27,7 +27,7 @@ use crate::errors::Problem;
 use crate::handles;
 use crate::plugins::Plugins;
 use crate::request_id::RequestUuid;
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
 use crate::state::ServerState;
 
@@ -119,10 +119,7 @@ fn log(state: &ServerState, peer: &Peer, parts: &Parts, status: StatusCode, star
 
 /// Calls the endpoint of the request's route. Predictions stay in this future; what is rare and waits
 /// is boxed, so that the future stays small.
-async fn dispatch(
-    context: &RequestContext<'_>,
-    body: RequestBody,
-) -> Result<HttpResponse, Problem> {
+async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     let (state, engine) = (context.state, &context.state.engine);
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
     let route = route_of(context, &path);

@@ -18,7 +18,7 @@ fn check_too_large(reply: &HttpResponse) {
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_is_refused_and_the_client_can_read_why() {
+async fn a_body_beyond_the_limit_is_rejected_and_the_client_can_read_why() {
     let server = Server::start().await;
     let fits = send(server.inference(), "POST", "/predictions/x", &[], &vec![7; LIMIT]).await;
     assert_eq!(fits.status, 404);
@@ -47,7 +47,7 @@ async fn a_chunked_body_is_counted_while_it_comes() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_leave_is_given_it_or_refused_at_once() {
+async fn a_client_that_waits_for_continue_gets_it_or_is_rejected_at_once() {
     let server = Server::start().await;
     let mut stream = TcpStream::connect(server.inference()).await.unwrap();
     let head = b"PUT /predictions/x HTTP/1.1\r\nHost: t\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n";
@@ -64,7 +64,7 @@ async fn a_client_that_waits_for_leave_is_given_it_or_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_its_body_harms_nobody() {
+async fn a_client_that_disconnects_within_its_body_does_no_harm() {
     let server = Server::start().await;
     for _ in 0..20 {
         let mut stream = TcpStream::connect(server.inference()).await.unwrap();

@@ -102,7 +102,7 @@ impl Server {
         self
     }
 
-    /// A model directory that nobody has started; gives its path.
+    /// The path of a model directory that is not started.
     pub fn model_dir(&self, name: &str, version: &str) -> String {
         let dir = self.scratch.path().join(format!("{name}_{version}"));
         std::fs::create_dir_all(dir.join("MAR-INF")).unwrap();

@@ -36,7 +36,7 @@ fn prediction(model: &str, body: &'static [u8]) -> PredictionsRequest {
     PredictionsRequest { model_name: model.to_owned(), input, ..Default::default() }
 }
 
-fn told(status: &Status) -> (Code, &str) {
+fn parts(status: &Status) -> (Code, &str) {
     (status.code(), status.message())
 }
 
@@ -49,7 +49,7 @@ async fn patient() -> Server {
 }
 
 #[tokio::test]
-async fn a_prediction_is_answered_with_its_receipt_in_the_trailers() {
+async fn a_prediction_is_answered_with_its_timing_in_the_trailers() {
     let server = Server::start().await.with_magika().await;
     let mut client = inference(&server).await;
     assert_eq!(
@@ -58,8 +58,8 @@ async fn a_prediction_is_answered_with_its_receipt_in_the_trailers() {
     );
     let answer = client.predictions(prediction("magika", TEXT)).await.unwrap();
     assert!(answer.metadata().get("x-request-id").is_some());
-    let receipt = answer.metadata().get("server-timing").unwrap().to_str().unwrap();
-    assert!(receipt.starts_with("queue;dur="), "{receipt}");
+    let timing = answer.metadata().get("server-timing").unwrap().to_str().unwrap();
+    assert!(timing.starts_with("queue;dur="), "{timing}");
     let json: serde_json::Value = serde_json::from_slice(&answer.get_ref().prediction).unwrap();
     assert!(json["python"].as_f64().is_some_and(|score| score > 0.5), "{json}");
 }
@@ -72,8 +72,8 @@ async fn a_stream_of_a_model_that_does_not_stream_has_one_message() {
     let mut messages = answer.into_inner();
     assert!(messages.message().await.unwrap().is_some());
     assert!(messages.message().await.unwrap().is_none());
-    let receipt = messages.trailers().await.unwrap().unwrap();
-    assert!(receipt.get("server-timing").is_some());
+    let timing = messages.trailers().await.unwrap().unwrap();
+    assert!(timing.get("server-timing").is_some());
 }
 
 #[tokio::test]
@@ -103,9 +103,9 @@ async fn failures_have_the_tables_code_and_torchserves_words() {
         let request =
             PredictionsRequest { model_version: version.to_owned(), ..prediction(model, b"x") };
         let status = client.predictions(request.clone()).await.unwrap_err();
-        assert_eq!(told(&status), (code, message));
+        assert_eq!(parts(&status), (code, message));
         let status = client.stream_predictions(request).await.unwrap_err();
-        assert_eq!(told(&status), (code, message));
+        assert_eq!(parts(&status), (code, message));
     }
     let dir = server.model_dir("idle", "1.0");
     ask(server.management(), "POST", &format!("/models?url={dir}")).await;
@@ -118,7 +118,7 @@ async fn failures_have_the_tables_code_and_torchserves_words() {
 }
 
 #[tokio::test]
-async fn a_message_beyond_the_limit_is_refused_and_one_of_five_megabytes_is_not() {
+async fn a_message_beyond_the_limit_is_rejected_and_one_of_five_megabytes_is_not() {
     let config = ServerConfig { max_request_bytes: 6 << 20, ..config() };
     let server = Server::with(config).await.with_magika().await;
     let mut client = inference(&server).await;
@@ -206,7 +206,7 @@ async fn tensors_are_answered_in_the_form_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn tensors_that_do_not_fit_are_refused() {
+async fn tensors_that_do_not_fit_are_rejected() {
     let server = speaking_the_protocol().await;
     let channel = channel(server.grpc_inference()).await;
     let mut client = openinference::GrpcInferenceServiceClient::new(channel);
@@ -280,8 +280,8 @@ async fn a_model_lives_its_whole_life_over_grpc() {
     let msg = client.unregister_model(unregister).await.unwrap().into_inner().msg;
     assert_eq!(msg, "Model \"noop\" unregistered");
     let gone = client.describe_model(describe).await.unwrap_err();
-    let words = "Model not found: noop\norg.pytorch.serve.archive.model.ModelNotFoundException";
-    assert_eq!(told(&gone), (Code::NotFound, words));
+    let message = "Model not found: noop\norg.pytorch.serve.archive.model.ModelNotFoundException";
+    assert_eq!(parts(&gone), (Code::NotFound, message));
 }
 
 #[tokio::test]
@@ -298,9 +298,9 @@ async fn workers_are_scaled_over_grpc() {
     let msg = client.scale_worker(scale(2, 2)).await.unwrap().into_inner().msg;
     assert_eq!(msg, "Workers scaled to 2 for model: magika");
     let status = client.scale_worker(scale(3, 1)).await.unwrap_err();
-    let words =
+    let message =
         "max_worker cannot be less than min_worker.\norg.pytorch.serve.http.BadRequestException";
-    assert_eq!(told(&status), (Code::InvalidArgument, words));
+    assert_eq!(parts(&status), (Code::InvalidArgument, message));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The metrics page over HTTP: what stands on it, and that the documentation says the same.
+//! The metrics page over HTTP, compared with the documentation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn requests_are_counted_by_the_version_they_name() {
 }
 
 #[tokio::test]
-async fn rides_and_refusals_are_measured() {
+async fn answers_and_rejections_are_measured() {
     let server = Server::start().await.with_magika().await;
     send(server.inference(), "POST", "/predictions/magika", &[], b"print('hi')").await;
     let model = server.engine.models()[0].clone();

@@ -1,4 +1,4 @@
-//! Predictions through the engine: routes, receipts, refusals, clients that leave.
+//! Predictions through the engine: routes, timings, rejections, clients that disconnect.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -8,7 +8,7 @@ use crate::fixture::{HttpResponse, Server, ask, send};
 const TEXT: &[u8] = b"# Title\n\nSome words in *Markdown*, and `code`.\n\n- one\n- two\n";
 
 #[tokio::test]
-async fn every_route_reaches_the_model_and_brings_a_receipt() {
+async fn every_route_reaches_the_model_and_brings_a_timing() {
     let server = Server::start().await.with_magika().await;
     for path in [
         "/predictions/magika",
@@ -43,7 +43,7 @@ async fn unknown_models_and_versions_are_named() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_no_model_is_refused() {
+async fn a_request_that_names_no_model_is_rejected() {
     let server = Server::start().await;
     let (status, _, message) = ask(server.inference(), "POST", "/invocations").await.error();
     assert_eq!((status, message.as_str()), (400, "Parameter model_name is required."));
@@ -65,7 +65,7 @@ async fn a_model_without_workers_says_so_and_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn deadlines_and_priorities_are_read_or_refused() {
+async fn deadlines_and_priorities_are_read_or_rejected() {
     let server = Server::start().await.with_magika().await;
     for (name, value, status) in [
         ("x-jitney-timeout-ms", "60000", 200),
@@ -99,7 +99,7 @@ async fn a_request_whose_time_is_over_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_request_along() {
+async fn a_client_that_disconnects_cancels_its_request() {
     let server = patient().await;
     let model = server.engine.model("magika", None).unwrap();
     let mut stream = TcpStream::connect(server.inference()).await.unwrap();

@@ -81,14 +81,14 @@ async fn plain_http_to_an_https_listener_is_told_so() {
     let (server, _) = server().await;
     let reply = ask(server.inference(), "GET", "/ping").await;
     assert_eq!(reply.status, 403);
-    let words = "This TorchServe instance only accepts HTTPS requests";
-    assert_eq!(reply.json(), serde_json::json!({ "status": words }));
+    let message = "This TorchServe instance only accepts HTTPS requests";
+    assert_eq!(reply.json(), serde_json::json!({ "status": message }));
     assert_eq!(reply.header("content-type"), Some("application/json"));
     assert_eq!(reply.header("connection"), Some("close"));
 }
 
 #[tokio::test]
-async fn noise_in_the_place_of_a_greeting_harms_nobody() {
+async fn noise_instead_of_a_handshake_does_no_harm() {
     let (server, client) = server().await;
     for noise in [b"\x16\x03\x01\x00\x05hello".as_slice(), b"\x16", b"\x00\xff\x00\xff\r\n\r\n"] {
         let mut stream = TcpStream::connect(server.inference()).await.unwrap();
@@ -125,6 +125,7 @@ async fn a_client_that_never_greets_does_not_hold_up_the_end() {
 async fn an_https_address_without_a_certificate_is_an_error_of_the_start() {
     let server = Server::start().await;
     let config = ServerConfig { inference: secure_port(), ..config() };
-    let refused = jitney_server::Server::bind(config, Arc::clone(&server.engine), 1).err().unwrap();
-    assert!(refused.to_string().contains("needs a certificate and a key"), "{refused}");
+    let rejected =
+        jitney_server::Server::bind(config, Arc::clone(&server.engine), 1).err().unwrap();
+    assert!(rejected.to_string().contains("needs a certificate and a key"), "{rejected}");
 }

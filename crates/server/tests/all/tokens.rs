@@ -56,8 +56,8 @@ async fn without_a_token_nothing_is_open_but_descriptions_and_metrics() {
         (management, "/models/magika"),
         (management, "/no/such/path"),
     ] {
-        let refused = ask(address, "GET", path).await.error();
-        assert_eq!(refused, (400, "InvalidKeyException".into(), DENIED.into()), "{path}");
+        let rejected = ask(address, "GET", path).await.error();
+        assert_eq!(rejected, (400, "InvalidKeyException".into(), DENIED.into()), "{path}");
     }
     assert_eq!(ask(inference, "OPTIONS", "/").await.status, 200);
     assert_eq!(ask(management, "OPTIONS", "/").await.status, 200);
@@ -112,10 +112,10 @@ async fn the_api_key_renews_the_others() {
     assert_eq!(get(server.inference(), "/ping", &notes.bearer("inference")).await.status, 200);
     for (name, query) in [("management", "?type=inference"), ("API", "?type=other"), ("API", "")] {
         let path = format!("/token{query}");
-        let (status, kind, words) =
+        let (status, kind, message) =
             get(server.management(), &path, &notes.bearer(name)).await.error();
         assert_eq!((status, kind.as_str()), (400, "InvalidKeyException"));
-        assert!(words.starts_with("Token Authentication failed. "), "{words}");
+        assert!(message.starts_with("Token Authentication failed. "), "{message}");
     }
 }
 

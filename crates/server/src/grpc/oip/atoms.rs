@@ -28,14 +28,14 @@ pub(super) fn each(
 }
 
 impl JsonElement<'_> {
-    /// A truth value, also where a model says 0 or 1.
+    /// A boolean, or 0 or 1.
     pub(super) fn boolean(&self) -> Result<bool, String> {
         match self {
             Self::Bool(value) => Ok(*value),
             Self::Int(0) | Self::Uint(0) => Ok(false),
             Self::Int(1) | Self::Uint(1) => Ok(true),
             Self::Null | Self::Int(_) | Self::Uint(_) | Self::Float(_) | Self::Text(_) => {
-                Err(self.is_no("truth value"))
+                Err(self.not_a("boolean"))
             }
         }
     }
@@ -49,19 +49,19 @@ impl JsonElement<'_> {
             Self::Float(value) if value.fract() == 0.0 && value.abs() < 2f64.powi(64) => {
                 *value as i128
             }
-            Self::Null | Self::Float(_) | Self::Text(_) => return Err(self.is_no("whole number")),
+            Self::Null | Self::Float(_) | Self::Text(_) => return Err(self.not_a("whole number")),
         };
         T::try_from(value).map_err(|_| format!("{value} does not fit its datatype"))
     }
 
-    /// A number; `null` is how JSON says NaN.
+    /// A number; `null` stands for NaN.
     pub(super) fn float(&self) -> Result<f64, String> {
         match self {
             Self::Null => Ok(f64::NAN),
             Self::Int(value) => Ok(*value as f64),
             Self::Uint(value) => Ok(*value as f64),
             Self::Float(value) => Ok(*value),
-            Self::Bool(_) | Self::Text(_) => Err(self.is_no("number")),
+            Self::Bool(_) | Self::Text(_) => Err(self.not_a("number")),
         }
     }
 
@@ -77,8 +77,8 @@ impl JsonElement<'_> {
         }
     }
 
-    fn is_no(&self, what: &str) -> String {
-        format!("{self:?} is no {what}")
+    fn not_a(&self, what: &str) -> String {
+        format!("{self:?} is not a {what}")
     }
 }
 

@@ -1,7 +1,7 @@
 //! A request's tensors written as the protocol's JSON, straight from the message's own bytes.
 //!
-//! BYTES are base64, as TorchServe writes them. Numbers that JSON cannot say (NaN, infinities) become
-//! `null`. Raw contents are checked against the stated shape first: a model must not guess.
+//! BYTES are base64, as TorchServe writes them. Numbers that JSON cannot hold (NaN, infinities)
+//! become `null`. Raw contents are checked against the shape first.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ struct InferRequestJson<'a> {
     parameters: Parameters<'a>,
     inputs: Vec<InputTensorJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    outputs: Vec<RequestedOutput<'a>>,
+    outputs: Vec<RequestedTensor<'a>>,
 }
 
 #[derive(Serialize)]
@@ -37,13 +37,13 @@ struct InputTensorJson<'a> {
 }
 
 #[derive(Serialize)]
-struct RequestedOutput<'a> {
+struct RequestedTensor<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     parameters: Parameters<'a>,
 }
 
-/// The request as JSON, or a sentence that says what is wrong with it.
+/// The request as JSON, or what is wrong with it.
 pub(super) fn write(request: &ModelInferRequest) -> Result<Bytes, String> {
     let raw = &request.raw_input_contents;
     if !raw.is_empty() && raw.len() != request.inputs.len() {
@@ -61,7 +61,7 @@ pub(super) fn write(request: &ModelInferRequest) -> Result<Bytes, String> {
         outputs: request
             .outputs
             .iter()
-            .map(|output| RequestedOutput {
+            .map(|output| RequestedTensor {
                 name: &output.name,
                 parameters: Parameters(&output.parameters),
             })
@@ -107,7 +107,7 @@ impl<'a> Elements<'a> {
         let elements = shape.iter().try_fold(1usize, |product, size| {
             usize::try_from(*size).ok().and_then(|size| product.checked_mul(size))
         });
-        let elements = elements.ok_or_else(|| format!("{shape:?} is no shape"))?;
+        let elements = elements.ok_or_else(|| format!("{shape:?} is not a valid shape"))?;
         if element == Element::Bytes {
             let parts = split(raw)?;
             let found = parts.len();

@@ -68,7 +68,7 @@ fn output(tensor: OutputTensorJson<'_>) -> Result<(InferOutputTensor, Element), 
     let OutputTensorJson { name, mut datatype, shape, parameters: more, data } = tensor;
     let mut element = Element::parse(&datatype)?;
     if [Element::Fp16, Element::Bf16].contains(&element) {
-        // Typed contents have no place for these; the wider type says the same.
+        // Typed contents cannot hold these; the wider type can.
         (element, datatype) = (Element::Fp32, "FP32".to_owned());
     }
     let contents = Some(contents(element, data)?);

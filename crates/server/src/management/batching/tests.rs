@@ -30,16 +30,16 @@ fn every_decision_is_a_sentence_with_its_figures() {
     for (kind, sentence) in [
         (
             DecisionKind::Dispatch(DispatchReason::Everyone),
-            "8 items left, expected to take 6.60 ms: all who were expected had come; 1 at the head \
-             were passed over, as they would be late",
+            "sent 8 items, expected to take 6.60 ms: all expected requests had come; 1 before them \
+             were skipped because they would be late",
         ),
         (
             DecisionKind::Wait(5),
-            "8 items waited for company, 3.00 ms at most: 812 items per second come",
+            "8 items waited for others, at most 3.00 ms: 812 items arrive per second",
         ),
         (
             DecisionKind::Reject(Rejection::Hopeless),
-            "a request of 8 items was refused: it would have been late with 30.00 ms left; the next \
+            "rejected a request of 8 items: it would have been late with 30.00 ms left; the next \
              worker is free in 2.00 ms",
         ),
     ] {
@@ -50,7 +50,7 @@ fn every_decision_is_a_sentence_with_its_figures() {
 }
 
 #[test]
-fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
+fn the_curve_is_of_the_group_with_the_most_batches() {
     let point = |bucket, size, samples| CurvePoint {
         group: bucket,
         size,
@@ -64,20 +64,20 @@ fn the_curve_is_of_the_bucket_asked_for_most_and_the_others_stand_apart() {
         curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],
         decisions: Vec::new(),
     };
-    let told = BatchingReport::new("m", "1.0", "adaptive", &report);
-    let told = serde_json::to_value(&told).unwrap();
+    let report = BatchingReport::new("m", "1.0", "adaptive", &report);
+    let report = serde_json::to_value(&report).unwrap();
     assert_eq!(
-        told["curve"],
+        report["curve"],
         json!([
             {"size": 1, "ms": 5.2, "planned_ms": 5.3, "samples": 9},
             {"size": 2, "ms": 5.2, "planned_ms": 5.3, "samples": 1},
         ])
     );
-    assert_eq!(told["otherCurves"][0]["bucket"], 0);
+    assert_eq!(report["otherCurves"][0]["bucket"], 0);
 }
 
 #[test]
-fn padding_is_told_as_an_account_where_there_is_any() {
+fn padding_is_reported_where_there_is_any() {
     let account = PaddingReport::of(Padding { real: 900, padded: 1200 });
     assert_eq!(
         serde_json::to_value(account).unwrap(),

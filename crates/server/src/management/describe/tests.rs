@@ -1,4 +1,4 @@
-//! A description, word by word.
+//! A description, field by field.
 
 use std::time::{Duration, SystemTime};
 
@@ -77,7 +77,7 @@ fn a_description_has_torchserves_fields_in_torchserves_order() {
 }
 
 #[test]
-fn what_was_not_said_is_left_out_and_what_was_said_is_shown() {
+fn absent_values_are_left_out_and_present_ones_shown() {
     let mut settings = settings();
     settings.declared.device_ids = Some(vec![0, 2]);
     let mut description = Description::from_parts(&NAME, &settings, &status());

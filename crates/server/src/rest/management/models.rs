@@ -4,8 +4,8 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::errors::Problem;
-use crate::management::{self, DescribeCaller, Notice};
-use crate::respond::{self, HttpResponse};
+use crate::management::{self, Notice};
+use crate::respond::{self, HttpResponse, HttpResult};
 use crate::rest::context::RequestContext;
 use crate::route::ModelRef;
 
@@ -17,45 +17,32 @@ pub(crate) fn list(context: &RequestContext<'_>) -> HttpResponse {
 }
 
 /// `GET /models/{m}`.
-pub(crate) async fn describe(
-    context: &RequestContext<'_>,
-    target: ModelRef<'_>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn describe(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     let customized = context.query().boolean("customized", false);
-    let caller = customized.then_some(DescribeCaller { id: context.id, origin: context.origin() });
+    let caller = customized.then_some((context.id, context.origin()));
     let described = management::describe(context.state, target, caller).await?;
     Ok(respond::json(StatusCode::OK, &described))
 }
 
 /// `GET /models/{m}/batching`.
-pub(crate) async fn batching(
-    context: &RequestContext<'_>,
-    target: ModelRef<'_>,
-) -> Result<HttpResponse, Problem> {
-    let told = management::batching(&context.state.engine, target).await?;
-    Ok(respond::json(StatusCode::OK, &told))
+pub(crate) async fn batching(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    let report = management::batching(&context.state.engine, target).await?;
+    Ok(respond::json(StatusCode::OK, &report))
 }
 
 /// Makes another version the default.
-pub(crate) fn set_default(
-    context: &RequestContext<'_>,
-    model: &str,
-    version: &str,
-) -> Result<HttpResponse, Problem> {
+pub(crate) fn set_default(context: &RequestContext<'_>, model: &str, version: &str) -> HttpResult {
     management::set_default(&context.state.engine, model, version).map(notice)
 }
 
 /// Removes a version, the default one if none is named.
-pub(crate) async fn unregister(
-    context: &RequestContext<'_>,
-    target: ModelRef<'_>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn unregister(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     need_model_api(context)?;
     management::unregister(&context.state.engine, target).await.map(notice)
 }
 
-/// KServe's question on the management port: are there workers, loaded or not?
-pub(crate) fn ready(context: &RequestContext<'_>, name: &str) -> Result<HttpResponse, Problem> {
+/// KServe's readiness on the management port: whether there are workers, loaded or not.
+pub(crate) fn ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
     let model = context.state.engine.model(name, None)?;
     let ready = !model.status().workers.is_empty();
     Ok(respond::json(StatusCode::OK, &json!({ "name": name, "ready": ready })))

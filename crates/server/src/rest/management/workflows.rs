@@ -11,7 +11,7 @@ use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::management;
 use crate::query::RequestFields;
-use crate::respond::{self, HttpResponse};
+use crate::respond::{self, HttpResponse, HttpResult};
 use crate::rest::context::RequestContext;
 
 /// `GET /workflows`.
@@ -27,25 +27,19 @@ pub(crate) fn list_workflows(context: &RequestContext<'_>) -> HttpResponse {
 pub(crate) async fn register_workflow(
     context: &RequestContext<'_>,
     body: RequestBody,
-) -> Result<HttpResponse, Problem> {
+) -> HttpResult {
     let options = options(&register::fields(context, body).await?)?;
     management::register_workflow(&context.state.engine, options).await.map(notice)
 }
 
 /// `GET /workflows/{w}`.
-pub(crate) fn describe_workflow(
-    context: &RequestContext<'_>,
-    name: &str,
-) -> Result<HttpResponse, Problem> {
+pub(crate) fn describe_workflow(context: &RequestContext<'_>, name: &str) -> HttpResult {
     let description = management::describe_workflow(&context.state.engine, name)?;
     Ok(respond::json(StatusCode::OK, &[description]))
 }
 
 /// `DELETE /workflows/{w}`.
-pub(crate) async fn unregister_workflow(
-    context: &RequestContext<'_>,
-    name: &str,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn unregister_workflow(context: &RequestContext<'_>, name: &str) -> HttpResult {
     management::unregister_workflow(&context.state.engine, name).await.map(notice)
 }
 

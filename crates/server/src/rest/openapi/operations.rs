@@ -2,95 +2,107 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schema::{JSON, Operation, any_schema, object, object_schema, status_schema};
+use super::schema::{ApiOperation, JSON, any_schema, object, object_schema, status_schema};
 use crate::plugins::PluginEndpoint;
 
-pub(super) fn ping() -> Value {
-    Operation::new("ping", "Health of the server.")
-        .answers("200", "Every model has the workers it wants.", JSON, status_schema())
-        .answers("500", "Some model has not, or the server is ending.", JSON, status_schema())
-        .done()
+pub(super) fn ping() -> ApiOperation {
+    ApiOperation::new("ping", "Health of the server.")
+        .answers("200", "Every model has its workers.", JSON, status_schema())
+        .answers(
+            "500",
+            "Some model has not, or the server is shutting down.",
+            JSON,
+            status_schema(),
+        )
 }
 
-pub(super) fn prediction(id: &str, path: &str) -> Value {
-    in_path(predicting(id), path).done()
+pub(super) fn prediction(id: &str, path: &str) -> ApiOperation {
+    in_path(predicting(id), path)
 }
 
-pub(super) fn predicting(id: &str) -> Operation {
-    let timeout = "Milliseconds after which the answer is of no use.";
+pub(super) fn predicting(id: &str) -> ApiOperation {
+    let timeout = "Milliseconds after which the answer is no longer needed.";
     let priority = "interactive (the default) or bulk.";
-    Operation::new(id, "Asks the model about this input.")
+    ApiOperation::new(id, "Runs the model on this input.")
         .header("x-jitney-timeout-ms", "integer", timeout)
         .header("x-jitney-priority", "string", priority)
-        .header("x-jitney-tenant", "string", "Who sends it; tenants take turns where not all requests fit.")
-        .header("x-jitney-cost", "integer", "What it weighs, where the model's batches are limited by cost.")
+        .header(
+            "x-jitney-tenant",
+            "string",
+            "Who sends it; tenants take turns when not all requests fit.",
+        )
+        .header(
+            "x-jitney-cost",
+            "integer",
+            "Its cost, for models whose batches are limited by cost.",
+        )
         .any_body()
-        .answers("200", "What the model said; it may set another status.", "*/*", any_schema())
+        .answers("200", "The model's answer; it may set another status.", "*/*", any_schema())
         .fails(&[
             ("400", "The request does not fit the model."),
             ("404", "Model or version not found."),
             ("408", "The deadline passed."),
             ("413", "The body is too large."),
-            ("429", "The client's share is used up."),
+            ("429", "The client's limit is reached."),
             ("500", "The worker died."),
-            ("503", "No worker, a full queue, or the model failed; Retry-After says when to come again."),
+            (
+                "503",
+                "No worker, a full queue, or the model failed; Retry-After says when to try again.",
+            ),
             ("507", "The model ran out of memory."),
         ])
 }
 
-pub(super) fn list() -> Value {
-    Operation::new("listModels", "Models by name, in pages.")
+pub(super) fn list() -> ApiOperation {
+    ApiOperation::new("listModels", "Models by name, in pages.")
         .query("limit", "integer", "Most models on a page, at most 100.")
         .query("next_page_token", "integer", "Token of the page before.")
         .answers("200", "A page.", JSON, object(&[("models", "array")]))
-        .done()
 }
 
-pub(super) fn register() -> Value {
-    let operation = Operation::new("registerModel", "Registers a model; also takes a JSON body.")
-        .query("url", "string", "File in the store, directory or URL. Required.")
-        .query("model_name", "string", "Overrides the archive's name.")
-        .query("handler", "string", "Overrides the archive's handler.")
-        .query("runtime", "string", "Overrides the archive's runtime.")
-        .query("initial_workers", "integer", "Workers to start with.")
-        .query("synchronous", "boolean", "Wait for the workers; true unless said otherwise.")
-        .query("response_timeout", "integer", "Seconds a batch may run.")
-        .query("startup_timeout", "integer", "Seconds a worker may take to load.");
+pub(super) fn register() -> ApiOperation {
+    let operation =
+        ApiOperation::new("registerModel", "Registers a model; also takes a JSON body.")
+            .query("url", "string", "File in the store, directory or URL. Required.")
+            .query("model_name", "string", "Overrides the archive's name.")
+            .query("handler", "string", "Overrides the archive's handler.")
+            .query("runtime", "string", "Overrides the archive's runtime.")
+            .query("initial_workers", "integer", "Workers to start with.")
+            .query("synchronous", "boolean", "Wait for the workers; true by default.")
+            .query("response_timeout", "integer", "Seconds a batch may run.")
+            .query("startup_timeout", "integer", "Seconds a worker may take to load.");
     batching(operation)
         .answers("200", "Registered.", JSON, status_schema())
         .answers("202", "Workers are starting.", JSON, status_schema())
         .fails(&[
             ("400", "A parameter or the archive is unusable."),
-            ("404", "No archive at this place."),
+            ("404", "No archive at this URL."),
             ("405", "The model API is off."),
             ("409", "Name and version are taken."),
             ("500", "Workers did not start; the model is not registered."),
             ("507", "Workers ran out of memory; the model is not registered."),
         ])
-        .done()
 }
 
-pub(super) fn describe(id: &str, path: &str) -> Value {
-    in_path(Operation::new(id, "ModelSettings, workers and queue of a model."), path)
+pub(super) fn describe(id: &str, path: &str) -> ApiOperation {
+    in_path(ApiOperation::new(id, "Settings, workers and queue of a model."), path)
         .query("customized", "boolean", "Also ask the handler about itself.")
         .answers("200", "Descriptions.", JSON, json!({ "type": "array", "items": object_schema() }))
         .fails(&[("404", "Model or version not found."), ("503", "No worker to ask.")])
-        .done()
 }
 
-pub(super) fn batching_report(id: &str, path: &str) -> Value {
+pub(super) fn batching_report(id: &str, path: &str) -> ApiOperation {
     let what = "What the batcher has learned, and its last decisions with their reasons.";
-    in_path(Operation::new(id, what), path)
+    in_path(ApiOperation::new(id, what), path)
         .answers("200", "Policy, learned curve, decisions.", JSON, object_schema())
         .fails(&[("404", "Model or version not found.")])
-        .done()
 }
 
-pub(super) fn scale(id: &str, path: &str) -> Value {
-    let operation = in_path(Operation::new(id, "Changes workers and batching."), path)
+pub(super) fn scale(id: &str, path: &str) -> ApiOperation {
+    let operation = in_path(ApiOperation::new(id, "Changes workers and batching."), path)
         .query("min_worker", "integer", "Workers wanted.")
         .query("max_worker", "integer", "Workers allowed.")
-        .query("synchronous", "boolean", "Wait for the workers; false unless said otherwise.")
+        .query("synchronous", "boolean", "Wait for the workers; false by default.")
         .query(
             "endpoint",
             "string",
@@ -104,44 +116,41 @@ pub(super) fn scale(id: &str, path: &str) -> Value {
             ("404", "Model or version not found."),
             ("500", "Workers did not start."),
         ])
-        .done()
 }
 
-pub(super) fn unregister(id: &str, path: &str) -> Value {
-    in_path(Operation::new(id, "Removes a model or version."), path)
+pub(super) fn unregister(id: &str, path: &str) -> ApiOperation {
+    in_path(ApiOperation::new(id, "Removes a model or version."), path)
         .answers("200", "Removed.", JSON, status_schema())
         .fails(&[
-            ("403", "The default version stays while there are others."),
+            ("403", "The default version cannot be removed while there are others."),
             ("404", "Model or version not found."),
             ("405", "The model API is off."),
         ])
-        .done()
 }
 
-pub(super) fn set_default(path: &str) -> Value {
-    in_path(Operation::new("setDefault", "Lets this version answer by default."), path)
+pub(super) fn set_default(path: &str) -> ApiOperation {
+    in_path(ApiOperation::new("setDefault", "Makes this version the default."), path)
         .answers("200", "Changed.", JSON, status_schema())
         .fails(&[("404", "Model or version not found.")])
-        .done()
 }
 
 /// The fields that registration and scaling share.
-fn batching(operation: Operation) -> Operation {
+fn batching(operation: ApiOperation) -> ApiOperation {
     operation
         .query("batch_size", "integer", "Most items in a batch; also max_batch_size.")
         .query("max_batch_delay", "integer", "Window in milliseconds; only a bound if adaptive.")
-        .query("max_latency_ms", "integer", "The latency asked for.")
+        .query("max_latency_ms", "integer", "The latency target.")
         .query("policy", "string", "adaptive, window or opportunistic.")
         .query("job_queue_size", "integer", "Requests that may wait.")
         .query(
             "tenants",
             "string",
-            "Weights of tenants such as gold:4,trial:1, in place of those there are.",
+            "Weights of tenants such as gold:4,trial:1; they replace the old ones.",
         )
 }
 
 /// The parameters that the path names.
-pub(super) fn in_path(mut operation: Operation, path: &str) -> Operation {
+pub(super) fn in_path(mut operation: ApiOperation, path: &str) -> ApiOperation {
     if path.contains("{model_name}") {
         operation = operation.path("model_name", "Name of the model.");
     }
@@ -155,13 +164,13 @@ pub(super) fn in_path(mut operation: Operation, path: &str) -> Operation {
 
 const NO_WORKFLOW: (&str, &str) = ("404", "Workflow not found.");
 
-fn workflow_path(operation: Operation) -> Operation {
+fn workflow_path(operation: ApiOperation) -> ApiOperation {
     operation.path("workflow_name", "Name of the workflow.")
 }
 
-pub(super) fn run_workflow() -> Value {
-    let timeout = "Milliseconds after which the answer is of no use.";
-    workflow_path(Operation::new("runWorkflow", "Takes this input through the workflow."))
+pub(super) fn run_workflow() -> ApiOperation {
+    let timeout = "Milliseconds after which the answer is no longer needed.";
+    workflow_path(ApiOperation::new("runWorkflow", "Takes this input through the workflow."))
         .header("x-jitney-timeout-ms", "integer", timeout)
         .header("x-jitney-priority", "string", "interactive (the default) or bulk.")
         .any_body()
@@ -176,22 +185,20 @@ pub(super) fn run_workflow() -> Value {
             NO_WORKFLOW,
             ("408", "The deadline passed."),
             ("413", "The body is too large."),
-            ("500", "A node failed as often as it may be tried."),
-            ("503", "A node has no worker or a full queue; Retry-After says when to come again."),
+            ("500", "A node failed in all its attempts."),
+            ("503", "A node has no worker or a full queue; Retry-After says when to try again."),
         ])
-        .done()
 }
 
-pub(super) fn list_workflows() -> Value {
-    Operation::new("listWorkflows", "Workflows by name, in pages.")
+pub(super) fn list_workflows() -> ApiOperation {
+    ApiOperation::new("listWorkflows", "Workflows by name, in pages.")
         .query("limit", "integer", "Most workflows on a page, at most 100.")
         .query("next_page_token", "integer", "Token of the page before.")
         .answers("200", "A page.", JSON, object(&[("workflows", "array")]))
-        .done()
 }
 
-pub(super) fn register_workflow() -> Value {
-    Operation::new("registerWorkflow", "Registers a workflow; also takes a JSON body.")
+pub(super) fn register_workflow() -> ApiOperation {
+    ApiOperation::new("registerWorkflow", "Registers a workflow; also takes a JSON body.")
         .query("url", "string", "File in the workflow store, directory or URL. Required.")
         .query("workflow_name", "string", "Overrides the archive's name.")
         .query("response_timeout", "integer", "Seconds a batch of a node may run.")
@@ -199,26 +206,23 @@ pub(super) fn register_workflow() -> Value {
         .answers("200", "Registered, all nodes loaded.", JSON, status_schema())
         .fails(&[
             ("400", "No url, a failed download, or nodes in no order."),
-            ("404", "No archive at this place."),
+            ("404", "No archive at this URL."),
             ("409", "The name is taken."),
             ("500", "No workflow, or a node did not start; nothing is registered."),
         ])
-        .done()
 }
 
-pub(super) fn describe_workflow() -> Value {
+pub(super) fn describe_workflow() -> ApiOperation {
     let array = json!({ "type": "array", "items": object_schema() });
-    workflow_path(Operation::new("describeWorkflow", "ModelSettings and nodes of a workflow."))
+    workflow_path(ApiOperation::new("describeWorkflow", "Settings and nodes of a workflow."))
         .answers("200", "The description.", JSON, array)
         .fails(&[NO_WORKFLOW])
-        .done()
 }
 
-pub(super) fn unregister_workflow() -> Value {
-    workflow_path(Operation::new("unregisterWorkflow", "Removes a workflow with its nodes."))
+pub(super) fn unregister_workflow() -> ApiOperation {
+    workflow_path(ApiOperation::new("unregisterWorkflow", "Removes a workflow with its nodes."))
         .answers("200", "Removed.", JSON, status_schema())
         .fails(&[NO_WORKFLOW])
-        .done()
 }
 
 // -- plugins ------------------------------------------------------------------------------
@@ -236,27 +240,24 @@ pub(super) fn plugin_paths<'a>(
         let entry = paths.entry(&endpoint.path).or_insert_with(|| json!({}));
         for method in endpoint.methods.iter().map(|method| method.as_str().to_lowercase()) {
             if PLUGIN_METHODS.contains(&method.as_str()) {
-                entry[&method] = plugin_operation(endpoint, &method);
+                entry[&method] = json!(plugin_operation(endpoint, &method));
             }
         }
     }
     paths
 }
 
-fn plugin_operation(endpoint: &PluginEndpoint, method: &str) -> Value {
+fn plugin_operation(endpoint: &PluginEndpoint, method: &str) -> ApiOperation {
     let id = format!("{}_{}_{method}", endpoint.plugin(), identifier(&endpoint.path));
     let usual = format!("Answered by the plugin {}.", endpoint.plugin());
     let own = Some(endpoint.description.as_str()).filter(|own| !own.is_empty());
-    let operation = Operation::new(&id, own.unwrap_or(&usual));
+    let operation = ApiOperation::new(&id, own.unwrap_or(&usual));
     let takes_body = ["post", "put", "patch"].contains(&method);
     let operation = if takes_body { operation.any_body() } else { operation };
-    operation
-        .answers("200", "The plugin's answer.", "*/*", any_schema())
-        .fails(&[
-            ("500", "The plugin failed."),
-            ("503", "The plugin is away or does not answer in time."),
-        ])
-        .done()
+    operation.answers("200", "The plugin's answer.", "*/*", any_schema()).fails(&[
+        ("500", "The plugin failed."),
+        ("503", "The plugin is away or does not answer in time."),
+    ])
 }
 
 /// A path as part of an operation's id.

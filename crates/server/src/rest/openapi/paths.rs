@@ -7,15 +7,15 @@ use super::operations::{
     prediction, register, register_workflow, run_workflow, scale, set_default, unregister,
     unregister_workflow,
 };
-use super::schema::{JSON, Operation, any_schema, object, object_schema};
+use super::schema::{ApiOperation, JSON, any_schema, object, object_schema};
 
 const METHODS: [&str; 3] = ["post", "put", "get"];
 
 type Paths = Map<String, Value>;
 
-fn add(paths: &mut Paths, path: &str, method: &str, operation: Value) {
+fn add(paths: &mut Paths, path: &str, method: &str, operation: ApiOperation) {
     let entry = paths.entry(path).or_insert_with(|| json!({}));
-    entry[method] = operation;
+    entry[method] = json!(operation);
 }
 
 /// Predictions and health.
@@ -41,9 +41,11 @@ pub(super) fn inference() -> Paths {
             add(&mut paths, path, method, prediction(&format!("{id}_{method}"), path));
         }
     }
-    let invocations = predicting("invocations")
-        .query("model_name", "string", "Name of the model; may be left out if there is but one.")
-        .done();
+    let invocations = predicting("invocations").query(
+        "model_name",
+        "string",
+        "Name of the model; may be left out if there is but one.",
+    );
     add(&mut paths, "/invocations", "post", invocations);
     let invoke = "/models/{model_name}/invoke";
     add(&mut paths, invoke, "post", prediction("invoke", invoke));
@@ -60,9 +62,9 @@ pub(super) fn sagemaker() -> Paths {
         ("BatchStrategy", "string"),
         ("MaxPayloadInMB", "integer"),
     ]);
-    let operation = Operation::new("executionParameters", "How batch transforms should ask.")
+    let operation = ApiOperation::new("executionParameters", "How batch transforms should ask.")
         .answers("200", "SageMaker's parameters.", JSON, fields);
-    add(&mut paths, "/execution-parameters", "get", operation.done());
+    add(&mut paths, "/execution-parameters", "get", operation);
     paths
 }
 
@@ -72,21 +74,21 @@ pub(super) fn open_inference() -> Paths {
     for (path, id, field) in
         [("/v2/health/live", "serverLive", "live"), ("/v2/health/ready", "serverReady", "ready")]
     {
-        let operation = Operation::new(id, "Health of the server.").answers(
+        let operation = ApiOperation::new(id, "Health of the server.").answers(
             "200",
-            "The server's word.",
+            "The server's state.",
             JSON,
             object(&[(field, "boolean")]),
         );
-        add(&mut paths, path, "get", operation.done());
+        add(&mut paths, path, "get", operation);
     }
-    let metadata = Operation::new("serverMetadata", "Name and version of the server.").answers(
+    let metadata = ApiOperation::new("serverMetadata", "Name and version of the server.").answers(
         "200",
         "Metadata.",
         JSON,
         object(&[("name", "string"), ("version", "string")]),
     );
-    add(&mut paths, "/v2", "get", metadata.done());
+    add(&mut paths, "/v2", "get", metadata);
     paths
 }
 
@@ -104,14 +106,15 @@ pub(super) fn management() -> Paths {
         add(&mut paths, &format!("{path}/batching"), "get", batching);
         add(&mut paths, path, "put", scale(&format!("setAutoScale{suffix}"), path));
         add(&mut paths, path, "delete", unregister(&format!("unregisterModel{suffix}"), path));
-        let options = Operation::new(&format!("modelManagement{suffix}"), "This model's own API.");
+        let options =
+            ApiOperation::new(&format!("modelManagement{suffix}"), "This model's own API.");
         let options = in_path(options, path).answers("200", "OpenAPI.", JSON, object_schema());
-        add(&mut paths, path, "options", options.done());
+        add(&mut paths, path, "options", options);
     }
     let path = "/models/{model_name}/{model_version}/set-default";
     add(&mut paths, path, "put", set_default(path));
     let path = "/v1/models/{model_name}";
-    let ready = in_path(Operation::new("modelReady", "Whether the model has workers."), path)
+    let ready = in_path(ApiOperation::new("modelReady", "Whether the model has workers."), path)
         .answers(
             "200",
             "KServe's status.",
@@ -119,7 +122,7 @@ pub(super) fn management() -> Paths {
             object(&[("name", "string"), ("ready", "boolean")]),
         )
         .fails(&[("404", "Model not found.")]);
-    add(&mut paths, path, "get", ready.done());
+    add(&mut paths, path, "get", ready);
     add(&mut paths, "/workflows", "get", list_workflows());
     add(&mut paths, "/workflows", "post", register_workflow());
     add(&mut paths, "/workflows/{workflow_name}", "get", describe_workflow());
@@ -130,11 +133,11 @@ pub(super) fn management() -> Paths {
 
 /// Prometheus text.
 pub(super) fn metrics() -> Paths {
-    let operation = Operation::new("metrics", "Metrics in Prometheus' text format.")
+    let operation = ApiOperation::new("metrics", "Metrics in Prometheus' text format.")
         .query("name[]", "string", "Only metrics of this name; may be repeated.")
         .answers("200", "Metrics.", "text/plain; version=0.0.4; charset=utf-8", any_schema());
     let mut paths = Paths::new();
-    add(&mut paths, "/metrics", "get", operation.done());
+    add(&mut paths, "/metrics", "get", operation);
     paths
 }
 
@@ -164,11 +167,11 @@ pub(super) fn model_management(model: &str) -> Paths {
 }
 
 fn describe_self(paths: &mut Paths, path: &str, method: &str, id: &str) {
-    let operation = Operation::new(id, "This document.").answers(
+    let operation = ApiOperation::new(id, "This document.").answers(
         "200",
         "OpenAPI 3.0.1.",
         JSON,
         object_schema(),
     );
-    add(paths, path, method, operation.done());
+    add(paths, path, method, operation);
 }

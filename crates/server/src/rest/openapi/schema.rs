@@ -9,7 +9,7 @@ pub(super) const JSON: &str = "application/json";
 /// One operation under construction.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Operation {
+pub(super) struct ApiOperation {
     description: String,
     operation_id: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -19,7 +19,7 @@ pub(super) struct Operation {
     responses: Map<String, Value>,
 }
 
-impl Operation {
+impl ApiOperation {
     /// An operation with its id and what it does.
     pub(super) fn new(id: &str, description: &str) -> Self {
         Self {
@@ -33,34 +33,28 @@ impl Operation {
 
     /// Adds a segment of the path.
     pub(super) fn path(self, name: &str, description: &str) -> Self {
-        self.parameter(json!({
-            "in": "path", "name": name, "description": description, "required": true,
-            "schema": { "type": "string" },
-        }))
+        self.parameter("path", name, "string", description)
     }
 
     /// Adds a field of the query.
     pub(super) fn query(self, name: &str, kind: &str, description: &str) -> Self {
-        self.parameter(json!({
-            "in": "query", "name": name, "description": description, "required": false,
-            "schema": { "type": kind },
-        }))
+        self.parameter("query", name, kind, description)
     }
 
     /// Adds a header of the request.
     pub(super) fn header(self, name: &str, kind: &str, description: &str) -> Self {
-        self.parameter(json!({
-            "in": "header", "name": name, "description": description, "required": false,
-            "schema": { "type": kind },
-        }))
+        self.parameter("header", name, kind, description)
     }
 
-    fn parameter(mut self, parameter: Value) -> Self {
-        self.parameters.push(parameter);
+    fn parameter(mut self, place: &str, name: &str, kind: &str, description: &str) -> Self {
+        self.parameters.push(json!({
+            "in": place, "name": name, "description": description, "required": place == "path",
+            "schema": { "type": kind },
+        }));
         self
     }
 
-    /// Says that any body is taken.
+    /// Takes any body.
     pub(super) fn any_body(mut self) -> Self {
         let content = json!({ "*/*": { "schema": any_schema() } });
         let body = json!({ "description": "Input.", "content": content });
@@ -90,11 +84,6 @@ impl Operation {
             self.responses.insert((*status).to_owned(), answer);
         }
         self
-    }
-
-    /// The finished operation.
-    pub(super) fn done(self) -> Value {
-        json!(self)
     }
 }
 

@@ -57,7 +57,7 @@ fn every_type_can_come_raw() {
 }
 
 #[test]
-fn contents_that_do_not_fit_are_refused_by_name() {
+fn contents_that_do_not_fit_are_rejected_by_name() {
     let both = Some(InferTensorContents::default());
     for (input, raw, expected) in [
         (
@@ -65,11 +65,11 @@ fn contents_that_do_not_fit_are_refused_by_name() {
             &[&b"\0\0\0\0"[..]][..],
             "input \"x\": 4 bytes came raw, its shape and datatype make 8",
         ),
-        (input("FP32", &[-1], None), &[b""], "input \"x\": [-1] is no shape"),
+        (input("FP32", &[-1], None), &[b""], "input \"x\": [-1] is not a valid shape"),
         (
             input("FP32", &[i64::MAX, 4], None),
             &[b""],
-            "input \"x\": [9223372036854775807, 4] is no shape",
+            "input \"x\": [9223372036854775807, 4] is not a valid shape",
         ),
         (input("BYTES", &[1], None), &[b"\x09\0\0\0"], "input \"x\": a BYTES element is cut off"),
         (input("COMPLEX", &[1], None), &[b""], "input \"x\": unknown datatype \"COMPLEX\""),

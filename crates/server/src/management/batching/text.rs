@@ -1,6 +1,4 @@
-//! The sentences in which a batcher's policy and decisions are told.
-//!
-//! One sentence per reason, with the figures that decided it. Nothing here computes anything.
+//! A batcher's policy and decisions as sentences, with the numbers behind each.
 
 use std::time::Duration;
 
@@ -13,21 +11,21 @@ pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
         most => format!("at most {most} items"),
     };
     match policy {
-        Policy::Opportunistic => format!("{most}; a free worker takes what is there"),
+        Policy::Opportunistic => format!("{most}; a free worker takes the requests that wait"),
         Policy::Window { delay } => {
             let delay = ms(*delay);
-            format!("{most}; a batch leaves when full or when its oldest request waited {delay}")
+            format!(
+                "{most}; a batch is sent when it is full or its oldest request has waited {delay}"
+            )
         }
         Policy::Adaptive(adaptive) => {
             let objective = adaptive.objective.map_or_else(
-                || "no latency is asked for".to_owned(),
-                |it| format!("answers within {}", ms(it)),
+                || "no latency target".to_owned(),
+                |it| format!("latency target {}", ms(it)),
             );
-            let bound = adaptive
-                .max_wait
-                .map(|it| format!(", nobody waits more than {} for company", ms(it)));
+            let bound = adaptive.max_wait.map(|it| format!(", after {} at the latest", ms(it)));
             let bound = bound.unwrap_or_default();
-            format!("{most}; {objective}; a batch leaves when waiting does not pay any more{bound}")
+            format!("{most}; {objective}; a batch is sent when waiting no longer pays{bound}")
         }
     }
 }
@@ -46,37 +44,37 @@ pub(super) fn decision(decided: &PastDecision, unit: Unit) -> String {
     let expected = if it.predicted > 0 {
         format!(", expected to take {}", ms(it.predicted))
     } else {
-        ", nothing known yet about how long that takes".to_owned()
+        ", with no known time yet".to_owned()
     };
     match it.kind {
         DecisionKind::Dispatch(reason) => {
             let skipped = match it.skipped {
                 0 => String::new(),
-                some => format!("; {some} at the head were passed over, as they would be late"),
+                some => format!("; {some} before them were skipped because they would be late"),
             };
-            format!("{size} left{expected}: {}{skipped}", departure(reason))
+            format!("sent {size}{expected}: {}{skipped}", dispatch(reason))
         }
         DecisionKind::Wait(_) => {
             let most = decided.wait.unwrap_or(Duration::ZERO).as_nanos();
             let most = ms(u64::try_from(most).unwrap_or(u64::MAX));
             let rate = it.rate;
             let unit = unit.many();
-            format!("{size} waited for company, {most} at most: {rate:.0} {unit} per second come")
+            format!("{size} waited for others, at most {most}: {rate:.0} {unit} arrive per second")
         }
         DecisionKind::Reject(reason) => {
-            format!("a request of {size} was refused: {}", why(decided, reason))
+            format!("rejected a request of {size}: {}", why(decided, reason))
         }
     }
 }
 
-fn departure(reason: DispatchReason) -> &'static str {
+fn dispatch(reason: DispatchReason) -> &'static str {
     match reason {
-        DispatchReason::Full => "no more fit, or no more would have been in time",
-        DispatchReason::Idle => "a worker was free and waiting would not have paid",
-        DispatchReason::Window => "the oldest had waited as long as it may",
-        DispatchReason::Deadline => "leaving later would have made somebody late",
-        DispatchReason::Everyone => "all who were expected had come",
-        DispatchReason::Drain => "the model is being shut down",
+        DispatchReason::Full => "no more fit, or more would have been late",
+        DispatchReason::Idle => "a worker was free and waiting did not pay",
+        DispatchReason::Window => "the oldest request had waited for the whole delay",
+        DispatchReason::Deadline => "later, a request would have been late",
+        DispatchReason::Everyone => "all expected requests had come",
+        DispatchReason::Drain => "the model is shutting down",
         DispatchReason::Retry => "a part of a batch that failed",
     }
 }
@@ -90,28 +88,13 @@ fn why(decided: &PastDecision, reason: Rejection) -> String {
             format!("it would have been late{left}; the next worker is free in {free}")
         }
         Rejection::Overload => format!("serving it{left} would have made others late"),
-        Rejection::QueueFull => format!("{} requests waited, and no more may", it.waiting),
+        Rejection::QueueFull => format!("{} requests waited, which is the limit", it.waiting),
         Rejection::Quota => "its tenant had more than its share of the queue".to_owned(),
-        Rejection::TooLarge => "it fits into no batch".to_owned(),
+        Rejection::TooLarge => "no batch is large enough".to_owned(),
         Rejection::Expired => "its deadline passed while it waited".to_owned(),
         Rejection::Cancelled => "its client went away".to_owned(),
-        Rejection::Draining => "the model is being shut down".to_owned(),
-        Rejection::NoWorker => "there was nobody to run it".to_owned(),
-    }
-}
-
-/// The word for a rejection, as in metrics and error messages.
-pub(super) fn rejection(reason: Rejection) -> &'static str {
-    match reason {
-        Rejection::QueueFull => "queue_full",
-        Rejection::TooLarge => "too_large",
-        Rejection::Expired => "expired",
-        Rejection::Cancelled => "cancelled",
-        Rejection::Draining => "draining",
-        Rejection::Hopeless => "hopeless",
-        Rejection::Overload => "overload",
-        Rejection::Quota => "quota",
-        Rejection::NoWorker => "no_worker",
+        Rejection::Draining => "the model is shutting down".to_owned(),
+        Rejection::NoWorker => "there was no worker".to_owned(),
     }
 }
 
