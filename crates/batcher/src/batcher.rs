@@ -15,18 +15,18 @@ use crate::pace::Pace;
 use crate::padding::size_of;
 use crate::queue::sorted::Order;
 use crate::records::RequestList;
-use crate::recovery::Recovery;
+use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
 use crate::running::{DispatchNote, RunningBatches};
-use crate::state::State;
+use crate::state::BatcherState;
 
 /// Decides when a batch is dispatched and with which requests, for one version of one model.
 #[derive(Debug)]
 pub struct Batcher {
-    state: State,
+    state: BatcherState,
     fifo: Fifo,
     planner: Planner,
-    recovery: Recovery,
+    recovery: BatchRecovery,
     running: RunningBatches,
     pace: Pace,
     /// What the caller was last told.
@@ -38,10 +38,10 @@ impl Batcher {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            state: State::new(config),
+            state: BatcherState::new(config),
             fifo: Fifo::default(),
             planner: Planner::default(),
-            recovery: Recovery::default(),
+            recovery: BatchRecovery::default(),
             running: RunningBatches::default(),
             pace: Pace::default(),
             timer: None,
@@ -206,7 +206,7 @@ impl Batcher {
 
     fn done(&mut self, id: BatchId, exec: Nanos) {
         let Some(mut batch) = self.running.take(id) else { return };
-        let State { rules, workers, learned, records, .. } = &mut self.state;
+        let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
         let (now, note) = (rules.now, batch.note);
         if let Some(early) = workers.release(batch.worker, now) {
             learned.ended_early(early);
@@ -328,7 +328,7 @@ impl Batcher {
 
     /// Takes the slot that the policy fills first.
     fn take_slot(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        let State { rules, workers, learned, .. } = &mut self.state;
+        let BatcherState { rules, workers, learned, .. } = &mut self.state;
         workers.take(avoid, rules.now, rules.planned().then(|| learned.ahead()))
     }
 
@@ -342,7 +342,7 @@ impl Batcher {
     ) {
         let worker = worker.expect("a batch is dispatched only when a slot is free");
         let (group, size, padding) = self.state.measure(&members);
-        let State { rules, workers, learned, records, .. } = &mut self.state;
+        let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
         let predicted = learned.predict(group, size, rules);
         self.planner.dispatched();
         let alone = workers.expect(worker, rules.now, predicted.unwrap_or(0), members.len);

@@ -1,7 +1,7 @@
 //! Dispatching groups in order of arrival: all of them under `window` and `opportunistic`, and
 //! those of pinned requests under every policy.
 //!
-//! The policy says when a group is due; here is decided which due group goes first and which
+//! The policy decides when a group is due. Here it is decided which due group goes first, and which
 //! requests go. Within a group and a priority no request overtakes another.
 
 use crate::action::DispatchReason;
@@ -10,7 +10,7 @@ use crate::policy::Due;
 use crate::queue::sorted::WaitingRequest;
 use crate::records::RequestList;
 use crate::request::{NEVER, Nanos, Priority, WorkerId};
-use crate::state::State;
+use crate::state::BatcherState;
 
 /// The most dispatches in a row that interactive requests lead while a bulk batch could go as well.
 /// So a bulk request with n older ones before it is dispatched within (n + 1) * (BULK_TURN + 1)
@@ -38,7 +38,7 @@ pub(crate) struct Fifo {
 
 impl Fifo {
     /// The due batch that goes first: interactive before bulk, then the oldest head.
-    pub(crate) fn next(&mut self, state: &State) -> Option<DueBatch> {
+    pub(crate) fn next(&mut self, state: &BatcherState) -> Option<DueBatch> {
         let [interactive, bulk] = oldest_due(state);
         let contested = interactive.is_some() && bulk.is_some();
         let due = if contested && self.led >= BULK_TURN { bulk } else { interactive.or(bulk) }?;
@@ -48,8 +48,8 @@ impl Fifo {
     }
 
     /// Takes the batch out of the queue: the leading priority first, then the other one.
-    pub(crate) fn take(state: &mut State, due: &DueBatch) -> RequestList {
-        let State { rules, queue, records, .. } = &mut *state;
+    pub(crate) fn take(state: &mut BatcherState, due: &DueBatch) -> RequestList {
+        let BatcherState { rules, queue, records, .. } = &mut *state;
         let (config, group, lead) = (&rules.config, due.group, due.priority as usize);
         let class = queue.groups()[group].class();
         let mut batch = RequestList::EMPTY;
@@ -67,8 +67,8 @@ impl Fifo {
     }
 
     /// When the next group with a free worker will be due if nothing happens.
-    pub(crate) fn next_due(state: &State) -> Nanos {
-        let State { rules, queue, workers, .. } = state;
+    pub(crate) fn next_due(state: &BatcherState) -> Nanos {
+        let BatcherState { rules, queue, workers, .. } = state;
         let groups = queue.groups().iter().filter(|group| !group.planned());
         let served = groups.filter(|group| workers.free_for(group.worker()));
         let loads = served.filter_map(|group| group.load(&rules.config));
@@ -86,8 +86,8 @@ impl Fifo {
 }
 
 /// For each priority the due group in which its oldest request waits.
-fn oldest_due(state: &State) -> [Option<DueBatch>; 2] {
-    let State { rules, queue, workers, .. } = state;
+fn oldest_due(state: &BatcherState) -> [Option<DueBatch>; 2] {
+    let BatcherState { rules, queue, workers, .. } = state;
     let mut oldest: [Option<DueBatch>; 2] = [None, None];
     for (group, it) in queue.groups().iter().enumerate() {
         let worker = it.worker();

@@ -8,22 +8,27 @@ use crate::event::BatchFailure;
 use crate::records::RequestList;
 use crate::retry::{self, RetryBudget, RetryGroup};
 use crate::running::RunningBatch;
-use crate::state::State;
+use crate::state::BatcherState;
 
 /// Retries members of failed batches within a budget.
 #[derive(Debug, Default)]
-pub(crate) struct Recovery {
+pub(crate) struct BatchRecovery {
     budget: RetryBudget,
 }
 
-impl Recovery {
+impl BatchRecovery {
     /// The first attempt of a batch with this many members is over.
     pub(crate) fn earn(&mut self, members: u32) {
         self.budget.earn(members);
     }
 
     /// The members of a batch that is not to blame wait again as before.
-    pub(crate) fn put_back(&self, state: &mut State, mut batch: RunningBatch, out: &mut Actions) {
+    pub(crate) fn put_back(
+        &self,
+        state: &mut BatcherState,
+        mut batch: RunningBatch,
+        out: &mut Actions,
+    ) {
         if batch.attempt > 1 {
             let RunningBatch { members, attempt, worker, .. } = batch;
             return self.regroup(state, RetryGroup { members, attempt, avoid: worker }, out);
@@ -39,7 +44,7 @@ impl Recovery {
     /// The members of a failed batch are tried again in smaller groups, or end.
     pub(crate) fn isolate(
         &mut self,
-        state: &mut State,
+        state: &mut BatcherState,
         batch: RunningBatch,
         kind: BatchFailure,
         out: &mut Actions,
@@ -66,7 +71,12 @@ impl Recovery {
     }
 
     /// The members of a retry group that still may wait do so.
-    pub(crate) fn regroup(&self, state: &mut State, mut group: RetryGroup, out: &mut Actions) {
+    pub(crate) fn regroup(
+        &self,
+        state: &mut BatcherState,
+        mut group: RetryGroup,
+        out: &mut Actions,
+    ) {
         let mut members = RequestList::EMPTY;
         while let Some(at) = state.records.pop(&mut group.members) {
             if state.readmit(at, out) {
@@ -79,7 +89,7 @@ impl Recovery {
 
 /// Ends the members that are not tried again.
 fn survivors(
-    state: &mut State,
+    state: &mut BatcherState,
     mut members: RequestList,
     kind: BatchFailure,
     out: &mut Actions,
@@ -101,7 +111,7 @@ fn survivors(
 }
 
 /// Lets a group wait, in parts if its members may not share a batch any more.
-fn enqueue(state: &mut State, mut group: RetryGroup) {
+fn enqueue(state: &mut BatcherState, mut group: RetryGroup) {
     if may_share(state, &group.members) {
         return state.retries.push(&mut state.records, group);
     }
@@ -112,7 +122,7 @@ fn enqueue(state: &mut State, mut group: RetryGroup) {
 }
 
 /// Whether the present configuration allows this batch.
-fn may_share(state: &State, members: &RequestList) -> bool {
+fn may_share(state: &BatcherState, members: &RequestList) -> bool {
     let config = &state.rules.config;
     let mut kinds = state.records.walk(members).map(|record| record.request.origin.kind);
     let first = kinds.next();

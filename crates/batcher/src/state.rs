@@ -18,7 +18,7 @@ use crate::workers::Workers;
 
 /// The state of a batcher without what runs.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct BatcherState {
     pub(crate) rules: Rules,
     pub(crate) records: Records,
     pub(crate) queue: Queue,
@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(crate) learned: Learned,
 }
 
-impl State {
+impl BatcherState {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             rules: Rules::new(config),

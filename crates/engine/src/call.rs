@@ -1,8 +1,8 @@
-//! What a door hands to the engine and what comes back: one request's words, valid by construction.
+//! What a protocol hands to the engine: one request, valid by construction.
 //!
-//! A door (REST, gRPC, Python) parses its protocol once and builds an [`Input`]; past this line
-//! nobody parses again. Headers are kept in the very form in which workers read them, so that the
-//! hot path copies one block of bytes instead of rebuilding a map.
+//! A protocol (REST, gRPC, Python) reads its messages once and builds a [`Call`]; nothing is parsed
+//! again afterwards. The client's headers are kept in the very form in which workers read them, so
+//! that the hot path copies one block of bytes instead of rebuilding a map.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,9 +12,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
-use crate::admission::Permit;
-pub use crate::reply::AnswerStream;
-use crate::reply::Reply;
+pub use crate::outcome::Output;
+pub use crate::reply::{Answer, AnswerStream, Timing};
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
@@ -218,84 +217,4 @@ pub trait DecodedInput: Any + fmt::Debug + Send + Sync {
     /// The request in parts of at most so many items. They share its data, and the last of them to be
     /// answered brings the answer to the whole.
     fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>>;
-}
-
-/// What a model's worker understands: made from an [`Input`] by the model's intake.
-#[derive(Debug)]
-pub(crate) enum Payload {
-    /// Passed on to a Python worker as it came.
-    Raw(Input),
-    /// Checked and decoded for a model that runs in this process.
-    Decoded(Arc<dyn DecodedInput>),
-}
-
-/// A request inside the engine: its payload, its permit and the way back to its caller.
-///
-/// Ownership is the protocol: whoever holds the request owes the answer, and dropping it anywhere
-/// tells the caller that the request was lost.
-#[derive(Debug)]
-pub(crate) struct PendingRequest {
-    /// What the worker is given. Kept until the end so that a retry needs no second copy.
-    pub payload: Payload,
-    /// How many items it brings.
-    pub items: u32,
-    /// When it was admitted.
-    pub admitted: Instant,
-    /// The way back.
-    pub(crate) reply: Reply,
-    /// Its share of the model's and the server's limits; returned when the request ends. None for a
-    /// part, whose reply keeps that of the whole request.
-    pub(crate) permit: Option<Permit>,
-}
-
-/// What a model said about one item's request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
-    /// Status and reason phrase, when the handler set them.
-    pub status: Option<(u16, String)>,
-    /// Headers that the handler set, in its spelling.
-    pub headers: Vec<(String, String)>,
-    /// The answer.
-    pub body: Bytes,
-}
-
-/// What an answer can say about its ride.
-#[derive(Clone, Debug)]
-pub struct Timing {
-    /// From admission to the departure of the batch that answered it.
-    pub queue: std::time::Duration,
-    /// How long that batch ran.
-    pub compute: std::time::Duration,
-    /// Items in that batch.
-    pub batch_items: u32,
-    /// The most items a batch of this model may hold.
-    pub batch_items_max: u32,
-    /// Place in the batch, from 0.
-    pub position: u32,
-    /// Why the batch left when it did.
-    pub reason: jitney_batcher::DispatchReason,
-    /// 1 for the first try.
-    pub attempt: u8,
-    /// The batch's number among those of the model.
-    pub batch: u64,
-    /// Of a request that rode in several batches: the items of each batch, in the order in which
-    /// they departed. Then `queue` ends with the first departure, `compute` lasts from there to the
-    /// last answer, and the rest is that of the last batch. Empty for a request in one batch.
-    pub batches: Vec<u32>,
-    /// What that batch costs as it came and as it was run, for a model that pads.
-    pub padding: Option<Padding>,
-}
-
-/// What a call resolves to: the whole answer, or the first piece of one that is still being made.
-///
-/// With `rest` in hand a door sends status, headers and body of `output` at once and then every
-/// piece of the rest as it comes; it learns only there whether the answer ends well.
-#[derive(Debug)]
-pub struct Answer {
-    /// What the model said; of a stream its head and first piece.
-    pub output: Output,
-    /// How the request rode. Of a stream, `compute` ends with the first piece.
-    pub timing: Timing,
-    /// The further pieces of a stream; `None` for a whole answer.
-    pub stream: Option<AnswerStream>,
 }

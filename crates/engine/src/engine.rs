@@ -88,7 +88,7 @@ impl Engine {
 
     /// The model to take when a request names none: the only one loaded at start-up.
     pub fn sole_startup_model(&self) -> Option<Arc<Model>> {
-        let mut loaded = self.models().into_iter().filter(|model| model.at_startup());
+        let mut loaded = self.models().into_iter().filter(|model| model.identity().at_startup);
         match (loaded.next(), loaded.next()) {
             (Some(model), None) => Some(model),
             _ => None,

@@ -17,6 +17,7 @@ pub mod local;
 pub mod model;
 pub mod observer;
 pub mod outcome;
+mod pending;
 mod pool;
 pub mod python;
 mod registry;

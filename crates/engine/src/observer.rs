@@ -1,15 +1,15 @@
-//! What the engine tells whoever keeps its books: typed facts, one call each, from where they arise.
+//! What the engine reports to an observer: typed facts, one call each, from where they arise.
 //!
 //! An observer is passed in and is called on the threads of the data plane and of the workers'
 //! output, so it must not block. Running totals need no observer: they stand on a model's
-//! [`Status`](crate::Status) and [`Measures`](crate::Measures) and are read when somebody asks.
+//! [`Status`](crate::Status) and [`Measures`](crate::Measures) and are read on request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Payload, PendingRequest};
+use crate::pending::PendingRequest;
 
-/// A model version's name in the books.
+/// A model version's name in metrics.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ModelTag {
     /// The model.
@@ -23,7 +23,7 @@ pub struct ModelTag {
 /// A batch that a worker has answered.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchFinished<'a> {
-    /// Whose batch.
+    /// Its model.
     pub model: &'a Arc<ModelTag>,
     /// How long the worker took.
     pub compute: Duration,
@@ -35,14 +35,11 @@ pub struct BatchFinished<'a> {
 impl BatchFinished<'_> {
     /// The ids of its requests, where the worker was given them.
     pub fn request_ids(&self) -> impl Iterator<Item = &str> {
-        self.requests.iter().filter_map(|request| match &request.payload {
-            Payload::Raw(input) => Some(input.id.as_str()),
-            Payload::Decoded(_) => None,
-        })
+        self.requests.iter().filter_map(|request| Some(request.payload.raw()?.id.as_str()))
     }
 }
 
-/// Somebody who keeps books; everything is ignored unless said otherwise.
+/// Is told what happens; ignores everything by default.
 pub trait Observer: Send + Sync + 'static {
     /// A worker has loaded its model and took so long for it.
     fn worker_loaded(&self, _model: &Arc<ModelTag>, _worker: u32, _took: Duration) {}
@@ -60,5 +57,5 @@ pub trait Observer: Send + Sync + 'static {
     fn metric_printed(&self, _line: &str) {}
 }
 
-/// Nobody keeps books.
+/// Ignores everything.
 impl Observer for () {}

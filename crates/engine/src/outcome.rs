@@ -1,6 +1,17 @@
 //! How a batch can end, in facts rather than in status codes: the doors turn causes into codes.
 
-use crate::call::Output;
+use bytes::Bytes;
+
+/// What a model said about one item's request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Status and reason phrase, when the handler set them.
+    pub status: Option<(u16, String)>,
+    /// Headers that the handler set, in its spelling.
+    pub headers: Vec<(String, String)>,
+    /// The answer.
+    pub body: Bytes,
+}
 
 /// Why the model's code did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +30,8 @@ pub enum Cause {
     UnsupportedOutput,
     /// A definition in Python failed an item, and its status means what HTTP says it means.
     Stated,
+    /// Its answer is larger than the server passes on.
+    TooLarge,
 }
 
 /// A failure of the model's own code, with the words its client may read.
@@ -46,16 +59,45 @@ pub enum BatchOutcome {
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkerExit {
-    /// The process or thread ended by itself or was killed by somebody else.
-    Crashed {
-        /// The kernel's out-of-memory killer (exit by SIGKILL) is the likely cause.
-        killed: bool,
+pub enum WorkerExit {
+    /// The process or thread ended by itself, or something outside of the server ended it.
+    Ended {
+        /// The exit status of a process.
+        status: Option<i32>,
+        /// The signal that killed it.
+        signal: Option<i32>,
     },
     /// It did not answer in time and was killed by its supervisor.
     TimedOut,
-    /// It spoke another protocol than ours.
-    Garbled,
+    /// It sent something that is not in the protocol.
+    BrokeProtocol,
+}
+
+const SIGKILL: i32 = 9;
+
+impl WorkerExit {
+    /// The end of a thread, or of a process of which nothing more is known.
+    pub(crate) const UNEXPLAINED: Self = Self::Ended { status: None, signal: None };
+
+    /// Whether it was killed as the kernel kills when memory runs out.
+    pub(crate) fn is_killed(self) -> bool {
+        matches!(self, Self::Ended { signal: Some(SIGKILL), .. })
+    }
+}
+
+impl std::fmt::Display for WorkerExit {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Ended { signal: Some(SIGKILL), .. } => {
+                write!(out, "killed by signal {SIGKILL} (out of memory?)")
+            }
+            Self::Ended { signal: Some(signal), .. } => write!(out, "killed by signal {signal}"),
+            Self::Ended { status: Some(status), .. } => write!(out, "exit status {status}"),
+            Self::Ended { .. } => out.write_str("ended"),
+            Self::TimedOut => out.write_str("did not answer in time"),
+            Self::BrokeProtocol => out.write_str("broke the protocol"),
+        }
+    }
 }
 
 /// Why a worker did not come up.
@@ -79,4 +121,18 @@ pub enum LaunchError {
     /// The model's code refused to load.
     #[error("the model did not load: {0}")]
     Load(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WorkerExit;
+
+    #[test]
+    fn an_exit_is_told_as_people_look_for_it() {
+        let ended = |status, signal| WorkerExit::Ended { status, signal }.to_string();
+        assert_eq!(ended(Some(3), None), "exit status 3");
+        assert_eq!(ended(None, Some(11)), "killed by signal 11");
+        assert_eq!(ended(None, Some(9)), "killed by signal 9 (out of memory?)");
+        assert_eq!(WorkerExit::UNEXPLAINED.to_string(), "ended");
+    }
 }

@@ -8,19 +8,62 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
+use jitney_batcher::{DispatchReason, Padding};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::Permit;
-use crate::call::Answer;
 use crate::error::CallError;
+use crate::outcome::Output;
 
 /// Pieces that may wait for a client.
 const PIECES_MAX: usize = 1024;
 
 /// Bytes that may wait for a client; one piece may always wait, whatever its size.
 const BYTES_MAX: usize = 16 << 20;
+
+/// What an answer says about its way through the server.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// From admission to the dispatch of the batch that answered it.
+    pub queue: Duration,
+    /// How long that batch ran.
+    pub compute: Duration,
+    /// Items in that batch.
+    pub batch_items: u32,
+    /// The most items a batch of this model may hold.
+    pub batch_items_max: u32,
+    /// Position in the batch, from 0.
+    pub position: u32,
+    /// Why the batch was dispatched when it was.
+    pub reason: DispatchReason,
+    /// 1 for the first try.
+    pub attempt: u8,
+    /// The batch's number among those of the model.
+    pub batch: u64,
+    /// Of a request that was run in several batches: the items of each batch, in the order of their
+    /// dispatch. Then `queue` ends with the first dispatch, `compute` lasts from there to the last
+    /// answer, and the rest is that of the last batch. Empty for a request in one batch.
+    pub batches: Vec<u32>,
+    /// What that batch costs as it came and as it was run, for a model that pads.
+    pub padding: Option<Padding>,
+}
+
+/// What a call resolves to: the whole answer, or the first piece of one that is still being made.
+///
+/// With a `stream` a protocol sends status, headers and body of `output` at once and then every piece
+/// as it comes; only the stream tells whether the answer ends well.
+#[derive(Debug)]
+pub struct Answer {
+    /// What the model answered; of a stream its head and first piece.
+    pub output: Output,
+    /// Where the time went. Of a stream, `compute` ends with the first piece.
+    pub timing: Timing,
+    /// The further pieces of a stream; `None` for a whole answer.
+    pub stream: Option<AnswerStream>,
+}
 
 pub(crate) type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
 pub(crate) type PartsReceiver = mpsc::Receiver<Result<Answer, CallError>>;

@@ -21,7 +21,6 @@ pub use self::defaults::{ModelDefaults, Precedence};
 pub use self::register_options::{EndpointOptions, RegisterOptions};
 use crate::call::SequenceHeaders;
 use crate::error::RegisterError;
-use crate::model::SequenceLimits;
 use crate::shares::Shares;
 pub use jitney_settings::PolicyName;
 
@@ -317,6 +316,21 @@ fn slots(values: &Values) -> u8 {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How many sequences, how long they live, how much of each may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceLimits {
+    /// A sequence ends when nothing of it came for so long.
+    pub idle: Duration,
+    /// A sequence ends after so long, whatever comes; zero for never.
+    pub life: Duration,
+    /// Sequences at a time.
+    pub sequences: u64,
+    /// Requests of one sequence that may wait behind those that are on their way.
+    pub queue: u64,
+    /// Requests of one sequence that may be on their way at a time.
+    pub abreast: usize,
 }
 
 /// How a worker takes its batches; the `mode` of the worker protocol.

@@ -112,15 +112,6 @@ impl Shares {
     }
 }
 
-impl Weight {
-    /// The share of some of its items, never less than their part.
-    pub(crate) fn of(self, items: u32, all: u32) -> Self {
-        let (items, all) = (u128::from(items), u128::from(all.max(1)));
-        let cost = (u128::from(self.cost) * items).div_ceil(all);
-        Self { cost: u64::try_from(cost).unwrap_or(u64::MAX), ..self }
-    }
-}
-
 /// FNV-1a, whose low bits are good enough for a small table.
 fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -183,13 +174,6 @@ mod tests {
         assert_eq!([weigh(Cost::Items, Some(9)), weigh(Cost::Bytes, Some(9))], [3, 500]);
         assert_eq!([weigh(Cost::Tokens, Some(9)), weigh(Cost::Tokens, None)], [9, 3]);
         assert_eq!([weigh(Cost::Length, Some(9)), weigh(Cost::Length, None)], [27, 3]);
-    }
-
-    #[test]
-    fn the_portions_of_a_request_weigh_no_less_than_the_whole() {
-        let whole = Weight { tenant: 5, cost: 10 };
-        assert_eq!([whole.of(1, 3).cost, whole.of(3, 3).cost], [4, 10]);
-        assert_eq!(Weight { cost: u64::MAX, ..whole }.of(1, 1).cost, u64::MAX);
     }
 
     #[test]

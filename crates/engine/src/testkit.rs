@@ -26,7 +26,7 @@ use crate::changes::Changes;
 use crate::engine::draft::Draft;
 use crate::error::CallError;
 use crate::local::LocalModel;
-use crate::model::{Identity, Intake, Model};
+use crate::model::{Intake, Model, ModelIdentity};
 use crate::outcome::LaunchError;
 use crate::settings::{ModelSettings, PolicyName};
 use crate::store::ModelDir;
@@ -121,7 +121,7 @@ impl Kit {
             kind,
         };
         let draft = Draft {
-            identity: Identity {
+            identity: ModelIdentity {
                 name: "kit".to_owned(),
                 version: "1.0".to_owned(),
                 url: "kit.mar".to_owned(),
@@ -137,9 +137,9 @@ impl Kit {
             fetched: None,
         };
         let admission = Admission::new(AdmissionLimits::default());
-        let refusing = Arc::new(AtomicBool::new(false));
+        let draining = Arc::new(AtomicBool::new(false));
         let ids = Arc::new(AtomicU32::new(9000));
-        let (model, task) = draft.build(&admission, &refusing, &ids, &Changes::default());
+        let (model, task) = draft.build(&admission, &draining, &ids, &Changes::default());
         tokio::spawn(task.run());
         Self { model, admission, rides }
     }

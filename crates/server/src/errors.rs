@@ -134,10 +134,13 @@ fn model_failure(failure: &ModelFailure) -> Problem {
         | Cause::NotAList
         | Cause::WrongLength
         | Cause::UnsupportedOutput
-        | Cause::Stated => ErrorCode::Prediction,
+        | Cause::Stated
+        | Cause::TooLarge => ErrorCode::Prediction,
     };
     let mut problem = Problem::new(code, failure.message.as_str());
     match failure.status {
+        // TorchServe's worker dies of an answer that is too large.
+        None if failure.cause == Cause::TooLarge => problem.status = 500,
         Some(413) if failure.cause != Cause::Stated => problem.status = 507,
         Some(status @ 200..=999) => problem.status = status,
         Some(_) | None => {}

@@ -1,4 +1,4 @@
-//! When requests come, if nobody waits for an answer before asking: open arrival processes.
+//! Open arrival processes: requests come whether or not earlier ones were answered.
 //!
 //! Every process is made for a mean rate from the same chance, so that a search over rates plays
 //! the same story faster or slower. What the requests want (deadline, tenant) is added by `demand`.

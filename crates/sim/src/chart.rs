@@ -20,7 +20,7 @@ const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 /// One line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Its name in the legend.
     pub name: String,
     /// Where it goes, ascending in x.
     pub points: Vec<(f64, f64)>,

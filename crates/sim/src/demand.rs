@@ -1,4 +1,4 @@
-//! What requests want: how long they may take and who pays for them.
+//! Kinds of requests: their deadlines and tenants.
 
 use jitney_batcher::Nanos;
 
@@ -15,7 +15,7 @@ pub struct Class {
     pub share: f64,
     /// Time to the answer in milliseconds; infinite is no deadline.
     pub deadline: f64,
-    /// Who pays.
+    /// The tenant.
     pub tenant: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The settings an oracle may choose from for each peer, so that no peer loses by a bad knob.
+//! The settings tried for each peer, so that no peer loses by a bad setting.
 
 use jitney_batcher::Nanos;
 
@@ -12,21 +12,21 @@ const DELAYS: [f64; 5] = [0.1, 1.0, 2.0, 5.0, 10.0];
 
 /// A peer and the settings tried for it.
 #[derive(Clone, Debug)]
-pub struct Family {
-    /// What it is called in a table; a star says that an oracle chose.
+pub struct PolicyFamily {
+    /// Its name in a table; a star means that the best setting was chosen.
     pub name: &'static str,
     /// The settings.
     pub members: Vec<Contender>,
 }
 
-/// Every policy of the tables with its settings, for a deadline. Ours has one.
+/// Every policy of the tables with its settings, for a deadline. JitneyScheduler has one.
 #[must_use]
-pub fn families(deadline: Nanos) -> Vec<Family> {
-    let family = |name, members| Family { name, members };
+pub fn families(deadline: Nanos) -> Vec<PolicyFamily> {
+    let family = |name, members| PolicyFamily { name, members };
     vec![
         family("eager = Triton {}", vec![Contender::Eager]),
         family("TorchServe*", torchserve()),
-        family("Ray default (10, 10 ms)", vec![Contender::Ray(ray::Settings::DEFAULT)]),
+        family("Ray default (10, 10 ms)", vec![Contender::Ray(ray::RaySettings::DEFAULT)]),
         family("Ray*", ray(false)),
         family("Ray blocking handler*", ray(true)),
         family("BentoML*", bentoml(deadline)),
@@ -43,7 +43,8 @@ fn pairs() -> impl Iterator<Item = (usize, Nanos)> {
 /// 25 settings.
 #[must_use]
 pub fn torchserve() -> Vec<Contender> {
-    let build = |(size, delay)| Contender::TorchServe(torchserve::Settings::new(size, delay));
+    let build =
+        |(size, delay)| Contender::TorchServe(torchserve::TorchServeSettings::new(size, delay));
     pairs().map(build).collect()
 }
 
@@ -51,7 +52,7 @@ pub fn torchserve() -> Vec<Contender> {
 #[must_use]
 pub fn ray(blocking: bool) -> Vec<Contender> {
     let build = |(max_batch_size, batch_wait_timeout)| {
-        Contender::Ray(ray::Settings { max_batch_size, batch_wait_timeout, blocking })
+        Contender::Ray(ray::RaySettings { max_batch_size, batch_wait_timeout, blocking })
     };
     pairs().map(build).collect()
 }
@@ -60,7 +61,7 @@ pub fn ray(blocking: bool) -> Vec<Contender> {
 fn bentoml(deadline: Nanos) -> Vec<Contender> {
     let bounds = [deadline / 10 * 7, deadline, ms(60_000.0)];
     let build = |max_batch_size, max_latency| {
-        Contender::BentoMl(bentoml::Settings { max_batch_size, max_latency })
+        Contender::BentoMl(bentoml::BentoMlSettings { max_batch_size, max_latency })
     };
     [16, 32, 64].into_iter().flat_map(|size| bounds.map(|bound| build(size, bound))).collect()
 }
@@ -75,7 +76,7 @@ fn triton(deadline: Nanos) -> Vec<Contender> {
             {
                 let preferred = if preferred { vec![4, 8, 16, 32, 64] } else { Vec::new() };
                 let delay = ms(delay);
-                let settings = triton::Settings { max_batch_size, preferred, delay, timeout };
+                let settings = triton::TritonSettings { max_batch_size, preferred, delay, timeout };
                 all.push(Contender::Triton(settings));
             }
         }
@@ -87,7 +88,7 @@ fn triton(deadline: Nanos) -> Vec<Contender> {
 fn clipper(deadline: Nanos) -> Vec<Contender> {
     let build = |quarters| {
         let objective = deadline / 4 * quarters;
-        Contender::Clipper(clipper::Settings { objective, max_batch_size: 64 })
+        Contender::Clipper(clipper::ClipperSettings { objective, max_batch_size: 64 })
     };
     (1..=4).map(build).collect()
 }

@@ -9,7 +9,7 @@ pub struct Job {
     pub at: Nanos,
     /// When its answer is too late; `u64::MAX` is never.
     pub deadline: Nanos,
-    /// Who pays.
+    /// The tenant.
     pub tenant: u32,
     /// Which connection it comes from.
     pub client: u64,
@@ -17,7 +17,7 @@ pub struct Job {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SimulatedEnd {
     /// Its batch finished.
     Answered {
         /// When.
@@ -25,8 +25,8 @@ pub enum End {
         /// Requests in its batch.
         batch: u32,
     },
-    /// The policy refused it, early or late.
-    Refused {
+    /// The policy rejected it, early or late.
+    Rejected {
         /// When.
         at: Nanos,
     },

@@ -4,7 +4,7 @@
 
 use jitney_batcher::Nanos;
 
-use crate::job::{End, Job};
+use crate::job::{Job, SimulatedEnd};
 
 /// Every request of a run with its end, in order of arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Outcome {
     /// The requests.
     pub jobs: Vec<Job>,
     /// How each of them ended.
-    pub ends: Vec<End>,
+    pub ends: Vec<SimulatedEnd>,
     /// Batches run.
     pub batches: u64,
     /// Time spent by all workers together.
@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn pairs(&self) -> impl Iterator<Item = (&Job, &End)> {
+    fn pairs(&self) -> impl Iterator<Item = (&Job, &SimulatedEnd)> {
         self.jobs.iter().zip(&self.ends)
     }
 
@@ -48,10 +48,10 @@ impl Outcome {
         good as f64 / f64::from(count.max(1))
     }
 
-    /// Requests refused.
+    /// Requests rejected.
     #[must_use]
-    pub fn refused(&self) -> usize {
-        self.ends.iter().filter(|end| matches!(end, End::Refused { .. })).count()
+    pub fn rejected(&self) -> usize {
+        self.ends.iter().filter(|end| matches!(end, SimulatedEnd::Rejected { .. })).count()
     }
 
     /// Seconds in which requests arrived.
@@ -73,21 +73,21 @@ impl Outcome {
     pub fn throughput(&self) -> f64 {
         let first = self.jobs.first().map_or(0, |job| job.at);
         let seconds = self.until.saturating_sub(first).max(1) as f64 / 1e9;
-        (self.ends.len() - self.refused()) as f64 / seconds
+        (self.ends.len() - self.rejected()) as f64 / seconds
     }
 
     /// Requests in an average batch.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        (self.ends.len() - self.refused()) as f64 / self.batches.max(1) as f64
+        (self.ends.len() - self.rejected()) as f64 / self.batches.max(1) as f64
     }
 
     /// Latencies of the answered requests after the first `skip` of all.
     #[must_use]
     pub fn latencies(&self, skip: usize) -> Latencies {
-        let answered = |(job, end): (&Job, &End)| match end {
-            End::Answered { at, .. } => Some(at - job.at),
-            End::Refused { .. } => None,
+        let answered = |(job, end): (&Job, &SimulatedEnd)| match end {
+            SimulatedEnd::Answered { at, .. } => Some(at - job.at),
+            SimulatedEnd::Rejected { .. } => None,
         };
         let mut all: Vec<Nanos> = self.pairs().skip(skip).filter_map(answered).collect();
         all.sort_unstable();
@@ -95,8 +95,8 @@ impl Outcome {
     }
 }
 
-fn in_time(job: &Job, end: &End) -> bool {
-    matches!(end, End::Answered { at, .. } if *at <= job.deadline)
+fn in_time(job: &Job, end: &SimulatedEnd) -> bool {
+    matches!(end, SimulatedEnd::Answered { at, .. } if *at <= job.deadline)
 }
 
 /// Sorted latencies.

@@ -1,24 +1,24 @@
 //! How many workers, and which largest batch, carry a load within an objective?
 //!
 //! It plays the load with the adaptive policy on more and more workers until the share that has to
-//! be in time is. Everything it says was played; the fluid limit only tells where to begin.
+//! be in time is. Every figure was played; the fluid limit only gives the starting point.
 
 use jitney_batcher::Nanos;
 
 use crate::arrivals::Arrivals;
 use crate::bounds::fluid;
 use crate::contender::Contender;
-use crate::curve::{Curve, Written, ms};
+use crate::curve::{ServiceCurve, WrittenCurve, ms};
 use crate::demand::Demand;
 use crate::noise::Noise;
 use crate::runner::run;
 use crate::world::World;
 
-/// What is asked for.
+/// The load, the objective and the limits.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct CapacityQuestion {
     /// How long batches take.
-    pub curve: Written,
+    pub curve: WrittenCurve,
     /// The largest batch that may be considered.
     pub max_batch: usize,
     /// Most workers that may be considered.
@@ -39,11 +39,11 @@ pub struct Question {
     pub seeds: u64,
 }
 
-/// What is answered.
+/// The result.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum CapacityAnswer {
     /// This many are enough.
-    Enough(Plan),
+    Enough(CapacityPlan),
     /// Even a batch of one takes longer than the objective.
     TooSlow {
         /// What it takes in milliseconds.
@@ -60,7 +60,7 @@ pub enum Answer {
 
 /// A number of workers and a largest batch that are enough.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct CapacityPlan {
     /// The fewest workers with the smallest batch that is enough for them.
     pub chosen: Trial,
     /// Everything that was tried, in order.
@@ -88,14 +88,14 @@ pub struct Trial {
     pub fill: f64,
 }
 
-impl Question {
+impl CapacityQuestion {
     /// Plays until an answer is found; `progress` is told before every trial.
-    pub fn answer(&self, progress: &mut dyn FnMut(usize, usize)) -> Answer {
+    pub fn answer(&self, progress: &mut dyn FnMut(usize, usize)) -> CapacityAnswer {
         let objective = ms(self.objective);
         let curve = self.curve.curve(self.max_batch);
         let alone = curve.time(1);
         if alone > objective {
-            return Answer::TooSlow { alone: alone as f64 / 1e6 };
+            return CapacityAnswer::TooSlow { alone: alone as f64 / 1e6 };
         }
         let least = self.least_workers(&curve, objective);
         let mut trials = Vec::new();
@@ -105,30 +105,30 @@ impl Question {
             let trial = self.play(&curve, workers, widest);
             trials.push(trial);
             if trial.on_time >= self.share {
-                return Answer::Enough(self.narrow(&curve, trials, progress));
+                return CapacityAnswer::Enough(self.narrow(&curve, trials, progress));
             }
         }
-        Answer::TooMuch { workers: least, best: trials.pop() }
+        CapacityAnswer::TooMuch { workers: least, best: trials.pop() }
     }
 
     /// No fewer can carry it even if requests flowed like water and any could be dropped.
-    fn least_workers(&self, curve: &Curve, objective: Nanos) -> usize {
+    fn least_workers(&self, curve: &ServiceCurve, objective: Nanos) -> usize {
         let one = fluid::lossy(curve, 1, objective).max(1e-9);
         ((self.rate * self.share / one).ceil() as usize).max(1)
     }
 
     /// Larger batches could never be answered in time.
-    fn widest(&self, curve: &Curve, objective: Nanos) -> usize {
+    fn widest(&self, curve: &ServiceCurve, objective: Nanos) -> usize {
         (1..=curve.max()).rev().find(|&size| curve.time(size) <= objective).unwrap_or(1)
     }
 
     /// The workers are found; what is the smallest largest batch that is enough for them?
     fn narrow(
         &self,
-        curve: &Curve,
+        curve: &ServiceCurve,
         mut trials: Vec<Trial>,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Plan {
+    ) -> CapacityPlan {
         let mut chosen = trials[trials.len() - 1];
         let powers = (0..).map(|power| 1usize << power).take_while(|&size| size < chosen.max_batch);
         for max_batch in powers.collect::<Vec<_>>().into_iter().rev() {
@@ -146,10 +146,10 @@ impl Question {
         }
         let limit =
             fluid::lossless(&curve.capped(chosen.max_batch), chosen.workers, ms(self.objective));
-        Plan { chosen, trials, limit }
+        CapacityPlan { chosen, trials, limit }
     }
 
-    fn play(&self, curve: &Curve, workers: usize, max_batch: usize) -> Trial {
+    fn play(&self, curve: &ServiceCurve, workers: usize, max_batch: usize) -> Trial {
         let demand = Demand::new(self.arrivals.clone(), self.objective);
         let mut worst =
             Trial { workers, max_batch, on_time: 1.0, p50: 0.0, p99: 0.0, busy: 0.0, fill: 0.0 };
@@ -175,8 +175,8 @@ impl Question {
 mod tests {
     use super::*;
 
-    fn question(curve: &str, rate: f64, objective: f64) -> Question {
-        Question {
+    fn question(curve: &str, rate: f64, objective: f64) -> CapacityQuestion {
+        CapacityQuestion {
             curve: curve.parse().expect("a curve"),
             max_batch: 32,
             max_workers: 8,
@@ -193,14 +193,16 @@ mod tests {
     #[test]
     fn a_small_load_needs_one_worker() {
         let answer = question("5+0.2b", 100.0, 100.0).answer(&mut |_, _| {});
-        assert!(matches!(answer, Answer::Enough(plan) if plan.chosen.workers == 1));
+        assert!(matches!(answer, CapacityAnswer::Enough(plan) if plan.chosen.workers == 1));
     }
 
     #[test]
     fn more_load_needs_more_workers_and_never_fewer() {
         let workers = |rate| match question("5+5b", rate, 50.0).answer(&mut |_, _| {}) {
-            Answer::Enough(plan) => plan.chosen.workers,
-            other @ (Answer::TooSlow { .. } | Answer::TooMuch { .. }) => panic!("{other:?}"),
+            CapacityAnswer::Enough(plan) => plan.chosen.workers,
+            other @ (CapacityAnswer::TooSlow { .. } | CapacityAnswer::TooMuch { .. }) => {
+                panic!("{other:?}")
+            }
         };
         assert!(workers(100.0) < workers(400.0));
     }
@@ -208,8 +210,11 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_said_with_its_reason() {
         let answer = question("50+1b", 10.0, 40.0).answer(&mut |_, _| {});
-        assert_eq!(answer, Answer::TooSlow { alone: 51.0 });
+        assert_eq!(answer, CapacityAnswer::TooSlow { alone: 51.0 });
         let answer = question("5+5b", 10_000.0, 50.0).answer(&mut |_, _| {});
-        assert!(matches!(answer, Answer::TooMuch { workers: 55, best: None }), "{answer:?}");
+        assert!(
+            matches!(answer, CapacityAnswer::TooMuch { workers: 55, best: None }),
+            "{answer:?}"
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use jitney_batcher::Nanos;
 
 use crate::dice::Dice;
-use crate::job::{End, Job};
+use crate::job::{Job, SimulatedEnd};
 use crate::outcome::Outcome;
 use crate::scheduler::{Orders, Scheduler};
 use crate::world::{Clients, Load, World};
@@ -39,7 +39,7 @@ enum Happening {
     Timer,
 }
 
-struct Running {
+struct RunningJobs {
     finish: Nanos,
     exec: Nanos,
     members: Vec<u32>,
@@ -49,12 +49,12 @@ struct Runner<'a> {
     world: &'a World,
     now: Nanos,
     jobs: Vec<Job>,
-    ends: Vec<Option<End>>,
+    ends: Vec<Option<SimulatedEnd>>,
     open: std::slice::Iter<'a, Job>,
     clients: Option<(Clients, Dice)>,
     /// Clients by the time of their next request.
     thinking: BinaryHeap<Reverse<(Nanos, u64)>>,
-    running: Vec<Option<Running>>,
+    running: Vec<Option<RunningJobs>>,
     dead: Vec<bool>,
     misfortunes: Vec<(Nanos, Happening)>,
     dice: Dice,
@@ -133,12 +133,12 @@ impl<'a> Runner<'a> {
     }
 
     fn done(&mut self, worker: usize, scheduler: &mut dyn Scheduler) {
-        let Running { exec, members, .. } = self.running[worker].take().expect("it runs");
+        let RunningJobs { exec, members, .. } = self.running[worker].take().expect("it runs");
         self.batches += 1;
         self.busy += exec;
         let batch = members.len() as u32;
         for &id in &members {
-            self.end(id, End::Answered { at: self.now, batch });
+            self.end(id, SimulatedEnd::Answered { at: self.now, batch });
         }
         scheduler.done(self.now, worker, exec, &mut self.orders);
     }
@@ -165,12 +165,12 @@ impl<'a> Runner<'a> {
 
     /// A client that has thought enough asks again.
     fn ask(&mut self) -> Job {
-        let Reverse((at, client)) = self.thinking.pop().expect("somebody thinks");
+        let Reverse((at, client)) = self.thinking.pop().expect("a client thinks");
         let (clients, _) = self.clients.as_ref().expect("a closed loop");
         Job { at, deadline: at.saturating_add(clients.deadline), tenant: 0, client }
     }
 
-    fn end(&mut self, id: u32, end: End) {
+    fn end(&mut self, id: u32, end: SimulatedEnd) {
         let slot = &mut self.ends[id as usize];
         assert!(slot.is_none(), "request {id} ended twice");
         *slot = Some(end);
@@ -185,9 +185,9 @@ impl<'a> Runner<'a> {
 
     fn obey(&mut self, _scheduler: &mut dyn Scheduler) {
         let mut orders = std::mem::take(&mut self.orders);
-        for &id in &orders.refused {
+        for &id in &orders.rejected {
             self.waiting -= 1;
-            self.end(id, End::Refused { at: self.now });
+            self.end(id, SimulatedEnd::Rejected { at: self.now });
         }
         for (worker, range) in &orders.batches {
             self.start(*worker, orders.members[range.clone()].to_vec());
@@ -206,11 +206,11 @@ impl<'a> Runner<'a> {
         self.waiting -= size;
         let time = self.world.curve.time(size);
         let exec = self.world.noise.apply(time, self.now, &mut self.dice);
-        self.running[worker] = Some(Running { finish: self.now + exec, exec, members });
+        self.running[worker] = Some(RunningJobs { finish: self.now + exec, exec, members });
     }
 
     fn outcome(self) -> Outcome {
-        let end = |end: Option<End>| end.expect("every request ends");
+        let end = |end: Option<SimulatedEnd>| end.expect("every request ends");
         let ends = self.ends.into_iter().map(end).collect();
         let Self { jobs, batches, busy, now, .. } = self;
         Outcome { jobs, ends, batches, busy, until: now }

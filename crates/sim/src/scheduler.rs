@@ -28,7 +28,7 @@ pub trait Scheduler {
 pub struct Orders {
     pub(crate) batches: Vec<(usize, Range<usize>)>,
     pub(crate) members: Vec<u32>,
-    pub(crate) refused: Vec<u32>,
+    pub(crate) rejected: Vec<u32>,
     pub(crate) timer: Option<Nanos>,
 }
 
@@ -41,11 +41,11 @@ impl Orders {
     }
 
     /// Ends a request without an answer.
-    pub fn refuse(&mut self, id: u32) {
-        self.refused.push(id);
+    pub fn reject(&mut self, id: u32) {
+        self.rejected.push(id);
     }
 
-    /// Asks for a call of [`Scheduler::timer`]; the last word counts, none is none.
+    /// Asks for a call of [`Scheduler::timer`], or for none; the last call counts.
     pub fn wake(&mut self, at: Option<Nanos>) {
         self.timer = at;
     }
@@ -53,6 +53,6 @@ impl Orders {
     pub(crate) fn clear(&mut self) {
         self.batches.clear();
         self.members.clear();
-        self.refused.clear();
+        self.rejected.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! The highest rate at which nearly everybody is on time, by halving an interval.
+//! The highest rate at which nearly all requests are on time, by halving an interval.
 
 /// The highest rate that `good` accepts, to within `precision` of it; 0 if none is found.
 ///

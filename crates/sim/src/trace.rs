@@ -1,7 +1,7 @@
 //! Recorded arrivals: a table of seconds, or the access log of a server.
 //!
 //! Only times are taken from a recording. Lines that are not requests for a prediction are left
-//! out and counted, so that nobody plans for health checks.
+//! out and counted, so that health checks are not planned for.
 
 use std::fmt;
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_times_is_refused() {
+    fn a_text_without_times_is_rejected() {
         for text in ["", "a,b\nc,d\n", "0.0\n0.0\n"] {
             assert_eq!(Trace::parse(text), Err(NoTrace), "{text:?}");
         }

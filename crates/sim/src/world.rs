@@ -1,8 +1,8 @@
-//! The truth outside the policy: workers, their speed, their bad days, and who asks for what.
+//! What a policy is played in: workers, their speed and failures, and the load.
 
 use jitney_batcher::Nanos;
 
-use crate::curve::Curve;
+use crate::curve::ServiceCurve;
 use crate::job::Job;
 use crate::noise::Noise;
 
@@ -10,7 +10,7 @@ use crate::noise::Noise;
 #[derive(Clone, Debug)]
 pub struct World {
     /// How long a batch takes; its largest size is the largest batch a policy may form.
-    pub curve: Curve,
+    pub curve: ServiceCurve,
     /// How many workers there are.
     pub workers: usize,
     /// What chance adds to the curve.
@@ -24,7 +24,7 @@ pub struct World {
 impl World {
     /// A world without chance or misfortune.
     #[must_use]
-    pub fn new(curve: Curve, workers: usize) -> Self {
+    pub fn new(curve: ServiceCurve, workers: usize) -> Self {
         Self { curve, workers, noise: Noise::NONE, losses: Vec::new(), seed: 1 }
     }
 
@@ -46,7 +46,7 @@ pub struct Loss {
     pub back: Nanos,
 }
 
-/// Who asks.
+/// The requests that come.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// Requests that come whatever happens to those before them, in order of time.
@@ -64,7 +64,7 @@ pub struct Clients {
     pub turn: Nanos,
     /// Mean of the exponential time that comes on top.
     pub think: Nanos,
-    /// Time to answer each request, for those who count deadlines; `u64::MAX` is none.
+    /// Time to answer each request; `u64::MAX` is no deadline.
     pub deadline: Nanos,
     /// When they stop asking.
     pub until: Nanos,

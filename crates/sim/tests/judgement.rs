@@ -4,33 +4,33 @@
 use jitney_sim::bounds::clairvoyant;
 use jitney_sim::contender::Contender;
 use jitney_sim::grid;
-use jitney_sim::tables::{Setting, bert, closed, g99, r50};
+use jitney_sim::tables::{Scenario, bert, closed, g99, r50};
 
 const OURS: [Contender; 1] = [Contender::Adaptive];
 
 /// The share of the bound that ours carries with 99 % on time.
-fn share_of_bound(setting: &Setting, count: usize, seed: u64) -> f64 {
+fn share_of_bound(setting: &Scenario, count: usize, seed: u64) -> f64 {
     setting.g99(&OURS, count, seed).0 / setting.bound(count, seed)
 }
 
 /// In time per second at a multiple of the fluid limit, over that limit.
-fn goodput(setting: &Setting, factor: f64, count: usize) -> f64 {
+fn goodput(setting: &Scenario, factor: f64, count: usize) -> f64 {
     let rate = setting.fluid() * factor;
     setting.play(&OURS[0], rate, count, 42).goodput() / setting.fluid()
 }
 
 #[test]
 fn it_is_near_the_clairvoyant_below_saturation() {
-    let one = share_of_bound(&Setting::new("R50 k1", r50(), 1, 25.0), 3000, 3);
+    let one = share_of_bound(&Scenario::new("R50 k1", r50(), 1, 25.0), 3000, 3);
     assert!(one > 0.85, "{one}");
-    let four = share_of_bound(&Setting::new("R50 k4", r50(), 4, 25.0), 6000, 3);
+    let four = share_of_bound(&Scenario::new("R50 k4", r50(), 4, 25.0), 6000, 3);
     assert!(four > 0.82, "{four}");
 }
 
 #[test]
 fn goodput_does_not_fall_as_load_rises() {
     for workers in [1, 4] {
-        let setting = Setting::new("R50", r50(), workers, 25.0);
+        let setting = Scenario::new("R50", r50(), workers, 25.0);
         let plateau = [0.7, 0.9, 1.0, 1.2, 1.5, 2.0, 4.0].map(|load| goodput(&setting, load, 6000));
         let kept = plateau.windows(2).all(|pair| pair[1] >= pair[0] * 0.995);
         assert!(kept, "{workers} workers: {plateau:?}");
@@ -39,7 +39,7 @@ fn goodput_does_not_fall_as_load_rises() {
 
 #[test]
 fn in_overload_it_is_near_the_clairvoyant() {
-    let setting = Setting::new("R50", r50(), 1, 25.0);
+    let setting = Scenario::new("R50", r50(), 1, 25.0);
     for load in [1.0, 1.5, 2.0, 4.0] {
         let jobs = setting.demand.jobs(setting.fluid() * load, 6000, 42);
         let missed = clairvoyant(&setting.world.curve, &jobs, usize::MAX).expect("no limit");
@@ -62,7 +62,7 @@ fn clients_that_wait_are_served_as_by_the_best_window_of_all() {
 
 #[test]
 fn a_single_client_pays_nothing() {
-    let cell = closed::Cell::new("alone", bert(), 1, 1, 0.2);
+    let cell = closed::ClosedLoop::new("alone", bert(), 1, 1, 0.2);
     let [ours, eager] =
         [Contender::Adaptive, Contender::Eager].map(|policy| cell.play(&policy, 500, 1));
     assert_eq!(ours.latencies(20).quantile(0.99), eager.latencies(20).quantile(0.99));

@@ -1,10 +1,10 @@
 //! The peers' policies on small timelines worked out by hand: who travels when, and with whom.
 
 use jitney_sim::contender::Contender;
-use jitney_sim::{Curve, End, Job, Load, World, ms, run};
+use jitney_sim::{Job, Load, ServiceCurve, SimulatedEnd, World, ms, run};
 
 /// Plays requests that come at these milliseconds and says of each when it was answered and in what
-/// company; `None` if it was refused.
+/// company; `None` if it was rejected.
 fn timeline(policy: &str, world: &World, arrivals: &[f64]) -> Vec<Option<(f64, u32)>> {
     let job = |(client, &at): (usize, &f64)| Job {
         at: ms(at),
@@ -15,16 +15,16 @@ fn timeline(policy: &str, world: &World, arrivals: &[f64]) -> Vec<Option<(f64, u
     let load = Load::Open(arrivals.iter().enumerate().map(job).collect());
     let contender = Contender::parse(policy, ms(100.0)).expect(policy);
     let outcome = run(world, &load, contender.build(world).as_mut());
-    let told = |end: &End| match end {
-        End::Answered { at, batch } => Some((*at as f64 / 1e6, *batch)),
-        End::Refused { .. } => None,
+    let told = |end: &SimulatedEnd| match end {
+        SimulatedEnd::Answered { at, batch } => Some((*at as f64 / 1e6, *batch)),
+        SimulatedEnd::Rejected { .. } => None,
     };
     outcome.ends.iter().map(told).collect()
 }
 
 /// Ten milliseconds whatever the size.
 fn flat(workers: usize) -> World {
-    World::new(Curve::affine(10.0, 0.0, 64), workers)
+    World::new(ServiceCurve::affine(10.0, 0.0, 64), workers)
 }
 
 fn check(policy: &str, workers: usize, arrivals: &[f64], want: &[(f64, u32)]) {

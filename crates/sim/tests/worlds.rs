@@ -1,9 +1,13 @@
 //! The simulator against what is known without it: conservation, closed forms, bounds, repetition.
 
-use jitney_sim::bounds::{clairvoyant, clairvoyant_pair, fluid, interval};
+mod interval;
+
+use interval::interval;
+use jitney_sim::bounds::{clairvoyant, clairvoyant_pair, fluid};
 use jitney_sim::contender::Contender;
 use jitney_sim::{
-    Arrivals, Clients, Curve, Demand, End, Load, Loss, Noise, Outcome, World, ms, run,
+    Arrivals, Clients, Demand, Load, Loss, Noise, Outcome, ServiceCurve, SimulatedEnd, World, ms,
+    run,
 };
 
 const POLICIES: [&str; 10] = [
@@ -25,7 +29,7 @@ fn play(policy: &str, world: &World, load: &Load) -> Outcome {
 }
 
 fn rough_world() -> World {
-    let mut world = World::new(Curve::affine(5.0, 1.0, 32), 3).with_noise(Noise::NOISY);
+    let mut world = World::new(ServiceCurve::affine(5.0, 1.0, 32), 3).with_noise(Noise::NOISY);
     world.losses = vec![
         Loss { worker: 1, at: ms(200.0), back: ms(500.0) },
         Loss { worker: 0, at: ms(700.0), back: u64::MAX },
@@ -44,7 +48,7 @@ fn every_request_ends_once_and_after_it_came_under_every_policy() {
             let outcome = play(policy, &world, &load);
             assert_eq!(outcome.ends.len(), 2000, "{policy}");
             for (job, end) in outcome.jobs.iter().zip(&outcome.ends) {
-                let (End::Answered { at, .. } | End::Refused { at }) = end;
+                let (SimulatedEnd::Answered { at, .. } | SimulatedEnd::Rejected { at }) = end;
                 assert!(*at >= job.at, "{policy}: {job:?} {end:?}");
             }
         }
@@ -64,7 +68,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn batches_of_one_wait_as_long_as_pollaczek_and_khinchine_say() {
     // M/D/1 at utilisation 0.5 with service 1 ms: mean wait 0.5 ms, mean time 1.5 ms.
-    let world = World::new(Curve::affine(1.0, 0.0, 1), 1);
+    let world = World::new(ServiceCurve::affine(1.0, 0.0, 1), 1);
     let load = Demand::poisson(f64::INFINITY).load(500.0, 200_000, 7);
     let mean = play("eager", &world, &load).latencies(0).mean();
     assert!((mean - 1.5).abs() < 0.02, "{mean}");
@@ -72,7 +76,7 @@ fn batches_of_one_wait_as_long_as_pollaczek_and_khinchine_say() {
 
 #[test]
 fn even_arrivals_slower_than_the_worker_are_served_alone_at_once() {
-    let world = World::new(Curve::affine(5.0, 1.0, 8), 1);
+    let world = World::new(ServiceCurve::affine(5.0, 1.0, 8), 1);
     let load = Demand::new(Arrivals::Even, 50.0).load(100.0, 500, 1);
     for policy in ["eager", "adaptive", "clipper", "triton:8,0"] {
         let outcome = play(policy, &world, &load);
@@ -84,7 +88,7 @@ fn even_arrivals_slower_than_the_worker_are_served_alone_at_once() {
 
 #[test]
 fn one_client_is_answered_in_the_time_of_a_batch_of_one() {
-    let world = World::new(Curve::affine(5.0, 0.1, 64), 1);
+    let world = World::new(ServiceCurve::affine(5.0, 0.1, 64), 1);
     let clients = Clients {
         count: 1,
         turn: ms(0.05),
@@ -103,7 +107,7 @@ fn one_client_is_answered_in_the_time_of_a_batch_of_one() {
 
 #[test]
 fn no_policy_serves_more_in_time_than_the_bounds_allow() {
-    let curve = Curve::affine(5.0, 1.0, 32);
+    let curve = ServiceCurve::affine(5.0, 1.0, 32);
     for rate in [300.0, 500.0, 900.0, 2000.0] {
         for workers in [1, 2] {
             let world = World::new(curve.clone(), workers);
@@ -126,7 +130,7 @@ fn no_policy_serves_more_in_time_than_the_bounds_allow() {
 
 #[test]
 fn a_clairvoyant_fluid_is_no_better_than_its_limit() {
-    let curve = Curve::affine(5.0, 1.0, 32);
+    let curve = ServiceCurve::affine(5.0, 1.0, 32);
     let limit = fluid::lossy(&curve, 1, ms(25.0));
     let jobs = Demand::new(Arrivals::Even, 25.0).jobs(limit * 3.0, 3000, 1);
     let missed = clairvoyant(&curve, &jobs, usize::MAX).expect("no limit");

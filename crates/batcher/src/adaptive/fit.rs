@@ -1,6 +1,6 @@
 //! A straight line through the service times of the last few hundred batches.
 //!
-//! It speaks for sizes that were hardly seen. A ridge towards "half of the time is fixed" keeps it
+//! It is used for sizes that were hardly seen. A ridge towards "half of the time is fixed" keeps it
 //! sane while all batches have one size, where least squares alone would be singular.
 
 /// Batches remembered.
@@ -11,7 +11,7 @@ const RIDGE_BATCHES: f64 = 50.0;
 
 /// Running moments of (size, time).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fit {
+pub(crate) struct LineFit {
     batches: f64,
     size: f64,
     time: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Fit {
     cov: f64,
 }
 
-impl Fit {
+impl LineFit {
     /// One more batch.
     pub(crate) fn learn(&mut self, size: f64, time: f64) {
         self.batches += 1.0;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn it_finds_the_line_behind_many_sizes() {
-        let mut fit = Fit::default();
+        let mut fit = LineFit::default();
         (0..400).for_each(|n| fit.learn(f64::from(n % 20 + 1), 5.0 + 2.0 * f64::from(n % 20 + 1)));
         assert!((fit.slope() - 2.0).abs() < 0.05, "{}", fit.slope());
         assert!((fit.at(40.0, fit.slope()) - 85.0).abs() < 2.0);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn with_one_size_only_half_of_the_time_counts_as_fixed() {
-        let mut fit = Fit::default();
+        let mut fit = LineFit::default();
         (0..100).for_each(|_| fit.learn(8.0, 16.0));
         assert!((fit.at(16.0, fit.slope()) - 24.0).abs() < 1e-6);
         assert!((fit.at(1.0, fit.slope()) - 9.0).abs() < 1e-6);

@@ -13,7 +13,7 @@ use crate::forecast::WorkerForecast;
 use crate::padding::size_of;
 use crate::records::RequestList;
 use crate::request::{NEVER, Nanos, Priority, Request};
-use crate::state::State;
+use crate::state::BatcherState;
 
 /// A queue that waits until its batch has the size with which the workers keep up. Only where there
 /// is one group.
@@ -56,14 +56,14 @@ impl Planner {
     }
 
     /// Looks at the workers, unless it is known which can take a batch and how soon another can.
-    pub(crate) fn look(&mut self, state: &State) {
+    pub(crate) fn look(&mut self, state: &BatcherState) {
         if !self.forecast.stands(state.rules.now) {
             self.look_again(state);
         }
     }
 
     /// Looks at the workers, unless that was done at this very moment.
-    pub(crate) fn look_again(&mut self, state: &State) {
+    pub(crate) fn look_again(&mut self, state: &BatcherState) {
         let now = state.rules.now;
         if !self.forecast.current(now) {
             state.workers.survey(now, state.learned.ahead(), &mut self.forecast);
@@ -80,14 +80,14 @@ impl Planner {
     }
 
     /// What is to be expected as the workers were last seen.
-    pub(crate) fn view<'a>(&'a self, state: &'a State) -> View<'a> {
+    pub(crate) fn view<'a>(&'a self, state: &'a BatcherState) -> View<'a> {
         View { state, forecast: &self.forecast }
     }
 
     // Dispatch
 
     /// Whether a wait for a larger batch goes on as it was decided.
-    pub(crate) fn goes_on_waiting(&mut self, state: &State) -> bool {
+    pub(crate) fn goes_on_waiting(&mut self, state: &BatcherState) -> bool {
         if self.has_worker()
             && let Some((changes, Paced { group, priority, goal, until })) = self.paced
             && changes == state.queue.head_changes()
@@ -104,8 +104,8 @@ impl Planner {
         false
     }
 
-    /// The batch to dispatch now, if any; otherwise `until` says when to look again.
-    pub(crate) fn next(&mut self, state: &mut State) -> Option<PlannedBatch> {
+    /// The batch to dispatch now, if any; otherwise `until` is when to look again.
+    pub(crate) fn next(&mut self, state: &mut BatcherState) -> Option<PlannedBatch> {
         if !self.has_worker() || state.queue.planned().len == 0 {
             return None;
         }
@@ -135,7 +135,7 @@ impl Planner {
         best.map(|(batch, _)| batch)
     }
 
-    fn waits(&mut self, state: &State, batch: &PlannedBatch, wait: Wait, several: bool) {
+    fn waits(&mut self, state: &BatcherState, batch: &PlannedBatch, wait: Wait, several: bool) {
         let &PlannedBatch { group, priority, candidate, .. } = batch;
         self.note(state, batch, DecisionKind::Wait(wait.until));
         let goal = wait.goal.filter(|_| !several && candidate.skip == 0);
@@ -148,10 +148,10 @@ impl Planner {
 
     /// Takes the batch out of the queue: the candidate, or as many by turns of the tenants, and then
     /// whatever fills the room that is left.
-    pub(crate) fn take(&mut self, state: &mut State, batch: &PlannedBatch) -> RequestList {
+    pub(crate) fn take(&mut self, state: &mut BatcherState, batch: &PlannedBatch) -> RequestList {
         self.note(state, batch, DecisionKind::Dispatch(batch.reason));
         let &PlannedBatch { group, priority, candidate, .. } = batch;
-        let State { rules, queue, records, .. } = &mut *state;
+        let BatcherState { rules, queue, records, .. } = &mut *state;
         let mut members = RequestList::EMPTY;
         let rest = candidate.skip + candidate.len < queue.groups()[group].queues[priority].len();
         if rest && queue.tenants().contested() {
@@ -173,9 +173,9 @@ impl Planner {
 
     /// Adds requests of the other priority, and shorter ones where lengths are padded, while that
     /// makes none late.
-    fn fill(&self, state: &mut State, batch: &PlannedBatch, members: &mut RequestList) {
+    fn fill(&self, state: &mut BatcherState, batch: &PlannedBatch, members: &mut RequestList) {
         let &PlannedBatch { group, priority, mut room, .. } = batch;
-        let State { rules, queue, records, .. } = &mut *state;
+        let BatcherState { rules, queue, records, .. } = &mut *state;
         let other = 1 - priority;
         let it = queue.group_mut(group);
         let waits = !it.queues[other].is_empty();
@@ -206,7 +206,7 @@ impl Planner {
     /// Why a new request is rejected at once, if it is.
     pub(crate) fn rejection(
         &mut self,
-        state: &State,
+        state: &BatcherState,
         request: &Request,
         group: usize,
     ) -> Option<Rejection> {
@@ -218,7 +218,7 @@ impl Planner {
     }
 
     /// Rejects the requests at the heads that cannot be answered in time any more.
-    pub(crate) fn reject_hopeless(&mut self, state: &mut State, out: &mut Actions) {
+    pub(crate) fn reject_hopeless(&mut self, state: &mut BatcherState, out: &mut Actions) {
         if self.hope_ends(state) >= state.rules.now {
             return;
         }
@@ -232,7 +232,7 @@ impl Planner {
     /// Rejects the requests that the batch has passed over and that will be late at the next worker.
     pub(crate) fn reject_passed_over(
         &mut self,
-        state: &mut State,
+        state: &mut BatcherState,
         batch: &PlannedBatch,
         out: &mut Actions,
     ) {
@@ -246,7 +246,7 @@ impl Planner {
 
     fn reject_heads(
         &mut self,
-        state: &mut State,
+        state: &mut BatcherState,
         (group, priority): (usize, usize),
         after: Nanos,
         reason: Rejection,
@@ -266,7 +266,7 @@ impl Planner {
     // Time
 
     /// When to decide again if nothing happens.
-    pub(crate) fn next_look(&mut self, state: &State) -> Nanos {
+    pub(crate) fn next_look(&mut self, state: &BatcherState) -> Nanos {
         if state.queue.planned().len == 0 {
             return NEVER;
         }
@@ -282,7 +282,7 @@ impl Planner {
 
     /// When the first head becomes hopeless; computed anew only after a change.
     #[inline]
-    fn hope_ends(&mut self, state: &State) -> Nanos {
+    fn hope_ends(&mut self, state: &BatcherState) -> Nanos {
         let changes = state.queue.head_changes() + state.learned.changes();
         if self.hope_ends.0 != changes {
             self.hope_ends = (changes, self.view(state).hope_ends());
@@ -297,7 +297,7 @@ impl Planner {
         self.log.iter()
     }
 
-    fn note(&mut self, state: &State, batch: &PlannedBatch, kind: DecisionKind) {
+    fn note(&mut self, state: &BatcherState, batch: &PlannedBatch, kind: DecisionKind) {
         let (now, candidate) = (state.rules.now, batch.candidate);
         let queue = &state.queue.groups()[batch.group].queues[batch.priority];
         let deadline = queue.get(candidate.skip).deadline;
@@ -316,7 +316,13 @@ impl Planner {
         });
     }
 
-    fn note_rejection(&mut self, state: &State, reason: Rejection, deadline: Nanos, size: u32) {
+    fn note_rejection(
+        &mut self,
+        state: &BatcherState,
+        reason: Rejection,
+        deadline: Nanos,
+        size: u32,
+    ) {
         let now = state.rules.now;
         self.log.write(Decision {
             at: now,

@@ -14,7 +14,7 @@ use crate::forecast::WorkerForecast;
 use crate::policy::Rules;
 use crate::queue::QueueGroup;
 use crate::request::{NEVER, Nanos, Request};
-use crate::state::State;
+use crate::state::BatcherState;
 
 pub(crate) use choose::{GroupChoice, PlannedBatch};
 
@@ -24,7 +24,7 @@ const DRAIN_MAX: Nanos = 30_000_000_000;
 /// The state and the workers at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
-    pub(crate) state: &'a State,
+    pub(crate) state: &'a BatcherState,
     pub(crate) forecast: &'a WorkerForecast,
 }
 
@@ -145,7 +145,7 @@ impl<'a> View<'a> {
     /// Whether workers are idle and what was learned is uncertain: no request is rejected then.
     pub(crate) fn doubts(&self) -> bool {
         let idle = self.forecast.busy.is_empty() && self.forecast.requests == 0;
-        let State { learned, queue, rules, .. } = self.state;
+        let BatcherState { learned, queue, rules, .. } = self.state;
         idle && learned.uncertain(rules.now, queue.planned().len)
     }
 

@@ -6,7 +6,7 @@
 //! always at low load, it does not. No request waits past the moment at which one more could still
 //! be added without making the head late.
 
-use super::histogram::EDGES;
+use super::return_times::EDGES;
 use super::returns::{Out, Returns};
 use super::situation::{Candidate, Situation};
 use crate::request::Nanos;

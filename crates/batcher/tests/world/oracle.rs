@@ -4,11 +4,11 @@
 
 use jitney_batcher::*;
 
-use super::books::{Batch, Books, Checked, Known, State, count, ensure, sum_items};
+use super::books::{Batch, BatcherState, Books, Checked, Known, count, ensure, sum_items};
 
 /// A retry budget no story can spend.
 pub const ENDLESS: u32 = 1_000_000;
-/// Interactive departures in a row that a due bulk batch must bear.
+/// Interactive dispatches in a row that a due bulk batch must bear.
 const BULK_TURN: u32 = 8;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub struct Oracle {
     books: Books,
     running: Vec<BatchId>,
     timer: Option<Nanos>,
-    departures: u64,
+    dispatches: u64,
     passed_over: u32,
 }
 
@@ -31,7 +31,7 @@ impl Oracle {
         self.books.requests.contains_key(&id)
     }
 
-    pub fn nobody_is_left(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.books.requests.is_empty()
     }
 
@@ -61,7 +61,7 @@ impl Oracle {
             self.follow(event, action, out)?;
         }
         self.running = self.books.batches.keys().copied().collect();
-        self.check_those_who_wait()?;
+        self.check_waiting()?;
         if matches!(event, Event::Arrive(Request { more: true, .. })) {
             self.check_silence(out)?;
         } else {
@@ -87,7 +87,7 @@ impl Oracle {
                 } else {
                     self.check_turn(members, *reason)?;
                 }
-                self.depart(*worker, *batch, members)
+                self.dispatch(*worker, *batch, members)
             }
             Action::Reject { id, reason, .. } => {
                 let known = self.end(*id)?;
@@ -110,7 +110,7 @@ impl Oracle {
 
     fn end(&mut self, id: RequestId) -> Result<Known, String> {
         let known = self.books.requests.remove(&id).ok_or(format!("{id:?} ended twice"))?;
-        ensure(known.state != State::Running, || format!("{id:?} ended while it ran"))?;
+        ensure(known.state != BatcherState::Running, || format!("{id:?} ended while it ran"))?;
         Ok(known)
     }
 
@@ -139,10 +139,10 @@ impl Oracle {
         };
         let pinned = known.request.worker.is_some();
         let over = last || spent || pinned || !self.books.config.isolate;
-        matches!(known.state, State::Retry(_)) && over
+        matches!(known.state, BatcherState::Retry(_)) && over
     }
 
-    // What must be true of a departure
+    // What must be true of a dispatch
 
     fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: DispatchReason) -> Checked {
         let free: Vec<_> = self.books.free_workers().collect();
@@ -168,8 +168,8 @@ impl Oracle {
         for id in ids {
             let known =
                 self.books.requests.get(id).ok_or(format!("{id:?} departs after its end"))?;
-            let retry = matches!(known.state, State::Retry(_));
-            ensure(known.state != State::Running, || format!("{id:?} departs twice"))?;
+            let retry = matches!(known.state, BatcherState::Retry(_));
+            ensure(known.state != BatcherState::Running, || format!("{id:?} departs twice"))?;
             ensure(!known.cancelled, || format!("{id:?} departs though cancelled"))?;
             ensure(known.request.deadline > self.books.now, || format!("{id:?} departs expired"))?;
             ensure(attempt == known.attempts + 1, || format!("{id:?}: not attempt {attempt}"))?;
@@ -215,7 +215,7 @@ impl Oracle {
             .books
             .fresh()
             .any(|it| self.books.same_lane(it, lead) && !ids.contains(&it.request.id));
-        ensure(!(borrowed && left), || "its own lane is passed over".into())
+        ensure(!(borrowed && left), || "its own group is passed over".into())
     }
 
     fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Checked {
@@ -224,15 +224,15 @@ impl Oracle {
         let other = other && !self.books.adaptive();
         ensure(!(failed && other), || format!("a retry on {worker:?} again"))?;
         let small = |id| match self.books.requests[id].state {
-            State::Retry(most) => members.len() <= most,
-            State::Fresh | State::Running => false,
+            BatcherState::Retry(most) => members.len() <= most,
+            BatcherState::Fresh | BatcherState::Running => false,
         };
         ensure(members.iter().all(small), || "a retry in too large a group".into())
     }
 
     /// Fresh work: after retries, when due, interactive first, oldest first, nobody overtaken.
     fn check_turn(&mut self, members: &[RequestId], reason: DispatchReason) -> Checked {
-        let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
+        let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         // A pinned one may take a second slot ahead of its time, which others are not handed.
         let pinned = self.books.requests[&members[0]].request.worker.is_some();
         let early = pinned && self.books.adaptive() && !self.books.idle();
@@ -242,10 +242,10 @@ impl Oracle {
             return if pinned { Ok(()) } else { self.check_deadlines(members) };
         }
         let lead = &self.books.requests[&members[0]];
-        let lane: Vec<_> =
+        let group: Vec<_> =
             self.books.fresh().filter(|known| self.books.same_lane(known, lead)).collect();
-        ensure(self.books.due(&lane) == Some(reason), || {
-            format!("{reason:?}, not {:?}", self.books.due(&lane))
+        ensure(self.books.due(&group) == Some(reason), || {
+            format!("{reason:?}, not {:?}", self.books.due(&group))
         })?;
         for known in self.books.fresh() {
             let overtaken = members.iter().map(|id| &self.books.requests[id]).any(|member| {
@@ -298,12 +298,12 @@ impl Oracle {
         Ok(())
     }
 
-    fn depart(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Checked {
-        self.departures += 1;
-        ensure(batch.0 == self.departures, || format!("{batch:?} is out of order"))?;
+    fn dispatch(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Checked {
+        self.dispatches += 1;
+        ensure(batch.0 == self.dispatches, || format!("{batch:?} is out of order"))?;
         for id in members {
             let known = self.books.requests.get_mut(id).ok_or("unknown member")?;
-            known.state = State::Running;
+            known.state = BatcherState::Running;
             known.attempts += 1;
             known.company = members.len();
             known.worker = Some(worker);
@@ -315,7 +315,7 @@ impl Oracle {
 
     // What must be true after every step
 
-    fn check_those_who_wait(&self) -> Checked {
+    fn check_waiting(&self) -> Checked {
         for known in self.books.waiting() {
             ensure(!known.cancelled, || format!("{known:?} waits though cancelled"))?;
             ensure(known.request.deadline > self.books.now, || {
@@ -327,21 +327,21 @@ impl Oracle {
         Ok(())
     }
 
-    /// Before the last portion of a request nobody leaves and no timer is turned.
+    /// Before the last part of a request nobody leaves and no timer is turned.
     fn check_silence(&self, out: &Actions) -> Checked {
         let silent = out.iter().all(|action| matches!(action, Action::Reject { .. }));
-        ensure(silent, || "something is decided before the last portion".into())
+        ensure(silent, || "something is decided before the last part".into())
     }
 
     fn check_dues(&self) -> Checked {
         if self.books.adaptive() {
             return self.check_patience();
         }
-        let retry = self.books.waiting().any(|known| matches!(known.state, State::Retry(_)));
+        let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         let retry = retry && self.books.free_workers().next().is_some();
-        let lanes = self.books.lanes();
-        let mut served = lanes.iter().filter(|lane| self.books.free_for(lane[0]));
-        let due = retry || served.any(|lane| self.books.due(lane).is_some());
+        let groups = self.books.groups();
+        let mut served = groups.iter().filter(|group| self.books.free_for(group[0]));
+        let due = retry || served.any(|group| self.books.due(group).is_some());
         ensure(!due, || "a free slot and a due batch coexist".into())
     }
 

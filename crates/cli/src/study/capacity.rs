@@ -1,9 +1,9 @@
-//! `jitney plan`: how many workers, and which largest batch? In words, with the trials beneath.
+//! `jitney plan`: how many workers, and which largest batch? A sentence, and the trials below.
 
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::noise::Noise;
-use jitney_sim::plan::{Answer, Plan, Question, Trial};
-use jitney_sim::tables::Table;
+use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, Trial};
+use jitney_sim::tables::TextTable;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
@@ -20,12 +20,12 @@ pub fn run(flags: &PlanFlags) -> Result<StudyReport, Failure> {
         progress.say(&format!("playing {workers} workers with batches of up to {batch}"));
     });
     drop(progress);
-    let possible = matches!(answer, Answer::Enough(_));
-    let text = if flags.json { to_json(&answer) } else { in_words(&question, &answer) };
+    let possible = matches!(answer, CapacityAnswer::Enough(_));
+    let text = if flags.json { to_json(&answer) } else { to_text(&question, &answer) };
     Ok(StudyReport { text, possible })
 }
 
-fn question(flags: &PlanFlags) -> Result<Question, Failure> {
+fn question(flags: &PlanFlags) -> Result<CapacityQuestion, Failure> {
     let curve = curve_file::load(&flags.curve)?;
     let trace = flags.trace.as_deref().map(trace).transpose()?;
     let rate = flags.rate.or(trace.as_ref().map(|trace| trace.rate())).unwrap_or(0.0);
@@ -34,7 +34,7 @@ fn question(flags: &PlanFlags) -> Result<Question, Failure> {
         Some(trace) => Arrivals::Recorded(trace.times),
         None => flag_values::arrivals(&flags.arrivals)?,
     };
-    Ok(Question {
+    Ok(CapacityQuestion {
         max_batch: max_batch(flags.max_batch, &curve)?,
         curve,
         max_workers: bounded("--max-workers", flags.max_workers, 1024)?,
@@ -48,23 +48,23 @@ fn question(flags: &PlanFlags) -> Result<Question, Failure> {
     })
 }
 
-fn in_words(question: &Question, answer: &Answer) -> String {
-    let Question { rate, objective, share, max_workers, .. } = question;
-    let wish = format!("{rate:.0} requests/s with {}% within {objective} ms", percent(*share));
+fn to_text(question: &CapacityQuestion, answer: &CapacityAnswer) -> String {
+    let CapacityQuestion { rate, objective, share, max_workers, .. } = question;
+    let goal = format!("{rate:.0} requests/s with {}% within {objective} ms", percent(*share));
     match answer {
-        Answer::Enough(plan) => enough(&wish, plan, *rate),
-        Answer::TooSlow { alone } => format!(
-            "Impossible: {wish}.\n\
+        CapacityAnswer::Enough(plan) => enough(&goal, plan, *rate),
+        CapacityAnswer::TooSlow { alone } => format!(
+            "Impossible: {goal}.\n\
              A request alone already takes {alone:.1} ms, so no number of workers can help.\n\
              A faster model or machine can, or an objective above {alone:.1} ms."
         ),
-        Answer::TooMuch { workers, best: None } => format!(
-            "Impossible with at most {max_workers} workers: {wish}.\n\
-             Even if requests flowed like water at least {workers} workers would be needed; \
+        CapacityAnswer::TooMuch { workers, best: None } => format!(
+            "Impossible with at most {max_workers} workers: {goal}.\n\
+             Even without chance at least {workers} workers would be needed; \
              --max-workers allows more."
         ),
-        Answer::TooMuch { best: Some(best), .. } => format!(
-            "Impossible with at most {max_workers} workers: {wish}.\n\
+        CapacityAnswer::TooMuch { best: Some(best), .. } => format!(
+            "Impossible with at most {max_workers} workers: {goal}.\n\
              With {} workers {}% are in time; --max-workers allows more.",
             best.workers,
             percent(best.on_time)
@@ -72,7 +72,7 @@ fn in_words(question: &Question, answer: &Answer) -> String {
     }
 }
 
-fn enough(wish: &str, plan: &Plan, rate: f64) -> String {
+fn enough(goal: &str, plan: &CapacityPlan, rate: f64) -> String {
     let Trial { workers, max_batch, on_time, p50, p99, busy, .. } = plan.chosen;
     let (workers, carry) = match workers {
         1 => ("1 worker".to_owned(), "carries"),
@@ -88,7 +88,7 @@ fn enough(wish: &str, plan: &Plan, rate: f64) -> String {
         "There is no room left: the smallest growth needs another worker.".to_owned()
     };
     format!(
-        "{workers} with max_batch_size {max_batch} {carry} {wish}.\n\
+        "{workers} with max_batch_size {max_batch} {carry} {goal}.\n\
          Worst of three runs: {}% in time, p50 {p50:.1} ms, p99 {p99:.1} ms, workers {:.0} % busy.\n\
          {room}\n\n{}",
         percent(on_time),
@@ -97,9 +97,9 @@ fn enough(wish: &str, plan: &Plan, rate: f64) -> String {
     )
 }
 
-fn trials(plan: &Plan) -> Table {
+fn trials(plan: &CapacityPlan) -> TextTable {
     let header = ["max batch", "in time", "p50 ms", "p99 ms", "busy", "mean batch"];
-    let mut table = Table::new("What was played", header.map(str::to_owned));
+    let mut table = TextTable::new("What was played", header.map(str::to_owned));
     for trial in &plan.trials {
         let chosen = if *trial == plan.chosen { " <" } else { "" };
         let name = format!("{} workers{chosen}", trial.workers);
@@ -118,13 +118,13 @@ fn trials(plan: &Plan) -> Table {
     table
 }
 
-/// A share as a percentage, without digits that say nothing and never rounded up to all.
+/// A share as a percentage with two digits, never rounded up to 100.
 fn percent(share: f64) -> String {
     let value = (share * 10_000.0).floor() / 100.0;
     format!("{value} ")
 }
 
-fn to_json(answer: &Answer) -> String {
+fn to_json(answer: &CapacityAnswer) -> String {
     let trial = |trial: &Trial| -> Value {
         json!({
             "workers": trial.workers, "max_batch_size": trial.max_batch, "on_time": trial.on_time,
@@ -132,16 +132,16 @@ fn to_json(answer: &Answer) -> String {
         })
     };
     let value = match answer {
-        Answer::Enough(plan) => json!({
+        CapacityAnswer::Enough(plan) => json!({
             "possible": true,
             "chosen": trial(&plan.chosen),
             "smooth_limit_per_second": plan.limit,
             "trials": plan.trials.iter().map(trial).collect::<Vec<_>>(),
         }),
-        Answer::TooSlow { alone } => {
+        CapacityAnswer::TooSlow { alone } => {
             json!({"possible": false, "why": "a request alone is too slow", "alone_ms": alone})
         }
-        Answer::TooMuch { workers, best } => json!({
+        CapacityAnswer::TooMuch { workers, best } => json!({
             "possible": false,
             "why": "too few workers allowed",
             "workers_at_least": workers,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use jitney_sim::curve::Written;
+use jitney_sim::curve::WrittenCurve;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 const HINT: &str = "write --curve 5+0.2b, or name a file with lines of size,ms";
 
 /// Reads `5+0.2b`, or the file of this name.
-pub fn load(text: &str) -> Result<Written, Failure> {
+pub fn load(text: &str) -> Result<WrittenCurve, Failure> {
     let path = Path::new(text);
     if !path.exists() {
         let hint = if looks_like_file(text) {
@@ -35,9 +35,9 @@ pub fn read(path: &Path) -> Result<String, Failure> {
 }
 
 /// The content of a file of either kind.
-pub fn parse(text: &str) -> Result<Written, String> {
+pub fn parse(text: &str) -> Result<WrittenCurve, String> {
     if !text.trim_start().starts_with(['{', '[']) {
-        return Written::csv(text).map_err(|error| error.to_string());
+        return WrittenCurve::csv(text).map_err(|error| error.to_string());
     }
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let points = value.get("curve").unwrap_or(&value).as_array();
@@ -48,5 +48,5 @@ pub fn parse(text: &str) -> Result<Written, String> {
     };
     let points: Option<Vec<_>> = points.iter().map(point).collect();
     let points = points.ok_or("a point of its curve has no size or no ms")?;
-    Written::points(points).map_err(|error| error.to_string())
+    WrittenCurve::points(points).map_err(|error| error.to_string())
 }

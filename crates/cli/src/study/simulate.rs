@@ -1,15 +1,15 @@
-//! `jitney simulate`: every policy plays the same workload; a table and a picture say how it went.
+//! `jitney simulate`: every policy plays the same workload; the result is a table and a chart.
 
 use jitney_sim::chart::{Chart, Series};
 use jitney_sim::contender::Contender;
 use jitney_sim::outcome::Outcome;
-use jitney_sim::tables::{self, Effort, Table};
+use jitney_sim::tables::{self, Effort, TextTable};
 use jitney_sim::world::Load;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::report::StudyReport;
-use super::workload::{Asking, Study};
+use super::workload::{Study, StudyLoad};
 use crate::console;
 use crate::failure::Failure;
 use crate::flags::study::{SimulateFlags, TableName};
@@ -50,11 +50,11 @@ pub fn run(flags: SimulateFlags) -> Result<StudyReport, Failure> {
 fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {
     let mut progress = Progress::new();
     let mut played = Vec::new();
-    let loads: Vec<(f64, Load)> = match &study.asking {
-        Asking::Open { arrivals, rates } => {
+    let loads: Vec<(f64, Load)> = match &study.load {
+        StudyLoad::Open { arrivals, rates } => {
             rates.iter().map(|&rate| (rate, study.open(arrivals, rate))).collect()
         }
-        Asking::Closed { clients, think } => {
+        StudyLoad::Closed { clients, think } => {
             clients.iter().map(|&count| (count as f64, study.closed(count, *think))).collect()
         }
     };
@@ -71,10 +71,10 @@ fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {
 
 // The table
 
-fn to_table(study: &Study, played: &[Played]) -> Table {
-    let (unit, title) = match study.asking {
-        Asking::Open { .. } => ("rate/s", "Requests that come whatever happens"),
-        Asking::Closed { .. } => ("clients", "Clients that wait for their answer"),
+fn to_table(study: &Study, played: &[Played]) -> TextTable {
+    let (unit, title) = match study.load {
+        StudyLoad::Open { .. } => ("rate/s", "Requests that come whatever happens"),
+        StudyLoad::Closed { .. } => ("clients", "Clients that wait for their answer"),
     };
     let several = study.classes.len() > 1;
     let mut header = vec![
@@ -82,7 +82,7 @@ fn to_table(study: &Study, played: &[Played]) -> Table {
         "answers/s",
         "on time/s",
         "on time",
-        "refused",
+        "rejected",
         "mean ms",
         "p50 ms",
         "p99 ms",
@@ -92,18 +92,18 @@ fn to_table(study: &Study, played: &[Played]) -> Table {
     if several {
         header.extend(classes.iter().map(String::as_str));
     }
-    let mut table = Table::new(title, header.iter().map(|&cell| cell.to_owned()));
+    let mut table = TextTable::new(title, header.iter().map(|&cell| cell.to_owned()));
     for Played { contender, at, outcome } in played {
         let latencies = outcome.latencies(0);
         let ms = |value: f64| format!("{value:.1}");
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        let refused = outcome.refused() as f64 / outcome.ends.len().max(1) as f64;
+        let rejected = outcome.rejected() as f64 / outcome.ends.len().max(1) as f64;
         let mut cells = vec![
             format!("{at:.0}"),
             format!("{:.0}", outcome.throughput()),
             format!("{:.0}", outcome.goodput()),
             percent(outcome.on_time_share()),
-            percent(refused),
+            percent(rejected),
             ms(latencies.mean()),
             ms(latencies.quantile(0.5)),
             ms(latencies.quantile(0.99)),
@@ -137,7 +137,7 @@ fn to_json(played: &[Played]) -> String {
             "answers_per_second": outcome.throughput(),
             "on_time_per_second": outcome.goodput(),
             "on_time": outcome.on_time_share(),
-            "refused": outcome.refused(),
+            "refused": outcome.rejected(),
             "requests": outcome.ends.len(),
             "mean_ms": latencies.mean(),
             "p50_ms": latencies.quantile(0.5),
@@ -165,12 +165,12 @@ fn picture(study: &Study, contenders: &[Contender], played: &[Played]) -> Chart 
         series,
         top,
     };
-    match &study.asking {
-        Asking::Closed { .. } => {
+    match &study.load {
+        StudyLoad::Closed { .. } => {
             let series = lines(|each| (each.at, each.outcome.throughput()));
             chart("Throughput of clients that wait", "clients", "answers per second", series, None)
         }
-        Asking::Open { rates, .. } if rates.len() > 1 => {
+        StudyLoad::Open { rates, .. } if rates.len() > 1 => {
             let series = lines(|each| (each.at, each.outcome.goodput()));
             chart(
                 "Answers in time, by load",
@@ -180,7 +180,7 @@ fn picture(study: &Study, contenders: &[Contender], played: &[Played]) -> Chart 
                 None,
             )
         }
-        Asking::Open { .. } => {
+        StudyLoad::Open { .. } => {
             let series = contenders
                 .iter()
                 .flat_map(|each| of(played, each).map(|one| distribution(each, one)));
@@ -199,10 +199,10 @@ fn series(contender: &Contender, points: Vec<(f64, f64)>) -> Series {
     Series { name: contender.to_string(), points, strong }
 }
 
-/// The share of all requests that were answered within each time; refused ones never are.
+/// The share of all requests that were answered within each time; rejected ones never are.
 fn distribution(contender: &Contender, played: &Played) -> Series {
     let latencies = played.outcome.latencies(0);
-    let answered = 1.0 - played.outcome.refused() as f64 / played.outcome.ends.len().max(1) as f64;
+    let answered = 1.0 - played.outcome.rejected() as f64 / played.outcome.ends.len().max(1) as f64;
     let point = |percent: u32| {
         let share = f64::from(percent) / 200.0;
         (latencies.quantile(share), share * answered)

@@ -3,14 +3,14 @@
 use super::*;
 use crate::flags::study::Workload;
 use crate::units::Millis;
-use workload::{Asking, Study};
+use workload::{Study, StudyLoad};
 
 fn quick(options: Workload) -> SimulateFlags {
     let options = Workload { requests: Some(500), ..options };
     SimulateFlags { options, ..SimulateFlags::default() }
 }
 
-fn refused(options: Workload, said: &str) {
+fn rejected(options: Workload, said: &str) {
     let failure = simulate::run(quick(options)).expect_err(said);
     assert_eq!(failure.code, crate::failure::USAGE);
     assert!(failure.to_string().contains(said), "{failure}");
@@ -37,21 +37,24 @@ fn the_same_seed_gives_the_same_words() {
 #[test]
 fn without_a_rate_the_load_is_swept() {
     let study = Study::new(Workload::default(), None).expect("defaults are a workload");
-    assert!(matches!(study.asking, Asking::Open { rates, .. } if rates.len() > 10));
+    assert!(matches!(study.load, StudyLoad::Open { rates, .. } if rates.len() > 10));
 }
 
 #[test]
-fn nonsense_is_refused_with_what_to_do() {
+fn nonsense_is_rejected_with_what_to_do() {
     let of = Workload::default;
-    refused(Workload { curve: Some("fast".into()), ..of() }, "5+0.2b");
-    refused(Workload { curve: Some("nowhere.csv".into()), ..of() }, "there is no file nowhere.csv");
-    refused(Workload { workers: Some(0), ..of() }, "--workers must be between 1");
-    refused(Workload { rate: vec![-1.0], ..of() }, "--rate must be above 0");
-    refused(Workload { arrivals: Some("poison".into()), ..of() }, "did you mean `poisson`?");
-    refused(Workload { slow_down: Some("2".into()), ..of() }, "1.5@10s");
-    refused(Workload { lose_worker: Some("5s".into()), ..of() }, "say when it is back");
-    refused(Workload { lose_worker: Some("8s..5s".into()), ..of() }, "5s..8s");
-    refused(Workload { jitter: Some(2.0), ..of() }, "between 0 and 1");
+    rejected(Workload { curve: Some("fast".into()), ..of() }, "5+0.2b");
+    rejected(
+        Workload { curve: Some("nowhere.csv".into()), ..of() },
+        "there is no file nowhere.csv",
+    );
+    rejected(Workload { workers: Some(0), ..of() }, "--workers must be between 1");
+    rejected(Workload { rate: vec![-1.0], ..of() }, "--rate must be above 0");
+    rejected(Workload { arrivals: Some("poison".into()), ..of() }, "did you mean `poisson`?");
+    rejected(Workload { slow_down: Some("2".into()), ..of() }, "1.5@10s");
+    rejected(Workload { lose_worker: Some("5s".into()), ..of() }, "add when it is back");
+    rejected(Workload { lose_worker: Some("8s..5s".into()), ..of() }, "5s..8s");
+    rejected(Workload { jitter: Some(2.0), ..of() }, "between 0 and 1");
     let policy = SimulateFlags { policy: vec!["torch".into()], ..quick(of()) };
     assert!(
         simulate::run(policy).expect_err("no policy").to_string().contains("torchserve:SIZE,MS")

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jitney_sim::arrivals::Arrivals;
-use jitney_sim::curve::Written;
+use jitney_sim::curve::WrittenCurve;
 use jitney_sim::demand::{Class, Demand};
 use jitney_sim::noise::Noise;
 use jitney_sim::trace::Trace;
@@ -15,19 +15,19 @@ use crate::failure::Failure;
 use crate::flags::study::Workload;
 use crate::units::Millis;
 
-/// Beyond these a run would take hours, which nobody wants by a slip of the finger.
+/// Beyond these a run would take hours, which is hardly intended.
 const REQUESTS_MAX: usize = 10_000_000;
 const WORKERS_MAX: usize = 1024;
 /// Beyond this a batcher's tables are no use, and a curve file is a mistake.
 const BATCH_MAX: usize = 4096;
 
-/// A world and those who ask, ready to be played.
+/// A world and its load, ready to be played.
 #[derive(Debug)]
 pub struct Study {
     /// Workers and their speed.
     pub world: World,
-    /// Who asks.
-    pub asking: Asking,
+    /// The kind of load.
+    pub load: StudyLoad,
     /// The deadlines and tenants.
     pub classes: Vec<Class>,
     /// Requests to play.
@@ -36,9 +36,9 @@ pub struct Study {
     pub seed: u64,
 }
 
-/// Who asks.
+/// The kind of load.
 #[derive(Debug)]
-pub enum Asking {
+pub enum StudyLoad {
     /// Requests that come whatever happens, at each of these rates.
     Open {
         /// When.
@@ -56,19 +56,19 @@ pub enum Asking {
 }
 
 impl Study {
-    /// Checks and combines what was said.
+    /// Checks the flags and combines them with the file.
     pub fn new(flags: Workload, file: Option<&Path>) -> Result<Self, Failure> {
-        let said = match file {
+        let flags = match file {
             Some(path) => flags.or(parse(path)?),
             None => flags,
         };
         let (count, seed) = (
-            bounded("--requests", said.requests.unwrap_or(20_000), REQUESTS_MAX)?,
-            said.seed.unwrap_or(42),
+            bounded("--requests", flags.requests.unwrap_or(20_000), REQUESTS_MAX)?,
+            flags.seed.unwrap_or(42),
         );
-        let world = said.world(seed)?;
-        let (asking, count) = said.asking(&world, count)?;
-        Ok(Self { world, asking, classes: said.classes()?, count, seed })
+        let world = flags.world(seed)?;
+        let (load, count) = flags.load(&world, count)?;
+        Ok(Self { world, load, classes: flags.classes()?, count, seed })
     }
 
     /// The load at one rate.
@@ -132,9 +132,9 @@ pub fn trace(path: &Path) -> Result<Trace, Failure> {
     Trace::parse(&read(path)?).map_err(failed)
 }
 
-/// The largest batch if none was said: what was measured, else 64.
-pub fn max_batch(said: Option<usize>, curve: &Written) -> Result<usize, Failure> {
-    bounded("--max-batch", said.or(curve.largest()).unwrap_or(64), BATCH_MAX)
+/// The largest batch, by default the largest that was measured, else 64.
+pub fn max_batch(given: Option<usize>, curve: &WrittenCurve) -> Result<usize, Failure> {
+    bounded("--max-batch", given.or(curve.largest()).unwrap_or(64), BATCH_MAX)
 }
 
 impl Workload {
@@ -142,7 +142,7 @@ impl Workload {
         fn list<T>(one: Vec<T>, other: Vec<T>) -> Vec<T> {
             if one.is_empty() { other } else { one }
         }
-        // A flag for one way of asking silences the file's other way.
+        // A flag for one way of load silences the file's other way.
         let other = match (!self.clients.is_empty(), !self.rate.is_empty() || self.trace.is_some())
         {
             (true, _) => Self { rate: vec![], trace: None, ..other },
@@ -180,22 +180,21 @@ impl Workload {
         };
         let losses = self.lose_worker.as_deref().map(flag_values::loss).transpose()?;
         if workers == 1 && losses.is_some_and(|loss| loss.back == u64::MAX) {
-            let message = "the only worker cannot die for ever: nobody would ever be answered";
-            return Err(
-                Failure::usage(message).hint("say when it is back, as 5s..8s, or add --workers 2")
-            );
+            let message = "the only worker cannot be lost for ever: no request would be answered";
+            return Err(Failure::usage(message)
+                .hint("add when it is back, as in 5s..8s, or use --workers 2"));
         }
         let curve = curve.curve(max_batch(self.max_batch, &curve)?);
         Ok(World { curve, workers, noise, losses: losses.into_iter().collect(), seed })
     }
 
-    fn asking(&self, world: &World, count: usize) -> Result<(Asking, usize), Failure> {
+    fn load(&self, world: &World, count: usize) -> Result<(StudyLoad, usize), Failure> {
         if !self.clients.is_empty() {
             for &clients in &self.clients {
                 bounded("--clients", clients, 100_000)?;
             }
             let think = self.think.map_or(200_000, |think| think.0.as_nanos() as u64);
-            return Ok((Asking::Closed { clients: self.clients.clone(), think }, count));
+            return Ok((StudyLoad::Closed { clients: self.clients.clone(), think }, count));
         }
         let mut rates = self.rate.clone();
         for &rate in &rates {
@@ -206,14 +205,14 @@ impl Workload {
             if rates.is_empty() {
                 rates = sweep(world.curve.capacity(world.workers));
             }
-            return Ok((Asking::Open { arrivals, rates }, count));
+            return Ok((StudyLoad::Open { arrivals, rates }, count));
         };
         let trace = trace(path)?;
         if rates.is_empty() {
             rates.push(trace.rate());
         }
         let count = self.requests.map_or(trace.times.len(), |_| count);
-        Ok((Asking::Open { arrivals: Arrivals::Recorded(trace.times), rates }, count))
+        Ok((StudyLoad::Open { arrivals: Arrivals::Recorded(trace.times), rates }, count))
     }
 
     fn classes(&self) -> Result<Vec<Class>, Failure> {

@@ -11,7 +11,10 @@ use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::changes::Changes;
-use crate::model::{Identity, Intake, Model, ModelState, Sample, State, Sweep, Task, WorkerTarget};
+use crate::model::{
+    Intake, Model, ModelClock, ModelIdentity, ModelState, RequestGate, Sample, Task, TaskParts,
+    WarmUp, WorkerTarget,
+};
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, Pool, WorkerPlan};
 use crate::settings::ModelSettings;
@@ -22,7 +25,7 @@ const INBOX: usize = 4096;
 
 /// A model about to be built.
 pub(crate) struct Draft {
-    pub(crate) identity: Identity,
+    pub(crate) identity: ModelIdentity,
     pub(crate) settings: ModelSettings,
     pub(crate) intake: Intake,
     pub(crate) launcher: Arc<dyn Launcher>,
@@ -36,15 +39,15 @@ impl Draft {
     pub(crate) fn build(
         self,
         admission: &Arc<Admission>,
-        refusing: &Arc<AtomicBool>,
+        draining: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
         changes: &Changes,
     ) -> (Arc<Model>, Task) {
-        let (inbox, arrivals) = mpsc::channel(INBOX);
+        let (inbox, requests) = mpsc::channel(INBOX);
         let (control, orders) = mpsc::channel(64);
         let (events, workers) = mpsc::channel(1024);
-        let board = Arc::new(ModelState::default());
-        let Identity { name, version, .. } = &self.identity;
+        let (published, clock) = (Arc::new(ModelState::default()), ModelClock::start());
+        let ModelIdentity { name, version, .. } = &self.identity;
         let python = !matches!(self.intake, Intake::Local(_));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
         let plan = WorkerPlan {
@@ -53,32 +56,37 @@ impl Draft {
             retry_window: self.settings.retry_window,
             slots: self.settings.slots,
         };
-        let pool = Pool::new(self.launcher, plan, Arc::clone(worker_ids), events);
         let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
-        let sweep = sample.map(|sample| {
+        let warm_up = sample.map(|sample| {
             let cost = self.settings.shares.of_sample(sample.bytes(), sample.length);
-            Sweep::new(sample, cost, Arc::clone(admission))
+            WarmUp::new(sample, cost, Arc::clone(admission))
         });
-        let task = Task {
+        let parts = TaskParts {
             label: format!("{name}_{version}"),
-            inbox: arrivals,
+            inbox: requests,
             control: orders,
             workers,
-            board: Arc::clone(&board),
+            published: Arc::clone(&published),
             tag: Arc::clone(&tag),
             observer: self.observer,
-            state: State::new(&self.settings, pool, sweep),
+            clock,
+            pool: Pool::new(self.launcher, plan, Arc::clone(worker_ids), events),
+            warm_up,
         };
+        let task = Task::new(parts, &self.settings);
         let model = Arc::new(Model {
             identity: self.identity,
             worker_target: WorkerTarget::of(&self.settings),
-            settings: ArcSwap::from_pointee(self.settings),
-            intake: self.intake,
-            admission: Arc::clone(admission),
-            refusing: Arc::clone(refusing),
-            inbox,
+            gate: RequestGate {
+                settings: ArcSwap::from_pointee(self.settings),
+                intake: self.intake,
+                admission: Arc::clone(admission),
+                inbox,
+                published,
+                clock,
+            },
+            draining: Arc::clone(draining),
             control,
-            board,
             tag,
             traffic: Default::default(),
             changes: changes.clone(),

@@ -16,7 +16,7 @@ use super::draft::Draft;
 use super::registrar::Registrar;
 use crate::changes::Changes;
 use crate::error::ScaleError;
-use crate::model::{Identity, Intake, Model};
+use crate::model::{Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Environment, LoadCommand, PythonLauncher};
 use crate::settings::{ModelSettings, PolicyName};
@@ -85,7 +85,7 @@ impl RunningPlugins {
         let observer = Arc::clone(&unobserved);
         let launcher = PythonLauncher::new(python, command(plan), environment, gpus, observer);
         Draft {
-            identity: Identity {
+            identity: ModelIdentity {
                 name: plan.name.clone(),
                 version: "plugin".to_owned(),
                 url: plan.source.clone(),

@@ -17,7 +17,7 @@ use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::thread::ThreadLauncher;
 use crate::local::{LocalModel, LocalRuntime};
-use crate::model::{Endpoints, Identity, Intake, Model};
+use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
@@ -201,7 +201,7 @@ impl Registrar {
         let environment = environment.await?;
         let gpus = python.gpus(python.config.gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
-        let identity = Identity::settled(name, version, options);
+        let identity = ModelIdentity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
         let command = LoadCommand::of(&identity, &package, &settings, &python.config, metrics);
         let observer = Arc::clone(&self.observer);
@@ -247,7 +247,7 @@ impl Registrar {
             version: version.clone(),
         };
         Ok(Draft {
-            identity: Identity::settled(name, version, options),
+            identity: ModelIdentity::settled(name, version, options),
             settings,
             launcher: Arc::new(launcher),
             intake: Intake::Local(model),

@@ -10,8 +10,9 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Batches, LocalModel, ThreadBatch};
-use crate::call::{DecodedInput, Payload, PendingRequest};
+use crate::call::DecodedInput;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 /// Starts threads of one model. They share its weights, so a further one costs only its thread.
@@ -133,7 +134,7 @@ impl Worker for ThreadWorker {
     }
 
     fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
-        Box::pin(std::future::ready(WorkerExit::Crashed { killed: false }))
+        Box::pin(std::future::ready(WorkerExit::UNEXPLAINED))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {
@@ -212,7 +213,7 @@ mod tests {
         let mut worker = ThreadWorker::start("test".to_owned(), work).expect("a thread");
         assert!(outcome(&mut worker, vec![decoded("[1]")]).await.is_err());
         assert!(next(&mut worker).await.is_err(), "idle or not, it is seen to be gone");
-        assert_eq!(worker.exit().await, WorkerExit::Crashed { killed: false });
+        assert_eq!(worker.exit().await, WorkerExit::UNEXPLAINED);
         assert!(outcome(&mut worker, vec![decoded("[1]")]).await.is_err());
     }
 

@@ -2,8 +2,8 @@
 //! batches may be, and the latency to keep ([`Objectives`]).
 //!
 //! All endpoints of a model share its queue, whose batches are as large as the largest of them takes;
-//! each worker cuts them to what its endpoint takes. Sizes that differ from the definition's own ride
-//! with the requests, so that a change shows at once and costs nothing where there was none.
+//! each worker cuts them to what its endpoint takes. Sizes that differ from the definition's own are
+//! sent with the requests, so that a change shows at once and costs nothing where there was none.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 
-use super::Reconfigure;
 use super::objectives::{Objective, Objectives, strictest};
+use super::reconfigure::Reconfigure;
 use crate::call::CallRoute;
 use crate::settings::{EndpointOptions, ModelSettings};
 use crate::store::Api;
@@ -23,7 +23,7 @@ const DEFAULTS: [&str; 2] = ["call", "predict"];
 /// A definition's endpoints.
 pub(crate) struct Endpoints {
     api: Api,
-    /// By place; 0 where the definition's own size holds.
+    /// By endpoint; 0 where the definition's own size holds.
     told: Vec<AtomicU32>,
     objectives: Objectives,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Endpoints {
 pub struct EndpointView {
     /// The largest batch; none if it takes one item at a time.
     pub batch_size: Option<u32>,
-    /// Whether that is the definition's own word.
+    /// Whether the definition says so itself.
     pub as_defined: bool,
     /// The latency to keep.
     pub objective: Objective,
@@ -93,18 +93,18 @@ impl Endpoints {
     }
 
     /// How every endpoint is served at the moment.
-    pub(crate) fn tuned(&self) -> BTreeMap<String, EndpointView> {
+    pub(crate) fn views(&self) -> BTreeMap<String, EndpointView> {
         let places = self.api.endpoints.iter().enumerate();
-        let tuned = places.map(|(place, name)| {
+        let views = places.map(|(place, name)| {
             let batched = self.api.batch_sizes.contains_key(name);
-            let tuned = EndpointView {
+            let view = EndpointView {
                 batch_size: batched.then(|| self.size(place)),
                 as_defined: self.told[place].load(Ordering::Relaxed) == 0,
                 objective: self.objectives.get(Some(place)),
             };
-            (name.clone(), tuned)
+            (name.clone(), view)
         });
-        tuned.collect()
+        views.collect()
     }
 
     /// The place of the endpoint that a request asks for.
@@ -134,7 +134,7 @@ impl Endpoints {
             let sizes = change.batch_size().map(|size| self.all(size)).unwrap_or_default();
             return Ok(EndpointChange { together: change.latency().is_some(), ..sizes });
         };
-        refuse_shared(change)?;
+        reject_shared(change)?;
         let sizes = change.batch_size().map(|size| self.resize(name, size)).transpose()?;
         let sizes = sizes.unwrap_or_default();
         let Some(latency) = change.latency() else { return Ok(sizes) };
@@ -199,7 +199,7 @@ impl Endpoints {
 }
 
 /// Endpoints share one queue and one batcher, so what those are told holds for all of them.
-fn refuse_shared(change: &Reconfigure) -> Result<(), String> {
+fn reject_shared(change: &Reconfigure) -> Result<(), String> {
     let own = change.settings.only(&[&MAX_BATCH_SIZE, &MAX_LATENCY_MS]);
     if !own.is_empty() && own == change.settings {
         return Ok(());

@@ -5,20 +5,22 @@ use crate::store::Sha256;
 
 /// What tells one model version from all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    pub(crate) version: String,
+pub struct ModelIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
     /// As it was asked for; empty for the functions of a workflow.
-    pub(crate) url: String,
-    /// The sum that its file must have, where somebody said one.
-    pub(crate) sha256: Option<Sha256>,
+    pub url: String,
+    /// The checksum that its file must have, where one was given.
+    pub sha256: Option<Sha256>,
     /// Whether the server itself loaded it.
-    pub(crate) at_startup: bool,
+    pub at_startup: bool,
     /// The workflow that it is a node of.
-    pub(crate) workflow: Option<String>,
+    pub workflow: Option<String>,
 }
 
-impl Identity {
+impl ModelIdentity {
     /// A model under the name and version that were settled on.
     pub(crate) fn settled(name: String, version: String, options: &RegisterOptions) -> Self {
         Self {
@@ -29,5 +31,10 @@ impl Identity {
             at_startup: options.at_startup,
             workflow: options.workflow.clone(),
         }
+    }
+
+    /// Whether it is a function of a workflow, which no archive of its own stands behind.
+    pub fn is_function(&self) -> bool {
+        self.workflow.is_some() && self.url.is_empty()
     }
 }

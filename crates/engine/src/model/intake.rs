@@ -1,19 +1,22 @@
-//! The line past which everything is valid: turns a door's input into what the workers understand.
+//! Turns the input of a protocol into what the workers understand; past it everything is valid.
 //!
 //! It runs on the caller's task, before the queue, so that a request that does not fit the model
-//! is refused alone and cannot spoil a batch.
+//! is rejected alone and cannot spoil a batch.
 
 use std::sync::Arc;
 
-use crate::call::{Input, Parameter, Payload};
+use super::endpoints::{EndpointChange, Endpoints};
+use super::objectives::Objective;
+use super::reconfigure::Reconfigure;
+use crate::call::{Input, Parameter};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
-use crate::model::{EndpointChange, Endpoints, Objective, Reconfigure};
+use crate::pending::Payload;
 use crate::settings::ModelSettings;
 use crate::store::Api;
 
-/// Requests that must ride alone meet nobody in a lane of their own.
-pub(super) const ALONE_BUCKET: u16 = u16::MAX;
+/// The group of requests that must be run alone; each of them fills a batch.
+pub(super) const ALONE: u16 = u16::MAX;
 
 /// Parameters of one request that a frame has room for.
 const PARAMETERS_MAX: usize = u8::MAX as usize;
@@ -22,18 +25,18 @@ const PARAMETERS_MAX: usize = u8::MAX as usize;
 pub(crate) enum Intake {
     /// Python handlers decode for themselves.
     Python,
-    /// A definition in Python: requests of different endpoints never meet.
+    /// A definition in Python: requests of different endpoints never share a batch.
     Defined(Endpoints),
     /// A model in this process, which decodes and checks requests here.
     Local(Arc<dyn LocalModel>),
 }
 
 /// An input that fits.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedInput {
     pub(crate) payload: Payload,
     pub(crate) items: u32,
-    pub(crate) bucket: u16,
-    /// Whether its items may ride in different batches.
+    pub(crate) group: u16,
+    /// Whether its items may be run in different batches.
     pub(crate) splits: bool,
     /// The latency to keep.
     pub(crate) objective: Objective,
@@ -42,21 +45,25 @@ pub(crate) struct Accepted {
 }
 
 impl Intake {
-    pub(crate) fn accept(&self, mut input: Input, batch_size: u32) -> Result<Accepted, CallError> {
+    pub(crate) fn accept(
+        &self,
+        mut input: Input,
+        batch_size: u32,
+    ) -> Result<AcceptedInput, CallError> {
         match self {
             Self::Python => Self::accept_raw(input, batch_size),
             Self::Defined(endpoints) => {
                 let place = endpoints.place(&input.route);
                 let objective = endpoints.complete(place, &mut input.route);
-                let bucket = lane(endpoints.api(), place);
+                let group = group_of(endpoints.api(), place);
                 let accepted = Self::accept_raw(input, batch_size)?;
-                Ok(Accepted { bucket: accepted.bucket.max(bucket), objective, ..accepted })
+                Ok(AcceptedInput { group: accepted.group.max(group), objective, ..accepted })
             }
             Self::Local(model) => {
                 let Decoded { input, items, group, splits, length } =
                     model.decode(input).map_err(CallError::BadInput)?;
                 let (payload, objective) = (Payload::Decoded(input), Objective::Models);
-                Ok(Accepted { payload, items, bucket: group, splits, objective, length })
+                Ok(AcceptedInput { payload, items, group, splits, objective, length })
             }
         }
     }
@@ -80,7 +87,7 @@ impl Intake {
             (None, None) => Ok(EndpointChange::default()),
             (None, Some(_)) => {
                 Err("endpoint= is for models with endpoints of their own: those that \
-                                    are written with the jitney package"
+                     are written with the jitney package"
                     .to_owned())
             }
         }
@@ -92,7 +99,7 @@ impl Intake {
     }
 
     /// A raw input fits when the frame to the worker can carry it.
-    fn accept_raw(input: Input, batch_size: u32) -> Result<Accepted, CallError> {
+    fn accept_raw(input: Input, batch_size: u32) -> Result<AcceptedInput, CallError> {
         let too_long = |parameter: &Parameter| {
             parameter.name.len().max(parameter.content_type.len()) > usize::from(u16::MAX)
         };
@@ -102,19 +109,16 @@ impl Intake {
                 u16::MAX
             )));
         }
-        let (items, bucket) =
-            if input.route.is_alone() { (batch_size, ALONE_BUCKET) } else { (1, 0) };
+        let (items, group) = if input.route.is_alone() { (batch_size, ALONE) } else { (1, 0) };
         let (payload, objective) = (Payload::Raw(input), Objective::Models);
-        Ok(Accepted { payload, items, bucket, splits: false, objective, length: None })
+        Ok(AcceptedInput { payload, items, group, splits: false, objective, length: None })
     }
 }
 
-/// The lane of the endpoint that a request asks for: its place among the model's, from 1.
-fn lane(api: &Api, place: Option<usize>) -> u16 {
+/// The group of the endpoint that a request asks for: its number among the model's, from 1.
+fn group_of(api: &Api, place: Option<usize>) -> u16 {
     match place {
-        Some(place) if api.endpoints.len() > 1 => {
-            u16::try_from(place + 1).unwrap_or(ALONE_BUCKET - 1)
-        }
+        Some(place) if api.endpoints.len() > 1 => u16::try_from(place + 1).unwrap_or(ALONE - 1),
         Some(_) | None => 0,
     }
 }
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
     use crate::call::{CallRoute, HeaderBlock};
 
-    fn bucket(asked: Option<&str>) -> u16 {
+    fn group(asked: Option<&str>) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
         let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
@@ -134,12 +138,12 @@ mod tests {
         let headers = HeaderBlock::new();
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
         let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
-        intake.accept(input, 8).ok().map(|accepted| accepted.bucket).expect("fits")
+        intake.accept(input, 8).ok().map(|accepted| accepted.group).expect("fits")
     }
 
     #[test]
-    fn endpoints_of_a_definition_have_lanes_of_their_own() {
+    fn endpoints_of_a_definition_have_groups_of_their_own() {
         let asked = [Some("one"), Some("two"), Some("?"), None];
-        assert_eq!(asked.map(bucket), [1, 2, 0, 0]);
+        assert_eq!(asked.map(group), [1, 2, 0, 0]);
     }
 }

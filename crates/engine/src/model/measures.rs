@@ -1,18 +1,22 @@
-//! What a model's task measures about its rides, and what the doors count about calls to it.
+//! What a model's task measures about requests and batches, and what the protocols count about calls.
 //!
 //! Beside the board, because these are distributions and not totals. Every record is a few relaxed
-//! atomic adds; nobody ever waits for a reader.
+//! atomic adds; a writer never waits for a reader.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use jitney_batcher::Rejection;
 
-use super::board::add;
 use crate::error::CallError;
 use crate::histogram::{Distribution, FILL_PERMILLE, Histogram, ITEMS, RATIO_PERMILLE, TIME_US};
 
-/// Why requests are refused, in the words of the error messages and the metrics.
+/// Adds to a counter.
+pub(super) fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Relaxed);
+}
+
+/// Why requests are rejected, in the words of the error messages and the metrics.
 pub const REJECTIONS: [&str; 10] = [
     "queue_full",
     "too_large",
@@ -26,7 +30,7 @@ pub const REJECTIONS: [&str; 10] = [
     "bad_input",
 ];
 
-/// What was measured about a model version's rides so far.
+/// What was measured about the requests and batches of a model version so far.
 #[derive(Clone, Debug)]
 pub struct Measures {
     /// Microseconds that answered requests waited.
@@ -35,19 +39,19 @@ pub struct Measures {
     pub compute_us: Distribution,
     /// Microseconds from admission to answer.
     pub latency_us: Distribution,
-    /// Items of departed batches.
+    /// Items of dispatched batches.
     pub batch_items: Distribution,
     /// Thousandths of a full batch that they were.
     pub fill_permille: Distribution,
     /// Thousandths of the predicted time that batches took.
     pub prediction_permille: Distribution,
-    /// Refused requests, in the order of [`REJECTIONS`].
+    /// Rejected requests, in the order of [`REJECTIONS`].
     pub rejections: [(&'static str, u64); REJECTIONS.len()],
     /// Microseconds that the last answered batch ran, if there was one.
     pub compute_last_us: Option<u64>,
 }
 
-/// Calls to a model version, counted by the doors.
+/// Calls to a model version, counted by the protocols.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Requests for a prediction.
@@ -100,8 +104,8 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// A batch left.
-    pub(super) fn departed(&self, items: u32, items_max: u32) {
+    /// A batch was dispatched.
+    pub(super) fn dispatched(&self, items: u32, items_max: u32) {
         self.batch_items.record(items.into());
         self.fill_permille.record(u64::from(items) * 1000 / u64::from(items_max.max(1)));
     }
@@ -114,7 +118,7 @@ impl Meters {
     }
 
     /// A batch took so long; it was expected to take `predicted`.
-    pub(super) fn foretold(&self, predicted: Duration, compute: Duration) {
+    pub(super) fn was_predicted(&self, predicted: Duration, compute: Duration) {
         let permille = compute.as_nanos() * 1000 / predicted.as_nanos().max(1);
         self.prediction_permille.record(u64::try_from(permille).unwrap_or(u64::MAX));
     }
@@ -125,9 +129,9 @@ impl Meters {
         self.latency_us.record(latency.as_micros() as u64);
     }
 
-    /// A request ended so; counted if that is a refusal.
-    pub(super) fn refused(&self, error: &CallError) {
-        if let Some(index) = refusal(error) {
+    /// A request ended with this error; counted if that is a rejection.
+    pub(super) fn rejected(&self, error: &CallError) {
+        if let Some(index) = rejection(error) {
             add(&self.rejections[index], 1);
         }
     }
@@ -147,8 +151,8 @@ impl Meters {
     }
 }
 
-/// The place in [`REJECTIONS`].
-fn refusal(error: &CallError) -> Option<usize> {
+/// The position in [`REJECTIONS`].
+fn rejection(error: &CallError) -> Option<usize> {
     match error {
         CallError::Rejected { reason, .. } => match reason {
             Rejection::QueueFull => Some(0),
@@ -159,7 +163,7 @@ fn refusal(error: &CallError) -> Option<usize> {
             Rejection::Overload => Some(5),
             Rejection::Quota => Some(6),
             Rejection::NoWorker => Some(7),
-            // Its client went away: abandoned, not refused.
+            // Its client went away: abandoned, not rejected.
             Rejection::Cancelled => None,
         },
         CallError::Sequence(_) => Some(0),

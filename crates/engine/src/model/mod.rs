@@ -1,27 +1,35 @@
-//! A model version as the doors hold it: call it, scale it, look at it.
+//! A model version as the protocols hold it: call it, scale it, describe it.
 //!
-//! Behind every [`Model`] runs one [`task`], the only writer of the version's state. The handle
-//! does what needs no state on the caller's own task: it checks the input, takes the permit, and
-//! hands the request over; dropping the returned future takes the request back out.
+//! Behind every [`Model`] runs one [`task`], the only writer of the version's state. What needs no
+//! state happens on the caller's own task, in the [`gate`]: the input is checked, the permit taken,
+//! and the request handed over; dropping the returned future takes the request back out. The task
+//! leaves what it can to owners of their own: [`table`] (admitted requests), [`turns`] (sequences),
+//! [`slots`] (what a worker may hold), [`warm_up`], [`exits`] and [`closing`].
 
+mod alarm;
 mod announced;
-mod board;
-mod boarding;
+mod clock;
+mod closing;
 mod endpoints;
+mod exits;
+mod gate;
 mod identity;
-mod insight;
 mod intake;
 mod measures;
 mod messages;
 mod objectives;
 mod parts;
-mod passenger;
 mod reconfigure;
+mod report;
 mod sample;
 mod scatter;
 mod sequence;
+mod slots;
+mod state;
 mod table;
 mod task;
+mod turns;
+mod warm_up;
 mod worker_target;
 
 #[cfg(test)]
@@ -32,46 +40,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use jitney_batcher::{CurvePoint, Origin};
+use jitney_settings::SettingSource;
+use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::announced::Announced;
-pub(crate) use self::board::ModelState;
-pub use self::board::{Counters, Status};
+pub(crate) use self::clock::ModelClock;
 pub use self::endpoints::EndpointView;
-pub(crate) use self::endpoints::{EndpointChange, Endpoints};
-pub(crate) use self::identity::Identity;
-pub use self::insight::{BatcherReport, PastDecision, main_group};
+pub(crate) use self::endpoints::Endpoints;
+pub(crate) use self::gate::RequestGate;
+pub use self::identity::ModelIdentity;
 pub(crate) use self::intake::Intake;
 pub use self::measures::{Measures, REJECTIONS, Traffic};
-pub(crate) use self::messages::{Arrival, Control, Message, Ticket};
+pub(crate) use self::messages::ControlMessage;
 pub use self::objectives::Objective;
 pub use self::reconfigure::Reconfigure;
+pub use self::report::{BatcherReport, PastDecision, main_group};
 pub(crate) use self::sample::Sample;
-pub use self::sequence::SequenceLimits;
-pub(crate) use self::task::{State, Sweep, Task};
+pub(crate) use self::state::ModelState;
+pub use self::state::{Counters, Status};
+pub(crate) use self::task::{Task, TaskParts};
+pub(crate) use self::warm_up::WarmUp;
 pub(crate) use self::worker_target::WorkerTarget;
 
-use crate::admission::Admission;
-use crate::call::SequenceHeaders;
+use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
-use crate::error::ScaleError;
+use crate::error::{CallError, ScaleError};
 use crate::local::Signature;
 use crate::observer::ModelTag;
+use crate::reply::Answer;
 use crate::settings::ModelSettings;
-use crate::store::{Api, FetchedFile, ModelDir, Sha256};
+use crate::store::{Api, FetchedFile, ModelDir};
 
 /// One version of a model.
 pub struct Model {
-    pub(crate) identity: Identity,
-    pub(crate) settings: ArcSwap<ModelSettings>,
-    pub(crate) intake: Intake,
-    pub(crate) admission: Arc<Admission>,
-    /// The engine takes no new requests; one for all models.
-    pub(crate) refusing: Arc<AtomicBool>,
-    pub(crate) inbox: mpsc::Sender<Message>,
-    pub(crate) control: mpsc::Sender<Control>,
-    pub(crate) board: Arc<ModelState>,
+    pub(crate) identity: ModelIdentity,
+    pub(crate) gate: RequestGate,
+    /// Whether the engine takes no new requests; one for all models.
+    pub(crate) draining: Arc<AtomicBool>,
+    pub(crate) control: mpsc::Sender<ControlMessage>,
     pub(crate) tag: Arc<ModelTag>,
     /// Calls that named no version, and calls that named this one.
     pub(crate) traffic: [Traffic; 2],
@@ -94,85 +102,95 @@ impl Model {
         &self.identity.version
     }
 
-    /// Where it came from, as it was asked for.
-    pub fn url(&self) -> &str {
-        &self.identity.url
-    }
-
-    /// The sum that its file must have, where somebody said one.
-    pub fn sha256(&self) -> Option<Sha256> {
-        self.identity.sha256
-    }
-
-    /// Whether the server loaded it at start-up.
-    pub fn at_startup(&self) -> bool {
-        self.identity.at_startup
-    }
-
-    /// The workflow that it is a node of, if it is one.
-    pub fn workflow(&self) -> Option<&str> {
-        self.identity.workflow.as_deref()
-    }
-
-    /// Whether it is a function of a workflow, which no archive of its own stands behind.
-    pub fn is_function(&self) -> bool {
-        self.identity.workflow.is_some() && self.identity.url.is_empty()
+    /// What tells it from all others, and where it came from.
+    pub fn identity(&self) -> &ModelIdentity {
+        &self.identity
     }
 
     /// What it takes and gives, where that is known: of models that run in this process.
     pub fn signature(&self) -> Option<&Signature> {
-        match &self.intake {
+        match &self.gate.intake {
             Intake::Local(model) => Some(model.signature()),
             Intake::Python | Intake::Defined(_) => None,
         }
     }
 
-    /// What it says about its API: definitions in Python do.
+    /// Its description of its own API: definitions in Python have one.
     pub fn api(&self) -> Option<&Api> {
-        self.intake.api()
+        self.gate.intake.api()
     }
 
     /// Its effective settings.
     pub fn settings(&self) -> Arc<ModelSettings> {
-        self.settings.load_full()
+        self.gate.settings.load_full()
     }
 
     /// The headers in which requests name their sequences, for a model that keeps sequences.
     pub fn sequence_headers(&self) -> Option<Arc<SequenceHeaders>> {
-        let settings = self.settings.load();
+        let settings = self.gate.settings.load();
         settings.sequences().map(|_| Arc::clone(&settings.sequence_headers))
     }
 
-    /// A look at its workers, queue and counters.
+    /// Its workers, queue and counters at this moment.
     pub fn status(&self) -> Status {
-        self.board.status(self.settings.load().queue_max, self.worker_target())
+        let queue_max = self.gate.settings.load().queue_max;
+        self.gate.published.status(queue_max, self.worker_target())
     }
 
-    /// What was measured about its rides.
+    /// What was measured about its requests and batches.
     pub fn measures(&self) -> Measures {
-        self.board.meters.read()
+        self.gate.published.meters.read()
     }
 
-    /// Its name in the books.
+    /// Its name in metrics.
     pub fn tag(&self) -> &Arc<ModelTag> {
         &self.tag
     }
 
-    /// Where the doors count calls, apart by whether the caller named the version.
+    /// Where the protocols count calls, apart by whether the caller named the version.
     pub fn traffic(&self, version_named: bool) -> &Traffic {
         &self.traffic[usize::from(version_named)]
     }
 
     /// TorchServe's health of this version.
     pub fn healthy(&self) -> bool {
-        !self.board.unhealthy.load(Ordering::Relaxed)
+        !self.gate.published.unhealthy.load(Ordering::Relaxed)
+    }
+
+    /// The endpoints of a definition, as they are served now.
+    pub fn endpoints(&self) -> BTreeMap<String, EndpointView> {
+        self.gate.intake.endpoints().map(Endpoints::views).unwrap_or_default()
+    }
+
+    /// The learned service times, at most a second old while batches run.
+    pub fn curve(&self) -> Arc<Vec<CurvePoint>> {
+        self.gate.published.curve.load_full()
+    }
+
+    /// Answers one request. Dropping the future means that the client went away.
+    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(self.gate.reject_draining());
+        }
+        self.gate.call(call).await
+    }
+
+    /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.
+    pub(crate) async fn call_admitted(&self, call: Call) -> Result<Answer, CallError> {
+        self.gate.call(call).await
+    }
+
+    /// Says that a request has begun to arrive, where that changes any decision.
+    pub fn announce(&self, origin: Origin) -> Option<Announced<'_>> {
+        let listens = self.gate.settings.load().listens();
+        listens.then(|| Announced::send(&self.gate.inbox, origin)).flatten()
     }
 
     /// Changes the number of workers; resolves when `min` are ready or one failed to start. The
     /// change itself goes on when the future is dropped.
     pub async fn scale(&self, min: u32, max: u32) -> Result<(), ScaleError> {
         self.set_worker_target(min, max);
-        let scaled = self.ask(|reply| Control::Scale { min, max, reply }).await;
+        let scaled = self.ask(|reply| ControlMessage::Scale { min, max, reply }).await;
         scaled.unwrap_or(Err(ScaleError::Gone))?;
         self.changes.note();
         Ok(())
@@ -188,29 +206,50 @@ impl Model {
         self.worker_target.set(min, max);
     }
 
-    /// The endpoints of a definition, as they are served now.
-    pub fn endpoints(&self) -> BTreeMap<String, EndpointView> {
-        self.intake.endpoints().map(Endpoints::tuned).unwrap_or_default()
+    /// Changes how requests are batched, at once.
+    pub async fn reconfigure(&self, change: Reconfigure) -> Result<(), String> {
+        let now = self.settings();
+        let endpoints = self.gate.intake.tune(&change, &now)?;
+        let mut values = change.settings;
+        if let Some(size) = endpoints.batch_size {
+            values.set(&MAX_BATCH_SIZE, size, SettingSource::Live);
+        }
+        if endpoints.latency_max.is_some() {
+            values.remove(&MAX_LATENCY_MS);
+        }
+        let mut settings = now.changed(&values)?;
+        if let Some(latency) = endpoints.latency_max {
+            settings.latency_max = latency;
+            settings.values.set(&MAX_LATENCY_MS, latency.unwrap_or_default(), SettingSource::Live);
+        }
+        if let Some(all) = self.gate.intake.endpoints() {
+            all.apply(&endpoints);
+        }
+        let settings = Arc::new(settings);
+        self.gate.settings.store(Arc::clone(&settings));
+        self.ask(|reply| ControlMessage::Reconfigure { settings, reply })
+            .await
+            .ok_or_else(|| "the model was removed".to_owned())?;
+        self.changes.note();
+        Ok(())
     }
 
     /// What its batcher has learned and decided; none if it has just gone.
     pub async fn batcher_report(&self) -> Option<BatcherReport> {
-        self.ask(|reply| Control::Explain { reply }).await
-    }
-
-    /// The learned service times, at most a second old while batches run.
-    pub fn curve(&self) -> Arc<Vec<jitney_batcher::CurvePoint>> {
-        self.board.curve.load_full()
+        self.ask(|reply| ControlMessage::Report { reply }).await
     }
 
     /// Answers what was admitted and ends the workers; by force when `grace` is over.
     pub(crate) async fn close(&self, grace: Duration) {
-        self.ask(|reply| Control::Close { grace, reply }).await;
+        self.ask(|reply| ControlMessage::Close { grace, reply }).await;
     }
 
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Control) -> Option<T> {
+    async fn ask<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> ControlMessage,
+    ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.control.send(question(reply)).await.ok()?;
+        self.control.send(message(reply)).await.ok()?;
         answer.await.ok()
     }
 }

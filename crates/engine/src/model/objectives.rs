@@ -1,8 +1,8 @@
 //! The latencies that the endpoints of a definition keep, live.
 //!
 //! Endpoints that say the same have the model's objective. Where they differ each has its own, or
-//! none, and the model's is the strictest of them. What an endpoint keeps rides with every request
-//! as its deadline, so a change holds from the next request on and no batcher needs to hear of it.
+//! none, and the model's is the strictest of them. What an endpoint keeps is
+//! the deadline of its requests, so a change holds from the next request on and no batcher is told.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,24 +1,25 @@
-//! A request whose items need not ride in one batch: taken apart at the door, put together for its
-//! caller.
+//! A request whose items need not be run in one batch: split at the gate, put together for its caller.
 //!
-//! Parts let a client-side batch fill the room that others leave, and let it be larger than any
-//! batch. They are ordinary requests; what makes them one request is the [`SplitReply`] that their caller
-//! waits for, which ends with the first part that fails or with the last that is answered, counts
-//! the request once, and takes back what is left when the caller does not wait any more. Whether a
-//! request may be taken apart is said by its model, never here.
+//! Parts let a client-side batch fill the room that others leave, and let it be larger than any batch.
+//! They are ordinary requests; what makes them one is the [`SplitReply`] that their caller waits for:
+//! it ends with the first part that fails or with the last that is answered, counts the request once,
+//! and cancels what is left when the caller stops waiting. Whether a request may be split is for its
+//! model to say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::board::add;
-use super::passenger::Passenger;
-use super::{Message, Model, Ticket, scatter};
-use crate::admission::Permit;
-use crate::call::{Answer, DecodedInput, Output, Payload, Timing};
+use super::measures::add;
+use super::messages::RequestMessage;
+use super::scatter;
+use super::state::ModelState;
 use crate::error::CallError;
-use crate::reply::{PartsReceiver, Reply};
-use crate::settings::ModelSettings;
+use crate::outcome::Output;
+use crate::pending::SharedId;
+use crate::reply::{Answer, PartsReceiver, Timing};
 
 /// Parts that a full batch has room for: so fine that little of a batch stays empty because the
 /// next part does not fit, and so coarse that they cost little beside the work of a batch.
@@ -32,114 +33,98 @@ pub(super) fn size(batch: u32) -> u32 {
     sizes.into_iter().find(|size| batch.is_multiple_of(*size)).unwrap_or(finest)
 }
 
-impl Model {
-    /// Sends a request on its way in parts.
-    pub(super) fn admit_in_parts(
-        &self,
-        input: &dyn DecodedInput,
-        passenger: &Passenger,
-        settings: &ModelSettings,
-        permit: Permit,
-    ) -> Result<SplitReply<'_>, CallError> {
-        let (items, most) = (passenger.items, settings.items_waiting_max());
-        if u64::from(items) > most {
-            return Err(CallError::BadInput(format!(
-                "the request brings {items} items, and at most {most} may wait for this model; \
-                 send fewer at a time"
-            )));
-        }
-        let parts = input.split(size(settings.items_max()));
-        let (replies, answers) = Reply::of_parts(parts.len(), permit);
-        let arrivals = parts.into_iter().zip(replies).map(|(part, reply)| {
-            let items = part.items();
-            let weight = passenger.weight.of(items, passenger.items);
-            let passenger = Passenger { items, weight, ..*passenger };
-            passenger.arrival(Payload::Decoded(part), reply, None)
-        });
-        let arrivals: Vec<_> = arrivals.collect();
-        let tickets: Vec<_> = arrivals.iter().map(|arrival| arrival.ticket.clone()).collect();
-        self.send(Message::ArriveInParts(arrivals))?;
-        let (left, admitted) = (tickets.len(), passenger.admitted);
-        Ok(SplitReply { model: self, answers, tickets, left, admitted, ended: false })
-    }
+/// The cost of a part of a request: its share, rounded up.
+pub(super) fn cost(whole: u64, items: u32, all: u32) -> u64 {
+    let share = (u128::from(whole) * u128::from(items)).div_ceil(u128::from(all.max(1)));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// The caller's end of a request in parts. Dropping it is a client that went away.
 pub(super) struct SplitReply<'a> {
-    model: &'a Model,
+    inbox: &'a mpsc::Sender<RequestMessage>,
+    published: &'a Arc<ModelState>,
     answers: PartsReceiver,
-    tickets: Vec<Ticket>,
-    /// Parts that have not been heard of.
+    ids: Vec<SharedId>,
+    /// Parts that have not ended.
     left: usize,
     admitted: Instant,
     /// Whether the request was counted.
     ended: bool,
 }
 
-impl SplitReply<'_> {
+impl<'a> SplitReply<'a> {
+    pub(super) fn new(
+        inbox: &'a mpsc::Sender<RequestMessage>,
+        published: &'a Arc<ModelState>,
+        answers: PartsReceiver,
+        ids: Vec<SharedId>,
+        admitted: Instant,
+    ) -> Self {
+        Self { inbox, published, answers, left: ids.len(), ids, admitted, ended: false }
+    }
+
     /// The answer to the whole request, or the first thing that went wrong.
     pub(super) async fn answer(mut self) -> Result<Answer, CallError> {
         let answer = self.gather().await;
         self.ended = true;
-        let board = &self.model.board;
         if let Ok(answer) = &answer {
-            board.meters.answered(answer.timing.queue, self.admitted.elapsed());
+            self.published.meters.answered(answer.timing.queue, self.admitted.elapsed());
         }
-        scatter::count(&answer, false, board);
+        scatter::count(&answer, false, self.published);
         answer
     }
 
     async fn gather(&mut self) -> Result<Answer, CallError> {
-        let mut whole: Option<Whole> = None;
+        let mut whole: Option<PartAnswers> = None;
         while self.left > 0 {
             let Answer { output, timing, .. } =
                 self.answers.recv().await.unwrap_or(Err(CallError::Gone))?;
             self.left -= 1;
             whole.get_or_insert_default().add(output, timing);
         }
-        whole.and_then(Whole::answer).ok_or(CallError::Gone)
+        whole.and_then(PartAnswers::answer).ok_or(CallError::Gone)
     }
 }
 
 impl Drop for SplitReply<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            add(&self.model.board.abandoned, 1);
+            add(&self.published.abandoned, 1);
         }
         if self.left > 0 {
-            // As with any departed client: a full inbox costs places, but harms no one.
-            let tickets = std::mem::take(&mut self.tickets);
-            drop(self.model.inbox.try_send(Message::CancelParts(tickets)));
+            // As with any request: if the inbox is full, the parts are run for nothing.
+            let ids = std::mem::take(&mut self.ids);
+            drop(self.inbox.try_send(RequestMessage::CancelParts(ids)));
         }
     }
 }
 
-/// What was heard of the parts so far.
+/// The answers to the parts so far.
 #[derive(Default)]
-struct Whole {
-    /// The answer, once the part that speaks for all was heard.
+struct PartAnswers {
+    /// The answer, once the part that brings it is answered.
     output: Option<Output>,
     /// One for each batch.
-    rides: Vec<Timing>,
+    timings: Vec<Timing>,
 }
 
-impl Whole {
+impl PartAnswers {
     fn add(&mut self, output: Output, timing: Timing) {
         if !output.body.is_empty() {
             self.output = Some(output);
         }
-        if self.rides.iter().all(|ride| ride.batch != timing.batch) {
-            self.rides.push(timing);
+        if self.timings.iter().all(|other| other.batch != timing.batch) {
+            self.timings.push(timing);
         }
     }
 
     fn answer(mut self) -> Option<Answer> {
-        self.rides.sort_by_key(|ride| ride.batch);
-        let batches: Vec<u32> = self.rides.iter().map(|ride| ride.batch_items).collect();
-        let queue = self.rides.iter().map(|ride| ride.queue).min()?;
-        let end = self.rides.iter().map(|ride| ride.queue + ride.compute).max()?;
-        let attempt = self.rides.iter().map(|ride| ride.attempt).max()?;
-        let last = self.rides.pop()?;
+        self.timings.sort_by_key(|timing| timing.batch);
+        let batches: Vec<u32> = self.timings.iter().map(|timing| timing.batch_items).collect();
+        let queue = self.timings.iter().map(|timing| timing.queue).min()?;
+        let end = self.timings.iter().map(|timing| timing.queue + timing.compute).max()?;
+        let attempt = self.timings.iter().map(|timing| timing.attempt).max()?;
+        let last = self.timings.pop()?;
         let compute = end.checked_sub(queue).unwrap_or(Duration::ZERO);
         let batches = if batches.len() > 1 { batches } else { Vec::new() };
         let timing = Timing { queue, compute, attempt, batches, ..last };
@@ -151,7 +136,7 @@ impl Whole {
 mod tests {
     use jitney_batcher::{Action, Actions, Batcher, Config, Event, Request, RequestId, WorkerId};
 
-    use super::size;
+    use super::{cost, size};
 
     #[test]
     fn a_portion_is_a_part_of_a_batch_without_a_remainder_where_that_is_not_too_fine() {
@@ -169,6 +154,12 @@ mod tests {
             (128, 16),
         ];
         assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn the_parts_of_a_request_cost_no_less_than_the_whole() {
+        assert_eq!([cost(10, 1, 3), cost(10, 3, 3)], [4, 10]);
+        assert_eq!(cost(u64::MAX, 1, 1), u64::MAX);
     }
 
     /// The batches that a backlog of requests with these items needs.

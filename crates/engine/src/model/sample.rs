@@ -1,13 +1,14 @@
-//! An input for the start-up sweep: a file that the model brings, or what a local model makes up.
+//! An input for the warm-up: a file that the model brings, or what a local model makes up.
 //!
-//! Requests of users are never kept for this. A model without a sample is not swept.
+//! Requests of users are never kept for this. A model without a sample is not warmed up.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Intake;
-use crate::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter, Payload};
+use super::intake::Intake;
+use crate::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
 use crate::local::Decoded;
+use crate::pending::Payload;
 
 /// The name of the file, in front of its extension.
 const STEM: &str = "jitney_sample";
@@ -18,14 +19,14 @@ const BYTES_MAX: u64 = 1 << 20;
 /// One request's worth of input, to be had again and again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    payload: Kind,
-    pub(crate) bucket: u16,
+    payload: SampleInput,
+    pub(crate) group: u16,
     /// How long it is, where that is seen.
     pub(crate) length: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum SampleInput {
     Raw(Input),
     Decoded(Arc<dyn DecodedInput>),
 }
@@ -36,12 +37,12 @@ impl Sample {
         match intake {
             Intake::Local(model) => {
                 let Decoded { input, group, length, .. } = model.sample()?;
-                Some(Self { payload: Kind::Decoded(input), bucket: group, length })
+                Some(Self { payload: SampleInput::Decoded(input), group: group, length })
             }
-            // Which endpoint the file would be for, nobody can say.
+            // Nothing says for which endpoint the file would be.
             Intake::Defined(endpoints) if endpoints.api().endpoints.len() > 1 => None,
             Intake::Python | Intake::Defined(_) => {
-                Some(Self { payload: Kind::Raw(read(dir?)?), bucket: 0, length: None })
+                Some(Self { payload: SampleInput::Raw(read(dir?)?), group: 0, length: None })
             }
         }
     }
@@ -49,15 +50,15 @@ impl Sample {
     /// The bytes of its values, where they are such as clients send: zeros are not.
     pub(crate) fn bytes(&self) -> Option<u64> {
         match &self.payload {
-            Kind::Raw(input) => Some(input.value_bytes()),
-            Kind::Decoded(_) => None,
+            SampleInput::Raw(input) => Some(input.value_bytes()),
+            SampleInput::Decoded(_) => None,
         }
     }
 
     pub(crate) fn payload(&self) -> Payload {
         match &self.payload {
-            Kind::Raw(input) => Payload::Raw(input.clone()),
-            Kind::Decoded(input) => Payload::Decoded(Arc::clone(input)),
+            SampleInput::Raw(input) => Payload::Raw(input.clone()),
+            SampleInput::Decoded(input) => Payload::Decoded(Arc::clone(input)),
         }
     }
 }
@@ -81,7 +82,7 @@ fn read(dir: &Path) -> Option<Input> {
     };
     let value = std::fs::read(&path).ok()?.into();
     let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
-    let (id, headers) = ("jitney-sweep".to_owned(), HeaderBlock::new());
+    let (id, headers) = ("jitney-warm-up".to_owned(), HeaderBlock::new());
     Some(Input { id, headers, route: CallRoute::default(), parameters: vec![parameter] })
 }
 
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn a_file_of_the_model_is_its_sample() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Sample::of(&Intake::Python, Some(dir.path())).is_none(), "no sample, no sweep");
+        assert!(Sample::of(&Intake::Python, Some(dir.path())).is_none(), "no sample, no warm-up");
         std::fs::write(dir.path().join("jitney_sample.json"), b"[1]").unwrap();
         let sample = Sample::of(&Intake::Python, Some(dir.path())).unwrap();
         let Payload::Raw(input) = sample.payload() else { panic!("raw") };

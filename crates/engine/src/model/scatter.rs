@@ -1,17 +1,20 @@
-//! The end of a ride: splits a batch's outcome by request and answers every caller.
+//! The end of a batch: splits a batch's outcome by request and answers every caller.
 //!
 //! The length of the outcome is checked here and believed nowhere: an answer goes to a caller only
-//! when there is exactly one per request, so nobody ever gets another's row.
+//! when there is exactly one per request, so that no caller ever gets the row of another.
 
 use std::time::Duration;
 
+use jitney_batcher::Rejection;
 use tokio::time::Instant;
 
-use super::board::{ModelState, add};
-use crate::call::{Answer, PendingRequest};
+use super::measures::add;
+use super::state::ModelState;
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
-use crate::pool::Batch;
+use crate::pending::PendingRequest;
+use crate::pool::WorkerBatch;
+use crate::reply::Answer;
 
 /// One outcome per request, or the failure of the batch as a whole.
 pub(super) fn checked(
@@ -31,56 +34,71 @@ pub(super) fn checked(
 
 /// Answers every request of a finished batch.
 pub(super) fn answer(
-    mut batch: Batch,
+    mut batch: WorkerBatch,
     items: Vec<ItemOutcome>,
     compute: Duration,
-    board: &ModelState,
+    published: &ModelState,
 ) {
     let now = Instant::now();
-    board.meters.computed(compute);
+    published.meters.computed(compute);
     let requests = std::mem::take(&mut batch.requests);
     for (position, (request, item)) in requests.into_iter().zip(items).enumerate() {
         let timing = batch.timing(&request, position, compute);
         if !request.reply.is_part() {
-            board.meters.answered(timing.queue, now.duration_since(request.admitted));
+            published.meters.answered(timing.queue, now.duration_since(request.admitted));
         }
         match item {
-            Ok(output) => end(request, Ok(Answer { output, timing, stream: None }), board),
-            Err(failure) => end(request, Err(CallError::Model(failure)), board),
+            Ok(output) => end(request, Ok(Answer { output, timing, stream: None }), published),
+            Err(failure) => end(request, Err(CallError::Model(failure)), published),
         }
     }
 }
 
 /// Ends one request: its caller is told and its permit returned. What becomes of the whole is
-/// counted by the caller of a part.
-pub(super) fn end(request: PendingRequest, answer: Result<Answer, CallError>, board: &ModelState) {
+/// counted by the caller of the parts.
+pub(super) fn end(
+    request: PendingRequest,
+    answer: Result<Answer, CallError>,
+    published: &ModelState,
+) {
     if !request.reply.is_part() {
-        count(&answer, request.reply.is_closed(), board);
+        count(&answer, request.reply.is_closed(), published);
     }
     drop(request.permit);
     request.reply.finish(answer);
 }
 
-/// Writes down how one request ended.
-pub(super) fn count(answer: &Result<Answer, CallError>, abandoned: bool, board: &ModelState) {
+/// Ends requests that the model will not see.
+pub(super) fn reject(
+    requests: impl IntoIterator<Item = PendingRequest>,
+    reason: Rejection,
+    published: &ModelState,
+) {
+    for request in requests {
+        end(request, Err(CallError::Rejected { reason, retry_after: None }), published);
+    }
+}
+
+/// Counts how one request ended.
+pub(super) fn count(answer: &Result<Answer, CallError>, abandoned: bool, published: &ModelState) {
     let counter = match answer {
-        _ if abandoned => &board.abandoned,
-        Ok(_) => &board.answered,
+        _ if abandoned => &published.abandoned,
+        Ok(_) => &published.answered,
         Err(
             CallError::Rejected { .. }
             | CallError::ServerFull { .. }
             | CallError::Sequence(_)
             | CallError::BadInput(_),
-        ) => &board.rejected,
+        ) => &published.rejected,
         Err(
             CallError::Model(_)
             | CallError::WorkerExited { .. }
             | CallError::SlowReader
             | CallError::Gone,
-        ) => &board.failed,
+        ) => &published.failed,
     };
     add(counter, 1);
     if let (Err(error), false) = (answer, abandoned) {
-        board.meters.refused(error);
+        published.meters.rejected(error);
     }
 }

@@ -12,32 +12,17 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use slab::Slab;
 use tokio::time::Instant;
 
-use self::one::{Entry, Sequence};
+use self::one::{Sequence, SequenceEntry};
 use crate::error::SequenceRejection;
-
-/// How many sequences, how long they live, how much of each may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SequenceLimits {
-    /// A sequence ends when nothing of it came for so long.
-    pub idle: Duration,
-    /// A sequence ends after so long, whatever comes; zero for never.
-    pub life: Duration,
-    /// Sequences at a time.
-    pub sequences: u64,
-    /// Requests of one sequence that may wait behind those that are on their way.
-    pub queue: u64,
-    /// Requests of one sequence that may be on their way at a time.
-    pub abreast: usize,
-}
+use crate::settings::SequenceLimits;
 
 /// The sequence that a request belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct SequenceName {
     pub(crate) id: String,
     /// Whether the client chose it, rather than the server.
     pub(crate) chosen: bool,
@@ -126,7 +111,7 @@ impl<T> Sequences<T> {
     pub(crate) fn find_room(
         &mut self,
         now: Instant,
-        name: &Name,
+        name: &SequenceName,
     ) -> Result<usize, SequenceRejection> {
         let key = match self.by_id.get(&*name.id).copied() {
             Some(key) => key,
@@ -137,7 +122,7 @@ impl<T> Sequences<T> {
         };
         let sequence = &mut self.sequences[key];
         // The one whose turn it is now stands here only until it is taken.
-        let next = u64::from(sequence.riding < self.limits.abreast);
+        let next = u64::from(sequence.running < self.limits.abreast);
         if sequence.waiting.len() as u64 >= self.limits.queue + next {
             return Err(SequenceRejection::Backlog { most: self.limits.queue });
         }
@@ -149,7 +134,7 @@ impl<T> Sequences<T> {
     pub(crate) fn join(&mut self, now: Instant, key: usize, deadline: Option<Instant>, what: T) {
         let sequence = &mut self.sequences[key];
         sequence.touched = now;
-        sequence.waiting.push_back(Entry { number: self.came, deadline, what });
+        sequence.waiting.push_back(SequenceEntry { number: self.came, deadline, what });
         self.came += 1;
         self.waiting += 1;
         self.due.push_back(key);
@@ -167,7 +152,7 @@ impl<T> Sequences<T> {
         true
     }
 
-    fn begin(&mut self, now: Instant, name: &Name) -> usize {
+    fn begin(&mut self, now: Instant, name: &SequenceName) -> usize {
         let id: Arc<str> = name.id.as_str().into();
         let key = self.sequences.insert(Sequence::begin(Arc::clone(&id), now, !name.chosen));
         self.by_id.insert(id, key);
@@ -181,7 +166,7 @@ impl<T> Sequences<T> {
     pub(crate) fn next(&mut self) -> Option<Turn<T>> {
         while let Some(key) = self.due.pop_front() {
             let Some(sequence) = self.sequences.get(key) else { continue };
-            let full = sequence.riding >= self.limits.abreast || sequence.ended;
+            let full = sequence.running >= self.limits.abreast || sequence.ended;
             if full || sequence.waiting.is_empty() {
                 continue;
             }
@@ -189,10 +174,11 @@ impl<T> Sequences<T> {
             let Some(worker) = sequence.worker.or_else(|| self.least_loaded()) else { continue };
             self.bind(key, worker);
             let sequence = &mut self.sequences[key];
-            let Some(Entry { number, deadline, what }) = sequence.waiting.pop_front() else {
+            let Some(SequenceEntry { number, deadline, what }) = sequence.waiting.pop_front()
+            else {
                 continue;
             };
-            sequence.riding += 1;
+            sequence.running += 1;
             self.waiting -= 1;
             let anew = std::mem::take(&mut sequence.forgotten);
             // The next of it may be able to go as well.
@@ -205,8 +191,8 @@ impl<T> Sequences<T> {
     /// One of this sequence that was on its way has ended, well or not.
     pub(crate) fn answered(&mut self, now: Instant, key: usize) {
         let Some(sequence) = self.sequences.get_mut(key) else { return };
-        (sequence.riding, sequence.touched) = (sequence.riding.saturating_sub(1), now);
-        if sequence.riding == 0 && sequence.ended {
+        (sequence.running, sequence.touched) = (sequence.running.saturating_sub(1), now);
+        if sequence.running == 0 && sequence.ended {
             let cut = sequence.is_old(now, &self.limits);
             return self.finish(now, key, cut);
         }
@@ -221,9 +207,9 @@ impl<T> Sequences<T> {
         let Turn { sequence: key, number, worker, deadline, what, .. } = turn;
         self.worker_gone(worker);
         let Some(sequence) = self.sequences.get_mut(key) else { return };
-        sequence.riding = sequence.riding.saturating_sub(1);
+        sequence.running = sequence.running.saturating_sub(1);
         sequence.touched = now;
-        sequence.put_back(Entry { number, deadline, what });
+        sequence.put_back(SequenceEntry { number, deadline, what });
         self.waiting += 1;
         self.due.push_back(key);
         self.wake(deadline);
@@ -234,7 +220,7 @@ impl<T> Sequences<T> {
     /// The model says that this sequence is over; what still waits of it begins another.
     pub(crate) fn end(&mut self, now: Instant, id: &str) {
         let Some(key) = self.by_id.get(id).copied() else { return };
-        if self.sequences[key].riding > 0 {
+        if self.sequences[key].running > 0 {
             self.sequences[key].ended = true;
         } else {
             self.finish(now, key, false);
@@ -249,7 +235,7 @@ impl<T> Sequences<T> {
             let sequence = &mut self.sequences[key];
             self.waiting -= sequence.take_late(now, &mut late);
             let old = sequence.is_old(now, &self.limits);
-            if sequence.riding > 0 {
+            if sequence.running > 0 {
                 sequence.ended |= old;
             } else if old || (sequence.is_idle() && now >= sequence.idle_end(&self.limits)) {
                 self.finish(now, key, old);

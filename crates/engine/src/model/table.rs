@@ -1,113 +1,103 @@
-//! Who is inside a model version, waiting or riding: the owner of every admitted request.
+//! The admitted requests of a model version, waiting or with a worker: their owner.
 //!
-//! The batcher decides with ids only; the table holds the requests those ids stand for. A request
-//! leaves its place while its batch is with a worker and comes back if the batch must be tried
-//! again. A place is freed only when its request has ended, so an id never means two requests.
+//! The batcher decides with ids only; the table holds the requests that those ids stand for. A request
+//! leaves its entry while its batch is with a worker and comes back if the batch must be tried again.
+//! An entry is freed only when its request has ended, so an id never means two requests.
 
 use jitney_batcher::RequestId;
 use slab::Slab;
-use tokio::time::Instant;
 
-use super::Ticket;
-use crate::call::{Origin, PendingRequest, Priority};
 use crate::error::CallError;
-use crate::shares::Weight;
+use crate::pending::PendingRequest;
+use crate::pool::WorkerBatch;
 
-/// What a sequence must know about the one of it that is on its way, beside its request.
-#[derive(Debug)]
-pub(crate) struct Passage {
-    pub(crate) sequence: usize,
-    pub(crate) number: u64,
-    pub(crate) worker: u32,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) weight: Weight,
-    pub(crate) priority: Priority,
-    pub(crate) origin: Origin,
-    pub(crate) ticket: Ticket,
+/// Which turn of which sequence a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TurnRef {
+    pub(super) sequence: usize,
+    pub(super) number: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct TableEntry {
     generation: u32,
     /// `None` while the request is in a batch that is with a worker.
     request: Option<PendingRequest>,
     /// What its last try came to, told to the caller if there is no other.
     failure: Option<CallError>,
-    /// What its sequence must know if it does not leave; none without sequences.
-    passage: Option<Box<Passage>>,
+    /// For models that keep sequences.
+    turn: Option<TurnRef>,
 }
 
 /// What is left of a request that has ended.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
-    /// `None` if its request is with a worker, or was.
+pub(super) struct EndedRequest {
+    /// `None` if it is with a worker, or was.
     pub(super) request: Option<PendingRequest>,
     pub(super) failure: Option<CallError>,
-    pub(super) passage: Option<Box<Passage>>,
+    pub(super) turn: Option<TurnRef>,
 }
 
-/// All places of one model version.
+/// All requests of one model version that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct RequestTable {
-    places: Slab<Place>,
+    entries: Slab<TableEntry>,
     generation: u32,
 }
 
 impl RequestTable {
-    /// Takes a request in and names it.
-    pub(super) fn board(
+    /// Takes a request in and gives it its id.
+    pub(super) fn insert(
         &mut self,
-        request: PendingRequest,
-        passage: Option<Box<Passage>>,
+        mut request: PendingRequest,
+        turn: Option<TurnRef>,
     ) -> RequestId {
         self.generation = self.generation.wrapping_add(1);
-        let generation = self.generation;
-        let place = Place { generation, request: Some(request), failure: None, passage };
-        RequestId::new(self.places.insert(place) as u32, generation)
+        let (entry, generation) = (self.entries.vacant_entry(), self.generation);
+        let id = RequestId::new(entry.key() as u32, generation);
+        request.facts.id = id;
+        request.id.set(id);
+        entry.insert(TableEntry { generation, request: Some(request), failure: None, turn });
+        id
     }
 
-    /// Lets a request get into a batch.
-    pub(super) fn depart(&mut self, id: RequestId) -> Option<PendingRequest> {
-        self.place(id)?.request.take()
+    /// Takes a request out for its batch.
+    pub(super) fn take(&mut self, id: RequestId) -> Option<PendingRequest> {
+        self.entry(id)?.request.take()
     }
 
-    /// Takes a request back from a batch that must be tried again, with what went wrong.
-    pub(super) fn come_back(
-        &mut self,
-        id: RequestId,
-        request: PendingRequest,
-        failure: Option<CallError>,
-    ) {
-        if let Some(place) = self.place(id) {
-            place.request = Some(request);
-            place.failure = failure.or(place.failure.take());
+    /// Puts the requests of a batch back, with what went wrong.
+    pub(super) fn put_back(&mut self, batch: WorkerBatch, failure: Option<&CallError>) {
+        for request in batch.requests {
+            if let Some(entry) = self.entry(request.facts.id) {
+                entry.request = Some(request);
+                entry.failure = failure.cloned().or(entry.failure.take());
+            }
         }
     }
 
     /// Whether a request has not ended.
     pub(super) fn holds(&mut self, id: RequestId) -> bool {
-        self.place(id).is_some()
+        self.entry(id).is_some()
     }
 
-    /// Frees the place of a request that has ended.
-    pub(super) fn end(&mut self, id: RequestId) -> Ended {
-        if self.place(id).is_none() {
-            return Ended::default();
+    /// Frees the entry of a request that has ended.
+    pub(super) fn end(&mut self, id: RequestId) -> EndedRequest {
+        if self.entry(id).is_none() {
+            return EndedRequest::default();
         }
-        let Place { request, failure, passage, .. } = self.places.remove(id.index());
-        Ended { request, failure, passage }
+        let TableEntry { request, failure, turn, .. } = self.entries.remove(id.index());
+        EndedRequest { request, failure, turn }
     }
 
-    /// The ids of everybody who waits.
+    /// The ids of all requests that wait.
     pub(super) fn waiting(&self) -> Vec<RequestId> {
-        let waits = |(index, place): (usize, &Place)| {
-            place.request.as_ref().map(|_| RequestId::new(index as u32, place.generation))
-        };
-        self.places.iter().filter_map(waits).collect()
+        let waits = |(_, entry): (usize, &TableEntry)| Some(entry.request.as_ref()?.facts.id);
+        self.entries.iter().filter_map(waits).collect()
     }
 
-    fn place(&mut self, id: RequestId) -> Option<&mut Place> {
-        let place = self.places.get_mut(id.index())?;
-        (RequestId::new(id.index() as u32, place.generation) == id).then_some(place)
+    fn entry(&mut self, id: RequestId) -> Option<&mut TableEntry> {
+        let entry = self.entries.get_mut(id.index())?;
+        (RequestId::new(id.index() as u32, entry.generation) == id).then_some(entry)
     }
 }

@@ -1,4 +1,4 @@
-//! What a seat tells the model's task about its worker.
+//! What a supervisor tells the model's task about its worker.
 //!
 //! Events of one worker come in the order in which things happened to it, and every batch that it was
 //! handed comes back in exactly one of them.
@@ -8,37 +8,43 @@ use std::time::Duration;
 use jitney_batcher::BatchId;
 use tokio::sync::mpsc;
 
-use super::riding::Batch;
+use super::batches::WorkerBatch;
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
-/// What a seat tells the model's task.
+/// How many batches a worker can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkerCapacity {
+    /// Batches it may run at a time.
+    pub(crate) slots: u8,
+    /// Whether it may be handed one more, to be run afterwards.
+    pub(crate) ahead: bool,
+}
+
+/// What a supervisor tells the model's task.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
-    /// Loaded, and ready for batches through `batches` until it dies. The channel belongs to this
-    /// life of the worker: a batch sent too late is given back to the sender or comes with `Exited`.
+    /// Loaded, and ready for batches through `batches` until it exits. The channel belongs to this
+    /// start of the worker: a batch sent too late is given back to the sender or comes with `Exited`.
     Up {
         worker: u32,
         pid: Option<u32>,
-        /// Batches it may run at a time.
-        slots: u8,
-        /// Whether it may be handed one more, to be run afterwards.
-        ahead: bool,
-        batches: mpsc::Sender<Batch>,
+        capacity: WorkerCapacity,
+        batches: mpsc::Sender<WorkerBatch>,
         /// How long it took to load.
         took: Duration,
     },
     Finished {
-        batch: Batch,
+        batch: WorkerBatch,
         outcome: BatchOutcome,
         exec: Duration,
     },
-    /// Dead, with every batch that was handed to it and not finished.
+    /// It exited, with every batch that was handed to it and not finished.
     Exited {
         worker: u32,
-        batches: Vec<Batch>,
-        death: WorkerExit,
+        batches: Vec<WorkerBatch>,
+        exit: WorkerExit,
         /// The batch to blame: the one that took too long, or the one that it was at. The others
-        /// are innocent. None if nobody knows, or if it was at none.
+        /// are innocent. None if that is unknown, or if it was at none.
         blamed: Option<BatchId>,
     },
     LaunchFailed {
@@ -49,7 +55,7 @@ pub(crate) enum WorkerEvent {
     GivenUp {
         worker: u32,
     },
-    /// It left as it was asked to.
+    /// It stopped as it was asked to.
     Stopped {
         worker: u32,
     },

@@ -1,13 +1,13 @@
-//! The workers of one model version: how many are wanted, who is up, who waits for them.
+//! The workers of one model version: how many are wanted, which are up, and who waits for them.
 //!
-//! The pool belongs to the model's task and is changed by nobody else. Every worker has a
+//! The pool belongs to the model's task, which alone changes it. Every worker has a
 //! [`supervisor`] of its own, a task that starts it, hands it batches, and starts it again when it
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
 mod backoff;
+mod batches;
 mod event;
 mod recovery;
-mod riding;
 mod supervisor;
 mod worker;
 
@@ -19,8 +19,8 @@ use std::time::SystemTime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::event::WorkerEvent;
-pub(crate) use self::riding::Batch;
+pub(crate) use self::batches::WorkerBatch;
+pub(crate) use self::event::{WorkerCapacity, WorkerEvent};
 pub(crate) use self::supervisor::WorkerPlan;
 use self::supervisor::WorkerSupervisor;
 pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
@@ -28,7 +28,7 @@ pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::error::ScaleError;
 use crate::outcome::LaunchError;
 
-/// What the outside may know of a worker.
+/// A worker as others see it.
 #[derive(Clone, Debug)]
 pub struct WorkerView {
     /// Its id, never used again after it has gone.
@@ -46,18 +46,16 @@ pub struct WorkerView {
 }
 
 struct PoolWorker {
-    /// Taken when the worker is asked to leave.
+    /// Taken when the worker is asked to stop.
     retire: Option<oneshot::Sender<()>>,
-    /// The way to the worker in its present life.
-    batches: Option<mpsc::Sender<Batch>>,
+    /// The way to the worker since it was last started.
+    batches: Option<mpsc::Sender<WorkerBatch>>,
     task: JoinHandle<()>,
     started: SystemTime,
     state: WorkerState,
     pid: Option<u32>,
-    /// Batches the worker may run at a time in its present life.
-    slots: u8,
-    /// Whether it may be handed one more, to be run afterwards.
-    ahead: bool,
+    /// Since it was last started.
+    capacity: WorkerCapacity,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +65,7 @@ enum WorkerState {
     Ready,
     /// Starting again was given up.
     GivenUp,
-    /// Asked to leave once its batch is done.
+    /// Asked to stop once its batch is done.
     Stopping,
 }
 
@@ -98,7 +96,7 @@ impl Pool {
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
-    /// workers that were asked to leave.
+    /// workers that were asked to stop.
     pub(crate) fn scale(
         &mut self,
         min: u32,
@@ -107,7 +105,7 @@ impl Pool {
     ) -> Vec<u32> {
         self.min = min;
         self.launcher.set_worker_count(max);
-        self.dismiss_lost();
+        self.dismiss_given_up();
         while self.staying() < min as usize {
             self.add_worker();
         }
@@ -120,7 +118,7 @@ impl Pool {
         leaving
     }
 
-    /// Asks everybody to leave; returns whom.
+    /// Asks all workers to stop; returns which.
     pub(crate) fn retire_all(&mut self) -> Vec<u32> {
         self.min = 0;
         for waiter in self.waiters.drain(..) {
@@ -133,7 +131,7 @@ impl Pool {
         everyone
     }
 
-    /// Ends everybody at once; batches under way are dropped with their requests.
+    /// Ends all workers at once; batches under way are dropped with their requests.
     pub(crate) fn abort_all(&mut self) {
         for worker in self.workers.values() {
             worker.task.abort();
@@ -141,31 +139,34 @@ impl Pool {
         self.workers.clear();
     }
 
-    /// Hands a batch to a worker, or gives it back when the worker has just died; the worker's
-    /// `Died` is on its way then.
-    #[expect(clippy::result_large_err, reason = "a batch comes back whole, and only from the dead")]
-    pub(crate) fn hand(&self, worker: u32, batch: Batch) -> Result<(), Batch> {
+    /// Hands a batch to a worker, or gives it back when the worker has just exited; the event `Exited`
+    /// is on its way then.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a batch comes back whole, and only when the worker exited"
+    )]
+    pub(crate) fn hand(&self, worker: u32, batch: WorkerBatch) -> Result<(), WorkerBatch> {
         let Some(batches) = self.workers.get(&worker).and_then(|worker| worker.batches.as_ref())
         else {
             return Err(batch);
         };
-        batches.try_send(batch).map_err(|refused| refused.into_inner())
+        batches.try_send(batch).map_err(|unsent| unsent.into_inner())
     }
 
     pub(crate) fn up(
         &mut self,
         worker: u32,
         pid: Option<u32>,
-        (slots, ahead): (u8, bool),
-        batches: mpsc::Sender<Batch>,
+        capacity: WorkerCapacity,
+        batches: mpsc::Sender<WorkerBatch>,
     ) {
         if let Some(worker) = self.workers.get_mut(&worker) {
-            // A worker that was asked to leave while it loaded stays on its way out.
+            // A worker that was asked to stop while it loaded is not ready.
             if worker.state != WorkerState::Stopping {
                 worker.state = WorkerState::Ready;
             }
             worker.pid = pid;
-            (worker.slots, worker.ahead) = (slots, ahead);
+            worker.capacity = capacity;
             worker.batches = Some(batches);
         }
     }
@@ -180,7 +181,7 @@ impl Pool {
 
     pub(crate) fn launch_failed(&mut self, error: &LaunchError) {
         for waiter in self.waiters.drain(..) {
-            // Nobody listening is fine: the caller did not want to wait.
+            // A caller that does not wait any more is fine.
             drop(waiter.reply.send(Err(ScaleError::Launch(error.clone()))));
         }
     }
@@ -200,24 +201,20 @@ impl Pool {
         self.workers.is_empty()
     }
 
-    /// Those who have loaded the model and stay.
+    /// The workers that have loaded the model and stay.
     pub(crate) fn ready(&self) -> Vec<u32> {
         let ready =
             |(id, worker): (&u32, &PoolWorker)| (worker.state == WorkerState::Ready).then_some(*id);
         self.workers.iter().filter_map(ready).collect()
     }
 
-    /// Whether a worker runs its batches one after another and may be handed the next one early.
-    pub(crate) fn ahead(&self, worker: u32) -> bool {
-        self.workers.get(&worker).is_some_and(|worker| worker.ahead)
+    /// How many batches a worker can hold.
+    pub(crate) fn capacity(&self, worker: u32) -> WorkerCapacity {
+        let usual = WorkerCapacity { slots: self.plan.slots, ahead: false };
+        self.workers.get(&worker).map_or(usual, |worker| worker.capacity)
     }
 
-    /// How many batches a worker may run at a time.
-    pub(crate) fn slots(&self, worker: u32) -> u8 {
-        self.workers.get(&worker).map_or(self.plan.slots, |worker| worker.slots)
-    }
-
-    /// Whether somebody serves or still tries to.
+    /// Whether a worker serves or is being started.
     pub(crate) fn has_workers(&self) -> bool {
         self.workers
             .values()
@@ -259,8 +256,7 @@ impl Pool {
             started: SystemTime::now(),
             state: WorkerState::Starting,
             pid: None,
-            slots: self.plan.slots,
-            ahead: false,
+            capacity: WorkerCapacity { slots: self.plan.slots, ahead: false },
         };
         self.workers.insert(id, entry);
     }
@@ -273,8 +269,8 @@ impl Pool {
         }
     }
 
-    /// A worker that gave up is replaced by a new one when somebody scales.
-    fn dismiss_lost(&mut self) {
+    /// A worker that gave up is replaced by a new one at the next scaling.
+    fn dismiss_given_up(&mut self) {
         let lost: Vec<u32> = self
             .workers
             .iter()

@@ -1,11 +1,11 @@
-//! What the log says about a worker that dies and comes back, in the words that TorchServe's users
-//! and their alarms look for. Apart from the seat, which acts: nothing here decides anything.
+//! What the log says about a worker that exits and comes back, in the words that TorchServe's users
+//! and their alarms look for. Nothing here decides anything.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::outcome::LaunchError;
 
-/// One worker's story between two batches that went well.
+/// What happened to a worker since its last batch that went well.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     /// It is down, or came up and has not served yet.
@@ -20,9 +20,9 @@ impl Recovery {
         self.unanswered = 0;
     }
 
-    /// It died, perhaps with batches.
-    pub(crate) fn died(&mut self, worker: u32, riding: bool) {
-        if riding {
+    /// It exited, perhaps with batches.
+    pub(crate) fn exited(&mut self, worker: u32, at_work: bool) {
+        if at_work {
             self.unanswered += 1;
             tracing::info!("Number or consecutive unsuccessful inference {}", self.unanswered);
         }

@@ -1,13 +1,13 @@
-//! One worker's place: starts it, hands it batches, ends it, starts it again.
+//! One worker's place: starts it, held it batches, ends it, starts it again.
 //!
 //! A seat is a task of its own so that a hanging worker holds up nobody. It owns the batches
 //! that are under way, requests included; whatever happens, they go back to the model's task in an
 //! event, or are dropped with the task, which tells every request's caller.
 //!
 //! ```text
-//! coming --launched--> ready --died--> (pause) --> coming
-//!    \--failed--> (pause) --> coming      \--retire--> ended
-//!                    \--window over--> lost --retire--> ended
+//! starting --launched--> ready --exited--> (pause) --> starting
+//!      \--failed--> (pause) --> starting      \--retire--> stopped
+//!                      \--window over--> given up --retire--> stopped
 //! ```
 
 use std::future::poll_fn;
@@ -21,13 +21,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::backoff::Backoff;
-use super::event::WorkerEvent;
+use super::batches::{RunningBatches, WorkerBatch};
+use super::event::{WorkerCapacity, WorkerEvent};
 use super::recovery::Recovery;
-use super::riding::{Batch, Riding};
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::outcome::{LaunchError, WorkerExit};
 
-/// The time limits of a seat.
+/// The limits of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerPlan {
     pub(crate) startup_timeout: Duration,
@@ -37,31 +37,31 @@ pub(crate) struct WorkerPlan {
     pub(crate) slots: u8,
 }
 
-/// How a worker's life ended.
-struct End {
-    death: WorkerExit,
+/// How a worker ended.
+struct ExitReport {
+    exit: WorkerExit,
     /// The batch that took too long.
     overdue: Option<BatchId>,
 }
 
-impl End {
-    fn of(death: WorkerExit) -> Self {
-        Self { death, overdue: None }
+impl ExitReport {
+    fn of(exit: WorkerExit) -> Self {
+        Self { exit, overdue: None }
     }
 }
 
 /// What a worker holds.
-struct Hands {
-    riding: Riding,
+struct HeldBatches {
+    running: RunningBatches,
     /// A batch that came ahead of its turn and is too large to be given to a worker at work.
-    held: Option<Batch>,
+    next: Option<WorkerBatch>,
     /// Batches it may hold, the one ahead included.
     room: usize,
 }
 
-impl Hands {
+impl HeldBatches {
     fn has_room(&self) -> bool {
-        self.held.is_none() && self.riding.len() < self.room
+        self.next.is_none() && self.running.len() < self.room
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct WorkerSupervisor {
     worker: u32,
     launcher: Arc<dyn Launcher>,
     plan: WorkerPlan,
-    /// Resolves when the worker is asked to leave, or when the pool is gone.
+    /// Resolves when the worker is asked to stop, or when the pool is gone.
     retire: oneshot::Receiver<()>,
     events: mpsc::Sender<WorkerEvent>,
     backoff: Backoff,
@@ -90,13 +90,13 @@ impl WorkerSupervisor {
         Self { worker, launcher, plan: *plan, retire, events, backoff, recovery }
     }
 
-    /// Lives until the worker is asked to leave.
+    /// Runs until the worker is asked to stop.
     pub(crate) async fn run(mut self) {
         while self.one_life().await.is_continue() && self.pause().await.is_continue() {}
         self.tell(WorkerEvent::Stopped { worker: self.worker }).await;
     }
 
-    /// From start to death. Breaks when the worker was asked to leave.
+    /// From start to exit. Breaks when the worker was asked to stop.
     async fn one_life(&mut self) -> ControlFlow<()> {
         let began = Instant::now();
         let worker = match self.launch().await? {
@@ -112,11 +112,11 @@ impl WorkerSupervisor {
         let ahead = slots == 1 && worker.queues(&[]);
         let room = usize::from(slots) + usize::from(ahead);
         let (batches, mut inbox) = mpsc::channel(room);
-        let pid = worker.pid();
+        let (pid, capacity) = (worker.pid(), WorkerCapacity { slots, ahead });
         let took = began.elapsed();
-        self.tell(WorkerEvent::Up { worker: self.worker, pid, slots, ahead, batches, took }).await;
-        let hands = Hands { riding: Riding::new(ahead), held: None, room };
-        self.serve(worker, hands, &mut inbox).await
+        self.tell(WorkerEvent::Up { worker: self.worker, pid, capacity, batches, took }).await;
+        let held = HeldBatches { running: RunningBatches::new(ahead), next: None, room };
+        self.serve(worker, held, &mut inbox).await
     }
 
     async fn launch(&mut self) -> ControlFlow<(), Result<Box<dyn Worker>, LaunchError>> {
@@ -133,52 +133,52 @@ impl WorkerSupervisor {
     async fn serve(
         &mut self,
         mut worker: Box<dyn Worker>,
-        mut hands: Hands,
-        inbox: &mut mpsc::Receiver<Batch>,
+        mut held: HeldBatches,
+        inbox: &mut mpsc::Receiver<WorkerBatch>,
     ) -> ControlFlow<()> {
-        // Looked at when it fires, not moved with every word: it may fire for nothing.
+        // Looked at when it fires, not moved with every message: it may fire for nothing.
         let mut alarm = std::pin::pin!(sleep(self.plan.response_timeout));
         loop {
             let turn = tokio::select! {
                 biased;
-                word = poll_fn(|context| worker.poll_message(context)) => {
-                    self.heard(&mut *worker, &mut hands, word).await
+                message = poll_fn(|context| worker.poll_message(context)) => {
+                    self.on_message(&mut *worker, &mut held, message).await
                 }
-                Some(batch) = inbox.recv(), if hands.has_room() => {
-                    self.take(&mut *worker, &mut hands, batch).await
+                Some(batch) = inbox.recv(), if held.has_room() => {
+                    self.take(&mut *worker, &mut held, batch).await
                 }
-                () = alarm.as_mut(), if !hands.riding.is_empty() => {
-                    self.look(&hands.riding, alarm.as_mut())
+                () = alarm.as_mut(), if !held.running.is_empty() => {
+                    self.look(&held.running, alarm.as_mut())
                 }
-                _ = &mut self.retire, if hands.riding.is_empty() => {
+                _ = &mut self.retire, if held.running.is_empty() => {
                     worker.end(false).await;
                     return ControlFlow::Break(());
                 }
             };
-            if let Err(end) = turn {
-                return self.bury(worker, inbox, hands, end).await;
+            if let Err(report) = turn {
+                return self.hand_back(worker, inbox, held, report).await;
             }
         }
     }
 
-    /// The worker said something, or is lost.
-    async fn heard(
+    /// The worker sent a message, or is gone.
+    async fn on_message(
         &mut self,
         worker: &mut dyn Worker,
-        hands: &mut Hands,
-        word: Result<WorkerMessage, WorkerGone>,
-    ) -> Result<(), End> {
-        let riding = &mut hands.riding;
-        let known = match word {
-            Err(WorkerGone) => return Err(End::of(worker.exit().await)),
+        held: &mut HeldBatches,
+        message: Result<WorkerMessage, WorkerGone>,
+    ) -> Result<(), ExitReport> {
+        let running = &mut held.running;
+        let known = match message {
+            Err(WorkerGone) => return Err(ExitReport::of(worker.exit().await)),
             Ok(WorkerMessage::Pieces { batch, pieces }) => {
-                let known = riding.pieces(batch, pieces);
-                if riding.deserted(batch) {
+                let known = running.pieces(batch, pieces);
+                if running.is_deserted(batch) {
                     self.cancel(worker, batch).await?;
                 }
                 known
             }
-            Ok(WorkerMessage::Finished { batch, outcome }) => match riding.over(batch) {
+            Ok(WorkerMessage::Finished { batch, outcome }) => match running.finish(batch) {
                 None => false,
                 Some((batch, exec)) => {
                     self.backoff.served();
@@ -189,84 +189,85 @@ impl WorkerSupervisor {
             },
         };
         if !known {
-            return Err(End::of(WorkerExit::Garbled));
+            return Err(ExitReport::of(WorkerExit::BrokeProtocol));
         }
-        match hands.held.take_if(|_| hands.riding.is_empty()) {
-            Some(batch) => self.give(worker, &mut hands.riding, batch).await,
+        match held.next.take_if(|_| held.running.is_empty()) {
+            Some(batch) => self.give(worker, &mut held.running, batch).await,
             None => Ok(()),
         }
     }
 
     /// A batch came. One that a worker at work had better not be given waits here: the worker may be
-    /// writing a large answer, which nobody reads while a large batch is written to it.
+    /// writing a large answer, which is not read while a large batch is written to it.
     async fn take(
         &mut self,
         worker: &mut dyn Worker,
-        hands: &mut Hands,
-        batch: Batch,
-    ) -> Result<(), End> {
-        let ahead = hands.riding.current().is_some();
+        held: &mut HeldBatches,
+        batch: WorkerBatch,
+    ) -> Result<(), ExitReport> {
+        let ahead = held.running.current().is_some();
         if ahead && !worker.queues(&batch.requests) {
-            hands.held = Some(batch);
+            held.next = Some(batch);
             return Ok(());
         }
-        self.give(worker, &mut hands.riding, batch).await
+        self.give(worker, &mut held.running, batch).await
     }
 
-    /// Nobody waits for this batch any more.
-    async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), End> {
+    /// No caller waits for this batch any more.
+    async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), ExitReport> {
         match timeout(self.plan.response_timeout, worker.cancel(batch)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(WorkerGone)) => Err(End::of(worker.exit().await)),
-            Err(_) => Err(End { death: WorkerExit::TimedOut, overdue: Some(BatchId(batch)) }),
+            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
+            Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(BatchId(batch)) }),
         }
     }
 
     async fn give(
         &mut self,
         worker: &mut dyn Worker,
-        riding: &mut Riding,
-        batch: Batch,
-    ) -> Result<(), End> {
-        let batch = riding.board(batch);
+        running: &mut RunningBatches,
+        batch: WorkerBatch,
+    ) -> Result<(), ExitReport> {
+        let batch = running.add(batch);
         let given = worker.send_batch(batch.id.0, &batch.requests);
         match timeout(self.plan.response_timeout, given).await {
             Ok(Ok(())) => {
-                riding.handed();
+                running.handed();
                 Ok(())
             }
-            Ok(Err(WorkerGone)) => Err(End::of(worker.exit().await)),
-            Err(_) => Err(End { death: WorkerExit::TimedOut, overdue: Some(batch.id) }),
+            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
+            Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch.id) }),
         }
     }
 
     /// The alarm rang: is any batch overdue?
-    fn look(&self, riding: &Riding, alarm: Pin<&mut Sleep>) -> Result<(), End> {
-        let Some((batch, heard)) = riding.quietest() else { return Ok(()) };
+    fn look(&self, running: &RunningBatches, alarm: Pin<&mut Sleep>) -> Result<(), ExitReport> {
+        let Some((batch, heard)) = running.quietest() else { return Ok(()) };
         let due = heard + self.plan.response_timeout;
         if due <= Instant::now() {
-            return Err(End { death: WorkerExit::TimedOut, overdue: Some(batch) });
+            return Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch) });
         }
         alarm.reset(due);
         Ok(())
     }
 
-    /// Closes this life's channel before telling, so that no batch can fall between two lives.
-    async fn bury(
+    /// Gives all batches back. Closes the channel first, so that no batch can be lost between two
+    /// starts.
+    async fn hand_back(
         &mut self,
         worker: Box<dyn Worker>,
-        inbox: &mut mpsc::Receiver<Batch>,
-        hands: Hands,
-        end: End,
+        inbox: &mut mpsc::Receiver<WorkerBatch>,
+        held: HeldBatches,
+        report: ExitReport,
     ) -> ControlFlow<()> {
         inbox.close();
-        let unheard = std::iter::from_fn(|| inbox.try_recv().ok());
-        let End { death, overdue } = end;
-        let blamed = overdue.or(hands.riding.current());
-        let batches = hands.riding.into_batches().chain(hands.held).chain(unheard);
-        let batches: Vec<Batch> = batches.collect();
-        self.recovery.died(self.worker, !batches.is_empty());
-        self.tell(WorkerEvent::Exited { worker: self.worker, batches, death, blamed }).await;
+        let unsent = std::iter::from_fn(|| inbox.try_recv().ok());
+        let ExitReport { exit, overdue } = report;
+        let blamed = overdue.or(held.running.current());
+        let batches = held.running.into_batches().chain(held.next).chain(unsent);
+        let batches: Vec<WorkerBatch> = batches.collect();
+        self.recovery.exited(self.worker, !batches.is_empty());
+        self.tell(WorkerEvent::Exited { worker: self.worker, batches, exit, blamed }).await;
         worker.end(true).await;
         ControlFlow::Continue(())
     }
@@ -275,7 +276,7 @@ impl WorkerSupervisor {
     async fn pause(&mut self) -> ControlFlow<()> {
         let Some(pause) = self.backoff.next(Instant::now()) else {
             self.tell(WorkerEvent::GivenUp { worker: self.worker }).await;
-            // An error means that the pool is gone, which is as good as being asked to leave.
+            // An error means that the pool is gone, which is as good as being asked to stop.
             drop((&mut self.retire).await);
             return ControlFlow::Break(());
         };
@@ -287,8 +288,8 @@ impl WorkerSupervisor {
     }
 
     async fn tell(&self, event: WorkerEvent) {
-        // A closed channel means that the model's task has gone, and the pool with it: the seat
-        // finds itself retired next.
+        // A closed channel means that the model's task has gone, and the pool with it: the supervisor
+        // is asked to stop next.
         drop(self.events.send(event).await);
     }
 }

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::call::{Output, PendingRequest};
-use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
+use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
+use crate::pending::PendingRequest;
 
 /// A boxed future that may cross threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::workers::PythonConfig;
 use crate::call::SequenceHeaders;
-use crate::model::Identity;
+use crate::model::ModelIdentity;
 use crate::settings::ModelSettings;
 use crate::store::Package;
 
@@ -29,13 +29,13 @@ pub(crate) struct LoadCommand {
 impl LoadCommand {
     /// What the workers of an archive load.
     pub(crate) fn of(
-        identity: &Identity,
+        identity: &ModelIdentity,
         package: &Package,
         settings: &ModelSettings,
         python: &PythonConfig,
         model_metrics: Value,
     ) -> Self {
-        let Identity { name, version, .. } = identity;
+        let ModelIdentity { name, version, .. } = identity;
         let message = json!({
             "model_name": name,
             "model_version": version,

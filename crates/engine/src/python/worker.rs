@@ -15,12 +15,11 @@ use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
     BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
 };
-use crate::call::{Input, Payload, PendingRequest, SequenceHeaders};
+use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
+use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
 use crate::settings::WorkerMode;
-
-const SIGKILL: i32 = 9;
 
 /// A worker at work is handed a batch of at most so many bytes: it fits into the socket's buffer and
 /// is written without waiting.
@@ -79,7 +78,8 @@ impl PythonWorker {
         batch: u64,
         requests: &[PendingRequest],
     ) -> Result<(), ConnectionError> {
-        let inputs: Vec<&Input> = requests.iter().filter_map(raw).collect();
+        let inputs: Vec<&Input> =
+            requests.iter().filter_map(|request| request.payload.raw()).collect();
         assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
         self.connection.send_batch(BatchFrame::new(batch, inputs, &self.sequence_headers)).await
     }
@@ -118,31 +118,24 @@ impl PythonWorker {
         match error {
             ConnectionError::Protocol(error) => {
                 tracing::error!(%error, "worker broke the protocol");
-                WorkerExit::Garbled
+                WorkerExit::BrokeProtocol
             }
             ConnectionError::Closed | ConnectionError::Io(_) => {
                 let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await;
-                let signal = exit.ok().and_then(Result::ok).and_then(|status| status.signal());
-                WorkerExit::Crashed { killed: signal == Some(SIGKILL) }
+                let exit = exit.ok().and_then(Result::ok);
+                let status = exit.and_then(|exit| exit.code());
+                WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
             }
         }
     }
 }
 
-/// TorchServe closes the worker for this and reports its end; here only the request fails, with
-/// the same status.
+/// TorchServe closes the worker for this and says that it died; here only the request fails.
 fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
     if bytes > max {
         let message = format!("The response has {bytes} bytes, more than max_response_size={max}.");
-        *item = Err(ModelFailure { cause: Cause::Prediction, status: Some(500), message });
-    }
-}
-
-fn raw(request: &PendingRequest) -> Option<&Input> {
-    match &request.payload {
-        Payload::Raw(input) => Some(input),
-        Payload::Decoded(_) => None,
+        *item = Err(ModelFailure { cause: Cause::TooLarge, status: None, message });
     }
 }
 
@@ -157,7 +150,7 @@ impl Worker for PythonWorker {
 
     fn queues(&self, requests: &[PendingRequest]) -> bool {
         let small = || {
-            let inputs = requests.iter().filter_map(raw).collect();
+            let inputs = requests.iter().filter_map(|request| request.payload.raw()).collect();
             BatchFrame::new(0, inputs, &self.sequence_headers).payload_len() <= AHEAD_MAX
         };
         self.queues && small()

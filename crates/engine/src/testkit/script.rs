@@ -99,7 +99,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, WorkerExit>
             let item = |body| if body == bad { Err(failure()) } else { Ok(echo(body)) };
             Ok(BatchOutcome::Items(bodies.into_iter().map(item).collect()))
         }
-        Act::Die => Err(WorkerExit::Crashed { killed: false }),
+        Act::Die => Err(WorkerExit::UNEXPLAINED),
         Act::Silence | Act::Stream(..) => std::future::pending().await,
         Act::After(pause, then) => {
             tokio::time::sleep(pause).await;

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::script::{LaunchScript, Ride, Script, Stage};
-use crate::call::{Output, Payload, PendingRequest};
-use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
+use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
+use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 #[derive(Clone)]
@@ -134,7 +134,7 @@ impl Worker for ScriptedWorker {
         context: &mut Context<'_>,
     ) -> Poll<Result<WorkerMessage, WorkerGone>> {
         // The worker holds a sender itself, so the channel stays open.
-        let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(WorkerExit::Garbled));
+        let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(WorkerExit::BrokeProtocol));
         Poll::Ready(word.map_err(|death| {
             self.death = Some(death);
             WorkerGone
@@ -142,7 +142,7 @@ impl Worker for ScriptedWorker {
     }
 
     fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
-        Box::pin(std::future::ready(self.death.unwrap_or(WorkerExit::Garbled)))
+        Box::pin(std::future::ready(self.death.unwrap_or(WorkerExit::BrokeProtocol)))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {

@@ -171,7 +171,7 @@ async fn attempt(
     };
     let called = async {
         let answer =
-            node.model.carry_on(call).await.map_err(|error| attempt_error(error, context))?;
+            node.model.call_admitted(call).await.map_err(|error| attempt_error(error, context))?;
         whole(answer, context).await
     };
     timeout_at(until, called).await.unwrap_or(Err(AttemptError::Late))

@@ -117,6 +117,7 @@ fn failures_of_the_model_keep_its_message() {
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
         (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
+        (failed(Cause::TooLarge, None, "too large"), 500, "too large"),
         (CallError::WorkerExited { killed: false }, 500, "Worker died."),
         (CallError::WorkerExited { killed: true }, 507, "Worker died."),
     ] {

@@ -113,8 +113,8 @@ impl Description {
         let name = DescribedModel {
             model: model.name(),
             version: model.version(),
-            url: model.url(),
-            at_startup: model.at_startup(),
+            url: &model.identity().url,
+            at_startup: model.identity().at_startup,
         };
         let mut status = model.status();
         for worker in &mut status.workers {

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::contender::Contender;
-use jitney_sim::curve::{Curve, ms};
+use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::dice::Dice;
-use jitney_sim::grid::{Family, families};
+use jitney_sim::grid::{PolicyFamily, families};
 use jitney_sim::noise::Noise;
 use jitney_sim::search;
-use jitney_sim::tables::Setting;
+use jitney_sim::tables::Scenario;
 
 const PEERS: [&str; 4] = ["eager = Triton {}", "TorchServe*", "BentoML*", "Triton*"];
 
 /// A setting with words for what was drawn.
-struct Cell {
+struct ClosedLoop {
     name: String,
-    setting: Setting,
+    setting: Scenario,
 }
 
 /// What one cell came to, in requests per second.
@@ -40,21 +40,21 @@ fn between(dice: &mut Dice, low: f64, high: f64) -> f64 {
     low * (high / low).powf(dice.unit())
 }
 
-fn curve(dice: &mut Dice) -> (String, Curve) {
+fn curve(dice: &mut Dice) -> (String, ServiceCurve) {
     let max = pick(dice, &[4, 8, 16, 32, 64]);
     let one = between(dice, 2.0, 20.0);
     let kind = pick(dice, &["flat", "affine", "affine", "linear", "power of 2", "root", "bent"]);
     let curve = match kind {
-        "flat" => Curve::affine(one, 0.005 * one, max),
-        "linear" => Curve::affine(0.2 * one, 0.8 * one, max),
+        "flat" => ServiceCurve::affine(one, 0.005 * one, max),
+        "linear" => ServiceCurve::affine(0.2 * one, 0.8 * one, max),
         "power of 2" => {
-            Curve::from_fn(max, |size| one * (0.7 + 0.3 * size.next_power_of_two() as f64))
+            ServiceCurve::from_fn(max, |size| one * (0.7 + 0.3 * size.next_power_of_two() as f64))
         }
-        "root" => Curve::from_fn(max, |size| one * (0.4 + 0.6 * (size as f64).sqrt())),
-        "bent" => Curve::from_fn(max, |size| one * (0.9 + 0.1 * (size as f64).powf(1.4))),
+        "root" => ServiceCurve::from_fn(max, |size| one * (0.4 + 0.6 * (size as f64).sqrt())),
+        "bent" => ServiceCurve::from_fn(max, |size| one * (0.9 + 0.1 * (size as f64).powf(1.4))),
         _ => {
             let part = between(dice, 0.02, 0.5);
-            Curve::affine(one * (1.0 - part), one * part, max)
+            ServiceCurve::affine(one * (1.0 - part), one * part, max)
         }
     };
     (format!("{kind} {one:.1} ms B{max}"), curve)
@@ -77,7 +77,7 @@ fn arrivals(dice: &mut Dice, deadline: f64) -> (&'static str, Arrivals) {
     )
 }
 
-fn cell(dice: &mut Dice, seed: u64) -> Cell {
+fn cell(dice: &mut Dice, seed: u64) -> ClosedLoop {
     let (shape, curve) = curve(dice);
     let times = pick(dice, &[1.5, 2.0, 3.0, 4.0, 6.0]);
     let deadline = times * curve.time(1) as f64 / 1e6;
@@ -89,16 +89,16 @@ fn cell(dice: &mut Dice, seed: u64) -> Cell {
         3 => (" outliers", noise(0.05, 0.004)),
         at => noises[at].clone(),
     };
-    let mut setting = Setting::new("", curve, workers, deadline);
+    let mut setting = Scenario::new("", curve, workers, deadline);
     setting.demand.arrivals = arrivals;
     setting.world.noise = noise;
     setting.world.seed = seed;
-    Cell { name: format!("{shape} D{times} k{workers} {process}{scatter}"), setting }
+    ClosedLoop { name: format!("{shape} D{times} k{workers} {process}{scatter}"), setting }
 }
 
-impl Cell {
+impl ClosedLoop {
     /// The highest rate of the best setting of a family, if above `least`.
-    fn highest(&self, family: &Family, count: usize, seed: u64, least: f64) -> f64 {
+    fn highest(&self, family: &PolicyFamily, count: usize, seed: u64, least: f64) -> f64 {
         let guess = self.setting.world.curve.capacity(self.setting.world.workers) / 2.0;
         let mut best = least;
         for member in &family.members {
@@ -111,7 +111,7 @@ impl Cell {
     }
 
     fn measure(&self, count: usize, seed: u64, peers: bool) -> Found {
-        let ours = Family { name: "ours", members: vec![Contender::Adaptive] };
+        let ours = PolicyFamily { name: "ours", members: vec![Contender::Adaptive] };
         let ours = self.highest(&ours, count, seed, 0.0);
         let mut found = Found { ours, best: 0.0, peer: String::new() };
         let all = families(ms(self.setting.deadline));
@@ -128,7 +128,7 @@ impl Cell {
 /// Draws so many cells, measures them on a few threads and prints them in order.
 pub fn print(cells: usize, draw: u64, count: usize, seed: u64, peers: bool) {
     let mut dice = Dice::new(draw);
-    let cells: Vec<Cell> = (0..cells).map(|_| cell(&mut dice, seed)).collect();
+    let cells: Vec<ClosedLoop> = (0..cells).map(|_| cell(&mut dice, seed)).collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
     let work = || {

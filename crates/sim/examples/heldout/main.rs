@@ -11,34 +11,34 @@ mod bank;
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::bounds;
 use jitney_sim::contender::Contender;
-use jitney_sim::curve::Curve;
+use jitney_sim::curve::ServiceCurve;
 use jitney_sim::grid;
 use jitney_sim::noise::Noise;
-use jitney_sim::tables::closed::{Cell, steady};
-use jitney_sim::tables::{Effort, Setting, bert, cpu, g99, r50, step8};
+use jitney_sim::tables::closed::{ClosedLoop, steady};
+use jitney_sim::tables::{Effort, Scenario, bert, cpu, g99, r50, step8};
 
-fn columns() -> Vec<Setting> {
-    let slow = || Curve::affine(18.0, 5.1, 32);
-    let small = || Curve::affine(0.8, 0.25, 32);
-    let even = || Curve::affine(8.0, 0.5, 64);
-    let step = || Curve::stepped(4.0, 0.3, 4, 8, 48);
+fn columns() -> Vec<Scenario> {
+    let slow = || ServiceCurve::affine(18.0, 5.1, 32);
+    let small = || ServiceCurve::affine(0.8, 0.25, 32);
+    let even = || ServiceCurve::affine(8.0, 0.5, 64);
+    let step = || ServiceCurve::stepped(4.0, 0.3, 4, 8, 48);
     let jitter = Noise { jitter: 0.15, outliers: 0.01, outlier: 3.0, ..Noise::NONE };
-    let mut wild = Setting::new("even k4 wild", even(), 4, 45.0);
+    let mut wild = Scenario::new("even k4 wild", even(), 4, 45.0);
     wild.world.noise = jitter.clone();
-    let mut lone = Setting::new("small k1 wild", small(), 1, 8.0);
+    let mut lone = Scenario::new("small k1 wild", small(), 1, 8.0);
     lone.world.noise = jitter;
-    let mut hyper = Setting::new("even k3 H2", even(), 3, 45.0);
+    let mut hyper = Scenario::new("even k3 H2", even(), 3, 45.0);
     hyper.demand.arrivals = Arrivals::Hyper { cv2: 4.0 };
-    let mut off = Setting::new("slow k4 on-off", slow(), 4, 150.0);
+    let mut off = Scenario::new("slow k4 on-off", slow(), 4, 150.0);
     off.demand.arrivals = Arrivals::OnOff { dwell: 2.0 };
     off.burst = 2.0;
     vec![
-        Setting::new("slow k1", slow(), 1, 120.0),
-        Setting::new("small k1", small(), 1, 6.0),
-        Setting::new("slow k3", slow(), 3, 120.0),
-        Setting::new("small k6", small(), 6, 5.0),
-        Setting::new("step4 k3", step(), 3, 22.0),
-        Setting::new("even k5", even(), 5, 30.0),
+        Scenario::new("slow k1", slow(), 1, 120.0),
+        Scenario::new("small k1", small(), 1, 6.0),
+        Scenario::new("slow k3", slow(), 3, 120.0),
+        Scenario::new("small k6", small(), 6, 5.0),
+        Scenario::new("step4 k3", step(), 3, 22.0),
+        Scenario::new("even k5", even(), 5, 30.0),
         hyper,
         off,
         wild,
@@ -48,12 +48,12 @@ fn columns() -> Vec<Setting> {
 
 /// Closed loops of many sizes: ours, and ours over the best of 25 windows.
 fn loops(count: usize, seed: u64) {
-    let curves = [("BERT", bert()), ("R50", r50()), ("even", Curve::affine(8.0, 0.5, 64))];
+    let curves = [("BERT", bert()), ("R50", r50()), ("even", ServiceCurve::affine(8.0, 0.5, 64))];
     for (name, curve) in curves {
         for workers in [1, 2, 4] {
             print!("  {name} k{workers}:");
             for clients in [2, 3, 5, 12, 24, 48] {
-                let cell = Cell::new("", curve.clone(), workers, clients, 0.3);
+                let cell = ClosedLoop::new("", curve.clone(), workers, clients, 0.3);
                 let speed = |it: &Contender| steady(&cell.play(it, count, seed));
                 let best = grid::torchserve().iter().map(speed).fold(0.0, f64::max);
                 let ours = speed(&Contender::Adaptive);
@@ -67,12 +67,12 @@ fn loops(count: usize, seed: u64) {
 /// Goodput when one to four times as much is asked for as can be served without loss.
 fn overload(count: usize, seed: u64) {
     let settings = [
-        Setting::new("BERT k1", bert(), 1, 30.0),
-        Setting::new("CPU k1", cpu(), 1, 60.0),
-        Setting::new("step8 k1", step8(), 1, 20.0),
-        Setting::new("slow k1", Curve::affine(18.0, 5.1, 32), 1, 120.0),
-        Setting::new("BERT k4", bert(), 4, 30.0),
-        Setting::new("slow k3", Curve::affine(18.0, 5.1, 32), 3, 120.0),
+        Scenario::new("BERT k1", bert(), 1, 30.0),
+        Scenario::new("CPU k1", cpu(), 1, 60.0),
+        Scenario::new("step8 k1", step8(), 1, 20.0),
+        Scenario::new("slow k1", ServiceCurve::affine(18.0, 5.1, 32), 1, 120.0),
+        Scenario::new("BERT k4", bert(), 4, 30.0),
+        Scenario::new("slow k3", ServiceCurve::affine(18.0, 5.1, 32), 3, 120.0),
     ];
     for setting in settings {
         print!("  {}:", setting.name);

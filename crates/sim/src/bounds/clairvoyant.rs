@@ -1,19 +1,19 @@
 //! The exact optimum of one worker that knows the future.
 //!
-//! With agreeable deadlines (who comes later must not be answered earlier) batches of neighbours
+//! With agreeable deadlines (a later request never has an earlier deadline) batches of neighbours
 //! suffice, by exchange. After the first j requests only two things matter: how many were dropped
 //! and when the worker is free; of those pairs the ones that are best in one respect are kept.
 
 use jitney_batcher::Nanos;
 
-use crate::curve::Curve;
+use crate::curve::ServiceCurve;
 use crate::job::Job;
 
 /// Fewest of these requests that one worker must miss, or `None` if more than `allowed`.
 ///
 /// Requests are in order of arrival and of deadline.
 #[must_use]
-pub fn clairvoyant(curve: &Curve, jobs: &[Job], allowed: usize) -> Option<usize> {
+pub fn clairvoyant(curve: &ServiceCurve, jobs: &[Job], allowed: usize) -> Option<usize> {
     let times = optimistic(curve);
     let ring = times.len() + 1;
     // fronts[j % ring] belongs to the first j requests; no batch reaches further than the ring.
@@ -42,7 +42,7 @@ pub fn clairvoyant(curve: &Curve, jobs: &[Job], allowed: usize) -> Option<usize>
 }
 
 /// The least time in which at least so many can be served: optimistic where a curve has dents.
-pub(super) fn optimistic(curve: &Curve) -> Vec<Nanos> {
+pub(super) fn optimistic(curve: &ServiceCurve) -> Vec<Nanos> {
     let mut times: Vec<Nanos> = (1..=curve.max()).map(|size| curve.time(size)).collect();
     for at in (1..times.len()).rev() {
         times[at - 1] = times[at - 1].min(times[at]);
@@ -102,14 +102,14 @@ mod tests {
         pairs.iter().map(job).collect()
     }
 
-    fn check(curve: &Curve, pairs: &[(Nanos, Nanos)], drops: usize) {
+    fn check(curve: &ServiceCurve, pairs: &[(Nanos, Nanos)], drops: usize) {
         assert_eq!(clairvoyant(curve, &jobs(pairs), usize::MAX), Some(drops), "{pairs:?}");
     }
 
     #[test]
     fn small_cases_worked_out_by_hand() {
         // 10 ns + 1 ns per item.
-        let curve = Curve::affine(1e-5, 1e-6, 4);
+        let curve = ServiceCurve::affine(1e-5, 1e-6, 4);
         check(&curve, &[(0, 11)], 0);
         check(&curve, &[(0, 10)], 1);
         // Together they need 12 from 5 on.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn more_drops_than_allowed_is_no_answer() {
-        let curve = Curve::affine(1e-5, 1e-6, 4);
+        let curve = ServiceCurve::affine(1e-5, 1e-6, 4);
         assert_eq!(clairvoyant(&curve, &jobs(&[(0, 5); 3]), 2), None);
     }
 }

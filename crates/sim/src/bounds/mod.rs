@@ -5,9 +5,7 @@
 
 mod clairvoyant;
 pub mod fluid;
-mod interval;
 mod pair;
 
 pub use clairvoyant::clairvoyant;
-pub use interval::interval;
 pub use pair::clairvoyant_pair;

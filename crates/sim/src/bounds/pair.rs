@@ -6,20 +6,25 @@
 use jitney_batcher::Nanos;
 
 use super::clairvoyant::optimistic;
-use crate::curve::Curve;
+use crate::curve::ServiceCurve;
 use crate::job::Job;
 
 /// Drops so far, and when the worker that is free first and the other one are.
-type State = (usize, Nanos, Nanos);
+type PairState = (usize, Nanos, Nanos);
 
 /// Fewest of these requests that two workers must miss, or `None` if more than `allowed`.
 ///
 /// Requests are in order of arrival and of deadline; times are rounded down to `grid`.
 #[must_use]
-pub fn clairvoyant_pair(curve: &Curve, jobs: &[Job], allowed: usize, grid: Nanos) -> Option<usize> {
+pub fn clairvoyant_pair(
+    curve: &ServiceCurve,
+    jobs: &[Job],
+    allowed: usize,
+    grid: Nanos,
+) -> Option<usize> {
     let times = optimistic(curve);
     let ring = times.len() + 1;
-    let mut fronts: Vec<Vec<State>> = vec![Vec::new(); ring];
+    let mut fronts: Vec<Vec<PairState>> = vec![Vec::new(); ring];
     let mut profile = Profile::new(grid);
     fronts[0].push((0, 0, 0));
     for (at, job) in jobs.iter().enumerate() {
@@ -58,7 +63,7 @@ impl Profile {
     }
 
     /// Keeps the states that no other beats; to be free before the next arrival is worth nothing.
-    fn prune(&mut self, front: &mut Vec<State>, arrival: Nanos) {
+    fn prune(&mut self, front: &mut Vec<PairState>, arrival: Nanos) {
         for (_, first, second) in front.iter_mut() {
             *first = (*first).max(arrival);
             *second = (*second).max(arrival);
@@ -91,7 +96,7 @@ mod tests {
 
     #[test]
     fn two_workers_serve_side_by_side_what_one_cannot() {
-        let curve = Curve::affine(1e-5, 1e-6, 1);
+        let curve = ServiceCurve::affine(1e-5, 1e-6, 1);
         let job = Job { at: 0, deadline: 12, tenant: 0, client: 0 };
         let misses = |count| clairvoyant_pair(&curve, &vec![job; count], usize::MAX, 1);
         assert_eq!((misses(2), misses(3)), (Some(0), Some(1)));

@@ -8,7 +8,7 @@ use jitney_batcher::{Adaptive, Config, Nanos, Policy};
 
 pub use parse::NoContender;
 
-use crate::ours::Ours;
+use crate::jitney::JitneyScheduler;
 use crate::peers::bentoml::{self, BentoMl};
 use crate::peers::clipper::{self, Clipper};
 use crate::peers::ray::{self, Ray};
@@ -20,22 +20,22 @@ use crate::world::World;
 /// A policy with its settings. Sizes beyond the world's largest batch are cut to it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contender {
-    /// Ours; nothing to set.
+    /// JitneyScheduler; nothing to set.
     Adaptive,
     /// Our window: counted from the arrival of the oldest.
     Window(Nanos),
     /// An idle worker takes what is there: Triton without a delay, and our `opportunistic`.
     Eager,
     /// TorchServe.
-    TorchServe(torchserve::Settings),
+    TorchServe(torchserve::TorchServeSettings),
     /// Ray Serve.
-    Ray(ray::Settings),
+    Ray(ray::RaySettings),
     /// BentoML.
-    BentoMl(bentoml::Settings),
+    BentoMl(bentoml::BentoMlSettings),
     /// Triton.
-    Triton(triton::Settings),
+    Triton(triton::TritonSettings),
     /// Clipper.
-    Clipper(clipper::Settings),
+    Clipper(clipper::ClipperSettings),
 }
 
 impl Contender {
@@ -46,7 +46,7 @@ impl Contender {
         match self.clone() {
             Self::Adaptive => ours(Policy::Adaptive(Adaptive::default()), world),
             Self::Window(delay) => ours(Policy::Window { delay }, world),
-            Self::Eager => Box::new(Triton::new(triton::Settings::eager(max), workers)),
+            Self::Eager => Box::new(Triton::new(triton::TritonSettings::eager(max), workers)),
             Self::TorchServe(mut settings) => {
                 settings.batch_size = settings.batch_size.clamp(1, max);
                 Box::new(TorchServe::new(settings, workers))
@@ -74,7 +74,7 @@ impl Contender {
 
 fn ours(policy: Policy, world: &World) -> Box<dyn Scheduler> {
     let max_items = world.curve.max() as u32;
-    Box::new(Ours::new(Config { policy, max_items, ..Config::default() }, world.workers))
+    Box::new(JitneyScheduler::new(Config { policy, max_items, ..Config::default() }, world.workers))
 }
 
 /// Milliseconds as people write them.

@@ -43,7 +43,7 @@ impl Contender {
         let size = |other: f64| (at(0, other) as usize).max(1);
         let deadline = (deadline as f64 / 1e6).min(60_000.0);
         let ray = |blocking| {
-            Self::Ray(ray::Settings {
+            Self::Ray(ray::RaySettings {
                 max_batch_size: size(10.0),
                 batch_wait_timeout: ms(at(1, 10.0)),
                 blocking,
@@ -53,25 +53,27 @@ impl Contender {
             "adaptive" => Self::Adaptive,
             "eager" | "opportunistic" => Self::Eager,
             "window" => Self::Window(ms(at(0, 5.0))),
-            "torchserve" => Self::TorchServe(torchserve::Settings::new(size(16.0), ms(at(1, 5.0)))),
+            "torchserve" => {
+                Self::TorchServe(torchserve::TorchServeSettings::new(size(16.0), ms(at(1, 5.0))))
+            }
             "ray" => ray(false),
             "ray-blocking" => ray(true),
             "bentoml" => {
                 let (max_batch_size, max_latency) = (size(100.0), ms(at(1, deadline)));
-                Self::BentoMl(bentoml::Settings { max_batch_size, max_latency })
+                Self::BentoMl(bentoml::BentoMlSettings { max_batch_size, max_latency })
             }
             "triton" => {
                 let preferred = if preferred { vec![4, 8, 16, 32, 64] } else { Vec::new() };
                 let delay = ms(at(1, 0.0));
-                Self::Triton(triton::Settings {
+                Self::Triton(triton::TritonSettings {
                     preferred,
                     delay,
-                    ..triton::Settings::eager(size(64.0))
+                    ..triton::TritonSettings::eager(size(64.0))
                 })
             }
             "clipper" => {
                 let objective = ms(at(0, deadline / 2.0));
-                Self::Clipper(clipper::Settings { objective, max_batch_size: 1024 })
+                Self::Clipper(clipper::ClipperSettings { objective, max_batch_size: 1024 })
             }
             _ => return Err(bad()),
         })

@@ -7,7 +7,7 @@ mod written;
 
 use jitney_batcher::Nanos;
 
-pub use written::{NoCurve, Written};
+pub use written::{NoCurve, WrittenCurve};
 
 /// Nanoseconds in a millisecond.
 pub const MS: f64 = 1e6;
@@ -18,11 +18,11 @@ pub fn ms(ms: f64) -> Nanos {
     (ms * MS).round() as Nanos
 }
 
-/// Service times of batches of 1 to [`Curve::max`] items.
+/// Service times of batches of 1 to [`ServiceCurve::max`] items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Curve(Vec<Nanos>);
+pub struct ServiceCurve(Vec<Nanos>);
 
-impl Curve {
+impl ServiceCurve {
     /// A fixed part and a part per item, in milliseconds.
     #[must_use]
     pub fn affine(fixed: f64, per_item: f64, max: usize) -> Self {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_affine_curve_is_a_line() {
-        let curve = Curve::affine(5.0, 0.2, 4);
+        let curve = ServiceCurve::affine(5.0, 0.2, 4);
         assert_eq!(
             (1..=4).map(|b| curve.time(b)).collect::<Vec<_>>(),
             [5_200_000, 5_400_000, 5_600_000, 5_800_000]
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_stepped_curve_is_flat_between_its_steps() {
-        let curve = Curve::stepped(3.0, 0.11, 8, 16, 64);
+        let curve = ServiceCurve::stepped(3.0, 0.11, 8, 16, 64);
         assert_eq!(curve.time(1), curve.time(16));
         assert_eq!(curve.time(17), curve.time(24));
         assert_eq!(curve.time(24) - curve.time(16), ms(0.88));
@@ -96,6 +96,6 @@ mod tests {
 
     #[test]
     fn capacity_is_that_of_the_most_efficient_size() {
-        assert!((Curve::affine(1.0, 1.0, 9).capacity(2) - 1800.0).abs() < 1e-6);
+        assert!((ServiceCurve::affine(1.0, 1.0, 9).capacity(2) - 1800.0).abs() < 1e-6);
     }
 }

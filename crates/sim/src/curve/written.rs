@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Curve;
+use super::ServiceCurve;
 
-/// A curve whose largest batch has not been said yet.
+/// A curve without its largest batch.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Written {
+pub enum WrittenCurve {
     /// A fixed part and a part per item, in milliseconds.
     Line {
         /// Milliseconds per batch.
@@ -55,7 +55,7 @@ impl fmt::Display for NoCurve {
 
 impl std::error::Error for NoCurve {}
 
-impl Written {
+impl WrittenCurve {
     /// A table from its points, in any order.
     ///
     /// # Errors
@@ -104,10 +104,10 @@ impl Written {
 
     /// The times of all sizes up to `max`: measured, between two measured ones, or continued.
     #[must_use]
-    pub fn curve(&self, max: usize) -> Curve {
+    pub fn curve(&self, max: usize) -> ServiceCurve {
         match self {
-            Self::Line { fixed, per_item } => Curve::affine(*fixed, *per_item, max),
-            Self::Points(points) => Curve::from_fn(max, |size| between(points, size)),
+            Self::Line { fixed, per_item } => ServiceCurve::affine(*fixed, *per_item, max),
+            Self::Points(points) => ServiceCurve::from_fn(max, |size| between(points, size)),
         }
     }
 }
@@ -135,7 +135,7 @@ fn on_line((x0, y0): (usize, f64), (x1, y1): (usize, f64), size: usize) -> f64 {
     y0 + (y1 - y0) * (size as f64 - x0 as f64) / (x1 as f64 - x0 as f64)
 }
 
-impl FromStr for Written {
+impl FromStr for WrittenCurve {
     type Err = NoCurve;
 
     /// `5+0.2b`, `5 + 0.2 b`, `5`, `0.2b`; an `ms` behind a number is understood.
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, fixed: f64, per_item: f64) {
-        assert_eq!(text.parse(), Ok(Written::Line { fixed, per_item }), "{text}");
+        assert_eq!(text.parse(), Ok(WrittenCurve::Line { fixed, per_item }), "{text}");
     }
 
     #[test]
@@ -177,15 +177,15 @@ mod tests {
     #[test]
     fn what_is_no_line_says_how_to_write_one() {
         for text in ["", "b", "5+0.2c", "5+6", "1b+2b", "-5+1b", "nan+1b"] {
-            let error = text.parse::<Written>().expect_err(text);
+            let error = text.parse::<WrittenCurve>().expect_err(text);
             assert!(error.to_string().contains("5+0.2b"), "{text}: {error}");
         }
-        assert_eq!("0+0b".parse::<Written>(), Err(NoCurve::Time));
+        assert_eq!("0+0b".parse::<WrittenCurve>(), Err(NoCurve::Time));
     }
 
     #[test]
     fn a_table_is_interpolated_between_and_continued_beyond_its_sizes() {
-        let curve = Written::csv("size,ms\n2,10\n4,12\n8,20\n").expect("a table").curve(16);
+        let curve = WrittenCurve::csv("size,ms\n2,10\n4,12\n8,20\n").expect("a table").curve(16);
         let ms = |size| curve.time(size) as f64 / 1e6;
         assert_eq!(
             (ms(1), ms(2), ms(3), ms(4), ms(6), ms(8), ms(16)),
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_cannot_be_right_is_refused() {
-        assert_eq!(Written::csv("size,ms\n1,2\nx,3\n"), Err(NoCurve::Row(3)));
-        assert_eq!(Written::csv("size,ms\n"), Err(NoCurve::Empty));
-        assert_eq!(Written::csv("1,2\n1,3\n"), Err(NoCurve::Size(1)));
-        assert_eq!(Written::csv("1,0\n"), Err(NoCurve::Time));
+    fn a_table_that_cannot_be_right_is_rejected() {
+        assert_eq!(WrittenCurve::csv("size,ms\n1,2\nx,3\n"), Err(NoCurve::Row(3)));
+        assert_eq!(WrittenCurve::csv("size,ms\n"), Err(NoCurve::Empty));
+        assert_eq!(WrittenCurve::csv("1,2\n1,3\n"), Err(NoCurve::Size(1)));
+        assert_eq!(WrittenCurve::csv("1,0\n"), Err(NoCurve::Time));
     }
 }

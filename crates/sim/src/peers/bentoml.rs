@@ -14,14 +14,14 @@ use jitney_batcher::Nanos;
 use crate::dice::Dice;
 use crate::job::Job;
 use crate::scheduler::{Orders, Scheduler};
-use fit::Fit;
+use fit::BentoMlFit;
 
 const TICK: Nanos = 1_000_000;
 const DECAY: f64 = 0.95;
 
 /// The decorator's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct BentoMlSettings {
     /// Most requests in a batch.
     pub max_batch_size: usize,
     /// The bound on the predicted latency of the oldest.
@@ -46,33 +46,33 @@ const LESSONS: [Lesson; 4] = [
 
 /// What the dispatcher does after a look at its queue.
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum BentoMlDecision {
     Sleep,
     Cancel,
     Run,
 }
 
 #[derive(Debug)]
-struct Running {
+struct BentoMlBatch {
     size: usize,
     wait: f64,
 }
 
 #[derive(Debug)]
 struct Dispatcher {
-    settings: Settings,
+    settings: BentoMlSettings,
     queue: VecDeque<(u32, Nanos)>,
-    fit: Fit,
+    fit: BentoMlFit,
     lessons: VecDeque<Lesson>,
-    running: Option<Running>,
+    running: Option<BentoMlBatch>,
     dead: bool,
     /// When it looks again, if it polls.
     tick: Option<Nanos>,
 }
 
 impl Dispatcher {
-    fn new(settings: Settings) -> Self {
-        let fit = Fit::new(settings.max_latency as f64 / 1e9);
+    fn new(settings: BentoMlSettings) -> Self {
+        let fit = BentoMlFit::new(settings.max_latency as f64 / 1e9);
         let lessons = LESSONS.into();
         Self {
             settings,
@@ -85,54 +85,56 @@ impl Dispatcher {
         }
     }
 
-    /// Looks until it sleeps or nothing is queued; says what to run.
+    /// Polls until it sleeps or nothing is queued; returns what to run.
     fn look(&mut self, now: Nanos, out: &mut Orders) -> Option<Vec<u32>> {
         self.tick = None;
         let mut batch = None;
         while !self.queue.is_empty() && !self.dead {
-            match self.verdict(now) {
-                Verdict::Sleep => {
+            match self.poll(now) {
+                BentoMlDecision::Sleep => {
                     self.tick = Some(now + TICK);
                     break;
                 }
-                Verdict::Cancel => out.refuse(self.queue.pop_front().expect("it is not empty").0),
-                Verdict::Run => batch = Some(self.take(now)),
+                BentoMlDecision::Cancel => {
+                    out.reject(self.queue.pop_front().expect("it is not empty").0)
+                }
+                BentoMlDecision::Run => batch = Some(self.take(now)),
             }
         }
         batch
     }
 
-    fn verdict(&self, now: Nanos) -> Verdict {
+    fn poll(&self, now: Nanos) -> BentoMlDecision {
         let seconds = |at: Nanos| (now - at) as f64 / 1e9;
         let (n, bound) = (self.queue.len(), self.settings.max_latency as f64 / 1e9);
         let oldest = seconds(self.queue[0].1);
         let newest = seconds(self.queue[n - 1].1);
-        let Fit { slope, fixed, wait, .. } = self.fit;
+        let BentoMlFit { slope, fixed, wait, .. } = self.fit;
         if let Some(lesson) = self.lessons.front() {
             return self.train(lesson, n, oldest, bound);
         }
         let count = n as f64;
         if n > 1 && oldest + slope * count + fixed >= bound {
-            Verdict::Cancel
+            BentoMlDecision::Cancel
         } else if self.running.is_some() {
-            if n == 1 && oldest >= bound { Verdict::Cancel } else { Verdict::Sleep }
+            if n == 1 && oldest >= bound { BentoMlDecision::Cancel } else { BentoMlDecision::Sleep }
         } else if n < self.settings.max_batch_size
             && count * (newest + TICK as f64 / 1e9 + slope) <= DECAY * wait
         {
-            Verdict::Sleep
+            BentoMlDecision::Sleep
         } else {
-            Verdict::Run
+            BentoMlDecision::Run
         }
     }
 
-    fn train(&self, lesson: &Lesson, n: usize, oldest: f64, bound: f64) -> Verdict {
+    fn train(&self, lesson: &Lesson, n: usize, oldest: f64, bound: f64) -> BentoMlDecision {
         let limit = (DECAY * bound).min(lesson.factor * self.fit.slope + self.fit.fixed);
         if n > lesson.size && oldest >= bound {
-            Verdict::Cancel
+            BentoMlDecision::Cancel
         } else if self.running.is_some() || (n < lesson.size && oldest <= limit) {
-            Verdict::Sleep
+            BentoMlDecision::Sleep
         } else {
-            Verdict::Run
+            BentoMlDecision::Run
         }
     }
 
@@ -140,12 +142,12 @@ impl Dispatcher {
         let size = self.queue.len().min(self.settings.max_batch_size);
         let oldest = (now - self.queue[0].1) as f64 / 1e9;
         let wait = if self.lessons.is_empty() { oldest } else { 0.0 };
-        self.running = Some(Running { size, wait });
+        self.running = Some(BentoMlBatch { size, wait });
         self.queue.drain(..size).map(|(id, _)| id).collect()
     }
 
     fn learn(&mut self, now: Nanos, exec: Nanos) {
-        let Some(Running { size, wait }) = self.running.take() else { return };
+        let Some(BentoMlBatch { size, wait }) = self.running.take() else { return };
         self.fit.sample(now, size as f64, exec as f64 / 1e9, wait);
         let Some(lesson) = self.lessons.front_mut() else { return };
         lesson.batches -= 1;
@@ -161,7 +163,7 @@ impl Dispatcher {
 /// One dispatcher per worker process.
 #[derive(Debug)]
 pub struct BentoMl {
-    settings: Settings,
+    settings: BentoMlSettings,
     dispatchers: Vec<Dispatcher>,
     dice: Dice,
 }
@@ -169,7 +171,7 @@ pub struct BentoMl {
 impl BentoMl {
     /// One process per worker.
     #[must_use]
-    pub fn new(settings: Settings, workers: usize, seed: u64) -> Self {
+    pub fn new(settings: BentoMlSettings, workers: usize, seed: u64) -> Self {
         let dispatchers = (0..workers).map(|_| Dispatcher::new(settings)).collect();
         Self { settings, dispatchers, dice: Dice::new(seed ^ 0xbe_170) }
     }
@@ -189,7 +191,7 @@ impl Scheduler for BentoMl {
     fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
         let alive: Vec<usize> =
             (0..self.dispatchers.len()).filter(|&at| !self.dispatchers[at].dead).collect();
-        let Some(&at) = alive.get(self.dice.below(alive.len())) else { return out.refuse(id) };
+        let Some(&at) = alive.get(self.dice.below(alive.len())) else { return out.reject(id) };
         self.dispatchers[at].queue.push_back((id, now));
         if self.dispatchers[at].tick.is_none() {
             self.look(at, now, out);
@@ -197,7 +199,7 @@ impl Scheduler for BentoMl {
         self.wake(out);
     }
 
-    /// The end of a batch wakes nobody: the dispatcher finds out when it polls.
+    /// The end of a batch wakes nothing: the dispatcher notices when it polls.
     fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, _: &mut Orders) {
         self.dispatchers[worker].learn(now, exec);
     }
@@ -214,8 +216,8 @@ impl Scheduler for BentoMl {
     fn lost(&mut self, _: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
         let dead = Dispatcher { dead: true, ..Dispatcher::new(self.settings) };
         let gone = std::mem::replace(&mut self.dispatchers[worker], dead);
-        gone.queue.iter().for_each(|&(id, _)| out.refuse(id));
-        members.iter().for_each(|&id| out.refuse(id));
+        gone.queue.iter().for_each(|&(id, _)| out.reject(id));
+        members.iter().for_each(|&id| out.reject(id));
         self.wake(out);
     }
 

@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 use jitney_batcher::Nanos;
 
-use super::pool::Pool;
+use super::idle::IdleWorkers;
 use crate::job::Job;
 use crate::scheduler::{Orders, Scheduler};
 
 /// The objective and the largest batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ClipperSettings {
     /// How long a batch may take.
     pub objective: Nanos,
     /// Most requests in a batch.
@@ -25,9 +25,9 @@ pub struct Settings {
 /// One queue, one cap per container.
 #[derive(Debug)]
 pub struct Clipper {
-    settings: Settings,
+    settings: ClipperSettings,
     queue: VecDeque<(u32, Nanos)>,
-    pool: Pool,
+    pool: IdleWorkers,
     caps: Vec<f64>,
     /// Size of the batch on each container.
     sizes: Vec<usize>,
@@ -36,9 +36,9 @@ pub struct Clipper {
 impl Clipper {
     /// One container per worker.
     #[must_use]
-    pub fn new(settings: Settings, workers: usize) -> Self {
+    pub fn new(settings: ClipperSettings, workers: usize) -> Self {
         let (caps, sizes) = (vec![1.0; workers], vec![0; workers]);
-        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers), caps, sizes }
+        Self { settings, queue: VecDeque::new(), pool: IdleWorkers::new(workers), caps, sizes }
     }
 
     fn decide(&mut self, now: Nanos, out: &mut Orders) {
@@ -47,7 +47,7 @@ impl Clipper {
                 && deadline <= now
             {
                 self.queue.pop_front();
-                out.refuse(id);
+                out.reject(id);
             }
             if self.queue.is_empty() {
                 return;
@@ -85,7 +85,7 @@ impl Scheduler for Clipper {
     fn timer(&mut self, _: Nanos, _: &mut Orders) {}
 
     fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
-        members.iter().for_each(|&id| out.refuse(id));
+        members.iter().for_each(|&id| out.reject(id));
         self.pool.lost(worker);
         self.decide(now, out);
     }

@@ -15,7 +15,7 @@ use crate::scheduler::{Orders, Scheduler};
 
 /// The decorator's arguments, and what the handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct RaySettings {
     /// Most requests in a batch.
     pub max_batch_size: usize,
     /// How long a batch collects.
@@ -24,7 +24,7 @@ pub struct Settings {
     pub blocking: bool,
 }
 
-impl Settings {
+impl RaySettings {
     /// Ten requests, ten milliseconds.
     pub const DEFAULT: Self =
         Self { max_batch_size: 10, batch_wait_timeout: 10_000_000, blocking: false };
@@ -47,7 +47,7 @@ impl Replica {
         self.queue.len() + self.collecting.len() + sealed + self.running
     }
 
-    fn collect(&mut self, settings: &Settings, now: Nanos) {
+    fn collect(&mut self, settings: &RaySettings, now: Nanos) {
         while !(settings.blocking && (self.running > 0 || !self.sealed.is_empty())) {
             if self.collecting.is_empty() {
                 self.since = now;
@@ -68,7 +68,7 @@ impl Replica {
 /// Replicas behind a router.
 #[derive(Debug)]
 pub struct Ray {
-    settings: Settings,
+    settings: RaySettings,
     replicas: Vec<Replica>,
     dice: Dice,
 }
@@ -76,7 +76,7 @@ pub struct Ray {
 impl Ray {
     /// One replica per worker.
     #[must_use]
-    pub fn new(settings: Settings, workers: usize, seed: u64) -> Self {
+    pub fn new(settings: RaySettings, workers: usize, seed: u64) -> Self {
         let replicas = (0..workers).map(|_| Replica::default()).collect();
         Self { settings, replicas, dice: Dice::new(seed ^ 0x4a7) }
     }
@@ -112,7 +112,7 @@ impl Ray {
 
 impl Scheduler for Ray {
     fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
-        let Some(at) = self.route() else { return out.refuse(id) };
+        let Some(at) = self.route() else { return out.reject(id) };
         self.replicas[at].queue.push_back(id);
         self.work(at, now, out);
     }
@@ -133,7 +133,7 @@ impl Scheduler for Ray {
         let gone = std::mem::replace(&mut self.replicas[worker], dead);
         let waiting = gone.queue.into_iter().chain(gone.collecting);
         let all = waiting.chain(gone.sealed.into_iter().flatten()).chain(members.iter().copied());
-        all.for_each(|id| out.refuse(id));
+        all.for_each(|id| out.reject(id));
         self.wake(out);
     }
 

@@ -9,22 +9,22 @@ use std::collections::VecDeque;
 
 use jitney_batcher::Nanos;
 
-use super::pool::Pool;
+use super::idle::IdleWorkers;
 use crate::job::Job;
 use crate::scheduler::{Orders, Scheduler};
 
 /// The two knobs, and the length of the job queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TorchServeSettings {
     /// Most requests in a batch.
     pub batch_size: usize,
     /// How long a worker collects after it took its first job.
     pub max_batch_delay: Nanos,
-    /// Jobs that may wait; one more is refused.
+    /// Jobs that may wait; one more is rejected.
     pub job_queue_size: usize,
 }
 
-impl Settings {
+impl TorchServeSettings {
     /// With TorchServe's default queue of 100 jobs.
     #[must_use]
     pub fn new(batch_size: usize, max_batch_delay: Nanos) -> Self {
@@ -43,17 +43,17 @@ struct Collector {
 /// TorchServe's job queue and the threads that poll it.
 #[derive(Debug)]
 pub struct TorchServe {
-    settings: Settings,
+    settings: TorchServeSettings,
     queue: VecDeque<u32>,
-    pool: Pool,
+    pool: IdleWorkers,
     collector: Option<Collector>,
 }
 
 impl TorchServe {
     /// As many polling threads as workers.
     #[must_use]
-    pub fn new(settings: Settings, workers: usize) -> Self {
-        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers), collector: None }
+    pub fn new(settings: TorchServeSettings, workers: usize) -> Self {
+        Self { settings, queue: VecDeque::new(), pool: IdleWorkers::new(workers), collector: None }
     }
 
     fn poll(&mut self, now: Nanos, out: &mut Orders) {
@@ -93,7 +93,7 @@ impl TorchServe {
 impl Scheduler for TorchServe {
     fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
         if self.queue.len() >= self.settings.job_queue_size {
-            return out.refuse(id);
+            return out.reject(id);
         }
         self.queue.push_back(id);
         self.poll(now, out);
@@ -109,10 +109,10 @@ impl Scheduler for TorchServe {
     }
 
     fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
-        members.iter().for_each(|&id| out.refuse(id));
+        members.iter().for_each(|&id| out.reject(id));
         self.pool.lost(worker);
         if let Some(collector) = self.collector.take_if(|collector| collector.worker == worker) {
-            collector.batch.into_iter().for_each(|id| out.refuse(id));
+            collector.batch.into_iter().for_each(|id| out.reject(id));
         }
         self.poll(now, out);
     }

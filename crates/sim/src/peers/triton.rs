@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 use jitney_batcher::Nanos;
 
-use super::pool::Pool;
+use super::idle::IdleWorkers;
 use crate::job::Job;
 use crate::scheduler::{Orders, Scheduler};
 
 /// `dynamic_batching { … }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TritonSettings {
     /// Most requests in a batch.
     pub max_batch_size: usize,
     /// Sizes worth shipping at once, ascending; none means the largest batch only.
@@ -26,7 +26,7 @@ pub struct Settings {
     pub timeout: Nanos,
 }
 
-impl Settings {
+impl TritonSettings {
     /// `dynamic_batching {}`: an idle instance takes what is there.
     #[must_use]
     pub fn eager(max_batch_size: usize) -> Self {
@@ -37,16 +37,16 @@ impl Settings {
 /// Triton's scheduler for one model.
 #[derive(Debug)]
 pub struct Triton {
-    settings: Settings,
+    settings: TritonSettings,
     queue: VecDeque<(u32, Nanos)>,
-    pool: Pool,
+    pool: IdleWorkers,
 }
 
 impl Triton {
     /// One instance per worker.
     #[must_use]
-    pub fn new(settings: Settings, workers: usize) -> Self {
-        Self { settings, queue: VecDeque::new(), pool: Pool::new(workers) }
+    pub fn new(settings: TritonSettings, workers: usize) -> Self {
+        Self { settings, queue: VecDeque::new(), pool: IdleWorkers::new(workers) }
     }
 
     fn decide(&mut self, now: Nanos, out: &mut Orders) {
@@ -69,13 +69,13 @@ impl Triton {
             && now - at >= self.settings.timeout
         {
             self.queue.pop_front();
-            out.refuse(id);
+            out.reject(id);
         }
     }
 
     /// How many to ship now, if any.
     fn size(&self, age: Nanos) -> Option<usize> {
-        let Settings { max_batch_size, preferred, delay, .. } = &self.settings;
+        let TritonSettings { max_batch_size, preferred, delay, .. } = &self.settings;
         let pending = self.queue.len().min(*max_batch_size);
         let largest = preferred.last().unwrap_or(max_batch_size);
         let mark = preferred.iter().rev().find(|&&size| size <= pending);
@@ -103,7 +103,7 @@ impl Scheduler for Triton {
     }
 
     fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
-        members.iter().for_each(|&id| out.refuse(id));
+        members.iter().for_each(|&id| out.reject(id));
         self.pool.lost(worker);
         self.decide(now, out);
     }

@@ -1,9 +1,9 @@
 //! Closed loops: a fixed set of clients, each waiting for its answer, as every load generator has.
 
 use super::latency::preferred;
-use super::{Effort, Table, bert, r50};
+use super::{Effort, TextTable, bert, r50};
 use crate::contender::Contender;
-use crate::curve::{Curve, ms};
+use crate::curve::{ServiceCurve, ms};
 use crate::grid;
 use crate::outcome::Outcome;
 use crate::peers::{bentoml, ray, torchserve};
@@ -12,21 +12,21 @@ use crate::world::{Clients, Load, World};
 
 /// A number of clients on a number of workers.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct ClosedLoop {
     name: &'static str,
-    curve: Curve,
+    curve: ServiceCurve,
     workers: usize,
     clients: usize,
     /// Mean of the exponential part of the turn-around, in milliseconds.
     think: f64,
 }
 
-impl Cell {
+impl ClosedLoop {
     /// A cell with this name, curve, number of workers, of clients, and think time.
     #[must_use]
     pub fn new(
         name: &'static str,
-        curve: Curve,
+        curve: ServiceCurve,
         workers: usize,
         clients: usize,
         think: f64,
@@ -55,29 +55,29 @@ impl Cell {
 
 /// The cells of the table.
 #[must_use]
-pub fn cells() -> Vec<Cell> {
+pub fn cells() -> Vec<ClosedLoop> {
     vec![
-        Cell::new("BERT k1 N1", bert(), 1, 1, 0.2),
-        Cell::new("BERT k1 N8", bert(), 1, 8, 0.2),
-        Cell::new("BERT k1 N32", bert(), 1, 32, 0.2),
-        Cell::new("BERT k4 N64", bert(), 4, 64, 0.2),
-        Cell::new("R50 k1 N16", r50(), 1, 16, 0.2),
-        Cell::new("R50 k4 N16", r50(), 4, 16, 0.2),
-        Cell::new("R50 k4 N64 z2", r50(), 4, 64, 2.0),
-        Cell::new("BERT k2 N3", bert(), 2, 3, 0.2),
+        ClosedLoop::new("BERT k1 N1", bert(), 1, 1, 0.2),
+        ClosedLoop::new("BERT k1 N8", bert(), 1, 8, 0.2),
+        ClosedLoop::new("BERT k1 N32", bert(), 1, 32, 0.2),
+        ClosedLoop::new("BERT k4 N64", bert(), 4, 64, 0.2),
+        ClosedLoop::new("R50 k1 N16", r50(), 1, 16, 0.2),
+        ClosedLoop::new("R50 k4 N16", r50(), 4, 16, 0.2),
+        ClosedLoop::new("R50 k4 N64 z2", r50(), 4, 64, 2.0),
+        ClosedLoop::new("BERT k2 N3", bert(), 2, 3, 0.2),
     ]
 }
 
 /// Throughput per second, p50 and p99 in milliseconds.
-pub fn table(effort: &mut Effort<'_>) -> Table {
+pub fn table(effort: &mut Effort<'_>) -> TextTable {
     let cells = cells();
     let title = "Closed loop: answers per second, p50/p99 ms (turn-around 0.05 ms + exponential)";
-    let mut table = Table::new(title, cells.iter().map(|cell| cell.name.to_owned()));
+    let mut table = TextTable::new(title, cells.iter().map(|cell| cell.name.to_owned()));
     let ours = [Contender::Adaptive];
     let all = contenders();
     for contender in if effort.peers { &all[..] } else { &ours[..] } {
         (effort.progress)(&contender.to_string());
-        let figures = |cell: &Cell| {
+        let figures = |cell: &ClosedLoop| {
             let outcome = cell.play(contender, effort.count, effort.seed);
             let latencies = outcome.latencies(outcome.jobs.len() / 10);
             let (p50, p99) = (latencies.quantile(0.5), latencies.quantile(0.99));
@@ -87,7 +87,7 @@ pub fn table(effort: &mut Effort<'_>) -> Table {
     }
     if effort.peers {
         (effort.progress)("every window");
-        let best = |cell: &Cell| best_window(cell, effort.count, effort.seed);
+        let best = |cell: &ClosedLoop| best_window(cell, effort.count, effort.seed);
         table.row("best of 25 windows", cells.iter().map(best).collect::<Vec<_>>());
     }
     table
@@ -101,7 +101,7 @@ pub fn steady(outcome: &Outcome) -> f64 {
     (outcome.jobs.len() - from) as f64 / span.max(1) as f64 * 1e9
 }
 
-fn best_window(cell: &Cell, count: usize, seed: u64) -> String {
+fn best_window(cell: &ClosedLoop, count: usize, seed: u64) -> String {
     let windows = grid::torchserve();
     let throughput = |window: &Contender| steady(&cell.play(window, count, seed));
     format!("{:.0}", windows.iter().map(throughput).fold(0.0, f64::max))
@@ -111,10 +111,10 @@ fn contenders() -> Vec<Contender> {
     let bound = ms(60_000.0);
     vec![
         Contender::Eager,
-        Contender::TorchServe(torchserve::Settings::new(16, ms(5.0))),
-        Contender::TorchServe(torchserve::Settings::new(8, ms(2.0))),
-        Contender::Ray(ray::Settings::DEFAULT),
-        Contender::BentoMl(bentoml::Settings { max_batch_size: 64, max_latency: bound }),
+        Contender::TorchServe(torchserve::TorchServeSettings::new(16, ms(5.0))),
+        Contender::TorchServe(torchserve::TorchServeSettings::new(8, ms(2.0))),
+        Contender::Ray(ray::RaySettings::DEFAULT),
+        Contender::BentoMl(bentoml::BentoMlSettings { max_batch_size: 64, max_latency: bound }),
         Contender::Triton(preferred()),
         Contender::Adaptive,
     ]

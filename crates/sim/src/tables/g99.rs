@@ -1,22 +1,22 @@
 //! How much each policy carries with 99 % on time, relative to the bound.
 
-use super::{Effort, Setting, Table, bert, cpu, r50, step8};
+use super::{Effort, Scenario, TextTable, bert, cpu, r50, step8};
 use crate::curve::ms;
 use crate::grid::families;
 
 /// The twelve columns.
 #[must_use]
-pub fn columns() -> Vec<Setting> {
-    let r50 = |name, workers| Setting::new(name, r50(), workers, 25.0);
+pub fn columns() -> Vec<Scenario> {
+    let r50 = |name, workers| Scenario::new(name, r50(), workers, 25.0);
     vec![
         r50("R50 k1", 1),
-        Setting::new("CPU k1", cpu(), 1, 60.0),
-        Setting::new("BERT k1", bert(), 1, 30.0),
-        Setting::new("step8 k1", step8(), 1, 20.0),
+        Scenario::new("CPU k1", cpu(), 1, 60.0),
+        Scenario::new("BERT k1", bert(), 1, 30.0),
+        Scenario::new("step8 k1", step8(), 1, 20.0),
         r50("R50 k2", 2),
         r50("R50 k4", 4),
         r50("R50 k8", 8),
-        Setting::new("BERT k4", bert(), 4, 30.0),
+        Scenario::new("BERT k4", bert(), 4, 30.0),
         r50("R50 k1 noisy", 1).noisy(),
         r50("R50 k4 noisy", 4).noisy(),
         r50("R50 k1 MMPP", 1).bursty(),
@@ -25,10 +25,10 @@ pub fn columns() -> Vec<Setting> {
 }
 
 /// Every policy in every column.
-pub fn table(columns: &[Setting], effort: &mut Effort<'_>) -> Table {
+pub fn table(columns: &[Scenario], effort: &mut Effort<'_>) -> TextTable {
     let title = "Highest rate with 99 % on time, relative to the bound (k=1, 2: clairvoyant; \
                  more: fluid limit). * means tuned by an oracle for each column";
-    let mut table = Table::new(title, columns.iter().map(|column| column.name.to_owned()));
+    let mut table = TextTable::new(title, columns.iter().map(|column| column.name.to_owned()));
     let bounds: Vec<f64> = columns
         .iter()
         .map(|column| {

@@ -1,7 +1,6 @@
 //! The tables by which the policy is judged, each a function of a seed and a number of requests.
 //!
-//! They hold text, ready to print; what a figure means stands in the title. Long ones say how far
-//! they are.
+//! They hold text, ready to print; the title explains the figures. Long ones report their progress.
 
 pub mod closed;
 pub mod g99;
@@ -12,7 +11,7 @@ mod setting;
 
 use std::fmt;
 
-pub use setting::{Setting, bert, cpu, r50, step8};
+pub use setting::{Scenario, bert, cpu, r50, step8};
 
 /// How much work to put into a table, and whom to tell how far it is.
 pub struct Effort<'a> {
@@ -28,7 +27,7 @@ pub struct Effort<'a> {
 
 /// A table of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct TextTable {
     /// What it shows.
     pub title: String,
     /// The names of the columns, without the first.
@@ -37,7 +36,7 @@ pub struct Table {
     pub rows: Vec<(String, Vec<String>)>,
 }
 
-impl Table {
+impl TextTable {
     /// A table without rows.
     #[must_use]
     pub fn new(title: &str, header: impl IntoIterator<Item = String>) -> Self {
@@ -50,7 +49,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wide = |text: &str| text.chars().count();
         let name = self.rows.iter().map(|(name, _)| wide(name)).max().unwrap_or(0);

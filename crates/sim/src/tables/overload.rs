@@ -1,6 +1,6 @@
-//! Goodput when more is asked for than can be served: does it hold, or does it collapse?
+//! Goodput when more requests come than can be served.
 
-use super::{Effort, Setting, Table, r50};
+use super::{Effort, Scenario, TextTable, r50};
 use crate::bounds;
 use crate::contender::Contender;
 use crate::curve::ms;
@@ -9,10 +9,10 @@ use crate::peers::{bentoml, clipper, ray, torchserve, triton};
 const FACTORS: [f64; 7] = [0.7, 0.9, 1.0, 1.2, 1.5, 2.0, 4.0];
 
 /// Goodput over the fluid limit, by offered load, for the R50 curve with a deadline of 25 ms.
-pub fn table(workers: usize, effort: &mut Effort<'_>) -> Table {
-    let setting = Setting::new("R50", r50(), workers, 25.0);
+pub fn table(workers: usize, effort: &mut Effort<'_>) -> TextTable {
+    let setting = Scenario::new("R50", r50(), workers, 25.0);
     let title = format!("Goodput over the fluid limit, R50, 25 ms, {workers} workers, by load");
-    let mut table = Table::new(&title, FACTORS.iter().map(|factor| format!("{factor}x")));
+    let mut table = TextTable::new(&title, FACTORS.iter().map(|factor| format!("{factor}x")));
     if workers == 1 {
         (effort.progress)("clairvoyant");
         table.row("clairvoyant", FACTORS.map(|factor| clairvoyant(&setting, factor, effort)));
@@ -31,7 +31,7 @@ pub fn table(workers: usize, effort: &mut Effort<'_>) -> Table {
     table
 }
 
-fn clairvoyant(setting: &Setting, factor: f64, effort: &Effort<'_>) -> String {
+fn clairvoyant(setting: &Scenario, factor: f64, effort: &Effort<'_>) -> String {
     let jobs = setting.demand.jobs(setting.fluid() * factor, effort.count, effort.seed);
     let missed = bounds::clairvoyant(&setting.world.curve, &jobs, usize::MAX).unwrap_or(jobs.len());
     let share = 1.0 - missed as f64 / jobs.len() as f64;
@@ -41,14 +41,17 @@ fn clairvoyant(setting: &Setting, factor: f64, effort: &Effort<'_>) -> String {
 
 fn contenders(deadline: f64) -> Vec<Contender> {
     let timeout = ms(deadline / 2.0);
-    let triton = triton::Settings { timeout, ..triton::Settings::eager(64) };
+    let triton = triton::TritonSettings { timeout, ..triton::TritonSettings::eager(64) };
     vec![
         Contender::Eager,
-        Contender::TorchServe(torchserve::Settings::new(16, ms(5.0))),
-        Contender::Ray(ray::Settings::DEFAULT),
-        Contender::Clipper(clipper::Settings { objective: timeout, max_batch_size: 64 }),
+        Contender::TorchServe(torchserve::TorchServeSettings::new(16, ms(5.0))),
+        Contender::Ray(ray::RaySettings::DEFAULT),
+        Contender::Clipper(clipper::ClipperSettings { objective: timeout, max_batch_size: 64 }),
         Contender::Triton(triton),
-        Contender::BentoMl(bentoml::Settings { max_batch_size: 64, max_latency: ms(deadline) }),
+        Contender::BentoMl(bentoml::BentoMlSettings {
+            max_batch_size: 64,
+            max_latency: ms(deadline),
+        }),
         Contender::Adaptive,
     ]
 }

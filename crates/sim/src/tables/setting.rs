@@ -1,10 +1,10 @@
-//! The worlds of the tables, with the names they have there.
+//! The scenarios of the tables.
 
 use crate::arrivals::Arrivals;
 use crate::bounds;
 use crate::bounds::fluid;
 use crate::contender::Contender;
-use crate::curve::{Curve, ms};
+use crate::curve::{ServiceCurve, ms};
 use crate::demand::Demand;
 use crate::noise::Noise;
 use crate::outcome::Outcome;
@@ -14,31 +14,31 @@ use crate::world::World;
 
 /// A convolutional network on a mid-range GPU: five milliseconds and one per item.
 #[must_use]
-pub fn r50() -> Curve {
-    Curve::affine(5.072, 1.053, 64)
+pub fn r50() -> ServiceCurve {
+    ServiceCurve::affine(5.072, 1.053, 64)
 }
 
 /// A text model on a GPU: nearly all of the time is fixed.
 #[must_use]
-pub fn bert() -> Curve {
-    Curve::affine(5.0, 0.1, 64)
+pub fn bert() -> ServiceCurve {
+    ServiceCurve::affine(5.0, 0.1, 64)
 }
 
 /// A model on a CPU: batching hardly helps.
 #[must_use]
-pub fn cpu() -> Curve {
-    Curve::affine(1.0, 4.0, 32)
+pub fn cpu() -> ServiceCurve {
+    ServiceCurve::affine(1.0, 4.0, 32)
 }
 
 /// A compiled model: padded to multiples of eight, flat up to sixteen.
 #[must_use]
-pub fn step8() -> Curve {
-    Curve::stepped(3.26, 0.11, 8, 16, 64)
+pub fn step8() -> ServiceCurve {
+    ServiceCurve::stepped(3.26, 0.11, 8, 16, 64)
 }
 
-/// A world, who comes to it, and the deadline they have.
+/// A world, the requests that come to it, and their deadline.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub struct Scenario {
     /// As in the table's header.
     pub name: &'static str,
     /// The workers.
@@ -51,10 +51,10 @@ pub struct Setting {
     pub burst: f64,
 }
 
-impl Setting {
+impl Scenario {
     /// Poisson arrivals.
     #[must_use]
-    pub fn new(name: &'static str, curve: Curve, workers: usize, deadline: f64) -> Self {
+    pub fn new(name: &'static str, curve: ServiceCurve, workers: usize, deadline: f64) -> Self {
         let world = World::new(curve, workers);
         Self { name, world, demand: Demand::poisson(deadline), deadline, burst: 1.0 }
     }

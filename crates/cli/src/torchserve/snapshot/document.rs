@@ -98,7 +98,7 @@ fn is_zero(number: &u32) -> bool {
 pub fn models(engine: &Engine, store: &Path) -> Models {
     let mut models = Models::new();
     // A workflow brings its nodes itself, and is not in snapshots.
-    for default in engine.models().into_iter().filter(|model| model.workflow().is_none()) {
+    for default in engine.models().into_iter().filter(|model| model.identity().workflow.is_none()) {
         let versions = engine.versions(default.name()).unwrap_or_default();
         let described = versions.iter().map(|model| {
             let is_default = model.version() == default.version();
@@ -118,12 +118,12 @@ impl SnapshotVersion {
         values.set(&MAX_WORKERS, max, SettingSource::Live);
         Self {
             default_version,
-            mar_name: mar_name(model.url(), store),
+            mar_name: mar_name(&model.identity().url, store),
             settings: to_record(&values),
             runtime_type: settings.runtime.clone(),
             parallel_level: settings.declared.parallel_level,
             endpoints: endpoints(model),
-            sha256: model.sha256().map(|sum| sum.to_string()),
+            sha256: model.identity().sha256.map(|sum| sum.to_string()),
         }
     }
 }

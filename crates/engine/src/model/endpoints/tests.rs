@@ -38,7 +38,7 @@ fn told(endpoints: &Endpoints, name: &str) -> u32 {
 }
 
 fn sizes(endpoints: &Endpoints) -> Vec<Option<u32>> {
-    ["one", "two", "single"].map(|name| endpoints.tuned()[name].batch_size).to_vec()
+    ["one", "two", "single"].map(|name| endpoints.views()[name].batch_size).to_vec()
 }
 
 fn objectives(endpoints: &Endpoints) -> [Objective; 3] {
@@ -110,5 +110,5 @@ fn the_operators_size_is_every_endpoints_unless_one_is_named() {
     assert_eq!(sizes(&endpoints), [Some(6), Some(64), None]);
     let own = Objective::Own(Duration::from_millis(30));
     assert_eq!(objectives(&endpoints), [own, Objective::Free, Objective::Free]);
-    assert!(!endpoints.tuned()["one"].as_defined);
+    assert!(!endpoints.views()["one"].as_defined);
 }

@@ -1,4 +1,4 @@
-//! One sequence: who remembers it, what of it waits and rides, and when it is over by itself.
+//! One sequence: who remembers it, what of it waits and runs, and when it is over by itself.
 //!
 //! It knows nothing of other sequences and decides nothing; [`Sequences`](super::Sequences) does.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::SequenceLimits;
+use crate::settings::SequenceLimits;
 
 pub(super) struct Sequence<T> {
     pub(super) id: Arc<str>,
@@ -16,9 +16,9 @@ pub(super) struct Sequence<T> {
     pub(super) begun: Instant,
     /// When something of it last came or was answered.
     pub(super) touched: Instant,
-    pub(super) waiting: VecDeque<Entry<T>>,
+    pub(super) waiting: VecDeque<SequenceEntry<T>>,
     /// How many of it are on their way.
-    pub(super) riding: usize,
+    pub(super) running: usize,
     /// Its memory was lost on the way, so that its next request must begin anew.
     pub(super) forgotten: bool,
     /// It ends when those on their way are answered.
@@ -27,7 +27,7 @@ pub(super) struct Sequence<T> {
     pub(super) passing: bool,
 }
 
-pub(super) struct Entry<T> {
+pub(super) struct SequenceEntry<T> {
     /// When it came, counted in requests.
     pub(super) number: u64,
     pub(super) deadline: Option<Instant>,
@@ -42,7 +42,7 @@ impl<T> Sequence<T> {
             begun: now,
             touched: now,
             waiting: VecDeque::new(),
-            riding: 0,
+            running: 0,
             forgotten: false,
             ended: false,
             passing,
@@ -51,7 +51,7 @@ impl<T> Sequence<T> {
 
     /// Nothing of it is on its way, and nothing waits.
     pub(super) fn is_idle(&self) -> bool {
-        self.riding == 0 && self.waiting.is_empty()
+        self.running == 0 && self.waiting.is_empty()
     }
 
     /// It has lived as long as a sequence may.
@@ -74,7 +74,7 @@ impl<T> Sequence<T> {
     }
 
     /// Lets one wait again, before all that came later.
-    pub(super) fn put_back(&mut self, entry: Entry<T>) {
+    pub(super) fn put_back(&mut self, entry: SequenceEntry<T>) {
         let place = self.waiting.partition_point(|other| other.number < entry.number);
         self.waiting.insert(place, entry);
     }
@@ -82,7 +82,8 @@ impl<T> Sequence<T> {
     /// Takes those out whose deadline is over; how many they are.
     pub(super) fn take_late(&mut self, now: Instant, late: &mut Vec<T>) -> usize {
         let before = late.len();
-        let is_late = |entry: &Entry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
+        let is_late =
+            |entry: &SequenceEntry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
         while let Some(at) = self.waiting.iter().position(is_late) {
             late.extend(self.waiting.remove(at).map(|entry| entry.what));
         }

@@ -1,5 +1,7 @@
 //! Sequences by themselves: turns, workers and ends, without a model around them.
 
+use std::time::Duration;
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -26,7 +28,7 @@ impl Play {
 
     fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRejection> {
         let now = self.at(at);
-        let name = Name { id: id.to_owned(), chosen: !id.starts_with("ts-seq-") };
+        let name = SequenceName { id: id.to_owned(), chosen: !id.starts_with("ts-seq-") };
         match self.sequences.find_room(now, &name) {
             Ok(key) => self.sequences.join(now, key, None, what),
             Err(refusal) => return Some(refusal),
@@ -104,7 +106,7 @@ fn a_sequence_that_no_client_has_named_gives_way_when_it_is_idle() {
     play.sequences.answered(play.at(2), keys[1]);
     play.sequences.answered(play.at(3), keys[0]);
     assert_eq!(play.arrive(4, "a", "3"), None);
-    let named = Name { id: "ts-seq-1".to_owned(), chosen: true };
+    let named = SequenceName { id: "ts-seq-1".to_owned(), chosen: true };
     let key = play.sequences.find_room(play.at(4), &named);
     assert_eq!(key, Ok(keys[0]), "it was the younger one");
     play.sequences.join(play.at(4), keys[0], None, "4");
@@ -193,7 +195,7 @@ fn deadlines_pass_while_they_wait() {
     play.arrive(0, "a", "1");
     play.expect(&["1@0"]);
     let (now, deadline) = (play.at(0), Some(play.at(3)));
-    let name = Name { id: "a".to_owned(), chosen: true };
+    let name = SequenceName { id: "a".to_owned(), chosen: true };
     let key = play.sequences.find_room(now, &name).unwrap();
     play.sequences.join(now, key, deadline, "late");
     assert_eq!(play.sequences.alarm(), deadline);

@@ -1,125 +1,104 @@
-//! What the batcher decided, done: batches handed to seats, refusals and failures told, the timer set.
-//!
-//! Apart from the rest of the task because it is the only place where an action becomes a deed; the
-//! deeds are in the order of the actions, and none of them waits.
+//! What the batcher decided, done: batches handed to workers, rejections and failures told, the timer
+//! set. The deeds are in the order of the actions, and none of them waits.
 
 use std::time::Duration;
 
-use jitney_batcher::{
-    Action, Actions, BatchFailure, Dispatch, Event, MemberRange, Rejection, RequestId,
-};
+use jitney_batcher::{Action, Actions, Dispatch, Event, Rejection, RequestId};
 use tokio::time::Instant;
 
 use super::Task;
-use super::places::worker_of;
-use crate::call::PendingRequest;
 use crate::error::CallError;
-use crate::model::board::add;
+use crate::model::measures::add;
 use crate::model::scatter;
-use crate::model::table::Ended;
-use crate::pool::Batch;
+use crate::model::slots::worker_of;
+use crate::model::table::EndedRequest;
+use crate::pool::WorkerBatch;
 
 impl Task {
-    /// Feeds one event to the batcher and does what it says.
-    pub(super) fn feed(&mut self, event: Event) {
-        let now = self.nanos(Instant::now());
-        let mut actions = std::mem::take(&mut self.state.actions);
-        actions.clear();
-        self.state.batcher.step(now, event, &mut actions);
-        for action in actions.iter() {
-            self.act(action, &actions);
-        }
-        self.state.actions = actions;
+    /// Feeds one event to the batcher, does what it says, and lets sequences go on.
+    pub(super) fn step(&mut self, event: Event) {
+        self.feed(event);
+        self.take_turns();
     }
 
-    fn act(&mut self, action: &Action, actions: &Actions) {
-        match action {
-            Action::Dispatch(dispatch) => self.dispatch(dispatch, actions),
-            Action::Reject { id, reason: Rejection::Cancelled, .. } => {
-                let left = self.end(*id).request;
-                if left.is_some_and(|request| !request.reply.is_part()) {
-                    add(&self.board.abandoned, 1);
+    /// Feeds one event to the batcher and does what it says.
+    pub(super) fn feed(&mut self, event: Event) {
+        let mut actions = std::mem::take(&mut self.actions);
+        actions.clear();
+        self.batcher.step(self.clock.now(), event, &mut actions);
+        for action in actions.iter() {
+            match action {
+                Action::Dispatch(dispatch) => self.dispatch(dispatch, &actions),
+                Action::Reject { id, reason, retry_after } => {
+                    self.reject(*id, *reason, retry_after.map(Duration::from_nanos));
                 }
+                Action::Fail { id, .. } => {
+                    let EndedRequest { request, failure, .. } = self.end(*id);
+                    let error = failure.unwrap_or(CallError::WorkerExited { killed: false });
+                    if let Some(request) = request {
+                        scatter::end(request, Err(error), &self.published);
+                    }
+                }
+                Action::SetTimer(at) => self.timer = Some(self.clock.instant(*at)),
+                Action::ClearTimer => self.timer = None,
             }
-            Action::Reject { id, reason: Rejection::NoWorker, .. } => self.turn_back(*id),
-            Action::Reject { id, reason, retry_after } => {
-                let retry_after = retry_after.map(Duration::from_nanos);
-                self.refuse(*id, CallError::Rejected { reason: *reason, retry_after });
-            }
-            Action::Fail { id, kind } => self.fail(*id, *kind),
-            Action::SetTimer(at) => {
-                self.state.timer = Some(self.state.origin + Duration::from_nanos(*at));
-            }
-            Action::ClearTimer => self.state.timer = None,
         }
+        self.actions = actions;
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch, actions: &Actions) {
-        let Dispatch { worker, batch, members, items, attempt, reason, predicted, padding, .. } =
-            dispatch;
-        let (ids, requests) = self.gather(members, actions);
-        self.board.departed(*reason);
-        self.board.padded(*padding);
-        self.board.meters.departed(*items, self.state.batcher.config().max_items);
-        add(&self.board.batches, 1);
-        add(&self.board.items, u64::from(*items));
-        if *attempt > 1 {
-            add(&self.board.retried, requests.iter().map(|request| request.reply.counts()).sum());
+        let ids = actions.members(&dispatch.members);
+        let requests: Vec<_> = ids.iter().filter_map(|id| self.table.take(*id)).collect();
+        assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
+        let items_max = self.batcher.config().max_items;
+        self.published.dispatched(dispatch, items_max);
+        if dispatch.attempt > 1 {
+            let retried = requests.iter().map(|request| request.reply.counts()).sum();
+            add(&self.published.retried, retried);
         }
-        let departed = Instant::now();
-        let batch = Batch {
-            id: *batch,
-            ids,
+        let dispatched = Instant::now();
+        let batch = WorkerBatch {
+            id: dispatch.batch,
             requests,
-            items: *items,
-            items_max: self.state.batcher.config().max_items,
-            attempt: *attempt,
-            reason: *reason,
-            departed,
-            predicted: predicted.map(Duration::from_nanos),
-            handoff: Some(self.state.rung.map_or(Duration::ZERO, |rung| departed - rung)),
-            padding: *padding,
+            items: dispatch.items,
+            items_max,
+            attempt: dispatch.attempt,
+            reason: dispatch.reason,
+            dispatched,
+            predicted: dispatch.predicted.map(Duration::from_nanos),
+            handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
+            padding: dispatch.padding,
         };
-        if let Err(batch) = self.state.pool.hand(worker_of(*worker), batch) {
-            // The worker has just died and its seat's word is on the way; the batcher will hear of
-            // it then and finds the requests in their places.
-            self.come_back(batch, Some(CallError::WorkerExited { killed: false }));
+        if let Err(batch) = self.pool.hand(worker_of(dispatch.worker), batch) {
+            // The worker has just exited and its supervisor's event is on the way; the batcher is
+            // told then and finds the requests in the table.
+            self.table.put_back(batch, Some(&CallError::WorkerExited { killed: false }));
         }
     }
 
-    fn gather(
-        &mut self,
-        members: &MemberRange,
-        actions: &Actions,
-    ) -> (Vec<RequestId>, Vec<PendingRequest>) {
-        let ids = actions.members(members).to_vec();
-        let requests: Vec<_> = ids.iter().filter_map(|id| self.state.table.depart(*id)).collect();
-        assert_eq!(ids.len(), requests.len(), "a departing request is in its place");
-        (ids, requests)
-    }
-
-    /// Puts the requests of a batch back into their places.
-    pub(super) fn come_back(&mut self, batch: Batch, failure: Option<CallError>) {
-        for (id, request) in batch.ids.into_iter().zip(batch.requests) {
-            self.state.table.come_back(id, request, failure.clone());
-        }
-    }
-
-    pub(super) fn refuse(&mut self, id: RequestId, error: CallError) {
-        if let Some(request) = self.end(id).request {
-            scatter::end(request, Err(error), &self.board);
-        }
-    }
-
-    fn fail(&mut self, id: RequestId, kind: BatchFailure) {
-        let Ended { request, failure, .. } = self.end(id);
-        let error = failure.unwrap_or(match kind {
-            BatchFailure::Handler | BatchFailure::Crashed | BatchFailure::TimedOut => {
-                CallError::WorkerExited { killed: false }
+    fn reject(&mut self, id: RequestId, reason: Rejection, retry_after: Option<Duration>) {
+        // Its worker is gone: it waits again for its turn, with another worker.
+        if reason == Rejection::NoWorker {
+            if let EndedRequest { request: Some(request), turn: Some(turn), .. } =
+                self.table.end(id)
+            {
+                self.turns.put_back(request, turn);
             }
-        });
-        if let Some(request) = request {
-            scatter::end(request, Err(error), &self.board);
+            return;
         }
+        let Some(request) = self.end(id).request else { return };
+        if reason != Rejection::Cancelled {
+            let error = CallError::Rejected { reason, retry_after };
+            scatter::end(request, Err(error), &self.published);
+        } else if !request.reply.is_part() {
+            add(&self.published.abandoned, 1);
+        }
+    }
+
+    /// Takes a request that has ended out of the table; its sequence, if it has one, goes on.
+    pub(super) fn end(&mut self, id: RequestId) -> EndedRequest {
+        let ended = self.table.end(id);
+        self.turns.answered(ended.turn);
+        ended
     }
 }

@@ -1,138 +1,272 @@
-//! What workers say: up, finished, failed to start, given up, gone. A death is in `burial`.
+//! What happens to workers: ready, finished with a batch, exited, failed to start, given up, stopped.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::{BatchFailure, DownReason, Event};
+use jitney_batcher::{BatchFailure, BatchId, DownReason, Event, Rejection};
 use tokio::time::Instant;
 
-use super::Task;
+use super::{Task, is_adaptive};
 use crate::error::CallError;
+use crate::model::exits::ExitPlan;
 use crate::model::scatter;
+use crate::model::slots::SlotChange;
+use crate::model::warm_up::WarmUp;
 use crate::observer::BatchFinished;
-use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure};
-use crate::pool::{Batch, WorkerEvent};
+use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pool::{WorkerBatch, WorkerEvent};
+
+/// How old the published curve may be while batches run.
+const CURVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Task {
     pub(super) fn on_worker(&mut self, event: WorkerEvent) {
         match event {
-            WorkerEvent::Up { worker, pid, slots, ahead, batches, took } => {
+            WorkerEvent::Up { worker, pid, capacity, batches, took } => {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
-                self.state.pool.up(worker, pid, (slots, ahead), batches);
-                if !self.begin_sweep(worker) {
-                    self.serve(worker);
-                }
+                self.pool.up(worker, pid, capacity, batches);
+                let warms_up = is_adaptive(&self.batcher) && self.closing.is_none();
+                let warm_up = self.warm_up.as_mut().filter(|_| warms_up);
+                let batch = warm_up.and_then(|it| it.begin(worker, self.batcher.config()));
+                self.warm_up_or_serve(worker, batch);
             }
-            WorkerEvent::Finished { batch, outcome, exec } if Self::is_swept(&batch) => {
-                self.on_swept(batch, outcome, exec);
+            WorkerEvent::Finished { batch, outcome, exec } => match WarmUp::worker_of(&batch) {
+                Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, exec),
+                None => self.on_finished(batch, outcome, exec),
+            },
+            WorkerEvent::Exited { worker, batches, exit, blamed } => {
+                self.on_exit(worker, batches, exit, blamed);
             }
-            WorkerEvent::Finished { batch, outcome, exec } => {
-                self.on_finished(batch, outcome, exec);
+            WorkerEvent::LaunchFailed { worker, error } => {
+                log_launch_failure(&self.label, worker, &error);
+                self.pool.launch_failed(&error);
+                self.pool_changed();
             }
-            WorkerEvent::Exited { worker, batches, death, blamed } => {
-                self.on_death(worker, batches, death, blamed);
-            }
-            WorkerEvent::LaunchFailed { worker, error } => self.on_launch_failed(worker, &error),
             WorkerEvent::GivenUp { worker } => {
                 tracing::error!(
                     model = self.label,
                     worker,
                     "worker is given up: it did not come back within the retry window"
                 );
-                self.state.pool.given_up(worker);
+                self.pool.given_up(worker);
                 self.pool_changed();
             }
             WorkerEvent::Stopped { worker } => {
-                self.forget_worker(worker);
-                self.forget_sweep(worker);
-                self.tell_down(worker, DownReason::Removed);
-                self.state.pool.stopped(worker);
+                self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
+                self.tell_slots(worker, SlotChange::Down(DownReason::Removed));
+                self.pool.stopped(worker);
                 self.pool_changed();
             }
         }
     }
 
-    /// The worker may have batches from now on.
-    pub(super) fn serve(&mut self, worker: u32) {
-        self.know_worker(worker);
-        self.tell_up(worker);
+    /// Gives a worker its next batch of a warm-up; without one it serves from now on.
+    fn warm_up_or_serve(&mut self, worker: u32, batch: Option<WorkerBatch>) {
+        if batch.is_some_and(|batch| self.pool.hand(worker, batch).is_ok()) {
+            return;
+        }
+        self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
+        self.turns.worker_up(worker);
+        self.tell_slots(worker, SlotChange::Up);
         self.pool_changed();
     }
 
-    fn on_finished(&mut self, batch: Batch, outcome: BatchOutcome, exec: Duration) {
+    fn on_warm_up_finished(
+        &mut self,
+        worker: u32,
+        batch: &WorkerBatch,
+        outcome: BatchOutcome,
+        exec: Duration,
+    ) {
+        if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
+            let error = failure.message;
+            tracing::warn!(
+                model = self.label,
+                error,
+                "the model failed on its sample input at start; requests will probably fail too"
+            );
+            self.warm_up = None;
+        }
+        let config = self.batcher.config();
+        let next = self.warm_up.as_mut().map(|warm_up| warm_up.next(worker, exec, config));
+        let (learned, batch) = next.unwrap_or_default();
+        if let Some(learned) = learned {
+            self.step(learned);
+        }
+        self.warm_up_or_serve(worker, batch);
+    }
+
+    fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, exec: Duration) {
         let id = batch.id;
         // Second tries go before fresh work, so fresh work means that they are over.
-        if self.state.probation && batch.attempt == 1 {
-            self.set_probation(false);
+        if self.slots.single() && batch.attempt == 1 {
+            self.set_single(false);
         }
-        match scatter::checked(outcome, batch.requests.len()) {
-            Ok(items) => {
-                for request in &batch.ids {
-                    self.end(*request);
-                }
-                self.end_sequences(&items);
-                // The worker gets its next batch before the answers are given out: everything that
-                // an answer wakes would otherwise run first, and the worker would stand idle.
-                self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
-                if let Some(predicted) = batch.predicted {
-                    self.board.meters.foretold(predicted, exec);
-                }
-                self.show_curve(Instant::now());
-                self.observer.batch_finished(&BatchFinished {
-                    model: &self.tag,
-                    compute: exec,
-                    handling: batch.departed.elapsed().saturating_sub(exec),
-                    requests: &batch.requests,
-                });
-                let handoff = batch.handoff;
-                scatter::answer(batch, items, exec, &self.board);
-                self.note_handoff(handoff);
-            }
+        let items = match scatter::checked(outcome, batch.requests.len()) {
+            Ok(items) => items,
             Err(failure) => {
-                self.log_failure(&batch, &failure);
-                self.give_up(batch, CallError::Model(failure));
-                self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
+                log_failure(&self.label, &batch, &failure);
+                self.give_up(batch, &CallError::Model(failure));
+                return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
+        };
+        for request in &batch.requests {
+            self.end(request.facts.id);
+        }
+        self.turns.end_named(&items);
+        // The worker gets its next batch before the answers are given out: everything that an answer
+        // wakes would otherwise run first, and the worker would stand idle.
+        self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
+        if let Some(predicted) = batch.predicted {
+            self.published.meters.was_predicted(predicted, exec);
+        }
+        let now = Instant::now();
+        if self.curve_published.is_none_or(|at| now.duration_since(at) >= CURVE_EVERY) {
+            self.curve_published = Some(now);
+            self.published.curve.store(Arc::new(self.batcher.curve().collect()));
+        }
+        self.observer.batch_finished(&BatchFinished {
+            model: &self.tag,
+            compute: exec,
+            handling: batch.dispatched.elapsed().saturating_sub(exec),
+            requests: &batch.requests,
+        });
+        let handoff = batch.handoff;
+        scatter::answer(batch, items, exec, &self.published);
+        // How long it took to reach the worker tells how early the next one is sent.
+        if let Some(handoff) = handoff.filter(|_| is_adaptive(&self.batcher)) {
+            self.step(Event::Handed { took: handoff.as_nanos() as u64 });
         }
     }
 
-    fn on_launch_failed(&mut self, worker: u32, error: &LaunchError) {
-        match error {
-            // The worker has printed the traceback; a second line with the exception in it would
-            // only look like a second one to those who search for it.
-            LaunchError::Load(_) => tracing::error!(
+    fn on_exit(
+        &mut self,
+        worker: u32,
+        batches: Vec<WorkerBatch>,
+        exit: WorkerExit,
+        blamed: Option<BatchId>,
+    ) {
+        let requests: usize = batches.iter().map(|batch| batch.requests.len()).sum();
+        tracing::warn!(model = self.label, worker, requests, "worker exit: {exit}");
+        if self.warm_up.as_mut().is_some_and(|warm_up| warm_up.forget(worker)) {
+            tracing::warn!(
                 model = self.label,
-                worker,
-                "worker did not start: the model did not load, for the reason that it printed"
-            ),
-            error @ (LaunchError::Spawn(_)
-            | LaunchError::Ended
-            | LaunchError::TimedOut { .. }
-            | LaunchError::Memory(_)) => {
-                tracing::error!(model = self.label, worker, %error, "worker did not start");
-            }
+                "the worker exited on the model's sample input, which is not used any more"
+            );
+            self.warm_up = None;
         }
-        self.state.pool.launch_failed(error);
+        let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).ahead);
+        // First of all it gets nothing more, so that no batch is sent to it meanwhile.
+        self.tell_slots(worker, SlotChange::Retired);
+        for batch in plan.innocent {
+            self.table.put_back(batch, None);
+        }
+        let error = CallError::WorkerExited { killed: exit.is_killed() };
+        for batch in plan.failed {
+            self.give_up(batch, &error);
+        }
+        self.pool.exited(worker);
+        if plan.doubtful {
+            self.set_single(true);
+        }
+        if let Some((batch, kind)) = plan.blamed {
+            self.step(Event::Failed { batch, kind });
+        }
+        self.tell_slots(worker, SlotChange::Down(plan.down));
         self.pool_changed();
     }
 
-    fn log_failure(&self, batch: &Batch, failure: &ModelFailure) {
-        let (requests, attempt) = (batch.requests.len(), batch.attempt);
-        match failure.cause {
-            Cause::Prediction | Cause::Stated => tracing::debug!(
-                model = self.label,
+    /// Takes back a batch that failed. One whose answers have partly gone out is never tried
+    /// again: its callers are told now, and to the batcher they are cancelled.
+    fn give_up(&mut self, batch: WorkerBatch, error: &CallError) {
+        if !batch.streamed() {
+            return self.table.put_back(batch, Some(error));
+        }
+        for request in batch.requests {
+            let id = request.facts.id;
+            scatter::end(request, Err(error.clone()), &self.published);
+            self.step(Event::Cancel { id });
+        }
+    }
+
+    /// Changes whether each worker gets one batch at a time.
+    pub(super) fn set_single(&mut self, single: bool) {
+        if self.slots.set_single(single) {
+            let ready = self.pool.ready().into_iter();
+            ready.for_each(|worker| self.tell_slots(worker, SlotChange::Up));
+        }
+    }
+
+    /// Tells the batcher of a change of a worker. The sequences of one that gets nothing more go on
+    /// elsewhere.
+    pub(super) fn tell_slots(&mut self, worker: u32, change: SlotChange) {
+        if change != SlotChange::Up {
+            self.turns.worker_gone(worker);
+        }
+        let early = is_adaptive(&self.batcher) && !self.turns.enabled();
+        let events = self.slots.events(worker, self.pool.capacity(worker), early, change);
+        events.for_each(|event| self.step(event));
+    }
+
+    /// Publishes the workers. Without any, waiting requests are rejected instead of left hanging.
+    pub(super) fn pool_changed(&mut self) {
+        let has_workers = self.pool.has_workers();
+        if !has_workers {
+            let closing = self.closing.is_some();
+            self.reject_waiting(if closing { Rejection::Draining } else { Rejection::NoWorker });
+        }
+        self.published.has_workers.store(has_workers, Ordering::Relaxed);
+        self.published.unhealthy.store(!self.pool.healthy(), Ordering::Relaxed);
+        self.published.publish_workers(self.pool.views());
+        // Whoever waited for the workers finds them published.
+        self.pool.tell_waiters();
+    }
+}
+
+fn log_launch_failure(label: &str, worker: u32, error: &LaunchError) {
+    match error {
+        // The worker has printed the traceback; a second line with the exception in it would only
+        // look like a second one to those who search for it.
+        LaunchError::Load(_) => tracing::error!(
+            model = label,
+            worker,
+            "worker did not start: the model did not load; its error is in the lines above"
+        ),
+        error @ (LaunchError::Spawn(_)
+        | LaunchError::Ended
+        | LaunchError::TimedOut { .. }
+        | LaunchError::Memory(_)) => {
+            tracing::error!(model = label, worker, %error, "worker did not start");
+        }
+    }
+}
+
+fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {
+    let (requests, attempt, error) = (batch.requests.len(), batch.attempt, &failure.message);
+    let first = batch.requests.first().and_then(|request| request.payload.raw());
+    let request = first.map_or("", |input| input.id.as_str());
+    match failure.cause {
+        Cause::Prediction | Cause::Stated => {
+            tracing::debug!(model = label, requests, request, attempt, error, "prediction error");
+        }
+        Cause::Raised
+        | Cause::Memory
+        | Cause::NotAList
+        | Cause::WrongLength
+        | Cause::UnsupportedOutput
+        | Cause::TooLarge => {
+            let cause = &failure.cause;
+            tracing::warn!(
+                model = label,
                 requests,
+                request,
                 attempt,
-                message = failure.message,
-                "prediction error"
-            ),
-            Cause::Raised
-            | Cause::Memory
-            | Cause::NotAList
-            | Cause::WrongLength
-            | Cause::UnsupportedOutput => tracing::warn!(
-                model = self.label, requests, attempt, cause = ?failure.cause, "batch failed"
-            ),
+                ?cause,
+                error,
+                "batch failed"
+            );
         }
     }
 }

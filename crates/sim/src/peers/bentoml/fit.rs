@@ -12,7 +12,7 @@ const SKIPPED: u32 = 2;
 const REFILL_PER_SECOND: f64 = 0.2;
 
 #[derive(Debug)]
-pub(super) struct Fit {
+pub(super) struct BentoMlFit {
     /// Seconds per request.
     pub(super) slope: f64,
     /// Seconds per batch.
@@ -25,7 +25,7 @@ pub(super) struct Fit {
     refilled: Nanos,
 }
 
-impl Fit {
+impl BentoMlFit {
     pub(super) fn new(max_latency: f64) -> Self {
         Self {
             slope: (max_latency * 2.0 / 30.0).min(2.0),
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn samples_of_one_size_give_the_smallest_solution() {
-        let mut fit = Fit::new(1.0);
+        let mut fit = BentoMlFit::new(1.0);
         for at in 0..5 {
             fit.sample(at, 1.0, 0.01, 0.0);
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_line_is_fitted_at_most_every_five_seconds() {
-        let mut fit = Fit::new(1.0);
+        let mut fit = BentoMlFit::new(1.0);
         for size in 1..=4 {
             fit.sample(0, f64::from(size), 0.010 + 0.001 * f64::from(size), 0.0);
         }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 /// Idle and dead workers.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct IdleWorkers {
     idle: VecDeque<usize>,
     dead: Vec<bool>,
 }
 
-impl Pool {
+impl IdleWorkers {
     pub(super) fn new(workers: usize) -> Self {
         Self { idle: (0..workers).collect(), dead: vec![false; workers] }
     }

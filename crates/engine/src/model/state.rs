@@ -1,4 +1,4 @@
-//! What a model's task lets others see: written by the task alone, read by anybody at any time.
+//! What a model's task publishes: written by the task alone, read by others at any time.
 //!
 //! Numbers are separate atomics and may be a moment apart from each other; that is enough for a
 //! description or a metric, and costs the task nothing.
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::{CurvePoint, DispatchReason, Padding};
+use jitney_batcher::{CurvePoint, Dispatch, DispatchReason, Padding};
 
-use super::measures::Meters;
+use super::measures::{Meters, add};
 use crate::pool::WorkerView;
 
-/// The reasons for which batches leave, in the order of [`Counters::departures`].
+/// The reasons for which batches are dispatched, in the order of [`Counters::dispatches`].
 pub const DISPATCH_REASONS: [DispatchReason; 7] = [
     DispatchReason::Full,
     DispatchReason::Idle,
@@ -26,19 +26,19 @@ pub const DISPATCH_REASONS: [DispatchReason; 7] = [
 /// Running totals of one model version.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Requests that reached the door.
+    /// Requests that came.
     pub requests: u64,
     /// Requests that the model answered.
     pub answered: u64,
-    /// Requests refused before the model saw them.
+    /// Requests rejected before the model saw them.
     pub rejected: u64,
     /// Requests on which the model or its worker failed.
     pub failed: u64,
     /// Requests whose client went away.
     pub abandoned: u64,
-    /// Requests that rode more than once.
+    /// Requests that were tried more than once.
     pub retried: u64,
-    /// Batches that departed.
+    /// Batches that were dispatched.
     pub batches: u64,
     /// Items in them.
     pub items: u64,
@@ -48,9 +48,9 @@ pub struct Counters {
     pub compute_us: u64,
     /// Microseconds from admission to answer.
     pub latency_us: u64,
-    /// Departed batches by reason.
+    /// Dispatched batches by reason.
     pub dispatches: [(&'static str, u64); 7],
-    /// What departed batches cost as they came and as they were run, where the model pads.
+    /// What dispatched batches cost without and with padding, where the model pads.
     pub padding: Padding,
 }
 
@@ -71,10 +71,11 @@ pub struct Status {
     pub counters: Counters,
 }
 
+/// The published state of one model version.
 #[derive(Debug, Default)]
 pub(crate) struct ModelState {
     pub(crate) workers: ArcSwap<Vec<WorkerView>>,
-    /// Somebody serves or still tries to; without that nothing is admitted.
+    /// Whether a worker serves or is being started; without one nothing is admitted.
     pub(crate) has_workers: AtomicBool,
     pub(crate) unhealthy: AtomicBool,
     pub(crate) waiting: AtomicU32,
@@ -94,31 +95,27 @@ pub(crate) struct ModelState {
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
 }
 
-/// Adds to a counter.
-pub(crate) fn add(counter: &AtomicU64, amount: u64) {
-    counter.fetch_add(amount, Ordering::Relaxed);
-}
-
 impl ModelState {
-    pub(crate) fn departed(&self, reason: DispatchReason) {
+    /// Counts a batch that is dispatched.
+    pub(super) fn dispatched(&self, dispatch: &Dispatch, items_max: u32) {
+        let Dispatch { items, reason, padding, .. } = *dispatch;
         if let Some(index) = DISPATCH_REASONS.iter().position(|known| *known == reason) {
             add(&self.dispatches[index], 1);
         }
-    }
-
-    /// Adds to the account of a model that pads.
-    pub(crate) fn padded(&self, padding: Option<Padding>) {
         if let Some(Padding { real, padded }) = padding {
             add(&self.cost_real, real);
             add(&self.cost_padded, padded);
         }
+        self.meters.dispatched(items, items_max);
+        add(&self.batches, 1);
+        add(&self.items, u64::from(items));
     }
 
-    pub(crate) fn status(&self, queue_max: u32, wanted: (u32, u32)) -> Status {
+    pub(crate) fn status(&self, queue_max: u32, target: (u32, u32)) -> Status {
         Status {
             workers: Vec::clone(&self.workers.load()),
-            workers_min: wanted.0,
-            workers_max: wanted.1,
+            workers_min: target.0,
+            workers_max: target.1,
             waiting: self.waiting.load(Ordering::Relaxed),
             queue_max,
             counters: self.counters(),

@@ -1,7 +1,7 @@
 //! How long clients take to come back: a histogram in half octaves that forgets.
 //!
-//! Kept as running sums, because all questions are about "by then". Times beyond the last edge and
-//! clients that never came are one mass.
+//! Kept as running sums, because it is always asked how many are back by a time. Times beyond the
+//! last edge and clients that never came are counted together.
 
 use crate::request::Nanos;
 
@@ -49,20 +49,20 @@ fn position(time: Nanos) -> usize {
 
 /// Times between an answer and the next request of the same client.
 #[derive(Clone, Debug)]
-pub(crate) struct Histogram {
+pub(crate) struct ReturnTimes {
     /// Weight of all times up to each edge.
     sums: [f64; EDGES_LEN],
     never: f64,
     weight: f64,
 }
 
-impl Default for Histogram {
+impl Default for ReturnTimes {
     fn default() -> Self {
         Self { sums: [0.0; EDGES_LEN], never: 0.0, weight: 1.0 }
     }
 }
 
-impl Histogram {
+impl ReturnTimes {
     /// A client came back after this long.
     pub(crate) fn learn(&mut self, time: Nanos) {
         let at = position(time);
@@ -71,13 +71,13 @@ impl Histogram {
         self.grow();
     }
 
-    /// So many clients have been away for too long.
+    /// This many clients have been away for too long.
     pub(crate) fn give_up(&mut self, clients: u32) {
         self.never += self.weight * f64::from(clients);
         self.grow();
     }
 
-    /// One that was given up came back after all; `learn` says when.
+    /// A client that was given up came back after all; `learn` follows.
     pub(crate) fn take_back(&mut self) {
         self.never = (self.never - self.weight).max(0.0);
     }
@@ -97,7 +97,7 @@ impl Histogram {
         back > 0.0 && back >= 0.1 * self.never
     }
 
-    /// Weight of those who were back by then.
+    /// Weight of the clients that were back by then.
     pub(crate) fn by(&self, time: Nanos) -> f64 {
         let at = position(time);
         let Some(&above) = self.sums.get(at) else { return self.sums[EDGES_LEN - 1] };
@@ -105,7 +105,7 @@ impl Histogram {
         below + (above - below) * (time - low) as f64 * PER_NANO[at]
     }
 
-    /// Weight of everybody.
+    /// Weight of all clients.
     pub(crate) fn total(&self) -> f64 {
         self.sums[EDGES_LEN - 1] + self.never
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn half_of_them_are_back_by_the_median() {
-        let mut histogram = Histogram::default();
+        let mut histogram = ReturnTimes::default();
         (1..=1000u64).for_each(|n| histogram.learn(n % 100 * 10_000));
         let share = histogram.by(500_000) / histogram.total();
         assert!((0.45..0.55).contains(&share), "{share}");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn clients_that_never_come_make_it_not_worth_asking() {
-        let mut histogram = Histogram::default();
+        let mut histogram = ReturnTimes::default();
         assert!(!histogram.worth_asking());
         histogram.learn(1_000_000);
         assert!(histogram.worth_asking());
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn it_forgets_and_never_overflows() {
-        let mut histogram = Histogram::default();
+        let mut histogram = ReturnTimes::default();
         (0..100_000).for_each(|_| histogram.learn(100_000));
         (0..5_000).for_each(|_| histogram.learn(10_000_000));
         assert!(histogram.by(1_000_000) / histogram.total() < 0.01);

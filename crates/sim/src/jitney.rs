@@ -1,4 +1,4 @@
-//! The very batcher that serves, behind the trait of the world.
+//! The batcher of the server as a scheduler of the simulator.
 //!
 //! It only translates: request numbers to the dense indices the batcher wants, actions to orders.
 
@@ -10,12 +10,12 @@ use jitney_batcher::{
 use crate::job::Job;
 use crate::scheduler::{Orders, Scheduler};
 
-/// Most requests that may wait: beyond any honest queue, so that the policy is what refuses.
+/// Most requests that may wait: so many that only the policy rejects.
 const QUEUE_MAX: u32 = 1_000_000;
 
-/// A [`Batcher`] that believes to be in a server.
+/// A [`Batcher`] with simulated workers.
 #[derive(Debug)]
-pub struct Ours {
+pub struct JitneyScheduler {
     batcher: Batcher,
     actions: Actions,
     /// The request at each index.
@@ -27,7 +27,7 @@ pub struct Ours {
     running: Vec<Option<(BatchId, Vec<u32>)>>,
 }
 
-impl Ours {
+impl JitneyScheduler {
     /// A batcher with this configuration and `workers` workers of one slot each.
     #[must_use]
     pub fn new(config: Config, workers: usize) -> Self {
@@ -41,12 +41,6 @@ impl Ours {
         let running = (0..workers).map(|_| None).collect();
         actions.clear();
         Self { batcher, actions, jobs: vec![], indices: vec![], free: vec![], running }
-    }
-
-    /// The batcher, to look at what it has learnt.
-    #[must_use]
-    pub fn batcher(&self) -> &Batcher {
-        &self.batcher
     }
 
     fn step(&mut self, now: Nanos, event: Event, out: &mut Orders) {
@@ -70,7 +64,7 @@ impl Ours {
             Action::Reject { id, .. } | Action::Fail { id, .. } => {
                 let job = self.jobs[id.index()];
                 self.release(job);
-                out.refuse(job);
+                out.reject(job);
             }
             Action::SetTimer(at) => out.wake(Some(*at)),
             Action::ClearTimer => out.wake(None),
@@ -93,7 +87,7 @@ impl Ours {
     }
 }
 
-impl Scheduler for Ours {
+impl Scheduler for JitneyScheduler {
     fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders) {
         let mut request = Request::new(RequestId::new(self.index(id), id));
         request.deadline = job.deadline;

@@ -1,20 +1,19 @@
-//! What a model's batcher has learned and decided, for whoever wants to understand it.
+//! What a model's batcher has learned and decided, for people who want to understand it.
 //!
-//! A copy, made when somebody asks. It explains and never steers; the words for it are found where
-//! it is shown.
+//! A copy, made on request. It explains and decides nothing; the server puts it into words.
 
 use std::time::Duration;
 
 use jitney_batcher::{Batcher, Config, CurvePoint, Decision, DecisionKind};
 
-/// A look into a model's batcher.
+/// A copy of what a model's batcher knows.
 #[derive(Clone, Debug)]
 pub struct BatcherReport {
-    /// The knobs in force.
+    /// The settings in force.
     pub config: Config,
     /// Requests that wait.
     pub waiting: u32,
-    /// The learned service times, one curve per bucket, ascending in size.
+    /// The learned service times, one curve per group, ascending in size.
     pub curve: Vec<CurvePoint>,
     /// The last decisions of the adaptive policy, oldest first.
     pub decisions: Vec<PastDecision>,
@@ -52,17 +51,17 @@ impl BatcherReport {
         }
     }
 
-    /// The curve of the bucket that most batches were seen of.
+    /// The curve of the group with the most batches.
     pub fn main_curve(&self) -> impl Iterator<Item = &CurvePoint> {
         let main = main_group(&self.curve);
         self.curve.iter().filter(move |point| Some(point.group) == main)
     }
 }
 
-/// The bucket that most batches were seen of.
+/// The group with the most batches.
 pub fn main_group(curve: &[CurvePoint]) -> Option<u16> {
-    let seen = |bucket: u16| -> u64 {
-        curve.iter().filter(|it| it.group == bucket).map(|it| u64::from(it.samples)).sum()
+    let seen = |group: u16| -> u64 {
+        curve.iter().filter(|it| it.group == group).map(|it| u64::from(it.samples)).sum()
     };
-    curve.iter().map(|point| point.group).max_by_key(|bucket| (seen(*bucket), u16::MAX - bucket))
+    curve.iter().map(|point| point.group).max_by_key(|group| (seen(*group), u16::MAX - group))
 }

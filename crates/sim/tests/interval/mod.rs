@@ -6,9 +6,7 @@
 
 use jitney_batcher::Nanos;
 
-use super::clairvoyant::optimistic;
-use crate::curve::Curve;
-use crate::job::Job;
+use jitney_sim::{Job, ServiceCurve};
 
 /// Times are rounded up to this grid, which keeps the bound optimistic.
 const GRID: Nanos = 50_000;
@@ -18,7 +16,7 @@ const GRID: Nanos = 50_000;
 /// Requests are in order of arrival and of deadline; intervals longer than `horizon` are not looked
 /// at.
 #[must_use]
-pub fn interval(curve: &Curve, jobs: &[Job], workers: usize, horizon: Nanos) -> usize {
+pub fn interval(curve: &ServiceCurve, jobs: &[Job], workers: usize, horizon: Nanos) -> usize {
     let most = most(curve, longest(jobs), horizon + longest(jobs));
     let mut kept: Vec<Nanos> = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -40,7 +38,7 @@ fn longest(jobs: &[Job]) -> Nanos {
 }
 
 /// The most that one worker can do in each number of grid cells, with batches that fit a deadline.
-fn most(curve: &Curve, deadline: Nanos, until: Nanos) -> Vec<usize> {
+fn most(curve: &ServiceCurve, deadline: Nanos, until: Nanos) -> Vec<usize> {
     let times = optimistic(curve);
     let cells = times.iter().take_while(|&&time| time <= deadline).map(|&time| time / GRID);
     let cells: Vec<usize> = cells.map(|cell| cell as usize).collect();
@@ -53,16 +51,24 @@ fn most(curve: &Curve, deadline: Nanos, until: Nanos) -> Vec<usize> {
     most
 }
 
-#[cfg(test)]
+/// The least time in which at least so many can be served: optimistic where a curve has dents.
+fn optimistic(curve: &ServiceCurve) -> Vec<Nanos> {
+    let mut times: Vec<Nanos> = (1..=curve.max()).map(|size| curve.time(size)).collect();
+    for at in (1..times.len()).rev() {
+        times[at - 1] = times[at - 1].min(times[at]);
+    }
+    times
+}
+
 mod tests {
+    use jitney_sim::bounds::clairvoyant;
+    use jitney_sim::{Demand, ms};
+
     use super::*;
-    use crate::bounds::clairvoyant;
-    use crate::curve::ms;
-    use crate::demand::Demand;
 
     #[test]
     fn it_never_asks_for_more_misses_than_the_exact_optimum() {
-        let curve = Curve::affine(5.0, 1.0, 16);
+        let curve = ServiceCurve::affine(5.0, 1.0, 16);
         for rate in [300.0, 500.0, 800.0, 1500.0] {
             let jobs = Demand::poisson(25.0).jobs(rate, 500, 9);
             let exact = clairvoyant(&curve, &jobs, usize::MAX).expect("no limit");

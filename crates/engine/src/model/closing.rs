@@ -1,0 +1,87 @@
+//! The end of a model version: orderly as long as its grace lasts. What was admitted is answered, then
+//! the workers stop; nothing new is taken in meanwhile.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How far the end has come.
+#[derive(Debug)]
+pub(super) struct Closing {
+    pub(super) deadline: Instant,
+    replies: Vec<oneshot::Sender<()>>,
+    /// Whether the batcher drains.
+    draining: bool,
+    /// Whether the workers were told to stop.
+    stopping: bool,
+}
+
+impl Closing {
+    fn new(deadline: Instant) -> Self {
+        Self { deadline, replies: Vec::new(), draining: false, stopping: false }
+    }
+
+    /// The end was asked for, perhaps again: then the earlier of the deadlines counts.
+    pub(super) fn ask(
+        closing: &mut Option<Self>,
+        deadline: Instant,
+        reply: Option<oneshot::Sender<()>>,
+    ) {
+        let closing = closing.get_or_insert_with(|| Self::new(deadline));
+        closing.deadline = closing.deadline.min(deadline);
+        closing.replies.extend(reply);
+    }
+
+    /// True once: when no request waits for its turn in a sequence, and the batcher can drain.
+    pub(super) fn begins_to_drain(&mut self, turns_waiting: u32) -> bool {
+        turns_waiting == 0 && !std::mem::replace(&mut self.draining, true)
+    }
+
+    /// True once: when the batcher has drained, and the workers can stop.
+    pub(super) fn stops_workers(&mut self, drained: bool) -> bool {
+        drained && !std::mem::replace(&mut self.stopping, true)
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_over(&self, no_workers: bool) -> bool {
+        self.stopping && no_workers
+    }
+
+    /// Tells those who asked for the end.
+    pub(super) fn finish(self) {
+        for reply in self.replies {
+            // A caller that does not wait any more is fine.
+            let _ = reply.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_drains_then_stops_the_workers_then_is_over() {
+        let mut closing = Closing::new(Instant::now());
+        assert!(!closing.begins_to_drain(2), "requests still wait for their turns");
+        assert!(closing.begins_to_drain(0) && !closing.begins_to_drain(0));
+        assert!(!closing.stops_workers(false) && !closing.is_over(true));
+        assert!(closing.stops_workers(true) && !closing.stops_workers(true));
+        assert!(!closing.is_over(false) && closing.is_over(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_deadline_counts_and_all_who_asked_are_told() {
+        let now = Instant::now();
+        let mut closing = None;
+        let (reply, told) = oneshot::channel();
+        for (seconds, reply) in [(2, None), (1, Some(reply)), (3, None)] {
+            Closing::ask(&mut closing, now + Duration::from_secs(seconds), reply);
+        }
+        let closing = closing.expect("it was asked for");
+        assert_eq!(closing.deadline, now + Duration::from_secs(1));
+        closing.finish();
+        assert!(told.await.is_ok());
+    }
+}

@@ -1,0 +1,87 @@
+//! What becomes of the batches of a worker that has exited: each is tried again or given up, and no
+//! batch that could not have caused the exit is blamed for it.
+
+use jitney_batcher::{BatchFailure, BatchId, DownReason};
+
+use crate::outcome::WorkerExit;
+use crate::pool::WorkerBatch;
+
+/// What is to be done about an exit.
+#[derive(Debug)]
+pub(super) struct ExitPlan {
+    /// Batches that wait again as if nothing had happened.
+    pub(super) innocent: Vec<WorkerBatch>,
+    /// Batches that failed.
+    pub(super) failed: Vec<WorkerBatch>,
+    /// The one batch among several that is to blame.
+    pub(super) blamed: Option<(BatchId, BatchFailure)>,
+    /// What the batcher is told of the worker.
+    pub(super) down: DownReason,
+    /// Whether any of several batches may have caused the exit, so that all must be tried alone.
+    pub(super) doubtful: bool,
+}
+
+impl ExitPlan {
+    /// `ahead`: the worker runs one batch after another, so that one of them at most was running.
+    pub(super) fn new(
+        exit: WorkerExit,
+        batches: Vec<WorkerBatch>,
+        blamed: Option<BatchId>,
+        ahead: bool,
+    ) -> Self {
+        let several = batches.len() > 1;
+        let (kind, down) = match exit {
+            WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
+            WorkerExit::Ended { .. } | WorkerExit::BrokeProtocol => {
+                (BatchFailure::Crashed, DownReason::Crashed)
+            }
+        };
+        let is_innocent = |batch: &WorkerBatch| ahead && blamed != Some(batch.id);
+        let (innocent, failed): (Vec<_>, Vec<_>) = batches.into_iter().partition(is_innocent);
+        let blamed = blamed.filter(|_| ahead || several);
+        // Where one batch is blamed, or none was running, the worker's other batches just wait again.
+        let down = if blamed.is_some() || (ahead && failed.is_empty()) {
+            DownReason::Removed
+        } else {
+            down
+        };
+        let blamed = blamed.map(|batch| (batch, kind));
+        Self { innocent, failed, blamed, down, doubtful: several && !ahead }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(batches: &[u64], blamed: Option<u64>, ahead: bool) -> ExitPlan {
+        let batches = batches.iter().map(|id| WorkerBatch::of_nothing(BatchId(*id))).collect();
+        ExitPlan::new(WorkerExit::TimedOut, batches, blamed.map(BatchId), ahead)
+    }
+
+    fn ids(batches: &[WorkerBatch]) -> Vec<u64> {
+        batches.iter().map(|batch| batch.id.0).collect()
+    }
+
+    #[test]
+    fn the_only_batch_fails_with_its_worker() {
+        let plan = plan(&[1], Some(1), false);
+        assert_eq!((ids(&plan.failed), plan.blamed), (vec![1], None));
+        assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, false));
+    }
+
+    #[test]
+    fn a_batch_that_had_not_begun_is_innocent() {
+        let plan = plan(&[1, 2], Some(1), true);
+        assert_eq!((ids(&plan.failed), ids(&plan.innocent)), (vec![1], vec![2]));
+        assert_eq!(plan.blamed, Some((BatchId(1), BatchFailure::TimedOut)));
+        assert_eq!((plan.down, plan.doubtful), (DownReason::Removed, false));
+    }
+
+    #[test]
+    fn of_batches_side_by_side_any_may_be_to_blame() {
+        let plan = plan(&[1, 2], None, false);
+        assert_eq!((ids(&plan.failed), plan.blamed), (vec![1, 2], None));
+        assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, true));
+    }
+}

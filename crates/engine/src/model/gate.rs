@@ -1,0 +1,194 @@
+//! A request's way from its protocol to the task of its model: checked, weighed, admitted, sent.
+//!
+//! All of it happens on the caller's own task and needs no state of the model's, so that a rejection
+//! costs the model nothing. Past this file a request is valid and has its permit; its caller waits
+//! for one answer, and a caller that stops waiting takes the request back out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jitney_batcher::{Rejection, Request};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::clock::ModelClock;
+use super::intake::{AcceptedInput, Intake};
+use super::measures::add;
+use super::messages::RequestMessage;
+use super::objectives::Objective;
+use super::parts::{self, SplitReply};
+use super::state::ModelState;
+use crate::admission::{Admission, Permit};
+use crate::call::{Call, DecodedInput};
+use crate::error::CallError;
+use crate::pending::{Payload, PendingRequest, SharedId};
+use crate::reply::{Answer, AnswerReceiver, Reply};
+use crate::settings::ModelSettings;
+
+/// Where requests enter a model version.
+pub(crate) struct RequestGate {
+    pub(crate) settings: ArcSwap<ModelSettings>,
+    pub(crate) intake: Intake,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) inbox: mpsc::Sender<RequestMessage>,
+    pub(crate) published: Arc<ModelState>,
+    pub(crate) clock: ModelClock,
+}
+
+/// An admitted request, as its caller holds it.
+enum Admitted<'a> {
+    Whole(AnswerReceiver, CancelOnDrop<'a>),
+    InParts(SplitReply<'a>),
+}
+
+impl RequestGate {
+    /// Answers one request. Dropping the future means that the client went away.
+    pub(super) async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        add(&self.published.requests, 1);
+        let (answer, cancel_on_drop) = match self.admit(call) {
+            Ok(Admitted::Whole(answer, cancel_on_drop)) => (answer, cancel_on_drop),
+            Ok(Admitted::InParts(reply)) => return reply.answer().await,
+            Err(error) => return Err(self.count(error)),
+        };
+        let answer = answer.await.unwrap_or(Err(CallError::Gone));
+        cancel_on_drop.disarm();
+        answer
+    }
+
+    /// Rejects a request because the server is shutting down.
+    pub(super) fn reject_draining(&self) -> CallError {
+        add(&self.published.requests, 1);
+        self.count(rejection(Rejection::Draining))
+    }
+
+    fn count(&self, error: CallError) -> CallError {
+        add(&self.published.rejected, 1);
+        self.published.meters.rejected(&error);
+        error
+    }
+
+    fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
+        if !self.published.has_workers.load(Ordering::Relaxed) {
+            return Err(rejection(Rejection::NoWorker));
+        }
+        let settings = self.settings.load();
+        let admitted = Instant::now();
+        let Call { input, deadline, origin, priority, claim } = call;
+        let (bytes, value_bytes) = (input.weight(), input.value_bytes());
+        let accepted = self.intake.accept(input, settings.items_max())?;
+        let AcceptedInput { payload, items, group, splits, objective, length } = accepted;
+        let permit = self.admission.admit(u64::from(items), bytes)?;
+        let weight = settings.shares.weigh(&claim, length, items, value_bytes);
+        let facts = Request {
+            deadline: self.clock.deadline(earliest(deadline, objective, &settings, admitted)),
+            items,
+            cost: weight.cost,
+            tenant: weight.tenant,
+            group,
+            priority,
+            origin,
+            ..Request::new(SharedId::UNSET)
+        };
+        let payload = match payload {
+            Payload::Decoded(input) if splits && items > parts::size(settings.items_max()) => {
+                let reply = self.admit_parts(&*input, facts, admitted, &settings, permit)?;
+                return Ok(Admitted::InParts(reply));
+            }
+            whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
+        };
+        let (reply, answer) = Reply::new();
+        let request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
+        let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
+        self.send(RequestMessage::Submit(request))?;
+        Ok(Admitted::Whole(answer, cancel_on_drop))
+    }
+
+    /// Sends a request in parts, which differ in nothing but their items and what they cost.
+    fn admit_parts(
+        &self,
+        input: &dyn DecodedInput,
+        facts: Request,
+        admitted: Instant,
+        settings: &ModelSettings,
+        permit: Permit,
+    ) -> Result<SplitReply<'_>, CallError> {
+        let (items, most) = (facts.items, settings.items_waiting_max());
+        if u64::from(items) > most {
+            return Err(CallError::BadInput(format!(
+                "the request brings {items} items, and at most {most} may wait for this model; \
+                 send fewer at a time"
+            )));
+        }
+        let inputs = input.split(parts::size(settings.items_max()));
+        let count = inputs.len();
+        let (replies, answers) = Reply::of_parts(count, permit);
+        let part = |(at, (input, reply)): (usize, (Arc<dyn DecodedInput>, Reply))| {
+            let items = input.items();
+            let cost = parts::cost(facts.cost, items, facts.items);
+            let facts = Request { items, cost, more: at + 1 < count, ..facts };
+            PendingRequest::new(facts, Payload::Decoded(input), admitted, reply, None)
+        };
+        let parts: Vec<_> = inputs.into_iter().zip(replies).enumerate().map(part).collect();
+        let ids: Vec<_> = parts.iter().map(|part| part.id.clone()).collect();
+        self.send(RequestMessage::SubmitParts(parts))?;
+        Ok(SplitReply::new(&self.inbox, &self.published, answers, ids, admitted))
+    }
+
+    /// Puts a message before the model's task; the caller never waits for room.
+    fn send(&self, message: RequestMessage) -> Result<(), CallError> {
+        use mpsc::error::TrySendError;
+        self.inbox.try_send(message).map_err(|error| match error {
+            TrySendError::Full(_) => rejection(Rejection::QueueFull),
+            TrySendError::Closed(_) => CallError::Gone,
+        })
+    }
+}
+
+fn rejection(reason: Rejection) -> CallError {
+    CallError::Rejected { reason, retry_after: None }
+}
+
+/// The deadline of a request that need not hurry, where the batcher would give one without any the
+/// model's objective.
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
+/// The request's own deadline, its objective and the client timeout: whichever is first.
+fn earliest(
+    own: Option<Instant>,
+    objective: Objective,
+    settings: &ModelSettings,
+    now: Instant,
+) -> Option<Instant> {
+    let client = (!settings.client_timeout.is_zero()).then(|| now + settings.client_timeout);
+    let objective = match objective {
+        Objective::Models => settings.latency_max,
+        Objective::Own(latency) => Some(latency),
+        Objective::Free => settings.latency_max.map(|_| FAR),
+    };
+    let objective = objective.map(|latency| now + latency);
+    own.into_iter().chain(client).chain(objective).min()
+}
+
+/// Takes the request out of the model when its caller stops waiting.
+struct CancelOnDrop<'a> {
+    inbox: &'a mpsc::Sender<RequestMessage>,
+    id: Option<SharedId>,
+}
+
+impl CancelOnDrop<'_> {
+    fn disarm(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        // Without an id the task has not taken the request in and will see its closed reply. If the
+        // inbox is full, the request is run for nothing: that costs room, and harms no other request.
+        if let Some(id) = self.id.take().and_then(|id| id.get()) {
+            drop(self.inbox.try_send(RequestMessage::Cancel(id)));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The requests of sequences: each waits here for its turn, then goes to its sequence's worker.
+//!
+//! Apart from `sequence`, which decides whose turn it is. For a model without sequences every method
+//! does nothing. A request that waits for its turn is owned here, one that is on its way by the table,
+//! so that each ends exactly once whatever becomes of its worker.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::clock::ModelClock;
+use super::sequence::{SequenceName, Sequences, Turn};
+use super::slots::{slot, worker_of};
+use super::table::TurnRef;
+use crate::call::{Input, SequenceHeaders, SequenceRef};
+use crate::error::CallError;
+use crate::outcome::ItemOutcome;
+use crate::pending::{Payload, PendingRequest};
+use crate::settings::ModelSettings;
+
+/// Longer than any sensible id; without a bound ids could fill the memory.
+const ID_BYTES_MAX: usize = 1024;
+
+/// The sequences of one model version, if it keeps any.
+pub(super) struct SequenceTurns {
+    sequences: Option<Sequences<PendingRequest>>,
+    headers: Arc<SequenceHeaders>,
+    clock: ModelClock,
+}
+
+impl SequenceTurns {
+    pub(super) fn new(settings: &ModelSettings, clock: ModelClock) -> Self {
+        let sequences = settings.sequences().map(Sequences::new);
+        Self { sequences, headers: Arc::clone(&settings.sequence_headers), clock }
+    }
+
+    /// Whether the model keeps sequences.
+    pub(super) fn enabled(&self) -> bool {
+        self.sequences.is_some()
+    }
+
+    /// Lets a request wait for its turn in the sequence that it names, or in a new one.
+    pub(super) fn join(
+        &mut self,
+        mut request: PendingRequest,
+    ) -> Result<(), (PendingRequest, CallError)> {
+        let now = Instant::now();
+        let deadline = self.deadline(&request);
+        let Some(sequences) = &mut self.sequences else { return Err((request, CallError::Gone)) };
+        let name = sequence_of(&mut request.payload);
+        let room =
+            name.and_then(|name| sequences.find_room(now, &name).map_err(CallError::Sequence));
+        match room {
+            Ok(key) => sequences.join(now, key, deadline, request),
+            Err(error) => return Err((request, error)),
+        }
+        Ok(())
+    }
+
+    /// The next request whose turn it is, pinned to its sequence's worker.
+    pub(super) fn next(&mut self) -> Option<(PendingRequest, TurnRef)> {
+        let Turn { sequence, number, worker, anew, mut what, .. } =
+            self.sequences.as_mut()?.next()?;
+        if let (true, Some(input)) = (anew, raw(&mut what.payload))
+            && let Some(sequence) = &mut input.route.sequence
+        {
+            sequence.starts = true;
+        }
+        what.facts.worker = Some(slot(worker, 0));
+        Some((what, TurnRef { sequence, number }))
+    }
+
+    /// A request that had its turn has ended; its sequence goes on.
+    pub(super) fn answered(&mut self, turn: Option<TurnRef>) {
+        if let (Some(sequences), Some(turn)) = (&mut self.sequences, turn) {
+            sequences.answered(Instant::now(), turn.sequence);
+        }
+    }
+
+    /// Its worker has gone before it could be sent: it waits again, for another one.
+    pub(super) fn put_back(&mut self, request: PendingRequest, turn: TurnRef) {
+        let (TurnRef { sequence, number }, deadline) = (turn, self.deadline(&request));
+        if let (Some(sequences), Some(slot)) = (&mut self.sequences, request.facts.worker) {
+            let worker = worker_of(slot);
+            let turn = Turn { sequence, number, worker, anew: false, deadline, what: request };
+            sequences.put_back(Instant::now(), turn);
+        }
+    }
+
+    pub(super) fn worker_up(&mut self, worker: u32) {
+        if let Some(sequences) = &mut self.sequences {
+            sequences.worker_up(worker);
+        }
+    }
+
+    pub(super) fn worker_gone(&mut self, worker: u32) {
+        if let Some(sequences) = &mut self.sequences {
+            sequences.worker_gone(worker);
+        }
+    }
+
+    /// Ends the sequences that the model's answers say are over.
+    pub(super) fn end_named(&mut self, items: &[ItemOutcome]) {
+        let Some(sequences) = &mut self.sequences else { return };
+        let headers = items.iter().flatten().flat_map(|output| &output.headers);
+        for (_, ids) in headers.filter(|(name, _)| name.eq_ignore_ascii_case(&self.headers.end)) {
+            for id in ids.split(';') {
+                sequences.end(Instant::now(), id.trim());
+            }
+        }
+    }
+
+    /// When [`SequenceTurns::expire`] has something to do, at the earliest.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        self.sequences.as_ref().and_then(Sequences::alarm)
+    }
+
+    /// Ends the sequences whose time is over; returns the requests whose deadline passed in one.
+    pub(super) fn expire(&mut self) -> Vec<PendingRequest> {
+        let now = Instant::now();
+        match &mut self.sequences {
+            Some(sequences) if sequences.alarm().is_some_and(|alarm| alarm <= now) => {
+                sequences.expire(now)
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    /// Takes out all requests that wait for a turn.
+    pub(super) fn take_all(&mut self) -> Vec<PendingRequest> {
+        self.sequences.as_mut().map(Sequences::take_all).unwrap_or_default()
+    }
+
+    /// How many wait for their turn.
+    pub(super) fn waiting(&self) -> u32 {
+        let waiting = self.sequences.as_ref().map_or(0, Sequences::waiting);
+        u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    fn deadline(&self, request: &PendingRequest) -> Option<Instant> {
+        let deadline = request.facts.deadline;
+        (deadline != u64::MAX).then(|| self.clock.instant(deadline))
+    }
+}
+
+fn raw(payload: &mut Payload) -> Option<&mut Input> {
+    match payload {
+        Payload::Raw(input) => Some(input),
+        Payload::Decoded(_) => None,
+    }
+}
+
+/// The sequence that a request names. One that names none begins a sequence of its own, and its
+/// handler is told so.
+fn sequence_of(payload: &mut Payload) -> Result<SequenceName, CallError> {
+    let Some(Input { id, route, .. }) = raw(payload) else {
+        return Err(CallError::BadInput("a model in this process keeps no sequences".to_owned()));
+    };
+    if let Some(SequenceRef { id, .. }) = route.sequence.as_deref() {
+        if id.len() > ID_BYTES_MAX {
+            let message = format!("a sequence id has at most {ID_BYTES_MAX} bytes");
+            return Err(CallError::BadInput(message));
+        }
+        return Ok(SequenceName { id: id.clone(), chosen: true });
+    }
+    let id = format!("ts-seq-{id}");
+    route.sequence = Some(Box::new(SequenceRef { id: id.clone(), starts: true }));
+    Ok(SequenceName { id, chosen: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use jitney_batcher::Request;
+
+    use super::*;
+    use crate::pending::SharedId;
+    use crate::reply::Reply;
+    use crate::settings::Declared;
+    use crate::testkit::{call, settings};
+
+    fn turns() -> SequenceTurns {
+        let declared =
+            Declared { stateful: true, sequence_max_idle_ms: 20_000, ..Declared::default() };
+        let settings = ModelSettings { declared, ..settings() };
+        SequenceTurns::new(&settings, ModelClock::start())
+    }
+
+    fn request(sequence: Option<&str>) -> PendingRequest {
+        let mut input = call("body").input;
+        let named = |id: &str| Box::new(SequenceRef { id: id.to_owned(), starts: false });
+        input.route.sequence = sequence.map(named);
+        let facts = Request::new(SharedId::UNSET);
+        let (reply, _) = Reply::new();
+        PendingRequest::new(facts, Payload::Raw(input), Instant::now(), reply, None)
+    }
+
+    fn sequence(request: &PendingRequest) -> SequenceRef {
+        let route = request.payload.raw().map(|input| input.route.clone());
+        *route.and_then(|route| route.sequence).expect("a sequence")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_goes_to_its_sequences_worker_and_the_next_one_waits_for_its_end() {
+        let mut turns = turns();
+        turns.worker_up(7);
+        for _ in 0..2 {
+            assert!(turns.join(request(Some("a"))).is_ok());
+        }
+        let (first, turn) = turns.next().expect("a turn");
+        assert_eq!(first.facts.worker.map(worker_of), Some(7));
+        assert!(turns.next().is_none() && turns.waiting() == 1);
+        turns.answered(Some(turn));
+        assert!(turns.next().is_some() && turns.waiting() == 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_names_no_sequence_begins_its_own() {
+        let mut turns = turns();
+        turns.worker_up(1);
+        assert!(turns.join(request(None)).is_ok());
+        let (request, _) = turns.next().expect("a turn");
+        assert_eq!(sequence(&request), SequenceRef { id: "ts-seq-body".to_owned(), starts: true });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_put_back_begins_its_sequence_anew_elsewhere() {
+        let mut turns = turns();
+        turns.worker_up(1);
+        assert!(turns.join(request(Some("a"))).is_ok());
+        let (request, turn) = turns.next().expect("a turn");
+        turns.put_back(request, turn);
+        assert!(turns.next().is_none(), "its worker is gone");
+        turns.worker_up(2);
+        let (request, _) = turns.next().expect("a turn");
+        assert_eq!(request.facts.worker.map(worker_of), Some(2));
+        assert!(sequence(&request).starts);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_has_a_bound() {
+        let long = "x".repeat(ID_BYTES_MAX + 1);
+        assert!(matches!(turns().join(request(Some(&long))), Err((_, CallError::BadInput(_)))));
+    }
+}

@@ -1,0 +1,180 @@
+//! The warm-up of a new worker: it runs batches of 1, 2, 4 ... items before it serves, so that every
+//! size is warm and the adaptive policy knows the curve when the first user comes.
+//!
+//! Its batches bypass the batcher, which is only told how long they took; no user, counter or metric
+//! ever sees them. It is bounded in time and by the limits of a batch, and a sample that does harm is
+//! not tried again. Where items differ in cost and the cost of the sample is unknown, sizes are made
+//! warm and nothing is learned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jitney_batcher::{BatchId, Config, DispatchReason, Event, Request};
+use tokio::time::Instant;
+
+use super::Sample;
+use crate::admission::Admission;
+use crate::pending::{PendingRequest, SharedId};
+use crate::pool::WorkerBatch;
+use crate::reply::Reply;
+
+/// Marks the batches of warm-ups; the batcher counts up from 1 and never gets here.
+const WARM_UP: u64 = 1 << 63;
+
+/// No batch is begun that would probably end later than this after the worker's first.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What warm-ups need, and how far they are.
+pub(crate) struct WarmUp {
+    sample: Sample,
+    /// The cost of one item of it, if that is known.
+    cost: Option<u64>,
+    admission: Arc<Admission>,
+    /// Workers above this id are new; those started again serve at once.
+    newest: u32,
+    runs: Vec<WarmUpRun>,
+}
+
+/// One worker's warm-up.
+struct WarmUpRun {
+    worker: u32,
+    began: Instant,
+    /// Items of the batch that runs.
+    size: u32,
+    /// Whether it is the very first, which is slower than any other and teaches nothing.
+    first: bool,
+}
+
+impl WarmUp {
+    pub(crate) fn new(sample: Sample, cost: Option<u64>, admission: Arc<Admission>) -> Self {
+        Self { sample, cost, admission, newest: 0, runs: Vec::new() }
+    }
+
+    /// The worker to which a batch was given to warm it up; none for any other batch.
+    pub(super) fn worker_of(batch: &WorkerBatch) -> Option<u32> {
+        let id = batch.id.0;
+        (id & WARM_UP != 0).then_some((id & u64::from(u32::MAX)) as u32)
+    }
+
+    /// The first batch for a worker that has just loaded; none if it should serve at once.
+    pub(super) fn begin(&mut self, worker: u32, config: &Config) -> Option<WorkerBatch> {
+        if worker <= self.newest || self.most(config) == 0 {
+            return None;
+        }
+        self.newest = worker;
+        self.runs.push(WarmUpRun { worker, began: Instant::now(), size: 1, first: true });
+        self.batch(worker, 1)
+    }
+
+    /// A batch is over: what the batcher learns from it, and the next batch if there is one.
+    pub(super) fn next(
+        &mut self,
+        worker: u32,
+        exec: Duration,
+        config: &Config,
+    ) -> (Option<Event>, Option<WorkerBatch>) {
+        let most = self.most(config);
+        let Some(run) = self.runs.iter_mut().find(|run| run.worker == worker) else {
+            return (None, None);
+        };
+        let items = run.size;
+        let enough = run.began.elapsed() + 2 * exec > TIME_MAX;
+        if std::mem::take(&mut run.first) {
+            let again = (!enough).then_some(items);
+            return (None, again.and_then(|size| self.batch(worker, size)));
+        }
+        run.size = items.saturating_mul(2).min(most);
+        let next = (items < most && !enough).then_some(run.size);
+        let (group, exec) = (self.sample.group, exec.as_nanos() as u64);
+        let learned = self.cost.map(|cost| {
+            let cost = cost.saturating_mul(items.into());
+            Event::Measured { group, items, cost, exec }
+        });
+        (learned, next.and_then(|size| self.batch(worker, size)))
+    }
+
+    /// Ends a worker's warm-up; false if it had none.
+    pub(super) fn forget(&mut self, worker: u32) -> bool {
+        let before = self.runs.len();
+        self.runs.retain(|run| run.worker != worker);
+        self.runs.len() < before
+    }
+
+    /// The largest batch of samples that the model may be given; 0 if not even one, or if there is a
+    /// limit and it is unknown how soon it is reached.
+    fn most(&self, config: &Config) -> u32 {
+        let within = match (self.cost, config.max_cost) {
+            (_, u64::MAX) => u64::MAX,
+            (Some(cost), most) => most / cost.max(1),
+            (None, _) => 0,
+        };
+        u32::try_from(within).unwrap_or(u32::MAX).min(config.max_items)
+    }
+
+    fn batch(&self, worker: u32, size: u32) -> Option<WorkerBatch> {
+        let now = Instant::now();
+        let request = |_| {
+            let permit = self.admission.admit(1, 0).ok()?;
+            let (reply, _unread) = Reply::new();
+            let facts = Request::new(SharedId::UNSET);
+            Some(PendingRequest::new(facts, self.sample.payload(), now, reply, Some(permit)))
+        };
+        Some(WorkerBatch {
+            id: BatchId(WARM_UP | u64::from(worker)),
+            requests: (0..size).map(request).collect::<Option<_>>()?,
+            items: size,
+            items_max: size,
+            attempt: 1,
+            reason: DispatchReason::Idle,
+            dispatched: now,
+            predicted: None,
+            handoff: None,
+            padding: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::AdmissionLimits;
+    use crate::model::Intake;
+
+    fn warm_up(cost: Option<u64>) -> WarmUp {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("jitney_sample.json"), b"[1]").expect("a file");
+        let sample = Sample::of(&Intake::Python, Some(dir.path())).expect("a sample");
+        WarmUp::new(sample, cost, Admission::new(AdmissionLimits::default()))
+    }
+
+    fn config(max_items: u32, max_cost: u64) -> Config {
+        Config { max_items, max_cost, ..Config::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sizes_double_up_to_the_largest_batch_and_the_first_run_teaches_nothing() {
+        let (mut warm_up, config) = (warm_up(Some(1)), config(6, u64::MAX));
+        let mut batch = warm_up.begin(9, &config);
+        let (mut sizes, mut learned) = (Vec::new(), 0);
+        while let Some(running) = batch.take() {
+            assert_eq!(WarmUp::worker_of(&running), Some(9));
+            sizes.push(running.requests.len());
+            let (event, next) = warm_up.next(9, Duration::from_millis(1), &config);
+            learned += usize::from(event.is_some());
+            batch = next;
+        }
+        assert_eq!((sizes, learned), (vec![1, 1, 2, 4, 6], 4));
+        assert!(warm_up.forget(9) && !warm_up.forget(9));
+        assert!(
+            warm_up.begin(9, &config).is_none(),
+            "a worker that is started again serves at once"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_cost_under_a_limit_warms_nothing_up() {
+        assert!(warm_up(None).begin(1, &config(4, 100)).is_none());
+        assert!(warm_up(None).begin(1, &config(4, u64::MAX)).is_some());
+        assert!(warm_up(Some(200)).begin(1, &config(4, 100)).is_none(), "not even one fits");
+    }
+}

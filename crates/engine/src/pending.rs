@@ -1,0 +1,82 @@
+//! A request inside the engine, from its admission to its end: packed once, then only moved.
+//!
+//! Ownership is the protocol: whoever holds a [`PendingRequest`] owes the answer, and dropping it
+//! anywhere tells the caller that the request was lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jitney_batcher::{Request, RequestId};
+use tokio::time::Instant;
+
+use crate::admission::Permit;
+use crate::call::{DecodedInput, Input};
+use crate::reply::Reply;
+
+/// What a model's worker understands: made from an [`Input`] by the model's intake.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// Passed on to a Python worker as it came.
+    Raw(Input),
+    /// Checked and decoded for a model that runs in this process.
+    Decoded(Arc<dyn DecodedInput>),
+}
+
+impl Payload {
+    /// The input as it came; none if it was decoded.
+    pub(crate) fn raw(&self) -> Option<&Input> {
+        match self {
+            Self::Raw(input) => Some(input),
+            Self::Decoded(_) => None,
+        }
+    }
+}
+
+/// A request, or a part of one, that was admitted and has not ended.
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    /// What the batcher knows of it: items, cost, tenant, deadline, group, priority, origin. Its id
+    /// is set by the table of requests.
+    pub(crate) facts: Request,
+    /// What the worker is given. Kept until the end, so that a retry needs no second copy.
+    pub(crate) payload: Payload,
+    /// When it was admitted.
+    pub(crate) admitted: Instant,
+    /// The way back.
+    pub(crate) reply: Reply,
+    /// Its share of the server's limits; returned when the request ends. None for a part, whose reply
+    /// keeps that of the whole request.
+    pub(crate) permit: Option<Permit>,
+    /// How its caller learns its id.
+    pub(crate) id: SharedId,
+}
+
+impl PendingRequest {
+    pub(crate) fn new(
+        facts: Request,
+        payload: Payload,
+        admitted: Instant,
+        reply: Reply,
+        permit: Option<Permit>,
+    ) -> Self {
+        Self { facts, payload, admitted, reply, permit, id: SharedId::default() }
+    }
+}
+
+/// The id of a request, held by its caller too: 0 until the model's task has taken the request in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedId(Arc<AtomicU64>);
+
+impl SharedId {
+    /// The id of a request that has none yet; generations start at 1, so no other is like it.
+    pub(crate) const UNSET: RequestId = RequestId(0);
+
+    pub(crate) fn set(&self, id: RequestId) {
+        self.0.store(id.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<RequestId> {
+        let id = RequestId(self.0.load(Ordering::Relaxed));
+        (id != Self::UNSET).then_some(id)
+    }
+}
