@@ -50,7 +50,7 @@ impl Stage {
     }
 
     /// How often a node was asked.
-    fn rides(&self, node: &str) -> usize {
+    fn batches(&self, node: &str) -> usize {
         let at = self.graph.dag.nodes().iter().position(|name| name == node).unwrap();
         self.kits[at].rides().len()
     }
@@ -68,7 +68,7 @@ fn after(seconds: u32, act: Act) -> Act {
 async fn a_request_runs_through_the_nodes_in_order() {
     let stage = Stage::set("ab bc", |_, _| Act::Echo).await;
     assert_eq!(stage.ask("x").await.unwrap(), "x");
-    assert_eq!(["a", "b", "c"].map(|node| stage.rides(node)), [1, 1, 1]);
+    assert_eq!(["a", "b", "c"].map(|node| stage.batches(node)), [1, 1, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn nodes_that_wait_for_the_same_one_run_side_by_side() {
     let started = Instant::now();
     assert_eq!(stage.ask("x").await.unwrap(), "x", "the first of two parameters is echoed");
     assert!(started.elapsed() < 9 * SECOND, "{:?}", started.elapsed());
-    assert_eq!(stage.rides("d"), 1, "the last node waits for both");
+    assert_eq!(stage.batches("d"), 1, "the last node waits for both");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,14 +106,14 @@ async fn a_node_that_fails_is_tried_again_and_then_given_up() {
     };
     let stage = Stage::set("ab bc", once).await;
     assert_eq!(stage.ask("x").await.unwrap(), "x");
-    assert_eq!((stage.rides("b"), stage.rides("c")), (2, 1));
+    assert_eq!((stage.batches("b"), stage.batches("c")), (2, 1));
 
     let stage =
         Stage::set("ab bc", |node, _| if node == "b" { Act::Raise } else { Act::Echo }).await;
     let error = stage.ask("x").await.unwrap_err();
     let expected = "Error executing b: Prediction failed (2 attempts)";
     assert_eq!(error.to_string(), expected);
-    assert_eq!((stage.rides("b"), stage.rides("c")), (2, 0));
+    assert_eq!((stage.batches("b"), stage.batches("c")), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn a_node_that_takes_too_long_counts_as_failed() {
     let started = Instant::now();
     let error = stage.ask("x").await.unwrap_err().to_string();
     assert_eq!(error, "Error executing a: no answer within 10000 ms (2 attempts)");
-    assert_eq!((started.elapsed().as_secs(), stage.rides("b")), (20, 0));
+    assert_eq!((started.elapsed().as_secs(), stage.batches("b")), (20, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +135,7 @@ async fn a_failure_takes_the_other_branches_along() {
     let stage = Stage::set("abc cd", script).await;
     assert!(stage.ask("x").await.is_err());
     tokio::time::sleep(20 * SECOND).await;
-    assert_eq!(stage.rides("d"), 0, "a request that has failed goes no further");
+    assert_eq!(stage.batches("d"), 0, "a request that has failed goes no further");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn a_client_that_goes_away_ends_the_whole_run() {
     tokio::time::sleep(SECOND).await;
     client.abort();
     tokio::time::sleep(20 * SECOND).await;
-    assert_eq!(["a", "b", "c"].map(|node| stage.rides(node)), [1, 1, 0]);
+    assert_eq!(["a", "b", "c"].map(|node| stage.batches(node)), [1, 1, 0]);
     assert_eq!(stage.kits[1].model.status().waiting, 0);
 }
 
@@ -161,11 +161,11 @@ async fn the_deadline_of_a_request_holds_for_every_node() {
     let RunError::Rejected { error: CallError::Rejected { reason, .. }, .. } = error else {
         panic!("{error}");
     };
-    assert_eq!((reason, stage.rides("b")), (Rejection::Expired, 0));
+    assert_eq!((reason, stage.batches("b")), (Rejection::Expired, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_passed_on_without_another_try() {
+async fn a_rejection_is_passed_on_without_another_attempt() {
     let stage = Stage::set("ab", |_, _| Act::Echo).await;
     stage.kits[1].model.scale(0, 0).await.unwrap();
     let error = stage.ask("x").await.unwrap_err();
