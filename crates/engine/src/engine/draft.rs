@@ -16,7 +16,7 @@ use crate::model::{
     WarmUp, WorkerTarget,
 };
 use crate::observer::{ModelTag, Observer};
-use crate::pool::{Launcher, Pool, WorkerPlan};
+use crate::pool::{Launcher, WorkerPlan, WorkerPool};
 use crate::settings::ModelSettings;
 use crate::store::{FetchedFile, ModelDir};
 
@@ -70,7 +70,7 @@ impl Draft {
             tag: Arc::clone(&tag),
             observer: self.observer,
             clock,
-            pool: Pool::new(self.launcher, plan, Arc::clone(worker_ids), events),
+            pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
         };
         let task = Task::new(parts, &self.settings);

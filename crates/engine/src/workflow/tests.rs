@@ -11,7 +11,7 @@ use super::{Dag, NodeGraph, RunError, WorkflowNode};
 use crate::Rejection;
 use crate::call::Output;
 use crate::error::CallError;
-use crate::testkit::{Act, Kit, Ride, call, settings};
+use crate::testkit::{Act, Kit, ScriptedBatch, call, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,7 +22,10 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set(edges: &str, script: impl Fn(&str, &Ride) -> Act + Send + Sync + 'static) -> Self {
+    async fn set(
+        edges: &str,
+        script: impl Fn(&str, &ScriptedBatch) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let edge =
             |edge: &str| (edge[..1].to_owned(), edge[1..].chars().map(String::from).collect());
         let dag = Dag::new(&edges.split(' ').map(edge).collect::<Vec<_>>()).unwrap();
@@ -33,7 +36,7 @@ impl Stage {
             let mut settings = settings();
             settings.batch_size = 1;
             settings.response_timeout = 1000 * SECOND;
-            let kit = Kit::serving(2, settings, move |ride| script(&own, ride)).await;
+            let kit = Kit::serving(2, settings, move |batch| script(&own, batch)).await;
             nodes.push(WorkflowNode {
                 name,
                 model: Arc::clone(&kit.model),
@@ -52,7 +55,7 @@ impl Stage {
     /// How often a node was asked.
     fn batches(&self, node: &str) -> usize {
         let at = self.graph.dag.nodes().iter().position(|name| name == node).unwrap();
-        self.kits[at].rides().len()
+        self.kits[at].batches().len()
     }
 }
 
@@ -73,7 +76,8 @@ async fn a_request_runs_through_the_nodes_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_wait_for_the_same_one_run_side_by_side() {
-    let slow = |node: &str, _: &Ride| if node == "d" { Act::Echo } else { after(4, Act::Echo) };
+    let slow =
+        |node: &str, _: &ScriptedBatch| if node == "d" { Act::Echo } else { after(4, Act::Echo) };
     let stage = Stage::set("abc bd cd", slow).await;
     let started = Instant::now();
     assert_eq!(stage.ask("x").await.unwrap(), "x", "the first of two parameters is echoed");
@@ -90,7 +94,7 @@ async fn several_leaves_answer_with_an_object() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_whole_before_the_next_node_sees_it() {
-    let stream = |node: &str, _: &Ride| match node {
+    let stream = |node: &str, _: &ScriptedBatch| match node {
         "a" => Act::Stream(3, SECOND, Box::new(Act::Echo)),
         _ => Act::Echo,
     };
@@ -100,7 +104,7 @@ async fn a_stream_is_whole_before_the_next_node_sees_it() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_fails_is_tried_again_and_then_given_up() {
     let tries = AtomicU32::new(0);
-    let once = move |node: &str, _: &Ride| {
+    let once = move |node: &str, _: &ScriptedBatch| {
         let fails = node == "b" && tries.fetch_add(1, Ordering::Relaxed) == 0;
         if fails { Act::Raise } else { Act::Echo }
     };
@@ -127,7 +131,7 @@ async fn a_node_that_takes_too_long_counts_as_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_takes_the_other_branches_along() {
-    let script = |node: &str, _: &Ride| match node {
+    let script = |node: &str, _: &ScriptedBatch| match node {
         "b" => Act::Raise,
         "c" => after(5, Act::Echo),
         _ => Act::Echo,
@@ -140,7 +144,8 @@ async fn a_failure_takes_the_other_branches_along() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_ends_the_whole_run() {
-    let slow = |node: &str, _: &Ride| if node == "b" { after(5, Act::Echo) } else { Act::Echo };
+    let slow =
+        |node: &str, _: &ScriptedBatch| if node == "b" { after(5, Act::Echo) } else { Act::Echo };
     let stage = Stage::set("ab bc", slow).await;
     let graph = Arc::clone(&stage.graph);
     let client = tokio::spawn(async move { run(&graph, call("x")).await });
@@ -153,7 +158,8 @@ async fn a_client_that_goes_away_ends_the_whole_run() {
 
 #[tokio::test(start_paused = true)]
 async fn the_deadline_of_a_request_holds_for_every_node() {
-    let slow = |node: &str, _: &Ride| if node == "a" { after(5, Act::Echo) } else { Act::Echo };
+    let slow =
+        |node: &str, _: &ScriptedBatch| if node == "a" { after(5, Act::Echo) } else { Act::Echo };
     let stage = Stage::set("ab", slow).await;
     let mut call = call("x");
     call.deadline = Some(Instant::now() + 3 * SECOND);
