@@ -1,6 +1,6 @@
 //! A model between its registration and its first request: everything is known, nothing is connected.
 //!
-//! Apart from the engine, which decides what is in it; here the handle for the doors and the task
+//! Apart from the engine, which decides what is in it; here the handle for callers and the task
 //! behind it are made and joined. Nothing starts: no worker, no task.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::pool::{Launcher, WorkerPlan, WorkerPool};
 use crate::settings::ModelSettings;
 use crate::store::{FetchedFile, ModelDir};
 
-/// Messages that may be on their way from the doors to one model's task.
+/// Messages that may be on their way to one model's task.
 const INBOX: usize = 4096;
 
 /// A model about to be built.

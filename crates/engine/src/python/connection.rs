@@ -24,7 +24,7 @@ const READ_ROOM: usize = 32 * 1024;
 /// What can go wrong between the server and a worker it started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    #[error("the worker hung up")]
+    #[error("the worker closed the connection")]
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] std::io::Error),

@@ -25,7 +25,7 @@ use crate::settings::WorkerMode;
 /// is written without waiting.
 const AHEAD_MAX: usize = 32 * 1024;
 
-/// How long a process may take to be reaped after it hung up, and to leave after it was asked to.
+/// How long a process may take to be reaped after it closed the connection, and to end after it was asked to.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct PythonWorker {
@@ -130,7 +130,7 @@ impl PythonWorker {
     }
 }
 
-/// TorchServe closes the worker for this and says that it died; here only the request fails.
+/// TorchServe closes the worker for this; here only the request fails.
 fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
     if bytes > max {

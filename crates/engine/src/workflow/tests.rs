@@ -171,7 +171,7 @@ async fn the_deadline_of_a_request_holds_for_every_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_is_passed_on_without_another_try() {
+async fn a_rejection_is_passed_on_without_another_attempt() {
     let stage = Stage::set("ab", |_, _| Act::Echo).await;
     stage.kits[1].model.scale(0, 0).await.unwrap();
     let error = stage.ask("x").await.unwrap_err();
