@@ -1,7 +1,7 @@
 //! Everything a batcher can ask for, and the reusable buffer it is written into.
 //!
-//! Apart from `event`, its mirror. MemberRange of a batch lie in the buffer beside the actions, so
-//! that a dispatch costs no allocation; the buffer never looks at what it holds.
+//! The members of a batch lie in the buffer beside the actions, so that a dispatch costs no
+//! allocation.
 
 use crate::event::BatchFailure;
 use crate::padding::Padding;
@@ -12,7 +12,7 @@ use crate::request::{BatchId, Nanos, RequestId, WorkerId};
 pub enum Action {
     /// Hand these requests to this worker as one batch.
     Dispatch(Dispatch),
-    /// The request ends here, untried or not to be tried again.
+    /// The request ends here: it was not tried, or will not be tried again.
     Reject {
         /// The request.
         id: RequestId,
@@ -57,16 +57,16 @@ pub struct Dispatch {
     pub predicted: Option<Nanos>,
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rejection {
-    /// As many requests wait as may.
+    /// The queue is at its limit of requests or items.
     QueueFull,
     /// It would not fit into any batch.
     TooLarge,
     /// Its deadline passed while it waited.
     Expired,
-    /// Its client went away.
+    /// Its client disconnected.
     Cancelled,
     /// The model is being shut down.
     Draining,
@@ -76,11 +76,11 @@ pub enum Rejection {
     Overload,
     /// Its tenant holds more than its share of a full queue (adaptive policy).
     Quota,
-    /// There is nobody to run it. The batcher says so of pinned requests only and lets others wait.
+    /// Its worker is gone. The batcher rejects only pinned requests so and lets others wait.
     NoWorker,
 }
 
-/// Why a batch leaves now.
+/// Why a batch is dispatched now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DispatchReason {
     /// It has reached its limit, or the next request would not fit.
@@ -89,9 +89,9 @@ pub enum DispatchReason {
     Idle,
     /// Its oldest request has waited for the whole window.
     Window,
-    /// A member must leave now to be in time.
+    /// A member must be dispatched now to be in time.
     Deadline,
-    /// All who can come have come (adaptive policy).
+    /// All clients that could come have come (adaptive policy).
     Everyone,
     /// The model is being shut down.
     Drain,
@@ -100,7 +100,7 @@ pub enum DispatchReason {
 }
 
 impl DispatchReason {
-    /// The word used in metrics, receipts and documents.
+    /// The name in metrics, timings and documents.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -115,7 +115,7 @@ impl DispatchReason {
     }
 }
 
-/// Who travels in a batch: a range of the [`Actions`] that hold the dispatch.
+/// The requests of a batch: a range of the [`Actions`] that hold the dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRange {
     start: usize,
@@ -156,7 +156,7 @@ impl Actions {
         self.actions.iter()
     }
 
-    /// The requests of a dispatch, in the order in which they travel.
+    /// The requests of a dispatch, in their order in the batch.
     ///
     /// # Panics
     /// If the range comes from another buffer, or from before this one was cleared.

@@ -1,16 +1,16 @@
 //! The adaptive policy: what it learns, and what it decides by that.
 //!
 //! `learned` holds what was learned: `curves`, `service`, `fit`, `grid` and `tail` how long a batch
-//! takes, `rate`, `returns`, `crowd` and `return_times` which requests will come. `view` looks at it
+//! takes, `rate`, `returns`, `multiplex` and `return_times` which requests will come. `view` looks at it
 //! and at the queue: `situation` chooses which requests a batch would hold, `wait` whether it is
 //! worth waiting for more. The `planner` decides, and `log` keeps the last decisions.
 
-mod crowd;
 mod curves;
 mod fit;
 mod grid;
 mod learned;
 mod log;
+mod multiplex;
 mod planner;
 mod rate;
 mod return_times;

@@ -1,20 +1,18 @@
 //! Everything that can happen to a batcher.
 //!
-//! Apart from `action`, its mirror: events come in, actions go out. An event is a fact; it never
-//! carries a decision.
+//! Events come in, actions go out. An event is a fact; it never carries a decision.
 
 use crate::config::Config;
 use crate::request::{BatchId, Nanos, Origin, Request, RequestId, WorkerId};
 
-/// One fact, told to [`Batcher::step`](crate::Batcher::step).
+/// One fact for [`Batcher::step`](crate::Batcher::step).
 ///
 /// A stale one (an unknown batch or worker, a request that has ended) is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A complete request is here. Its index must not belong to a request that has not ended.
+    /// A request arrives. Its index must not belong to a request that has not ended.
     Arrive(Request),
-    /// A request has begun to arrive; its body is not complete. It is expected to follow
-    /// soon (adaptive policy).
+    /// A request has begun to arrive; its body is not complete (adaptive policy).
     Announce {
         /// Where it is coming from.
         origin: Origin,
@@ -24,9 +22,9 @@ pub enum Event {
         /// Where it was coming from.
         origin: Origin,
     },
-    /// The client went away.
+    /// The client disconnected.
     Cancel {
-        /// The request nobody waits for any more.
+        /// Its request.
         id: RequestId,
     },
     /// A worker is ready. For a worker already known: it now has this many slots and stays.
@@ -48,10 +46,10 @@ pub enum Event {
         /// Decides what becomes of its batches.
         why: DownReason,
     },
-    /// A batch was within its worker's reach so long after it should have left; tells how far ahead
-    /// of its end a worker with a second slot is handed the next one (adaptive policy).
+    /// A batch reached its worker. Determines how long before the end of a batch a worker with a
+    /// second slot is handed the next one (adaptive policy).
     Handed {
-        /// From the moment it was due until the worker could take it.
+        /// The time from when it was due until the worker could take it.
         took: Nanos,
     },
     /// The batch is answered; so are all its members.
@@ -61,7 +59,7 @@ pub enum Event {
         /// How long it took the worker.
         exec: Nanos,
     },
-    /// A batch that was none of ours took so long: a trial run before anybody came.
+    /// A trial run that the batcher did not dispatch was measured.
     Measured {
         /// The group of its items.
         group: u16,
@@ -72,16 +70,16 @@ pub enum Event {
         /// How long it took the worker.
         exec: Nanos,
     },
-    /// The batch failed but its worker lives on. A worker that died is told by `WorkerDown` alone.
+    /// The batch failed but its worker is alive. A worker that died is reported by `WorkerDown` alone.
     Failed {
         /// The batch.
         batch: BatchId,
         /// How it failed.
         kind: BatchFailure,
     },
-    /// New knobs for the live batcher.
+    /// A new configuration.
     Configure(Config),
-    /// No new requests from now on; what is here leaves as soon as it can. There is no way back.
+    /// No new requests from now on; what waits is dispatched as soon as possible. It cannot be undone.
     Drain,
     /// The timer fired, or may have.
     Timer,
@@ -90,11 +88,11 @@ pub enum Event {
 /// Why a worker is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DownReason {
-    /// It died; a member of its batch may be to blame.
+    /// It died; a member of its batch may be the cause.
     Crashed,
     /// It was killed because its batch took too long.
     TimedOut,
-    /// The operator took it away; its batch is innocent.
+    /// The operator removed it; its batch is not the cause.
     Removed,
 }
 

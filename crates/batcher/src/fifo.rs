@@ -1,7 +1,7 @@
 //! Dispatching groups in order of arrival: all of them under `window` and `opportunistic`, and
 //! those of pinned requests under every policy.
 //!
-//! The policy says when a group is due; here is decided which due group goes first and which
+//! The policy decides when a group is due. Here it is decided which due group goes first, and which
 //! requests go. Within a group and a priority no request overtakes another.
 
 use crate::action::DispatchReason;

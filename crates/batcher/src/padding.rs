@@ -72,7 +72,7 @@ impl Mix {
         Padding { real: whole(self.real), padded: whole(self.padded()) }
     }
 
-    /// Never less than what is real, also where a request says nothing about its length.
+    /// Never less than what is real, also where the length of a request is unknown.
     fn padded(self) -> u128 {
         (u128::from(self.items) * u128::from(self.longest)).max(self.real)
     }

@@ -68,7 +68,7 @@ impl Rules {
         *self = Self { draining: self.draining, now: self.now, ..Self::new(config) };
     }
 
-    /// Whether the planner decides, and workers are handed batches when it says so.
+    /// Whether the planner decides, and workers are handed batches by its forecast.
     pub(crate) fn planned(&self) -> bool {
         self.policy.planned
     }

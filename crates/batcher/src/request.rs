@@ -1,7 +1,7 @@
-//! What a caller says about a request when it arrives, and the names things go by.
+//! A request as the caller describes it, and the names of requests, batches and workers.
 //!
-//! Apart from `records`, which adds what the batcher learns about a request afterwards: nothing
-//! here changes once it was said. No payload ever comes this way; a request is its numbers.
+//! A request is only its numbers; its payload stays with the caller. `records` adds what the batcher
+//! learns about it afterwards.
 
 /// Nanoseconds on the caller's monotonic clock. The batcher has no clock of its own.
 pub type Nanos = u64;
@@ -42,7 +42,7 @@ pub struct BatchId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u32);
 
-/// The door a request came through.
+/// The protocol a request came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OriginKind {
     /// REST.
@@ -53,19 +53,19 @@ pub enum OriginKind {
     Python,
 }
 
-/// Where a request came from. Kinds meet in a batch only if the model allows it.
+/// Where a request came from. Kinds share a batch only if the model allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The door.
+    /// The protocol.
     pub kind: OriginKind,
-    /// The connection or stream behind the door.
+    /// The connection or stream.
     pub peer: u64,
 }
 
 /// How urgent a request is; the smaller one goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Somebody waits for the answer.
+    /// A user waits for the answer.
     Interactive,
     /// Fills the room that interactive requests leave, and gets a bounded turn of its own.
     Bulk,
@@ -76,33 +76,33 @@ pub enum Priority {
 pub struct Request {
     /// Its name.
     pub id: RequestId,
-    /// It must not depart at or after this time; `u64::MAX` means it has all the time it wants.
+    /// It must not be dispatched at or after this time; `u64::MAX` is no deadline.
     pub deadline: Nanos,
-    /// Rows of work inside; they always travel together. 0 counts as 1. A request whose rows need not
-    /// arrives in portions, see `more`.
+    /// Rows of work inside; they always share a batch. 0 counts as 1. A request that may be split
+    /// arrives in parts, see `more`.
     pub items: u32,
     /// What all its items weigh together, in the unit of [`Config::max_cost`](crate::Config).
     pub cost: u64,
-    /// Only requests of the same group (a padded shape, an adapter) meet in a batch.
+    /// Only requests of the same group (a padded shape, an adapter) share a batch.
     pub group: u16,
     /// Interactive or bulk.
     pub priority: Priority,
-    /// Who pays; tenants take turns where not all fit (adaptive policy).
+    /// Its tenant; tenants take turns where not all fit (adaptive policy).
     pub tenant: u32,
     /// Where it came from.
     pub origin: Origin,
-    /// Whether this is a portion of a request that was taken apart and the next event, at this very
-    /// time, brings another one; any other event says that there will be no more. Nothing is decided
-    /// before the last portion is there, so that those who may travel together do, and the last one
-    /// stands for the whole where requests are counted.
+    /// Whether this is a part of a request and the next event, at the same time, brings another
+    /// part. Any other event means that no more parts come. Nothing is decided before the last part
+    /// is there, so that parts can share a batch; the last one counts as the request.
     pub more: bool,
-    /// The only worker that can run it, for models that keep state between requests. It meets only
-    /// those of the same worker, is never tried again, and is refused once that worker is not there.
+    /// The only worker that can run it, for models that keep state between requests. It shares a
+    /// batch only with requests of the same worker, is never tried again, and is rejected once that
+    /// worker is gone.
     pub worker: Option<WorkerId>,
 }
 
 impl Request {
-    /// What it adds to a number of requests: portions before the last add nothing.
+    /// What it adds to a number of requests: parts before the last add nothing.
     pub(crate) fn counts(&self) -> u32 {
         u32::from(!self.more)
     }

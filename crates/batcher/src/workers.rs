@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retiring_worker_takes_nothing_and_leaves_when_idle() {
+    fn a_retiring_worker_takes_nothing_and_is_forgotten_when_idle() {
         let mut workers = three();
         workers.take(None, 0, None);
         workers.retire(WorkerId(1));

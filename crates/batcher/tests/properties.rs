@@ -34,12 +34,12 @@ fn retell(story: &Story) -> String {
 
 #[test]
 fn every_world_keeps_the_rules_and_drains() {
-    let mut departures = 0;
+    let mut dispatches = 0;
     for seed in 0..SEEDS {
-        departures += play(seed).departures;
+        dispatches += play(seed).dispatches;
     }
     // The worlds must not have become so hostile that nothing happens in them.
-    assert!(departures > SEEDS * STEPS as u64 / 20, "only {departures} departures");
+    assert!(dispatches > SEEDS * STEPS as u64 / 20, "only {dispatches} dispatches");
 }
 
 #[test]

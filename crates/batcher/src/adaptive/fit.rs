@@ -1,6 +1,6 @@
 //! A straight line through the service times of the last few hundred batches.
 //!
-//! It speaks for sizes that were hardly seen. A ridge towards "half of the time is fixed" keeps it
+//! It is used for sizes that were hardly seen. A ridge towards "half of the time is fixed" keeps it
 //! sane while all batches have one size, where least squares alone would be singular.
 
 /// Batches remembered.

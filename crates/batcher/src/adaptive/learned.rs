@@ -1,4 +1,4 @@
-//! What the batcher has learned: how long batches take, how fast requests come, who comes back.
+//! What the batcher has learned: how long batches take, how fast requests come, which clients come back.
 //!
 //! It is told what happens under every policy, so that the adaptive one can start at any time. It
 //! never decides anything.

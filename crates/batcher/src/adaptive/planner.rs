@@ -104,7 +104,7 @@ impl Planner {
         false
     }
 
-    /// The batch to dispatch now, if any; otherwise `until` says when to look again.
+    /// The batch to dispatch now, if any; otherwise `until` is when to look again.
     pub(crate) fn next(&mut self, state: &mut BatcherState) -> Option<PlannedBatch> {
         if !self.has_worker() || state.queue.planned().len == 0 {
             return None;

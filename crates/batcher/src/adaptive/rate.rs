@@ -1,6 +1,6 @@
 //! How fast requests come: a decayed count of what arrived.
 //!
-//! All sums, no distribution; who comes back and when is in `returns`.
+//! Only sums, no distribution; `returns` knows which clients come back.
 
 use crate::request::Nanos;
 
@@ -44,13 +44,13 @@ impl Rate {
 /// Arrivals over which it is learned whether they come in groups.
 const GROUPS: f64 = 128.0;
 
-/// What arrives in a lane, and what of it is nobody's return.
+/// What arrives in a group, and what of it is not a return.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) all: Rate,
-    /// None as long as nobody has come back: it would be the same.
+    /// None as long as no client has come back: it would be the same.
     open: Option<Rate>,
-    /// Share of those who are nobody's return that came within a `moment` of one another.
+    /// Share of the arrivals without returns that came within a `moment` of one another.
     together: f64,
     pub(crate) moment: f64,
 }
@@ -76,7 +76,7 @@ impl Flow {
         self.together - 1.0 + decay(self.open().get() / unit * self.moment)
     }
 
-    /// Those who are nobody's return.
+    /// The arrivals without returns.
     pub(crate) fn open(&self) -> &Rate {
         self.open.as_ref().unwrap_or(&self.all)
     }
@@ -124,7 +124,7 @@ mod tests {
         assert!(flow(|_| 100) < 0.8, "all are close, as chance would have it too");
         let mut closed = Flow { moment: 300.0, ..Flow::default() };
         (0..2000).for_each(|n| closed.learn(n * 10, 1.0, 1e6, true));
-        assert!(closed.company(1.0) <= 0.0, "who comes back is expected elsewhere");
+        assert!(closed.company(1.0) <= 0.0, "returns are expected elsewhere");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How long clients take to come back: a histogram in half octaves that forgets.
 //!
-//! Kept as running sums, because all questions are about "by then". Times beyond the last edge and
-//! clients that never came are one mass.
+//! Kept as running sums, because it is always asked how many are back by a time. Times beyond the
+//! last edge and clients that never came are counted together.
 
 use crate::request::Nanos;
 
@@ -71,13 +71,13 @@ impl ReturnTimes {
         self.grow();
     }
 
-    /// So many clients have been away for too long.
+    /// This many clients have been away for too long.
     pub(crate) fn give_up(&mut self, clients: u32) {
         self.never += self.weight * f64::from(clients);
         self.grow();
     }
 
-    /// One that was given up came back after all; `learn` says when.
+    /// A client that was given up came back after all; `learn` follows.
     pub(crate) fn take_back(&mut self) {
         self.never = (self.never - self.weight).max(0.0);
     }
@@ -97,7 +97,7 @@ impl ReturnTimes {
         back > 0.0 && back >= 0.1 * self.never
     }
 
-    /// Weight of those who were back by then.
+    /// Weight of the clients that were back by then.
     pub(crate) fn by(&self, time: Nanos) -> f64 {
         let at = position(time);
         let Some(&above) = self.sums.get(at) else { return self.sums[EDGES_LEN - 1] };
@@ -105,7 +105,7 @@ impl ReturnTimes {
         below + (above - below) * (time - low) as f64 * PER_NANO[at]
     }
 
-    /// Weight of everybody.
+    /// Weight of all clients.
     pub(crate) fn total(&self) -> f64 {
         self.sums[EDGES_LEN - 1] + self.never
     }

@@ -1,19 +1,19 @@
-//! Who will come back soon: clients that send their next request once they have their answer.
+//! Which clients will come back soon: those that send their next request after their answer.
 //!
-//! The members of an answered batch form a cohort; each origin remembers that it is out. From the
-//! times clients took to return follows how many of a cohort to expect by when. Requests whose
-//! head was seen but whose body is still coming are counted here too. It never keeps more than a
-//! fixed table: where two origins share a slot, the older one is forgotten. An origin with several
-//! requests at once may be many clients behind a proxy; `crowd` says whether they come back.
+//! The members of an answered batch form a cohort; each origin remembers that it is out. The times
+//! that clients took to return tell how many of a cohort to expect by when. Requests whose head was
+//! seen but whose body is still coming are counted here too. The table has a fixed size: where two
+//! origins share a slot, the older one is forgotten. An origin with several requests at once may be
+//! many clients behind a proxy; `multiplex` finds out whether they come back.
 
-use super::crowd::Crowd;
+use super::multiplex::Multiplex;
 use super::return_times::ReturnTimes;
 use crate::request::{Nanos, Origin};
 
-/// One who is out for longer than this is not expected any more.
+/// A client that is out for longer than this is not expected any more.
 const HORIZON: Nanos = 200_000_000;
 const COHORTS: usize = 8;
-/// The cohorts, and those who are about to be answered.
+/// The cohorts, and the clients that are about to be answered.
 pub(crate) const OUT_MAX: usize = COHORTS + 1;
 const SLOTS: usize = 2048;
 /// An announced body that is this many times later than usual is not waited for.
@@ -30,7 +30,7 @@ struct Slot {
     returning: u32,
     done: Nanos,
     cohort: u64,
-    crowd: Crowd,
+    multiplex: Multiplex,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +40,8 @@ struct Cohort {
     remaining: u32,
 }
 
-/// Part of a cohort that is still out: for how long, who was back by then, and how many of them
-/// each further one stands for.
+/// The part of a cohort that is still out: for how long, the weight of times up to that, and how
+/// many clients each further unit of weight stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Out {
     age: Nanos,
@@ -55,7 +55,7 @@ pub(crate) struct Returns {
     slots: Box<[Slot]>,
     cohorts: [Cohort; COHORTS],
     serial: u64,
-    /// No cohort of which anybody is out was answered before this.
+    /// No cohort with clients that are out was answered before this.
     oldest: Nanos,
     histogram: ReturnTimes,
     announced: u32,
@@ -102,11 +102,11 @@ impl Returns {
         }
         slot.out += 1;
         (slot.done, slot.cohort) = (now, serial);
-        let counts = slot.crowd.answered(slot.out);
+        let counts = slot.multiplex.answered(slot.out);
         self.cohorts[serial as usize % COHORTS].remaining += u32::from(counts);
     }
 
-    /// A request came from there; whether it is that of a client who came back.
+    /// A request came from there. Returns whether it is that of a client that came back.
     pub(crate) fn arrived(&mut self, now: Nanos, origin: Origin) -> bool {
         let slot = self.slot(origin);
         if slot.announced == 0 {
@@ -147,13 +147,13 @@ impl Returns {
         if away > HORIZON {
             slot.out = 0;
         }
-        let counts = slot.crowd.arrived(&mut slot.out);
+        let counts = slot.multiplex.arrived(&mut slot.out);
         if !counts {
             return false;
         }
         let serial = slot.cohort;
         let cohort = &mut self.cohorts[serial as usize % COHORTS];
-        // Who was given up already comes as a stranger: nothing else told that it would.
+        // A client that was given up already counts as a new one.
         let expected = cohort.serial == serial && cohort.remaining > 0;
         match expected {
             true => cohort.remaining -= 1,
@@ -165,7 +165,7 @@ impl Returns {
 
     // What to expect
 
-    /// Gives up those who have been out for too long.
+    /// Gives up the clients that have been out for too long.
     pub(crate) fn close(&mut self, now: Nanos) {
         if now.saturating_sub(self.oldest) <= HORIZON {
             return;
@@ -181,7 +181,7 @@ impl Returns {
         }
     }
 
-    /// The cohorts of which anybody is still to be expected; so many more are `about` to be answered.
+    /// The cohorts of which clients are still expected; `about` more are about to be answered.
     pub(crate) fn out<'a>(&self, now: Nanos, about: u32, out: &'a mut [Out; OUT_MAX]) -> &'a [Out] {
         let mut len = 0;
         let asking = self.histogram.worth_asking();
@@ -205,7 +205,7 @@ impl Returns {
         out.iter().map(one).sum()
     }
 
-    /// Whether clients do come back and none is out: all who can come have come.
+    /// Whether clients do come back and none is out: all that could come have come.
     pub(crate) fn all_back(&self, now: Nanos) -> bool {
         let recent = |it: &Cohort| it.remaining > 0 && now.saturating_sub(it.done) <= HORIZON;
         self.histogram.worth_asking() && !self.cohorts.iter().any(recent)
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_always_came_back_are_expected_until_all_are_here() {
+    fn clients_that_always_came_back_are_expected_until_all_are_here() {
         let mut returns = closed_loop();
         let now = 199 * MS;
         assert!((7.0..=8.0).contains(&expected(&mut returns, now, 5 * MS)));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_no_returns_and_nobody_waits_for_clients_who_never_come() {
+    fn new_clients_are_no_returns_and_clients_that_never_come_are_not_waited_for() {
         let mut returns = Returns::default();
         for n in 0..500 {
             assert!(!returns.arrived(n * MS, peer(n)));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_behind_one_proxy_are_no_returns() {
+    fn new_clients_behind_one_proxy_are_no_returns() {
         let (mut returns, mut dice, mut inside) = (Returns::default(), 1u64, 0);
         let (mut waited_for, mut counted) = (0.0, 0);
         for step in 0..20_000u64 {

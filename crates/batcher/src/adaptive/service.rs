@@ -1,9 +1,9 @@
 //! How long a batch of a given size takes: learned from every batch that was answered.
 //!
-//! A cell per size with a short memory, a line through all sizes for the cells that know little,
-//! and a safety factor for deadlines. It is robust (one slow batch moves it little), it forgets,
-//! and it notices when everything has become slower or faster at once. The table never falls as
-//! sizes grow. It decides nothing.
+//! A cell per size with a short memory, a straight line through all sizes for cells with few
+//! batches, and a safety factor for deadlines. It is robust (one slow batch moves it little), it
+//! forgets, and it notices when everything has become slower or faster at once. The table never
+//! falls as sizes grow.
 
 use super::fit::LineFit;
 use super::grid::{self, CELLS, SIZES};
@@ -22,12 +22,12 @@ const DRIFT_RUN: usize = 8;
 const SURPRISE: f64 = 0.25;
 /// Before anything is known the first batches hold no more than this, and never more than so many
 /// times the largest that was tried: a batch that is too large is lost once, while small ones for
-/// too long lose all who come meanwhile.
+/// too long lose all requests that come meanwhile.
 const FIRST_CAP: u64 = 8;
 const GROWTH: u64 = 4;
 /// Deadlines are planned with this quantile of the time, unless told otherwise.
 const SAFE: f64 = 0.9;
-/// Nobody is given up while this share of batches would be fast enough.
+/// No request is given up while this share of batches would be fast enough.
 const LUCKY: f64 = 0.05;
 /// What one more item costs at a step, in slopes of the line.
 const STEP: f64 = 3.0;
@@ -57,12 +57,12 @@ pub(crate) struct Service {
     batches: u32,
     smallest: u64,
     largest: u64,
-    /// Cells of the table that are kept up to date; beyond them the line speaks.
+    /// Cells of the table that are kept up to date; beyond them the line is used.
     end: usize,
 }
 
 impl Service {
-    /// Knows nothing yet: half of `guess` is fixed, and each item costs the other half.
+    /// Nothing is known yet: half of `guess` is fixed, and each item costs the other half.
     pub(crate) fn new(guess: Nanos) -> Self {
         let guess = guess.max(1) as f64;
         Self {
@@ -112,7 +112,7 @@ impl Service {
         self.refresh(at);
     }
 
-    /// Only sizes that are known count: the first batch of a size says nothing about scatter.
+    /// Only sizes that are known count: one batch of a size shows no scatter.
     fn learn_factor(&mut self, at: usize, ratio: f64) {
         if self.cells[at].batches >= 1.0 {
             self.factor.learn(ratio * (1.0 - 1e-6));
@@ -164,7 +164,7 @@ impl Service {
     }
 
     fn blend(&mut self) {
-        // Sizes nobody has come near need no table: the line is as good.
+        // Sizes far above all that were seen need no table: the line is as good.
         let end = (grid::floor(self.largest.saturating_mul(4).max(8)) + 2).min(CELLS);
         let mut least = 1.0f64;
         for at in 0..end {
@@ -174,7 +174,7 @@ impl Service {
         self.end = end;
     }
 
-    /// What a cell says by itself, or together with the line while it is not sure.
+    /// The time of a cell, mixed with the line while the cell has few batches.
     fn cell(&self, at: usize) -> f64 {
         let SizeCell { batches, mean } = self.cells[at];
         if batches >= CELL_SURE {

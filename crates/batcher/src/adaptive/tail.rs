@@ -36,7 +36,7 @@ impl Tail {
         self.value
     }
 
-    /// The quantile as it was last said.
+    /// The quantile.
     pub(crate) fn get(&self) -> f64 {
         self.value
     }

@@ -2,12 +2,12 @@
 
 mod adaptive;
 mod configuration;
-mod departures;
+mod dispatches;
 mod endings;
 mod failures;
 mod padding;
+mod parts;
 mod pins;
-mod portions;
 mod priorities;
 mod timers;
 

@@ -168,6 +168,13 @@ impl SortedQueue {
     }
 }
 
+/// A request of one item that arrived at the start.
+#[cfg(test)]
+pub(crate) fn waiting(seq: u64, deadline: Nanos) -> WaitingRequest {
+    let (at, arrived, cost, size, items, tenant, counts) = (seq as u32, 0, 1, 1, 1, 0, 1);
+    WaitingRequest { deadline, seq, arrived, cost, size, items, at, tenant, counts }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,11 +221,4 @@ mod tests {
             assert_eq!(queue.most_urgent().count(), 0);
         }
     }
-}
-
-/// A request of one item that arrived at the start.
-#[cfg(test)]
-pub(crate) fn waiting(seq: u64, deadline: Nanos) -> WaitingRequest {
-    let (at, arrived, cost, size, items, tenant, counts) = (seq as u32, 0, 1, 1, 1, 0, 1);
-    WaitingRequest { deadline, seq, arrived, cost, size, items, at, tenant, counts }
 }

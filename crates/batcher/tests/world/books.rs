@@ -216,7 +216,7 @@ impl Books {
         kinds && a.request.group == b.request.group && a.request.worker == b.request.worker
     }
 
-    /// Whether they stand in one lane: where lengths are padded, only those of a half octave do.
+    /// Whether they stand in one group: where lengths are padded, only those of a half octave do.
     pub fn same_lane(&self, a: &Known, b: &Known) -> bool {
         self.may_meet(a, b) && self.class(a) == self.class(b)
     }
@@ -228,7 +228,7 @@ impl Books {
         if padded { (0..).find(|&it| square <= 1 << it).unwrap_or(0) } else { 0 }
     }
 
-    /// What all of them weigh as they are run in the lane of this one.
+    /// What all of them weigh as they are run in the group of this one.
     pub fn weight(&self, members: &[&Known], lead: &Known) -> u64 {
         let longest = (1u64 << self.class(lead)).isqrt();
         match self.config.measure {
@@ -267,34 +267,34 @@ impl Books {
         count(&waiting) >= self.config.max_queue as usize || items > most
     }
 
-    pub fn lanes(&self) -> Vec<Vec<&Known>> {
-        let mut lanes: Vec<Vec<&Known>> = Vec::new();
+    pub fn groups(&self) -> Vec<Vec<&Known>> {
+        let mut groups: Vec<Vec<&Known>> = Vec::new();
         for known in self.fresh() {
-            match lanes.iter_mut().find(|lane| self.same_lane(lane[0], known)) {
-                Some(lane) => lane.push(known),
-                None => lanes.push(vec![known]),
+            match groups.iter_mut().find(|group| self.same_lane(group[0], known)) {
+                Some(group) => group.push(known),
+                None => groups.push(vec![known]),
             }
         }
-        lanes
+        groups
     }
 
-    /// Arrival number of the oldest request of this priority in any lane that is due and served.
+    /// Arrival number of the oldest request of this priority in any group that is due and served.
     pub fn oldest_due(&self, priority: Priority) -> Option<u64> {
-        let served = self.lanes().into_iter().filter(|lane| self.free_for(lane[0]));
-        let due = served.filter(|lane| self.due(lane).is_some());
+        let served = self.groups().into_iter().filter(|group| self.free_for(group[0]));
+        let due = served.filter(|group| self.due(group).is_some());
         due.flatten().filter(|known| known.request.priority == priority).map(|it| it.seq).min()
     }
 
-    pub fn due(&self, lane: &[&Known]) -> Option<DispatchReason> {
-        let oldest = lane.iter().map(|known| known.arrived).min()?;
-        let cost = self.weight(lane, lane[0]);
-        if sum_items(lane) >= self.config.max_items.into() || cost >= self.config.max_cost {
+    pub fn due(&self, group: &[&Known]) -> Option<DispatchReason> {
+        let oldest = group.iter().map(|known| known.arrived).min()?;
+        let cost = self.weight(group, group[0]);
+        if sum_items(group) >= self.config.max_items.into() || cost >= self.config.max_cost {
             return Some(DispatchReason::Full);
         }
         match self.config.policy {
             Policy::Opportunistic | Policy::Adaptive(_) => Some(DispatchReason::Idle),
             Policy::Window { delay } if oldest + delay <= self.now => Some(DispatchReason::Window),
-            Policy::Window { .. } if lane.iter().any(|known| known.half_time() <= self.now) => {
+            Policy::Window { .. } if group.iter().any(|known| known.half_time() <= self.now) => {
                 Some(DispatchReason::Deadline)
             }
             Policy::Window { .. } => self.draining.then_some(DispatchReason::Drain),
@@ -302,7 +302,7 @@ impl Books {
     }
 }
 
-/// Requests among them: portions before the last are none.
+/// Requests among them: parts before the last are none.
 pub fn count(members: &[&Known]) -> usize {
     members.iter().filter(|known| !known.request.more).count()
 }

@@ -15,7 +15,7 @@ const TICK: Nanos = 100_000;
 pub struct Story {
     pub config: Config,
     pub events: Vec<(Nanos, Event)>,
-    pub departures: u64,
+    pub dispatches: u64,
 }
 
 /// Mostly none, sometimes one of the workers that come and go, sometimes one that never comes.
@@ -37,7 +37,7 @@ pub struct World {
     /// Whether requests may be pinned to workers in this world.
     pins: bool,
     /// Portions of the last request that have not arrived yet, the next one last.
-    portions: Vec<Request>,
+    parts: Vec<Request>,
     pub story: Story,
 }
 
@@ -45,7 +45,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let config = config(&mut dice);
-        let story = Story { config: config.clone(), events: Vec::new(), departures: 0 };
+        let story = Story { config: config.clone(), events: Vec::new(), dispatches: 0 };
         Self {
             seed,
             now: 10 * TICK,
@@ -55,7 +55,7 @@ impl World {
             trouble: dice.pick(&[0, 5, 30]),
             crowd: dice.pick(&[40, 60, 75]),
             pins: dice.percent(30),
-            portions: Vec::new(),
+            parts: Vec::new(),
             dice,
             story,
         }
@@ -63,14 +63,14 @@ impl World {
 
     /// Lets one thing happen.
     pub fn live(&mut self) {
-        if let Some(portion) = self.next_portion() {
-            return self.step(Event::Arrive(portion));
+        if let Some(part) = self.next_part() {
+            return self.step(Event::Arrive(part));
         }
         self.pass_time();
         let event = match self.dice.roll(100) {
             roll if roll < self.crowd => self.arrival(),
             0..83 => self.finish(),
-            83..86 => Event::Cancel { id: self.somebody() },
+            83..86 => Event::Cancel { id: self.any_request() },
             86..89 => Event::Timer,
             89..91 => self.rumour(),
             _ if self.dice.percent(self.trouble) => self.disaster(),
@@ -85,7 +85,7 @@ impl World {
         self.step(Event::WorkerUp { worker: WorkerId(0), slots: 1 });
         for _ in 0..500 {
             if self.batcher.drained() {
-                return assert!(self.oracle.nobody_is_left(), "seed {}: lost", self.seed);
+                return assert!(self.oracle.is_empty(), "seed {}: lost", self.seed);
             }
             self.now += TICK;
             let event = match self.oracle.running() {
@@ -106,8 +106,8 @@ impl World {
             let (seed, step, now) = (self.seed, self.story.events.len(), self.now);
             panic!("seed {seed}, step {step}, at {now}: {wrong}\nafter {event:?}\nsaid {out:#?}");
         }
-        let departed = |action: &&Action| matches!(action, Action::Dispatch(_));
-        self.story.departures += out.iter().filter(departed).count() as u64;
+        let dispatched = |action: &&Action| matches!(action, Action::Dispatch(_));
+        self.story.dispatches += out.iter().filter(dispatched).count() as u64;
     }
 
     /// Mostly a little, sometimes exactly to the timer, sometimes beyond it.
@@ -147,29 +147,28 @@ impl World {
         Event::Arrive(request)
     }
 
-    /// The first of up to five portions; the others follow at once.
+    /// The first of up to five parts; the others follow at once.
     fn take_apart(&mut self, mut request: Request) -> Request {
         for index in 0..self.generations.len() {
             let id = RequestId::new(index as u32, self.generations[index]);
-            if !self.oracle.knows(id) && id.index() != request.id.index() && self.portions.len() < 4
-            {
+            if !self.oracle.knows(id) && id.index() != request.id.index() && self.parts.len() < 4 {
                 self.generations[index] += 1;
                 let id = RequestId::new(index as u32, self.generations[index]);
                 let items = self.dice.pick(&[1, 1, 2, 4]);
-                let more = !self.portions.is_empty();
-                self.portions.push(Request { id, items, cost: items.into(), more, ..request });
+                let more = !self.parts.is_empty();
+                self.parts.push(Request { id, items, cost: items.into(), more, ..request });
             }
         }
-        request.more = !self.portions.is_empty();
+        request.more = !self.parts.is_empty();
         request
     }
 
-    /// The next portion of a request that is arriving, unless something keeps it from coming.
-    fn next_portion(&mut self) -> Option<Request> {
+    /// The next part of a request that is arriving, unless something keeps it from coming.
+    fn next_part(&mut self) -> Option<Request> {
         if self.dice.percent(self.trouble / 5) {
-            self.portions.clear();
+            self.parts.clear();
         }
-        self.portions.pop()
+        self.parts.pop()
     }
 
     /// The end of a running batch, or of one that is long over.
@@ -204,7 +203,7 @@ impl World {
     }
 
     /// Anybody who is, was or never will be here.
-    fn somebody(&mut self) -> RequestId {
+    fn any_request(&mut self) -> RequestId {
         let index = self.dice.roll(self.generations.len() as u64) as usize;
         let generation = self.generations[index].saturating_sub(u32::from(self.dice.percent(10)));
         RequestId::new(index as u32, generation)

@@ -8,7 +8,7 @@ use super::books::{Batch, BatcherState, Books, Checked, Known, count, ensure, su
 
 /// A retry budget no story can spend.
 pub const ENDLESS: u32 = 1_000_000;
-/// Interactive departures in a row that a due bulk batch must bear.
+/// Interactive dispatches in a row that a due bulk batch must bear.
 const BULK_TURN: u32 = 8;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub struct Oracle {
     books: Books,
     running: Vec<BatchId>,
     timer: Option<Nanos>,
-    departures: u64,
+    dispatches: u64,
     passed_over: u32,
 }
 
@@ -31,7 +31,7 @@ impl Oracle {
         self.books.requests.contains_key(&id)
     }
 
-    pub fn nobody_is_left(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.books.requests.is_empty()
     }
 
@@ -61,7 +61,7 @@ impl Oracle {
             self.follow(event, action, out)?;
         }
         self.running = self.books.batches.keys().copied().collect();
-        self.check_those_who_wait()?;
+        self.check_waiting()?;
         if matches!(event, Event::Arrive(Request { more: true, .. })) {
             self.check_silence(out)?;
         } else {
@@ -87,7 +87,7 @@ impl Oracle {
                 } else {
                     self.check_turn(members, *reason)?;
                 }
-                self.depart(*worker, *batch, members)
+                self.dispatch(*worker, *batch, members)
             }
             Action::Reject { id, reason, .. } => {
                 let known = self.end(*id)?;
@@ -142,7 +142,7 @@ impl Oracle {
         matches!(known.state, BatcherState::Retry(_)) && over
     }
 
-    // What must be true of a departure
+    // What must be true of a dispatch
 
     fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: DispatchReason) -> Checked {
         let free: Vec<_> = self.books.free_workers().collect();
@@ -215,7 +215,7 @@ impl Oracle {
             .books
             .fresh()
             .any(|it| self.books.same_lane(it, lead) && !ids.contains(&it.request.id));
-        ensure(!(borrowed && left), || "its own lane is passed over".into())
+        ensure(!(borrowed && left), || "its own group is passed over".into())
     }
 
     fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Checked {
@@ -242,10 +242,10 @@ impl Oracle {
             return if pinned { Ok(()) } else { self.check_deadlines(members) };
         }
         let lead = &self.books.requests[&members[0]];
-        let lane: Vec<_> =
+        let group: Vec<_> =
             self.books.fresh().filter(|known| self.books.same_lane(known, lead)).collect();
-        ensure(self.books.due(&lane) == Some(reason), || {
-            format!("{reason:?}, not {:?}", self.books.due(&lane))
+        ensure(self.books.due(&group) == Some(reason), || {
+            format!("{reason:?}, not {:?}", self.books.due(&group))
         })?;
         for known in self.books.fresh() {
             let overtaken = members.iter().map(|id| &self.books.requests[id]).any(|member| {
@@ -298,9 +298,9 @@ impl Oracle {
         Ok(())
     }
 
-    fn depart(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Checked {
-        self.departures += 1;
-        ensure(batch.0 == self.departures, || format!("{batch:?} is out of order"))?;
+    fn dispatch(&mut self, worker: WorkerId, batch: BatchId, members: &[RequestId]) -> Checked {
+        self.dispatches += 1;
+        ensure(batch.0 == self.dispatches, || format!("{batch:?} is out of order"))?;
         for id in members {
             let known = self.books.requests.get_mut(id).ok_or("unknown member")?;
             known.state = BatcherState::Running;
@@ -315,7 +315,7 @@ impl Oracle {
 
     // What must be true after every step
 
-    fn check_those_who_wait(&self) -> Checked {
+    fn check_waiting(&self) -> Checked {
         for known in self.books.waiting() {
             ensure(!known.cancelled, || format!("{known:?} waits though cancelled"))?;
             ensure(known.request.deadline > self.books.now, || {
@@ -327,10 +327,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// Before the last portion of a request nobody leaves and no timer is turned.
+    /// Before the last part of a request nobody leaves and no timer is turned.
     fn check_silence(&self, out: &Actions) -> Checked {
         let silent = out.iter().all(|action| matches!(action, Action::Reject { .. }));
-        ensure(silent, || "something is decided before the last portion".into())
+        ensure(silent, || "something is decided before the last part".into())
     }
 
     fn check_dues(&self) -> Checked {
@@ -339,9 +339,9 @@ impl Oracle {
         }
         let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         let retry = retry && self.books.free_workers().next().is_some();
-        let lanes = self.books.lanes();
-        let mut served = lanes.iter().filter(|lane| self.books.free_for(lane[0]));
-        let due = retry || served.any(|lane| self.books.due(lane).is_some());
+        let groups = self.books.groups();
+        let mut served = groups.iter().filter(|group| self.books.free_for(group[0]));
+        let due = retry || served.any(|group| self.books.due(group).is_some());
         ensure(!due, || "a free slot and a due batch coexist".into())
     }
 

@@ -85,7 +85,7 @@ fn alone(config: Config) -> Taught {
 }
 
 #[test]
-fn at_low_load_nobody_waits() {
+fn at_low_load_no_request_waits() {
     let mut it = alone(Config::default());
     it.arrive(1000.0, request(0), &["b1 w0 [0] idle"]);
     it.arrive(1001.0, request(1), &[]);
@@ -104,7 +104,7 @@ fn the_earliest_deadline_leads_however_late_it_came() {
 }
 
 #[test]
-fn a_request_that_could_not_be_in_time_is_refused_at_the_door() {
+fn a_request_that_could_not_be_in_time_is_rejected_on_arrival() {
     let mut it = alone(Config::default());
     it.arrive(0.0, by(0, 5 * MS), &["0 Hopeless"]);
     it.arrive(0.0, by(1, 20 * MS), &["b1 w0 [1] idle"]);
@@ -113,7 +113,7 @@ fn a_request_that_could_not_be_in_time_is_refused_at_the_door() {
 }
 
 #[test]
-fn one_whose_hope_ends_while_it_waits_hears_so_before_its_deadline() {
+fn a_request_that_becomes_hopeless_is_rejected_before_its_deadline() {
     let mut it = alone(Config::default());
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
     it.arrive(0.1, by(1, 14 * MS), &[]);
@@ -122,7 +122,7 @@ fn one_whose_hope_ends_while_it_waits_hears_so_before_its_deadline() {
 }
 
 #[test]
-fn the_objective_is_the_deadline_of_those_who_bring_none() {
+fn the_objective_is_the_deadline_of_requests_without_one() {
     let config = Config { policy: policy(Some(11 * MS)), max_items: 8, ..Config::default() };
     let mut it = Taught::new(config, 1);
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
@@ -137,7 +137,7 @@ fn what_was_learned_is_doubted_when_nothing_ran_for_a_while() {
 }
 
 #[test]
-fn a_newcomer_behind_more_full_batches_than_its_time_holds_is_refused_at_once() {
+fn a_newcomer_behind_more_full_batches_than_its_time_holds_is_rejected_at_once() {
     let mut it = alone(Config::default());
     let eight = |index| Request { deadline: 60 * MS, ..of_items(index, 8) };
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
@@ -147,7 +147,7 @@ fn a_newcomer_behind_more_full_batches_than_its_time_holds_is_refused_at_once() 
 }
 
 #[test]
-fn one_who_is_alone_is_not_refused_because_the_first_batches_were_slow() {
+fn a_lone_request_is_not_rejected_because_the_first_batches_were_slow() {
     let config = Config { policy: policy(Some(50 * MS)), max_items: 8, ..Config::default() };
     let mut it = Taught { play: Play::with(config, 1), now: 0, batches: 0 };
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
@@ -183,7 +183,7 @@ fn closed_loop(it: &mut Taught) -> (f64, u64) {
 }
 
 #[test]
-fn clients_who_come_back_together_are_waited_for_until_the_last_is_here() {
+fn clients_that_come_back_together_are_waited_for_until_the_last_is_here() {
     let mut it = alone(Config::default());
     let (at, batches) = closed_loop(&mut it);
     for index in 0..7 {
@@ -194,7 +194,7 @@ fn clients_who_come_back_together_are_waited_for_until_the_last_is_here() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_operator_allows() {
+fn no_request_waits_longer_than_the_operator_allows() {
     let policy = Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0), delivery: 0 });
     let mut it = Taught::new(Config { policy, max_items: 8, ..Config::default() }, 2);
     for index in 0..8 {
@@ -205,7 +205,7 @@ fn nobody_waits_longer_than_the_operator_allows() {
 }
 
 #[test]
-fn a_batch_that_just_crossed_a_step_leaves_the_last_behind() {
+fn a_batch_that_just_crossed_a_step_ends_at_the_step() {
     let config = Config { policy: policy(None), max_items: 8, ..Config::default() };
     let time = |items| if items > 4 { 30 * MS } else { 5 * MS };
     let mut it = Taught::curve(config, 1, time);
@@ -216,7 +216,7 @@ fn a_batch_that_just_crossed_a_step_leaves_the_last_behind() {
 }
 
 #[test]
-fn bulk_rides_along_where_there_is_room() {
+fn bulk_is_added_where_there_is_room() {
     let mut it = alone(Config::default());
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
     it.arrive(1.0, bulk(1), &[]);
@@ -261,7 +261,7 @@ fn the_second_slot_is_filled_ahead_by_the_measured_handoff_and_no_more() {
 }
 
 #[test]
-fn nobody_is_sent_ahead_to_a_worker_that_is_overdue_or_while_another_is_idle() {
+fn no_batch_is_sent_ahead_to_a_worker_that_is_overdue_or_while_another_is_idle() {
     let mut it = alone(Config::default());
     it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
@@ -272,7 +272,7 @@ fn nobody_is_sent_ahead_to_a_worker_that_is_overdue_or_while_another_is_idle() {
 }
 
 #[test]
-fn a_batch_that_could_grow_is_not_sent_ahead_of_clients_who_are_about_to_come_back() {
+fn a_batch_that_could_grow_is_not_sent_ahead_of_clients_that_are_about_to_come_back() {
     let mut it = alone(Config::default());
     let (at, batches) = closed_loop(&mut it);
     it.step(at, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
@@ -323,8 +323,8 @@ fn it_tells_its_curve_and_its_last_decisions() {
 }
 
 /// Requests one by one, 20 ms each, then a burst of forty that takes 20 ms for every ten; says how
-/// many were refused.
-fn refused_of_a_burst(warm_up: u64) -> usize {
+/// many were rejected.
+fn rejected_of_a_burst(warm_up: u64) -> usize {
     let config = Config { policy: policy(Some(200 * MS)), max_items: 10, ..Config::default() };
     let mut batcher = Batcher::new(config);
     let (mut out, mut now, mut batch) = (Actions::new(), 0, 0);
@@ -345,6 +345,6 @@ fn refused_of_a_burst(warm_up: u64) -> usize {
 }
 
 #[test]
-fn nobody_of_a_burst_is_refused_because_nobody_knows_yet_what_a_larger_batch_takes() {
-    assert_eq!([1, 5, 20, 100].map(refused_of_a_burst), [0; 4]);
+fn a_burst_is_not_rejected_while_the_time_of_a_larger_batch_is_unknown() {
+    assert_eq!([1, 5, 20, 100].map(rejected_of_a_burst), [0; 4]);
 }

@@ -24,14 +24,14 @@ fn another_policy_may_make_a_batch_due() {
 }
 
 #[test]
-fn a_smaller_batch_refuses_those_who_no_longer_fit_and_may_be_full() {
+fn a_smaller_batch_rejects_requests_that_no_longer_fit_and_may_be_full() {
     let mut play = Play::new(WINDOW, 8, 1);
     play.queue(0, [of_items(0, 3), of_items(1, 2)]);
     play.configure(1, |config| config.max_items = 2, &["0 TooLarge", "b1 w0 [1] full", "no timer"]);
 }
 
 #[test]
-fn a_smaller_queue_evicts_nobody() {
+fn a_smaller_queue_evicts_none() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
     play.queue(0, (0..3).map(request));
     play.configure(1, |config| config.max_queue = 1, &[]);
@@ -40,7 +40,7 @@ fn a_smaller_queue_evicts_nobody() {
 }
 
 #[test]
-fn lanes_divide_and_merge_with_the_mixing_of_origins_in_order_of_arrival() {
+fn groups_divide_and_merge_with_the_mixing_of_origins_in_order_of_arrival() {
     let mut play = Play::new(Policy::Opportunistic, 8, 0);
     play.queue(0, [from(0, OriginKind::Http), from(1, OriginKind::Grpc), request(2)]);
     play.configure(1, |config| config.mix_origins = true, &[]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn one_that_could_never_travel_is_refused_as_too_large() {
+fn one_that_could_never_run_is_rejected_as_too_large() {
     let config = Config { max_items: 4, max_cost: 10, ..Config::default() };
     let mut play = Play::with(config, 1);
     play.step(0, Event::Arrive(of_items(0, 5)), &["0 TooLarge"]);
@@ -12,14 +12,14 @@ fn one_that_could_never_travel_is_refused_as_too_large() {
 }
 
 #[test]
-fn one_that_comes_too_late_is_refused_as_expired() {
+fn one_that_comes_too_late_is_rejected_as_expired() {
     let mut play = Play::new(Policy::Opportunistic, 1, 1);
     play.step(10, Event::Arrive(by(0, 10)), &["0 Expired"]);
     play.step(10, Event::Arrive(by(1, 11)), &["b1 w0 [1] full"]);
 }
 
 #[test]
-fn the_queue_counts_those_who_wait_and_not_those_who_leave_at_once() {
+fn the_queue_counts_waiting_requests_and_not_those_dispatched_at_once() {
     let mut play = Play::with(Config { max_queue: 1, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] full"]);
     play.arrive(1, 1, &[]);
@@ -31,7 +31,7 @@ fn the_queue_counts_those_who_wait_and_not_those_who_leave_at_once() {
 }
 
 #[test]
-fn a_full_queue_takes_the_one_who_completes_a_batch() {
+fn a_full_queue_takes_the_request_that_completes_a_batch() {
     let config = Config { policy: WINDOW, max_items: 3, max_queue: 2, ..Config::default() };
     let mut play = Play::with(config, 1);
     play.arrive(0, 0, &["timer 100"]);
@@ -51,7 +51,7 @@ fn a_full_queue_says_when_it_will_be_empty() {
 }
 
 #[test]
-fn one_that_expires_while_all_are_busy_hears_so_by_the_timer() {
+fn one_that_expires_while_all_are_busy_is_rejected_by_the_timer() {
     let mut play = Play::new(Policy::Opportunistic, 1, 1);
     play.arrive(0, 0, &["b1 w0 [0] full"]);
     play.step(1, Event::Arrive(by(1, 50)), &["timer 50"]);
@@ -61,7 +61,7 @@ fn one_that_expires_while_all_are_busy_hears_so_by_the_timer() {
 }
 
 #[test]
-fn nobody_departs_at_the_deadline_even_if_the_timer_is_late() {
+fn no_request_is_dispatched_at_the_deadline_even_if_the_timer_is_late() {
     let mut play = Play::new(Policy::Opportunistic, 4, 1);
     play.arrive(0, 0, &["b1 w0 [0] idle"]);
     play.queue(1, [by(1, 50), request(2)]);
@@ -69,7 +69,7 @@ fn nobody_departs_at_the_deadline_even_if_the_timer_is_late() {
 }
 
 #[test]
-fn a_cancelled_request_leaves_its_place_to_others_at_once() {
+fn a_cancelled_request_makes_room_for_others_at_once() {
     let mut play = Play::with(Config { max_queue: 2, max_items: 2, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] idle"]);
     play.queue(0, [request(1), request(2)]);
@@ -79,7 +79,7 @@ fn a_cancelled_request_leaves_its_place_to_others_at_once() {
 }
 
 #[test]
-fn the_window_follows_the_oldest_who_is_left() {
+fn the_window_follows_the_oldest_that_is_left() {
     let mut play = Play::new(WINDOW, 4, 1);
     play.arrive(0, 0, &["timer 100"]);
     play.arrive(30, 1, &[]);

@@ -135,7 +135,7 @@ fn cancelled_and_expired_members_are_not_tried_again() {
 }
 
 #[test]
-fn a_cancelled_member_is_refused_even_where_others_fail() {
+fn a_cancelled_member_is_rejected_even_where_others_fail() {
     let mut play = Play::running(Config { isolate: false, ..Config::default() }, 2, 1);
     play.cancel(1, 1, &[]);
     play.failed(2, 1, HANDLER, &["0 failed Handler", "1 Cancelled"]);
@@ -150,7 +150,7 @@ fn a_cancelled_member_of_a_removed_worker_ends() {
 }
 
 #[test]
-fn members_who_wait_to_be_tried_again_can_expire_and_be_cancelled() {
+fn members_that_wait_to_be_tried_again_can_expire_and_be_cancelled() {
     let mut play = Play::with(Config { max_items: 8, ..Config::default() }, 0);
     play.queue(0, [request(0), by(1, 50), request(2), request(3)]);
     play.up(0, 0);
@@ -166,7 +166,7 @@ fn members_who_wait_to_be_tried_again_can_expire_and_be_cancelled() {
 }
 
 #[test]
-fn retries_depart_before_fresh_work_and_never_mix_with_it() {
+fn retries_go_before_fresh_work_and_never_mix_with_it() {
     let mut play = Play::running(Config::default(), 2, 1);
     play.queue(0, [request(8)]);
     play.failed(1, 1, HANDLER, &["b2 w0 [0] retry #2"]);

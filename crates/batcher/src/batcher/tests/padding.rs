@@ -75,14 +75,14 @@ fn a_window_is_full_when_its_items_are_so_many_padded() {
 }
 
 #[test]
-fn one_that_fits_only_without_padding_travels_alone() {
+fn one_that_fits_only_without_padding_runs_alone() {
     let config = Config { max_cost: 100, ..padded(Policy::Opportunistic, 9) };
     let mut play = behind(config, [long(0, 100), long(1, 100)]);
     play.done(10, 1, &["b2 w0 [0] full"]);
 }
 
 #[test]
-fn nobody_is_borrowed_while_some_of_the_own_lane_are_left() {
+fn no_request_is_borrowed_while_some_of_the_own_group_are_left() {
     let config = padded(Policy::Opportunistic, 2);
     let mut play = behind(config, [long(0, 128), long(1, 90), long(2, 120), long(3, 128)]);
     play.done(10, 1, &["b2 w0 [0 2] full"]);
@@ -115,7 +115,7 @@ fn borrowed(given: Nanos) -> bool {
 }
 
 #[test]
-fn nobody_is_borrowed_into_a_batch_that_would_be_late_for_it() {
+fn no_request_is_borrowed_into_a_batch_that_would_be_late_for_it() {
     assert!(!borrowed(12 * MS), "eight of 128 take 12.24 ms");
     assert!(borrowed(30 * MS));
 }

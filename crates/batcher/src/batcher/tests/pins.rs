@@ -9,7 +9,7 @@ fn pinned(index: u32, worker: u32) -> Request {
 }
 
 #[test]
-fn a_pinned_request_leaves_with_its_worker_only() {
+fn a_pinned_request_runs_on_its_worker_only() {
     let mut play = Play::new(HOUSE, 4, 2);
     play.step(1, Event::Arrive(pinned(0, 1)), &["b1 w1 [0] idle"]);
     play.step(2, Event::Arrive(pinned(1, 1)), &[]);
@@ -42,7 +42,7 @@ fn a_pinned_request_is_never_tried_again() {
 }
 
 #[test]
-fn those_who_wait_for_a_worker_that_goes_are_refused() {
+fn requests_that_wait_for_a_worker_that_goes_are_rejected() {
     let mut play = Play::new(WINDOW, 4, 2);
     play.step(0, Event::Arrive(pinned(0, 0)), &["timer 100"]);
     play.down(1, 0, DownReason::Crashed, &["0 NoWorker", "no timer"]);
@@ -53,7 +53,7 @@ fn those_who_wait_for_a_worker_that_goes_are_refused() {
 }
 
 #[test]
-fn a_pinned_batch_of_a_removed_worker_is_refused_rather_than_moved() {
+fn a_pinned_batch_of_a_removed_worker_is_rejected_rather_than_moved() {
     let mut play = Play::new(HOUSE, 4, 2);
     play.step(1, Event::Arrive(pinned(0, 0)), &["b1 w0 [0] idle"]);
     play.down(2, 0, DownReason::Removed, &["0 NoWorker"]);

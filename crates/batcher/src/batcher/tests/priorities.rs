@@ -12,7 +12,7 @@ fn interactive_goes_first_and_bulk_fills_the_room_left() {
 }
 
 #[test]
-fn bulk_of_another_lane_does_not_ride_along() {
+fn bulk_of_another_group_does_not_ride_along() {
     let mut play = Play::new(Policy::Opportunistic, 3, 0);
     play.queue(0, [Request { group: 1, ..bulk(0) }, request(1)]);
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [1] idle"]);
@@ -27,7 +27,7 @@ fn an_interactive_request_that_does_not_fit_leaves_the_room_to_bulk() {
 }
 
 #[test]
-fn nobody_overtakes_within_a_priority_even_to_fill_a_batch() {
+fn no_request_overtakes_within_a_priority_even_to_fill_a_batch() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
     play.queue(0, [of_items(0, 3), of_items(1, 2), of_items(2, 1)]);
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [0] full"]);
@@ -35,7 +35,7 @@ fn nobody_overtakes_within_a_priority_even_to_fill_a_batch() {
 }
 
 #[test]
-fn among_lanes_the_oldest_head_goes_first() {
+fn among_groups_the_oldest_head_goes_first() {
     let mut play = Play::new(Policy::Opportunistic, 2, 0);
     play.queue(0, [2, 0, 1].map(|group| Request { group, ..request(u32::from(group)) }));
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [2] idle"]);
@@ -44,7 +44,7 @@ fn among_lanes_the_oldest_head_goes_first() {
 }
 
 #[test]
-fn bulk_leads_after_a_bounded_number_of_interactive_departures() {
+fn bulk_leads_after_a_bounded_number_of_interactive_dispatches() {
     let mut play = Play::new(Policy::Opportunistic, 1, 0);
     play.queue(0, [bulk(0)]);
     play.queue(0, (1..20).map(request));

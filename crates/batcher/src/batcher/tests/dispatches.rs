@@ -116,7 +116,7 @@ fn kinds_of_origin_mix_where_the_model_allows_it() {
 }
 
 #[test]
-fn the_items_of_a_request_travel_together() {
+fn the_items_of_a_request_share_a_batch() {
     let mut play = Play::new(Policy::Opportunistic, 4, 0);
     play.queue(0, [of_items(0, 2), of_items(1, 3)]);
     play.step(1, Event::WorkerUp { worker: WorkerId(0), slots: 1 }, &["b1 w0 [0] full"]);
@@ -124,7 +124,7 @@ fn the_items_of_a_request_travel_together() {
 }
 
 #[test]
-fn drain_ends_windows_and_refuses_newcomers() {
+fn drain_ends_windows_and_rejects_newcomers() {
     let mut play = Play::new(WINDOW, 4, 1);
     play.arrive(0, 0, &["timer 100"]);
     play.step(10, Event::Drain, &["b1 w0 [0] drain", "no timer"]);
