@@ -48,8 +48,8 @@ lint: $(VENV)/ready ## Check formatting, lints, names, modules, crates and the D
 	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
 	$(VENV)/bin/mypy --config-file python/pyproject.toml
 	$(PYTHON) tools/check_crates.py
-	-$(PYTHON) tools/check_modules.py
-	-$(PYTHON) tools/check_names.py --count
+	$(PYTHON) tools/check_modules.py
+	$(PYTHON) tools/check_names.py
 
 test-rust: ## Rust tests; the batcher is built alone to prove that it needs no other crate
 	$(CARGO) build --locked -p jitney-batcher

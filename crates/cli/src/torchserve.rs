@@ -50,12 +50,12 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
 fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Failure> {
     let pid_file = PidFile::of(env);
     if !flags.detached {
-        refuse_second(&pid_file)?;
+        reject_second(&pid_file)?;
     }
     let plan = config::plan(flags, env)?;
     if flags.foreground || flags.detached {
         if flags.detached {
-            launch::leave_terminal();
+            launch::detach_terminal();
         }
         return serve(plan, env, &pid_file);
     }
@@ -71,7 +71,7 @@ fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result
     ended
 }
 
-fn refuse_second(pid_file: &PidFile) -> Result<(), Failure> {
+fn reject_second(pid_file: &PidFile) -> Result<(), Failure> {
     match pid_file.recorded() {
         None => Ok(()),
         Some(recorded) if recorded.runs() => {

@@ -46,7 +46,7 @@ fn row(setting: &Setting) -> String {
     format!(
         "| `{name}` | {} | {default} | {} | {about} |\n",
         value(setting.kind),
-        places(setting).join("; ")
+        sources(setting).join("; ")
     )
 }
 
@@ -55,29 +55,29 @@ fn value(kind: SettingKind) -> String {
 }
 
 /// Every source that can set it.
-fn places(setting: &Setting) -> Vec<String> {
-    let mut places = Vec::new();
+fn sources(setting: &Setting) -> Vec<String> {
+    let mut sources = Vec::new();
     if let (Some(flag), Some(variable)) = (setting.flag, setting.jitney_variable()) {
-        places.push(format!("`--{flag}`, `{variable}`"));
+        sources.push(format!("`--{flag}`, `{variable}`"));
     }
     if setting.yaml {
-        places.push(format!("jitney.yaml `{}`", setting.path()));
+        sources.push(format!("jitney.yaml `{}`", setting.path()));
     }
     if let Some(key) = setting.property {
-        places.push(format!("config.properties `{key}`"));
+        sources.push(format!("config.properties `{key}`"));
     }
     let own = setting.section.map(|_| setting.path());
     let archive = own.into_iter().chain(setting.archive.names.iter().map(|&name| name.to_owned()));
     let archive: Vec<String> = archive.map(|key| format!("`{key}`")).collect();
     if !archive.is_empty() {
         let first = if setting.archive_first { " (archive first)" } else { "" };
-        places.push(format!("model-config.yaml {}{first}", archive.join(", ")));
+        sources.push(format!("model-config.yaml {}{first}", archive.join(", ")));
     }
     if let [first, ..] = setting.parameter.names {
         let live = if setting.live { " (live too)" } else { "" };
-        places.push(format!("registration `{first}`{live}"));
+        sources.push(format!("registration `{first}`{live}"));
     }
-    places
+    sources
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //! url ─▶ locate ─▶ a directory, served where it is ────────────────────┐
 //!           ├────▶ an archive ─▶ unpack (zip) | untar ─▶ jail ─▶ dir ──┴─▶ package
-//!           └─▶ fetch ─▶┘                                                  (manifest, yaml)
+//!           └─▶ fetch ─▶┘                                                  (manifest, YAML)
 //! ```
 //!
 //! Everything here but [`Store::fetch`] blocks on the disk and belongs on a thread that may. Nothing
@@ -24,7 +24,6 @@ mod package;
 mod store;
 mod unpack;
 mod untar;
-mod yaml;
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +40,6 @@ pub use self::{
     locate::ModelSource,
     manifest::{Manifest, Runtime},
     member::stays_inside,
-    package::{Api, Package, read_text},
+    package::{Api, Package, parse_yaml, read_text},
     store::{Store, models_in},
-    yaml::parse as parse_yaml,
 };

@@ -11,16 +11,16 @@ use std::{
 use jitney_settings::{SettingSource, Values, from_archive};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 
 use super::{
     dir::{MANIFEST_DIRECTORY, ModelDir},
     error::StoreError,
     fetch::FetchedFile,
     manifest::Manifest,
-    yaml,
 };
 
-/// A manifest or a model's YAML is read into memory, so it may not be a film.
+/// A manifest or a model's YAML is read into memory, so its size is limited.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
 /// What [`Store::open`](super::Store::open) gives. Dropping it removes an unpacked copy.
@@ -90,7 +90,26 @@ fn read_yaml(path: &Path) -> Result<Map<String, Value>, StoreError> {
         let file = path.file_name().unwrap_or_default().display();
         StoreError::InvalidConfig { why: format!("cannot read {file}: {error}") }
     })?;
-    yaml::parse(&text)
+    parse_yaml(&text)
+}
+
+/// Reads a document as PyYAML would: `yes` is a flag, `010` is eight, of two equal keys the later
+/// one counts. An empty document is an empty mapping. A document that is
+/// no YAML is an error: guessing its meaning would serve a model with settings that were never chosen.
+pub fn parse_yaml(text: &str) -> Result<Map<String, Value>, StoreError> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        legacy_octal_numbers: true,
+        emit_comments: false,
+        with_snippet: false,
+    };
+    match serde_saphyr::from_str_with_options(text, options) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(_) => Err(StoreError::InvalidConfig { why: "it is not a mapping".to_owned() }),
+        Err(error) => Err(StoreError::InvalidConfig { why: error.to_string() }),
+    }
 }
 
 /// `MAR-INF` may be missing, or be a file of that name.

@@ -25,7 +25,7 @@ pub fn in_background(args: &[OsString], pid_file: &PidFile) -> Result<(), Failur
 
 /// The server becomes the leader of a session of its own, so that closing the terminal does not end
 /// it. It already is one if that fails.
-pub fn leave_terminal() {
+pub fn detach_terminal() {
     let _ = rustix::process::setsid();
 }
 

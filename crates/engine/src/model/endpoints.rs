@@ -107,8 +107,8 @@ impl Endpoints {
         views.collect()
     }
 
-    /// The place of the endpoint that a request asks for.
-    pub(crate) fn place(&self, route: &CallRoute) -> Option<usize> {
+    /// The index of the endpoint that a request asks for.
+    pub(crate) fn index(&self, route: &CallRoute) -> Option<usize> {
         if self.told.len() == 1 {
             return Some(0);
         }
@@ -119,7 +119,7 @@ impl Endpoints {
     /// Adds to the route what the worker does not know from the definition; returns the latency that
     /// the request is to keep.
     pub(crate) fn complete(&self, place: Option<usize>, route: &mut CallRoute) -> Objective {
-        let place = place.or_else(|| self.default_place());
+        let place = place.or_else(|| self.default_index());
         route.batch_size = place.map_or(0, |place| self.told[place].load(Ordering::Relaxed));
         self.objectives.get(place)
     }
@@ -193,7 +193,7 @@ impl Endpoints {
         }
     }
 
-    fn default_place(&self) -> Option<usize> {
+    fn default_index(&self) -> Option<usize> {
         self.api.endpoints.iter().position(|endpoint| DEFAULTS.contains(&endpoint.as_str()))
     }
 }

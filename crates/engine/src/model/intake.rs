@@ -53,7 +53,7 @@ impl Intake {
         match self {
             Self::Python => Self::accept_raw(input, batch_size),
             Self::Defined(endpoints) => {
-                let place = endpoints.place(&input.route);
+                let place = endpoints.index(&input.route);
                 let objective = endpoints.complete(place, &mut input.route);
                 let group = group_of(endpoints.api(), place);
                 let accepted = Self::accept_raw(input, batch_size)?;

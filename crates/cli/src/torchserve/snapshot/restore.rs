@@ -26,14 +26,14 @@ pub fn startups(text: &str, store: &Path, source: &SettingSource) -> Result<Vec<
     let mut startups = Vec::new();
     for (model, versions) in written.models {
         for (number, version) in versions {
-            refuse_missing(&model, &version, store)?;
+            reject_missing(&model, &version, store)?;
             startups.push(startup(&model, number, &version, source)?);
         }
     }
     Ok(startups)
 }
 
-fn refuse_missing(model: &str, version: &SnapshotVersion, store: &Path) -> Result<(), Failure> {
+fn reject_missing(model: &str, version: &SnapshotVersion, store: &Path) -> Result<(), Failure> {
     let file = &version.mar_name;
     let name = last_element(file);
     let in_store = !name.is_empty() && store.join(name).exists();
