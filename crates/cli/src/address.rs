@@ -1,4 +1,4 @@
-//! Where a door listens, as TorchServe writes it: `http://host[:port]`, `https://…`, `unix:/path`.
+//! An address to listen on, as TorchServe writes it: `http://host[:port]`, `https://…`, `unix:/path`.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn nonsense_is_an_error() {
         for text in [
             "",
             "8080",

@@ -130,7 +130,7 @@ fn as_json(rows: &[ConfigRow]) -> String {
     let objects: Vec<Value> = rows
         .iter()
         .map(|row| {
-            let place = Some(row.source.place()).filter(|place| !place.is_empty());
+            let place = Some(row.source.detail()).filter(|place| !place.is_empty());
             json!({
                 "model": row.model,
                 "key": row.key,

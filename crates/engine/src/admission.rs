@@ -48,7 +48,7 @@ impl Admission {
 
     /// Takes one request's share, or says which limit is met.
     pub fn admit(self: &Arc<Self>, items: u64, bytes: u64) -> Result<Permit, CallError> {
-        // The permit exists before the checks, so that a refusal gives back what was taken.
+        // The permit exists before the checks, so that a rejection gives back what was taken.
         let permit = Permit { admission: Arc::clone(self), items, bytes };
         let requests = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let items = self.items.fetch_add(items, Ordering::Relaxed) + items;
@@ -94,7 +94,7 @@ mod tests {
         Admission::new(AdmissionLimits { requests: 2, items: 10, bytes: 100 })
     }
 
-    fn refused_by(result: Result<Permit, CallError>) -> Option<&'static str> {
+    fn rejected_by(result: Result<Permit, CallError>) -> Option<&'static str> {
         match result {
             Err(CallError::ServerFull { what }) => Some(what),
             _ => None,
@@ -102,16 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_refuses_on_its_own() {
+    fn each_limit_rejects_on_its_own() {
         let gate = gate();
-        assert_eq!(refused_by(gate.admit(11, 1)), Some("items"));
-        assert_eq!(refused_by(gate.admit(1, 101)), Some("bytes"));
+        assert_eq!(rejected_by(gate.admit(11, 1)), Some("items"));
+        assert_eq!(rejected_by(gate.admit(1, 101)), Some("bytes"));
         let _held = [gate.admit(1, 1), gate.admit(1, 1)];
-        assert_eq!(refused_by(gate.admit(1, 1)), Some("requests"));
+        assert_eq!(rejected_by(gate.admit(1, 1)), Some("requests"));
     }
 
     #[test]
-    fn a_refusal_and_a_dropped_permit_give_everything_back() {
+    fn a_rejection_and_a_dropped_permit_give_everything_back() {
         let gate = gate();
         drop(gate.admit(11, 1));
         drop(gate.admit(10, 100));

@@ -185,7 +185,7 @@ impl Input {
     }
 }
 
-/// What a request says about who sends it and what it weighs.
+/// Who a request says it is from, and what it says it costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Who pays; tenants take turns where not all requests fit.
@@ -194,7 +194,7 @@ pub struct Claim {
     pub cost: Option<u64>,
 }
 
-/// A request as it stands at the engine's door.
+/// A request as a protocol hands it to the engine.
 #[derive(Debug)]
 pub struct Call {
     /// What it brings.

@@ -11,8 +11,8 @@ use crate::store::StoreError;
 /// Why a request was not answered by its model.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
-    /// Refused before the model saw it.
-    #[error("refused: {reason:?}")]
+    /// Rejected before the model saw it.
+    #[error("rejected: {reason:?}")]
     Rejected {
         /// Why.
         reason: Rejection,

@@ -20,14 +20,14 @@ pub(crate) const RATIO_PERMILLE: &[u64] =
 
 /// A histogram of whole numbers.
 #[derive(Debug)]
-pub(crate) struct Histogram {
+pub(crate) struct AtomicHistogram {
     bounds: &'static [u64],
     /// One per bound, and one for what is above the last.
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
-impl Histogram {
+impl AtomicHistogram {
     /// An empty one; a bound is the largest number that its bucket holds.
     pub(crate) fn new(bounds: &'static [u64]) -> Self {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_bound_belongs_to_its_own_bucket_and_the_last_bucket_takes_the_rest() {
-        let histogram = Histogram::new(&[1, 2, 4]);
+        let histogram = AtomicHistogram::new(&[1, 2, 4]);
         for value in [0, 1, 2, 3, 4, 5, 1000] {
             histogram.record(value);
         }

@@ -1,8 +1,8 @@
 //! Runs models: names and versions, admission, one task per model version, pools of workers.
 //!
 //! A request's way through this crate, in the order in which the files are best read:
-//! [`call`] (what a door hands in) → [`admission`] (a permit, or a refusal) → [`model`] (one task,
-//! the only writer of a version's state, driving the pure batcher) → `pool` (a seat per worker)
+//! [`call`] (what a protocol hands in) → [`admission`] (a permit, or a rejection) → [`model`] (one task,
+//! the only writer of a version's state, driving the pure batcher) → `pool` (a supervisor per worker)
 //! → [`python`] or [`local`] (the worker) → `model::scatter` (every caller gets its own answer).
 //!
 //! The crate knows no HTTP, no gRPC and no status code, reads no environment and no flag.

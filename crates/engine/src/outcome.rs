@@ -1,4 +1,4 @@
-//! How a batch can end, in facts rather than in status codes: the doors turn causes into codes.
+//! How a batch can end, in facts rather than in status codes: the server turns causes into codes.
 
 use bytes::Bytes;
 
@@ -118,7 +118,7 @@ pub enum LaunchError {
     /// Loading ran out of host or device memory.
     #[error("loading the model ran out of memory: {0}")]
     Memory(String),
-    /// The model's code refused to load.
+    /// The model's code did not load.
     #[error("the model did not load: {0}")]
     Load(String),
 }

@@ -1,10 +1,9 @@
 //! The way back to a caller: one answer, or a first piece and then the rest as it is made.
 //!
-//! Nearly every answer is whole and travels by a oneshot, as if streams did not exist. The first
-//! piece of a stream resolves the call; the pieces after it go through a bounded buffer of their
-//! own. Whoever fills it never waits: a client that falls too far behind loses its stream, and
-//! nobody who shares its worker loses anything. The parts of a request that rides in several
-//! batches share one way back, on which each of them is heard exactly once.
+//! Nearly every answer is whole and takes a oneshot channel, as if streams did not exist. The first
+//! piece of a stream resolves the call; the pieces after it go through a bounded buffer of their own.
+//! Filling it never waits: a client that falls too far behind loses its stream, and the others of its
+//! worker lose nothing. The parts of a request share one way back, on which each answers exactly once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -68,24 +67,24 @@ pub struct Answer {
 pub(crate) type AnswerReceiver = oneshot::Receiver<Result<Answer, CallError>>;
 pub(crate) type PartsReceiver = mpsc::Receiver<Result<Answer, CallError>>;
 
-/// A caller's end of its request, held by the request. Dropping it says that the request was lost.
+/// The engine's end of the way back, held by the request. Dropping it says that the request was lost.
 #[derive(Debug)]
-pub(crate) struct Reply(Way);
+pub(crate) struct Reply(ReplyPath);
 
 #[derive(Debug)]
-enum Way {
+enum ReplyPath {
     Whole(oneshot::Sender<Result<Answer, CallError>>),
-    Pieces(Pieces),
+    Pieces(PieceSender),
     /// One of the parts of a request.
     ReplyPart(ReplyPart),
     /// The caller of a stream went away, or fell too far behind.
-    Nobody,
+    Gone,
 }
 
 #[derive(Debug)]
-struct Pieces {
+struct PieceSender {
     sender: mpsc::Sender<Bytes>,
-    buffer: Arc<Buffer>,
+    buffer: Arc<StreamBuffer>,
 }
 
 /// A part's end of the way back that it shares with the others of its request.
@@ -100,7 +99,7 @@ struct ReplyPart {
 }
 
 impl ReplyPart {
-    /// There is room for one word from each part.
+    /// There is room for one answer from each part.
     fn tell(&mut self, answer: Result<Answer, CallError>) {
         if !std::mem::replace(&mut self.told, true) {
             drop(self.sender.try_send(answer));
@@ -116,7 +115,7 @@ impl Drop for ReplyPart {
 
 /// What both ends of a stream know.
 #[derive(Debug, Default)]
-struct Buffer {
+struct StreamBuffer {
     bytes: AtomicUsize,
     /// How the stream ended, written before the channel closes. Nothing there: it was lost.
     end: OnceLock<Result<(), CallError>>,
@@ -125,92 +124,92 @@ struct Buffer {
 impl Reply {
     pub(crate) fn new() -> (Self, AnswerReceiver) {
         let (sender, answer) = oneshot::channel();
-        (Self(Way::Whole(sender)), answer)
+        (Self(ReplyPath::Whole(sender)), answer)
     }
 
-    /// The replies of a request in so many parts. Each of them is heard once.
+    /// The replies of a request in so many parts. Each of them answers once.
     pub(crate) fn of_parts(count: usize, permit: Permit) -> (Vec<Self>, PartsReceiver) {
         let (sender, answers) = mpsc::channel(count.max(1));
         let permit = Arc::new(permit);
         let part = |place| {
             let (sender, permit) = (sender.clone(), Arc::clone(&permit));
             let last = place + 1 == count;
-            Self(Way::ReplyPart(ReplyPart { sender, last, told: false, _permit: permit }))
+            Self(ReplyPath::ReplyPart(ReplyPart { sender, last, told: false, _permit: permit }))
         };
         ((0..count).map(part).collect(), answers)
     }
 
     /// Whether this is a part of a request only, which its caller puts together and counts.
     pub(crate) fn is_part(&self) -> bool {
-        matches!(self.0, Way::ReplyPart(_))
+        matches!(self.0, ReplyPath::ReplyPart(_))
     }
 
     /// What it adds to a number of requests: parts before the last add nothing.
     pub(crate) fn counts(&self) -> u64 {
-        u64::from(!matches!(self.0, Way::ReplyPart(ReplyPart { last: false, .. })))
+        u64::from(!matches!(self.0, ReplyPath::ReplyPart(ReplyPart { last: false, .. })))
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the caller has stopped waiting.
     pub(crate) fn is_closed(&self) -> bool {
         match &self.0 {
-            Way::Whole(sender) => sender.is_closed(),
-            Way::Pieces(pieces) => pieces.sender.is_closed(),
-            Way::ReplyPart(part) => part.sender.is_closed(),
-            Way::Nobody => true,
+            ReplyPath::Whole(sender) => sender.is_closed(),
+            ReplyPath::Pieces(pieces) => pieces.sender.is_closed(),
+            ReplyPath::ReplyPart(part) => part.sender.is_closed(),
+            ReplyPath::Gone => true,
         }
     }
 
     /// Whether a first piece was sent.
     pub(crate) fn streams(&self) -> bool {
-        matches!(self.0, Way::Pieces(_) | Way::Nobody)
+        matches!(self.0, ReplyPath::Pieces(_) | ReplyPath::Gone)
     }
 
     /// Sends one piece; more will follow. Of the first one all is told, of later ones the body.
     pub(crate) fn piece(&mut self, piece: Answer) {
-        self.0 = match std::mem::replace(&mut self.0, Way::Nobody) {
-            Way::Whole(sender) => Way::begin(sender, piece),
-            Way::Pieces(pieces) => pieces.push(piece.output.body),
-            // What streams is not taken apart; its last word is enough.
-            Way::ReplyPart(part) => Way::ReplyPart(part),
-            Way::Nobody => Way::Nobody,
+        self.0 = match std::mem::replace(&mut self.0, ReplyPath::Gone) {
+            ReplyPath::Whole(sender) => ReplyPath::begin(sender, piece),
+            ReplyPath::Pieces(pieces) => pieces.push(piece.output.body),
+            // A request that streams is not split; the last answer is enough.
+            ReplyPath::ReplyPart(part) => ReplyPath::ReplyPart(part),
+            ReplyPath::Gone => ReplyPath::Gone,
         };
     }
 
     /// Ends the request.
     pub(crate) fn finish(self, answer: Result<Answer, CallError>) {
         match self.0 {
-            // A caller that left in this very moment is nobody's loss.
-            Way::Whole(sender) => drop(sender.send(answer)),
-            Way::Pieces(pieces) => pieces.finish(answer),
-            Way::ReplyPart(mut part) => part.tell(answer),
-            Way::Nobody => {}
+            // A caller that has just stopped waiting is fine.
+            ReplyPath::Whole(sender) => drop(sender.send(answer)),
+            ReplyPath::Pieces(pieces) => pieces.finish(answer),
+            ReplyPath::ReplyPart(mut part) => part.tell(answer),
+            ReplyPath::Gone => {}
         }
     }
 }
 
-impl Way {
+impl ReplyPath {
     fn begin(sender: oneshot::Sender<Result<Answer, CallError>>, mut first: Answer) -> Self {
         let (pieces, rest) = mpsc::channel(PIECES_MAX);
-        let buffer = Arc::new(Buffer::default());
+        let buffer = Arc::new(StreamBuffer::default());
         first.stream =
             Some(AnswerStream { pieces: rest, buffer: Arc::clone(&buffer), told: false });
         match sender.send(Ok(first)) {
-            Ok(()) => Self::Pieces(Pieces { sender: pieces, buffer }),
-            Err(_) => Self::Nobody,
+            Ok(()) => Self::Pieces(PieceSender { sender: pieces, buffer }),
+            Err(_) => Self::Gone,
         }
     }
 }
 
-impl Pieces {
-    fn push(self, piece: Bytes) -> Way {
+impl PieceSender {
+    fn push(self, piece: Bytes) -> ReplyPath {
         if self.sender.is_closed() {
-            return Way::Nobody;
+            return ReplyPath::Gone;
         }
         if self.enqueue(piece) {
-            return Way::Pieces(self);
+            return ReplyPath::Pieces(self);
         }
         self.end(Err(CallError::SlowReader));
-        Way::Nobody
+        ReplyPath::Gone
     }
 
     fn enqueue(&self, piece: Bytes) -> bool {
@@ -241,13 +240,13 @@ impl Pieces {
 #[derive(Debug)]
 pub struct AnswerStream {
     pieces: mpsc::Receiver<Bytes>,
-    buffer: Arc<Buffer>,
+    buffer: Arc<StreamBuffer>,
     told: bool,
 }
 
 impl AnswerStream {
     /// The next piece as soon as the model has made it, `None` after the last. An error is the
-    /// last word too. Cancel-safe.
+    /// last item too. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Bytes, CallError>> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }

@@ -24,7 +24,7 @@ pub struct Shares {
     pub cost: Cost,
     /// Most cost in a batch.
     pub cost_max: Option<u64>,
-    /// What the sample of the start-up sweep weighs, where somebody says so.
+    /// What an item of the warm-up sample costs, where that is given.
     pub sample_cost: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Shares {
         Ok(Self { tenants: ordered, ..self.clone() })
     }
 
-    /// What one item of a sample weighs that has so many bytes or this length, if anybody can tell.
+    /// What one item of a sample weighs that has so many bytes or this length, if that is known.
     pub(crate) fn of_sample(&self, bytes: Option<u64>, length: Option<u64>) -> Option<u64> {
         match self.cost {
             Cost::Items => Some(1),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::rows::RowsModel;
-pub use self::script::{Act, LaunchScript, Ride, Script};
+pub use self::script::{Act, LaunchScript, Script, ScriptedBatch};
 pub use self::worker::Kind;
 use self::worker::ScriptedLauncher;
 use crate::admission::{Admission, AdmissionLimits};
@@ -58,14 +58,14 @@ pub struct Kit {
     pub model: Arc<Model>,
     /// The limits it is admitted by.
     pub admission: Arc<Admission>,
-    rides: Arc<Mutex<Vec<Ride>>>,
+    batches: Arc<Mutex<Vec<ScriptedBatch>>>,
 }
 
 impl Kit {
     /// A model whose workers follow `script`; none is started yet.
     pub fn idle(
         settings: ModelSettings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         Self::with_launches(settings, script, |_| (Duration::ZERO, Ok(())))
     }
@@ -73,7 +73,7 @@ impl Kit {
     /// Like [`Kit::idle`], with a script for the starts too.
     pub fn with_launches(
         settings: ModelSettings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
         launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
     ) -> Self {
         Self::build(None, Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
@@ -83,7 +83,7 @@ impl Kit {
     pub async fn of_local(
         model: impl LocalModel,
         settings: ModelSettings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
         let intake = Intake::Local(Arc::new(model));
@@ -97,7 +97,7 @@ impl Kit {
     pub fn in_dir(
         dir: &Path,
         settings: ModelSettings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         let (dir, launch) = (ModelDir::existing(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
         let (script, launch) = (Arc::new(script), Arc::new(launch));
@@ -112,12 +112,12 @@ impl Kit {
         launch: LaunchScript,
         kind: Kind,
     ) -> Self {
-        let rides = Arc::default();
+        let batches = Arc::default();
         let launcher = ScriptedLauncher {
             script,
             launch,
             lives: Arc::default(),
-            rides: Arc::clone(&rides),
+            batches: Arc::clone(&batches),
             kind,
         };
         let draft = Draft {
@@ -141,14 +141,14 @@ impl Kit {
         let ids = Arc::new(AtomicU32::new(9000));
         let (model, task) = draft.build(&admission, &draining, &ids, &Changes::default());
         tokio::spawn(task.run());
-        Self { model, admission, rides }
+        Self { model, admission, batches }
     }
 
     /// A model with `workers` ready workers that follow `script`.
     pub async fn serving(
         workers: u32,
         settings: ModelSettings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         let kit = Self::idle(settings, script);
         drop(kit.model.scale(workers, workers).await);
@@ -160,7 +160,7 @@ impl Kit {
         kind: Kind,
         workers: u32,
         settings: ModelSettings,
-        script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         let launch = Arc::new(|_| (Duration::ZERO, Ok(())));
         let kit = Self::build(None, Intake::Python, settings, Arc::new(script), launch, kind);
@@ -183,15 +183,15 @@ impl Kit {
         answers
     }
 
-    /// Sends a request whose answer can be waited for later; aborting it is a departed client.
+    /// Sends a request whose answer can be waited for later; aborting it is a client that went away.
     pub fn start(&self, call: Call) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
         let model = Arc::clone(&self.model);
         tokio::spawn(async move { model.call(call).await })
     }
 
     /// What the workers were given so far.
-    pub fn rides(&self) -> Vec<Ride> {
-        self.rides.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn batches(&self) -> Vec<ScriptedBatch> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

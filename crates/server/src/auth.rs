@@ -1,9 +1,8 @@
 //! TorchServe's three tokens, checked before a request's body is read.
 //!
 //! The inference key opens predictions and health, the management key opens models and workers, and
-//! the API key, which never expires, renews the other two. Apart from `listener`, which only asks, so
-//! that every protocol's listener asks the same question. Nothing here opens a file: where the keys are
-//! written down is the cli's business, behind [`KeyStore`]; and no key is ever logged.
+//! the API key, which never expires, renews the other two. All protocols use them.
+//! The cli saves the keys, behind [`KeyStore`]; no key is ever logged.
 
 mod gate;
 mod key;

@@ -1,7 +1,7 @@
-//! ServerAddresses and the sockets that listen on them.
+//! Addresses and the sockets that listen on them.
 //!
-//! Apart from `accept`, which serves what arrives: binding happens once, before any runtime exists,
-//! so that a taken port is an error of the command line and not of a thread.
+//! Binding happens once, before any runtime exists, so that a taken port is an error of the command line
+//! and not of a thread.
 
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};

@@ -1,5 +1,5 @@
-//! Words for requests that never became one: hyper answers what it cannot parse with a bare status,
-//! and offers no hook to say more. Its answer is recognised on its way out and given a body.
+//! Errors for requests that are not valid HTTP: hyper answers them with a bare status and has no hook for
+//! a body. Its answer is recognised on its way out and gets a body.
 //!
 //! Only bytes that are written while a head is still being read can be such an answer, and only one
 //! without our request id is; everything else passes untouched.
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_answer_gets_words() {
+    fn a_bare_answer_gets_a_body() {
         let bare = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
         let text = String::from_utf8(answer(bare).unwrap().to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -1,8 +1,7 @@
-//! The operator's plugins as the server use them: which paths they answer, and who may pass.
+//! The operator's plugins: the paths they answer, and the requests they authorize.
 //!
-//! The engine runs their processes (`docs/adr/0010`); here they are asked, within a time, and their
-//! words become answers. Whatever goes wrong with authorization is a no: this file has one place
-//! that lets a request pass, and it needs a plain `allow: true`.
+//! The engine runs their processes (`docs/adr/0010`); here they are called, within a timeout. Any failure
+//! denies a request: one place in this file admits it, and it needs `allow: true`.
 
 mod call;
 mod description;

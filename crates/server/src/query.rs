@@ -1,7 +1,7 @@
-//! RequestFields of a query, a form or a small JSON object, read by TorchServe's rules.
+//! Fields of a query, a form or a small JSON object, read by TorchServe's rules.
 //!
 //! The rules are Java's: the first of repeated keys counts, a number that cannot be read counts as
-//! absent, and only `true` is true. They are here once so that no endpoint has rules of its own.
+//! absent, and only `true` is true. All endpoints use them.
 
 mod lenient;
 

@@ -1,4 +1,4 @@
-//! Sources that are read leniently, from JSON values and texts that nobody has checked: the archive's
+//! Sources that are read leniently, from JSON values and texts that were not checked: the archive's
 //! `model-config.yaml`, `models={...}` and snapshots, parameters of a registration.
 
 use serde_json::{Map, Value};

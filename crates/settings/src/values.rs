@@ -51,7 +51,7 @@ impl SettingSource {
     }
 
     /// Which flag, variable, line or archive; empty for the other kinds.
-    pub fn place(&self) -> String {
+    pub fn detail(&self) -> String {
         match self {
             Self::Flag(name)
             | Self::Variable(name)
@@ -66,11 +66,11 @@ impl SettingSource {
 
 impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = self.place();
-        if place.is_empty() {
+        let detail = self.detail();
+        if detail.is_empty() {
             f.write_str(self.kind())
         } else {
-            write!(f, "{} {place}", self.kind())
+            write!(f, "{} {detail}", self.kind())
         }
     }
 }

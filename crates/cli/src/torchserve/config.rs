@@ -1,5 +1,5 @@
 //! From TorchServe's flags and `config.properties` to a [`ServerPlan`]: where the file is found, what its
-//! values mean, what stops the start. What they say about doors and engine is in files beside it.
+//! values mean, what stops the start. Addresses and engine are in files beside it.
 
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,12 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
     }
+    let threads = Values::default().with(
+        &IO_THREADS,
+        machine::io_threads().max(1) as u64,
+        SettingSource::Default,
+    );
+    let values = values.or(&threads);
     let defaults: Vec<&Setting> = properties()
         .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
         .collect();
@@ -95,7 +101,7 @@ pub fn assemble(
         engine: engine(&values, &store, python.interpreter, gpus)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
-        io_threads: values.read(&IO_THREADS).unwrap_or_else(machine::io_threads).max(1),
+        io_threads: values.read(&IO_THREADS).unwrap_or(1),
         drain,
         logs,
         metrics,
@@ -107,8 +113,8 @@ pub fn assemble(
     })
 }
 
-/// Refuses what scripts are refused before anything is read: files that only the original uses, and
-/// a temporary directory, are still to be there.
+/// Rejects missing paths before anything is read: files that only TorchServe uses, and the temporary
+/// directory, must exist.
 fn check_paths(flags: &TorchserveFlags, env: &Env) -> Result<(), Failure> {
     for (flag, file) in
         [("--log-config", &flags.log_config), ("--cpp-log-config", &flags.cpp_log_config)]
@@ -179,7 +185,7 @@ pub fn startups(
         let list: String = values.read(&LOAD_MODELS).unwrap_or_default();
         return Ok(models::parse(&list, store));
     };
-    let file = values.source(&MODEL_SNAPSHOT).place();
+    let file = values.source(&MODEL_SNAPSHOT).detail();
     if let SettingSource::Flag(flag) = values.source(&LOAD_MODELS) {
         remarks.push(format!("{flag} has no effect: the models are those of the snapshot {file}"));
     }

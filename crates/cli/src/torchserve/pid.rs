@@ -51,8 +51,8 @@ impl PidFile {
 pub struct Recorded(Option<Pid>);
 
 impl Recorded {
-    /// Whether the process runs and is a server of ours: numbers are reused, and nobody wants a
-    /// stranger stopped.
+    /// Whether the process runs and is a server of ours: numbers are reused, and no
+    /// other process may be stopped.
     pub fn runs(self) -> bool {
         self.0.is_some_and(|pid| test_kill_process(pid).is_ok() && is_ours(pid))
     }

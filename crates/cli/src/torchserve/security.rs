@@ -35,14 +35,14 @@ pub fn tokens(values: &Values) -> Result<Option<Duration>, Failure> {
     Err(Failure::failed(format!("token_expiration_min={minutes}: not a time a token can live")))
 }
 
-/// The certificate of the doors that need one. Without any, the server makes its own, as upstream
+/// The certificate of the addresses that need one. Without any, the server makes its own, as upstream
 /// tries to.
 pub fn tls(
     values: &Values,
     secure: Vec<&Address>,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Tls>, Failure> {
-    let Some(door) = secure.first() else { return Ok(None) };
+    let Some(address) = secure.first() else { return Ok(None) };
     match (values.read::<PathBuf>(&CERTIFICATE_FILE), values.read::<PathBuf>(&PRIVATE_KEY_FILE)) {
         (Some(certificate), Some(key)) => return tls::read(&certificate, &key).map(Some),
         (None, None) => {}
@@ -50,11 +50,12 @@ pub fn tls(
         (None, Some(_)) => return Err(alone("private_key_file", "certificate_file")),
     }
     if let Some(keystore) = values.show(&KEYSTORE_FILE) {
-        let message = format!("{door} needs a certificate, and keystore={keystore} cannot be read");
+        let message =
+            format!("{address} needs a certificate, and keystore={keystore} cannot be read");
         return Err(Failure::failed(message).hint(CONVERT));
     }
     remarks.push(format!(
-        "{door} has no certificate (certificate_file, private_key_file); the server made one that no client trusts by itself"
+        "{address} has no certificate (certificate_file, private_key_file); the server made one that no client trusts by itself"
     ));
     tls::self_signed(&secure).map(Some)
 }

@@ -30,7 +30,7 @@ pub const KEY: &str = "model_snapshot";
 /// When a snapshot is taken; part of its file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The server is about to open its doors.
+    /// The server is about to listen.
     Startup,
     /// Something about the models changed.
     Change,

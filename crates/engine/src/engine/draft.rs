@@ -1,6 +1,6 @@
 //! A model between its registration and its first request: everything is known, nothing is connected.
 //!
-//! Apart from the engine, which decides what is in it; here the handle for the doors and the task
+//! Apart from the engine, which decides what is in it; here the handle for callers and the task
 //! behind it are made and joined. Nothing starts: no worker, no task.
 
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::model::{
     WarmUp, WorkerTarget,
 };
 use crate::observer::{ModelTag, Observer};
-use crate::pool::{Launcher, Pool, WorkerPlan};
+use crate::pool::{Launcher, WorkerPlan, WorkerPool};
 use crate::settings::ModelSettings;
 use crate::store::{FetchedFile, ModelDir};
 
-/// Messages that may be on their way from the doors to one model's task.
+/// Messages that may be on their way to one model's task.
 const INBOX: usize = 4096;
 
 /// A model about to be built.
@@ -70,7 +70,7 @@ impl Draft {
             tag: Arc::clone(&tag),
             observer: self.observer,
             clock,
-            pool: Pool::new(self.launcher, plan, Arc::clone(worker_ids), events),
+            pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
         };
         let task = Task::new(parts, &self.settings);

@@ -29,7 +29,7 @@ use crate::store::{
 
 /// What an engine is made of.
 pub struct EngineConfig {
-    /// What applies to models that do not say otherwise.
+    /// What applies to models that set nothing else.
     pub defaults: ModelDefaults,
     /// The most that may be under way.
     pub limits: AdmissionLimits,

@@ -84,7 +84,7 @@ pub struct TensorSpec {
     pub name: String,
     /// The element type that the file declares.
     pub datatype: Datatype,
-    /// Its dimensions; `None` when the file does not say.
+    /// Its dimensions; `None` when the file does not tell.
     pub shape: Option<Vec<Dim>>,
 }
 
@@ -103,15 +103,15 @@ impl TensorSpec {
     }
 }
 
-/// As the sentences of rejections say it: `INT32 of shape [n, 2048]`.
+/// As error messages have it: `INT32 of shape [n, 2048]`.
 impl fmt::Display for TensorSpec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(shape) = &self.shape else {
             return write!(formatter, "{} of any shape", self.datatype);
         };
-        let mut dims = shape.iter().enumerate().map(|(place, dim)| match dim {
+        let mut dims = shape.iter().enumerate().map(|(position, dim)| match dim {
             Dim::Fixed(size) => size.to_string(),
-            Dim::Open(_) if place == 0 => "n".to_owned(),
+            Dim::Open(_) if position == 0 => "n".to_owned(),
             // Converters invent names such as `unk__214`; they would only puzzle a client.
             Dim::Open(name) if name.contains("unk__") || name.starts_with("unnamed_") => {
                 "any".to_owned()
@@ -144,7 +144,7 @@ impl Signature {
             && self.outputs.iter().all(may_be_open)
     }
 
-    /// The input of this name, with its place.
+    /// The input of this name, with its position.
     pub fn input(&self, name: &str) -> Option<(usize, &TensorSpec)> {
         self.inputs.iter().enumerate().find(|(_, spec)| spec.name == name)
     }

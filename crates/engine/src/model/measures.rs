@@ -1,6 +1,6 @@
 //! What a model's task measures about requests and batches, and what the protocols count about calls.
 //!
-//! Beside the board, because these are distributions and not totals. Every record is a few relaxed
+//! Beside the counters, because these are distributions and not totals. Every record is a few relaxed
 //! atomic adds; a writer never waits for a reader.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,9 @@ use std::time::Duration;
 use jitney_batcher::Rejection;
 
 use crate::error::CallError;
-use crate::histogram::{Distribution, FILL_PERMILLE, Histogram, ITEMS, RATIO_PERMILLE, TIME_US};
+use crate::histogram::{
+    AtomicHistogram, Distribution, FILL_PERMILLE, ITEMS, RATIO_PERMILLE, TIME_US,
+};
 
 /// Adds to a counter.
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
@@ -77,12 +79,12 @@ impl Traffic {
 
 #[derive(Debug)]
 pub(crate) struct Meters {
-    pub(crate) queue_us: Histogram,
-    pub(crate) compute_us: Histogram,
-    pub(crate) latency_us: Histogram,
-    batch_items: Histogram,
-    fill_permille: Histogram,
-    prediction_permille: Histogram,
+    pub(crate) queue_us: AtomicHistogram,
+    pub(crate) compute_us: AtomicHistogram,
+    pub(crate) latency_us: AtomicHistogram,
+    batch_items: AtomicHistogram,
+    fill_permille: AtomicHistogram,
+    prediction_permille: AtomicHistogram,
     rejections: [AtomicU64; REJECTIONS.len()],
     /// One more than the microseconds, so that 0 means never.
     compute_last_us: AtomicU64,
@@ -91,12 +93,12 @@ pub(crate) struct Meters {
 impl Default for Meters {
     fn default() -> Self {
         Self {
-            queue_us: Histogram::new(TIME_US),
-            compute_us: Histogram::new(TIME_US),
-            latency_us: Histogram::new(TIME_US),
-            batch_items: Histogram::new(ITEMS),
-            fill_permille: Histogram::new(FILL_PERMILLE),
-            prediction_permille: Histogram::new(RATIO_PERMILLE),
+            queue_us: AtomicHistogram::new(TIME_US),
+            compute_us: AtomicHistogram::new(TIME_US),
+            latency_us: AtomicHistogram::new(TIME_US),
+            batch_items: AtomicHistogram::new(ITEMS),
+            fill_permille: AtomicHistogram::new(FILL_PERMILLE),
+            prediction_permille: AtomicHistogram::new(RATIO_PERMILLE),
             rejections: Default::default(),
             compute_last_us: AtomicU64::new(0),
         }

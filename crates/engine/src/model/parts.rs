@@ -139,7 +139,7 @@ mod tests {
     use super::{cost, size};
 
     #[test]
-    fn a_portion_is_a_part_of_a_batch_without_a_remainder_where_that_is_not_too_fine() {
+    fn a_part_divides_a_batch_without_a_remainder_where_that_is_not_too_fine() {
         let sizes = [1, 4, 8, 16, 30, 31, 32, 100, 127, 128].map(|batch| (batch, size(batch)));
         let expected = [
             (1, 1),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_in_portions_needs_hardly_more_batches_than_its_items() {
+    fn a_backlog_in_parts_needs_hardly_more_batches_than_its_items() {
         let mut dice = fastrand::Rng::with_seed(1);
         for max_items in [4, 8, 16, 31, 32, 100, 128] {
             let most = 2 * max_items;

@@ -162,7 +162,7 @@ impl<T> Sequences<T> {
         key
     }
 
-    /// Whoever may leave now, with the worker that takes it. Until this says none, somebody may.
+    /// The next request whose turn it is, with its worker. To be called until there is none.
     pub(crate) fn next(&mut self) -> Option<Turn<T>> {
         while let Some(key) = self.due.pop_front() {
             let Some(sequence) = self.sequences.get(key) else { continue };

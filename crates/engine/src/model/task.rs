@@ -30,7 +30,7 @@ use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
 use crate::observer::{ModelTag, Observer};
 use crate::pending::{PendingRequest, SharedId};
-use crate::pool::{Pool, WorkerEvent};
+use crate::pool::{WorkerEvent, WorkerPool};
 use crate::settings::ModelSettings;
 
 /// Messages taken in at one go before workers and timers get their turn.
@@ -47,7 +47,7 @@ pub(crate) struct TaskParts {
     pub(crate) tag: Arc<ModelTag>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) clock: ModelClock,
-    pub(crate) pool: Pool,
+    pub(crate) pool: WorkerPool,
     /// For models that have a sample.
     pub(crate) warm_up: Option<WarmUp>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Task {
     actions: Actions,
     table: RequestTable,
     turns: SequenceTurns,
-    pool: Pool,
+    pool: WorkerPool,
     slots: WorkerSlots,
     warm_up: Option<WarmUp>,
     closing: Option<Closing>,

@@ -12,7 +12,7 @@ use crate::error::{CallError, ScaleError};
 use crate::model::Reconfigure;
 use crate::outcome::LaunchError;
 use crate::settings::{ModelSettings, PolicyName};
-use crate::testkit::{Act, Kit, Ride, call, settings, text};
+use crate::testkit::{Act, Kit, ScriptedBatch, call, settings, text};
 use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
 
 mod ahead;
@@ -25,17 +25,17 @@ mod sequences;
 mod shares;
 mod storm;
 mod streams;
-mod sweep;
+mod warm_up;
 
 fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn echo_after(ms: u64) -> impl Fn(&Ride) -> Act + Send + Sync + 'static {
+fn echo_after(ms: u64) -> impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static {
     move |_| Act::After(millis(ms), Box::new(Act::Echo))
 }
 
-fn is_refused(answer: &Result<String, CallError>, wanted: Rejection) -> bool {
+fn is_rejected(answer: &Result<String, CallError>, wanted: Rejection) -> bool {
     matches!(answer, Err(CallError::Rejected { reason, .. }) if *reason == wanted)
 }
 
@@ -47,16 +47,16 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_come_together_ride_together_and_each_gets_its_own_answer() {
+async fn requests_that_come_together_share_a_batch_and_each_gets_its_own_answer() {
     let kit = Kit::serving(1, settings(), echo_after(5)).await;
     let answers = kit.call_all(&["a", "b", "c", "d"]).await;
     let answers: Vec<String> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, ["a", "b", "c", "d"]);
-    assert_eq!(kit.rides().len(), 1);
+    assert_eq!(kit.batches().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_request_leaves_when_its_window_is_over_and_its_receipt_says_so() {
+async fn a_lone_request_is_dispatched_when_its_window_is_over_and_its_timing_says_so() {
     let kit = Kit::serving(1, settings(), echo_after(5)).await;
     let started = Instant::now();
     let answer = kit.call("a").await.unwrap();
@@ -70,8 +70,8 @@ async fn a_lone_request_leaves_when_its_window_is_over_and_its_receipt_says_so()
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_item_fails_alone() {
-    let raise_on_bad = |ride: &Ride| {
-        if ride.bodies.iter().any(|body| body == "bad") { Act::Raise } else { Act::Echo }
+    let raise_on_bad = |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "bad") { Act::Raise } else { Act::Echo }
     };
     let kit = Kit::serving(1, settings(), raise_on_bad).await;
     let answers = kit.call_all(&["a", "bad", "c", "d"]).await;
@@ -88,12 +88,13 @@ async fn an_item_that_the_worker_marks_as_failed_costs_no_retry() {
     let kit = Kit::serving(1, settings(), |_| Act::FailItem("bad")).await;
     let answers = kit.call_all(&["a", "bad", "c", "d"]).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
-    assert_eq!(kit.rides().len(), 1);
+    assert_eq!(kit.batches().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn too_few_rows_never_reach_the_wrong_caller() {
-    let short_when_many = |ride: &Ride| if ride.bodies.len() > 1 { Act::Short } else { Act::Echo };
+    let short_when_many =
+        |batch: &ScriptedBatch| if batch.bodies.len() > 1 { Act::Short } else { Act::Echo };
     let kit = Kit::serving(1, settings(), short_when_many).await;
     let answers = kit.call_all(&["a", "b", "c", "d"]).await;
     let answers: Vec<String> = answers.into_iter().map(Result::unwrap).collect();
@@ -111,7 +112,8 @@ async fn a_row_that_is_always_missing_is_an_error_not_a_hang() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_once_loses_nothing() {
-    let first_life_dies = |ride: &Ride| if ride.life == 0 { Act::Die } else { Act::Echo };
+    let first_life_dies =
+        |batch: &ScriptedBatch| if batch.life == 0 { Act::Die } else { Act::Echo };
     let kit = Kit::serving(1, settings(), first_life_dies).await;
     let answers = kit.call_all(&["a", "b", "c", "d"]).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
@@ -120,10 +122,10 @@ async fn a_worker_that_dies_once_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
-    let deaths = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&deaths);
-    let die_of_poison = move |ride: &Ride| {
-        if ride.bodies.iter().any(|body| body == "poison") {
+    let exits = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&exits);
+    let die_of_poison = move |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "poison") {
             counted.fetch_add(1, Ordering::Relaxed);
             Act::Die
         } else {
@@ -134,13 +136,14 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
     let answers = kit.call_all(&["a", "poison", "c", "d"]).await;
     assert!(matches!(answers[1], Err(CallError::WorkerExited { .. })), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
-    assert_eq!(deaths.load(Ordering::Relaxed), 2);
+    assert_eq!(exits.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_worker_is_replaced_and_its_lone_request_told() {
-    let silent_on_x =
-        |ride: &Ride| if ride.bodies.contains(&"x".to_owned()) { Act::Silence } else { Act::Echo };
+    let silent_on_x = |batch: &ScriptedBatch| {
+        if batch.bodies.contains(&"x".to_owned()) { Act::Silence } else { Act::Echo }
+    };
     let kit = Kit::serving(1, settings(), silent_on_x).await;
     let started = Instant::now();
     let answer = kit.call("x").await;
@@ -151,19 +154,19 @@ async fn a_silent_worker_is_replaced_and_its_lone_request_told() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_too_late_is_not_delivered_to_anyone() {
-    let late_in_first_life = |ride: &Ride| {
-        let late = if ride.life == 0 { 6_000 } else { 1 };
+    let late_in_first_life = |batch: &ScriptedBatch| {
+        let late = if batch.life == 0 { 6_000 } else { 1 };
         Act::After(millis(late), Box::new(Act::Echo))
     };
     let kit = Kit::serving(1, settings(), late_in_first_life).await;
     let answers = kit.call_all(&["a", "b"]).await;
     assert!(answers.iter().all(Result::is_ok), "retried one by one: {answers:?}");
-    let lives: Vec<u32> = kit.rides().iter().map(|ride| ride.life).collect();
+    let lives: Vec<u32> = kit.batches().iter().map(|batch| batch.life).collect();
     assert_eq!(lives, [0, 1, 1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_departed_client_leaves_the_queue_at_once() {
+async fn the_request_of_a_client_that_left_is_cancelled_at_once() {
     let kit = Kit::serving(1, ModelSettings { batch_size: 1, ..settings() }, echo_after(100)).await;
     let running = kit.start(call("running"));
     settle().await;
@@ -174,7 +177,7 @@ async fn a_departed_client_leaves_the_queue_at_once() {
     settle().await;
     assert_eq!(kit.model.status().waiting, 0);
     assert!(running.await.unwrap().is_ok());
-    assert_eq!(kit.rides().len(), 1);
+    assert_eq!(kit.batches().len(), 1);
     assert_eq!(kit.model.status().counters.abandoned, 1);
     assert_eq!(kit.admission.requests(), 0);
 }
@@ -189,7 +192,7 @@ async fn a_request_is_told_the_moment_its_deadline_passes() {
     let mut late = call("late");
     late.deadline = Some(started + millis(200));
     let answer = kit.model.call(late).await.map(|answer| text(&answer));
-    assert!(is_refused(&answer, Rejection::Expired), "{answer:?}");
+    assert!(is_rejected(&answer, Rejection::Expired), "{answer:?}");
     assert!(started.elapsed() < millis(210), "{:?}", started.elapsed());
     assert!(running.await.unwrap().is_ok());
 }
@@ -200,11 +203,11 @@ async fn the_clients_timeout_of_the_model_is_a_deadline_too() {
     let kit = Kit::serving(1, impatient, echo_after(1_000)).await;
     let answers = kit.call_all(&["running", "waiting"]).await;
     assert!(answers[0].is_ok());
-    assert!(is_refused(&answers[1], Rejection::Expired), "{answers:?}");
+    assert!(is_rejected(&answers[1], Rejection::Expired), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_the_queue_requests_are_refused_with_a_hint_when_to_come_back() {
+async fn beyond_the_queue_requests_are_rejected_with_a_hint_when_to_come_back() {
     let small = ModelSettings { batch_size: 1, queue_max: 2, ..settings() };
     let kit = Kit::serving(1, small, echo_after(100)).await;
     kit.call("warm").await.unwrap();
@@ -224,30 +227,30 @@ async fn with_a_job_ticket_only_a_free_worker_admits() {
     let answers = kit.call_all(&["1", "2", "3"]).await;
     assert!(answers[0].is_ok());
     assert!(
-        is_refused(&answers[1], Rejection::QueueFull)
-            && is_refused(&answers[2], Rejection::QueueFull)
+        is_rejected(&answers[1], Rejection::QueueFull)
+            && is_rejected(&answers[2], Rejection::QueueFull)
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn origins_do_not_meet_unless_the_model_allows_it() {
-    for (mix_origins, rides) in [(false, 2), (true, 1)] {
+    for (mix_origins, batches) in [(false, 2), (true, 1)] {
         let mixed = ModelSettings { batch_size: 2, mix_origins, ..settings() };
         let kit = Kit::serving(1, mixed, echo_after(1)).await;
         let mut python = call("python");
         python.origin = Origin { kind: OriginKind::Python, peer: 1 };
         let (http, python) = (kit.start(call("http")), kit.start(python));
         assert!(http.await.unwrap().is_ok() && python.await.unwrap().is_ok());
-        assert_eq!(kit.rides().len(), rides, "mix_origins={mix_origins}");
+        assert_eq!(kit.batches().len(), batches, "mix_origins={mix_origins}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_workers_requests_are_refused_at_the_door() {
+async fn without_workers_requests_are_rejected_at_once() {
     let kit = Kit::idle(settings(), |_| Act::Echo);
     settle().await;
     let answers = kit.call_all(&["a"]).await;
-    assert!(is_refused(&answers[0], Rejection::NoWorker));
+    assert!(is_rejected(&answers[0], Rejection::NoWorker));
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,7 +267,7 @@ async fn scaling_up_and_down_takes_effect_and_drops_no_request() {
     assert_eq!(kit.model.status().workers.len(), 1);
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
-    assert!(is_refused(&kit.call_all(&["late"]).await[0], Rejection::NoWorker));
+    assert!(is_rejected(&kit.call_all(&["late"]).await[0], Rejection::NoWorker));
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +296,7 @@ async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told()
     let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
     drop(kit.model.scale(1, 1).await);
     let answers = kit.call_all(&["waits"]).await;
-    assert!(is_refused(&answers[0], Rejection::NoWorker), "{answers:?}");
+    assert!(is_rejected(&answers[0], Rejection::NoWorker), "{answers:?}");
     assert!(!kit.model.healthy());
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
@@ -336,8 +339,8 @@ async fn a_live_model_can_be_reconfigured() {
     let change = Reconfigure::of(&POLICY, "opportunistic");
     kit.model.reconfigure(change).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().timing.reason, DispatchReason::Idle);
-    let refused = Reconfigure::of(&MAX_BATCH_SIZE, 0_u32);
-    assert!(kit.model.reconfigure(refused).await.is_err());
+    let rejected = Reconfigure::of(&MAX_BATCH_SIZE, 0_u32);
+    assert!(kit.model.reconfigure(rejected).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,7 +350,7 @@ async fn a_change_that_took_effect_is_told_and_what_was_asked_for_is_remembered(
     assert_eq!(kit.model.worker_target(), (1, 1), "what it was registered with");
     kit.model.set_worker_target(2, 3);
     let status = kit.model.status();
-    assert_eq!((status.workers_min, status.workers_max), (2, 3), "before the pool has heard of it");
+    assert_eq!((status.workers_min, status.workers_max), (2, 3), "before the pool knows of it");
     kit.model.scale(2, 3).await.unwrap();
     assert_eq!(kit.model.worker_target(), (2, 3));
     assert!(changes.has_changed().unwrap());

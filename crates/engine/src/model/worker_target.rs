@@ -1,5 +1,5 @@
 //! How many workers were asked for last: what descriptions and records of the model say, from its
-//! registration on, whether or not the pool has heard of it yet.
+//! registration on, whether or not the pool knows of it yet.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

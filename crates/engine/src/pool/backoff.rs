@@ -1,5 +1,5 @@
-//! When a dead worker is started again: at once the first time, then after 1, 1, 2, 3, 5 ...
-//! seconds, until it has been down for the whole retry window. A worker that comes up and dies
+//! When a worker that exited is started again: at once the first time, then after 1, 1, 2, 3, 5 ...
+//! seconds, until it has been down for the whole retry window. A worker that comes up and exits
 //! again right away must not spin, so the count starts anew only after it has served a while.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Backoff {
         Self { window, failures: 0, down_since: None }
     }
 
-    /// The worker served at least one batch: its next death is a first one again.
+    /// The worker served at least one batch: its next exit is a first one again.
     pub(crate) fn served(&mut self) {
         self.failures = 0;
         self.down_since = None;

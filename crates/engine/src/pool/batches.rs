@@ -1,6 +1,6 @@
 //! The batches that a worker holds: since when, and until when the worker may be silent.
 //!
-//! Apart from `seat`, which talks to the worker. Usually there is one batch; a worker whose
+//! Apart from `supervisor`, which talks to the worker. Usually there is one batch; a worker whose
 //! handler is asynchronous holds many. A batch is taken out whole or stays whole.
 
 use std::time::Duration;
@@ -86,24 +86,24 @@ impl WorkerBatch {
 }
 
 #[derive(Debug)]
-struct RunningBatch {
+struct SentBatch {
     batch: WorkerBatch,
     given: Instant,
     /// The last time the worker said something about it: its time to answer starts anew then.
-    heard: Instant,
+    last_message: Instant,
     /// The worker was told that no caller waits for it.
     cancelled: bool,
 }
 
 /// All batches of one worker, in the order in which it was given them.
 #[derive(Debug)]
-pub(crate) struct RunningBatches {
-    batches: Vec<RunningBatch>,
+pub(crate) struct SentBatches {
+    batches: Vec<SentBatch>,
     /// Whether it runs them one after another: only the first one's time runs.
     queued: bool,
 }
 
-impl RunningBatches {
+impl SentBatches {
     pub(crate) fn new(queued: bool) -> Self {
         Self { batches: Vec::new(), queued }
     }
@@ -120,7 +120,7 @@ impl RunningBatches {
     pub(crate) fn add(&mut self, mut batch: WorkerBatch) -> &WorkerBatch {
         let now = Instant::now();
         batch.handoff = batch.handoff.filter(|_| self.queued);
-        self.batches.push(RunningBatch { batch, given: now, heard: now, cancelled: false });
+        self.batches.push(SentBatch { batch, given: now, last_message: now, cancelled: false });
         &self.batches[self.batches.len() - 1].batch
     }
 
@@ -137,8 +137,8 @@ impl RunningBatches {
         let Some(it) = self.batches.iter_mut().find(|it| it.batch.id.0 == id) else {
             return false;
         };
-        it.heard = Instant::now();
-        let compute = it.heard.duration_since(it.given);
+        it.last_message = Instant::now();
+        let compute = it.last_message.duration_since(it.given);
         pieces.into_iter().all(|(position, output)| it.batch.piece(position, output, compute))
     }
 
@@ -158,7 +158,7 @@ impl RunningBatches {
         let now = Instant::now();
         if let Some(next) = self.batches.first_mut().filter(|_| self.queued) {
             // It begins only now, whenever it was given.
-            (next.given, next.heard) = (now, now);
+            (next.given, next.last_message) = (now, now);
         }
         Some((it.batch, now.duration_since(it.given)))
     }
@@ -168,12 +168,12 @@ impl RunningBatches {
         self.batches.first().filter(|_| self.queued).map(|it| it.batch.id)
     }
 
-    /// The batch that has waited longest for a word, and when that was; of batches that run one
+    /// The batch that has waited longest for a message, and when that was; of batches that run one
     /// after another the first.
     pub(crate) fn quietest(&self) -> Option<(BatchId, Instant)> {
         let running = if self.queued { 1 } else { self.batches.len() };
-        let quiet = self.batches.iter().take(running).min_by_key(|it| it.heard)?;
-        Some((quiet.batch.id, quiet.heard))
+        let quiet = self.batches.iter().take(running).min_by_key(|it| it.last_message)?;
+        Some((quiet.batch.id, quiet.last_message))
     }
 
     /// Takes everything out.
@@ -189,7 +189,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_batch_that_waits_behind_a_stream_is_not_overdue() {
         for (queued, quietest) in [(true, 1), (false, 2)] {
-            let mut running = RunningBatches::new(queued);
+            let mut running = SentBatches::new(queued);
             running.add(WorkerBatch::of_nothing(BatchId(1)));
             running.add(WorkerBatch::of_nothing(BatchId(2)));
             tokio::time::advance(Duration::from_secs(1)).await;

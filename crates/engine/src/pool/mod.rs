@@ -52,14 +52,14 @@ struct PoolWorker {
     batches: Option<mpsc::Sender<WorkerBatch>>,
     task: JoinHandle<()>,
     started: SystemTime,
-    state: WorkerState,
+    state: PoolWorkerState,
     pid: Option<u32>,
     /// Since it was last started.
     capacity: WorkerCapacity,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum WorkerState {
+enum PoolWorkerState {
     /// Starting, or between two starts.
     Starting,
     Ready,
@@ -74,7 +74,7 @@ struct Waiter {
 }
 
 /// All workers of one model version.
-pub(crate) struct Pool {
+pub(crate) struct WorkerPool {
     launcher: Arc<dyn Launcher>,
     pub(crate) plan: WorkerPlan,
     ids: Arc<AtomicU32>,
@@ -84,7 +84,7 @@ pub(crate) struct Pool {
     waiters: Vec<Waiter>,
 }
 
-impl Pool {
+impl WorkerPool {
     pub(crate) fn new(
         launcher: Arc<dyn Launcher>,
         plan: WorkerPlan,
@@ -162,8 +162,8 @@ impl Pool {
     ) {
         if let Some(worker) = self.workers.get_mut(&worker) {
             // A worker that was asked to stop while it loaded is not ready.
-            if worker.state != WorkerState::Stopping {
-                worker.state = WorkerState::Ready;
+            if worker.state != PoolWorkerState::Stopping {
+                worker.state = PoolWorkerState::Ready;
             }
             worker.pid = pid;
             worker.capacity = capacity;
@@ -173,9 +173,9 @@ impl Pool {
 
     pub(crate) fn exited(&mut self, worker: u32) {
         if let Some(worker) = self.workers.get_mut(&worker)
-            && worker.state == WorkerState::Ready
+            && worker.state == PoolWorkerState::Ready
         {
-            worker.state = WorkerState::Starting;
+            worker.state = PoolWorkerState::Starting;
         }
     }
 
@@ -188,7 +188,7 @@ impl Pool {
 
     pub(crate) fn given_up(&mut self, worker: u32) {
         if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.state = WorkerState::GivenUp;
+            worker.state = PoolWorkerState::GivenUp;
         }
     }
 
@@ -203,8 +203,9 @@ impl Pool {
 
     /// The workers that have loaded the model and stay.
     pub(crate) fn ready(&self) -> Vec<u32> {
-        let ready =
-            |(id, worker): (&u32, &PoolWorker)| (worker.state == WorkerState::Ready).then_some(*id);
+        let ready = |(id, worker): (&u32, &PoolWorker)| {
+            (worker.state == PoolWorkerState::Ready).then_some(*id)
+        };
         self.workers.iter().filter_map(ready).collect()
     }
 
@@ -216,15 +217,15 @@ impl Pool {
 
     /// Whether a worker serves or is being started.
     pub(crate) fn has_workers(&self) -> bool {
-        self.workers
-            .values()
-            .any(|worker| matches!(worker.state, WorkerState::Starting | WorkerState::Ready))
+        self.workers.values().any(|worker| {
+            matches!(worker.state, PoolWorkerState::Starting | PoolWorkerState::Ready)
+        })
     }
 
     /// TorchServe's health: no fewer workers than wanted, counting those that are being restarted.
     pub(crate) fn healthy(&self) -> bool {
         let alive =
-            self.workers.values().filter(|worker| worker.state != WorkerState::GivenUp).count();
+            self.workers.values().filter(|worker| worker.state != PoolWorkerState::GivenUp).count();
         alive >= self.min as usize
     }
 
@@ -232,14 +233,14 @@ impl Pool {
         let view = |(id, worker): (&u32, &PoolWorker)| WorkerView {
             id: *id,
             started: worker.started,
-            ready: worker.state == WorkerState::Ready,
+            ready: worker.state == PoolWorkerState::Ready,
             pid: worker.pid,
             memory: 0,
             gpu: self.launcher.gpu(*id),
         };
         self.workers
             .iter()
-            .filter(|(_, worker)| worker.state != WorkerState::Stopping)
+            .filter(|(_, worker)| worker.state != PoolWorkerState::Stopping)
             .map(view)
             .collect()
     }
@@ -254,7 +255,7 @@ impl Pool {
             batches: None,
             task: tokio::spawn(supervisor.run()),
             started: SystemTime::now(),
-            state: WorkerState::Starting,
+            state: PoolWorkerState::Starting,
             pid: None,
             capacity: WorkerCapacity { slots: self.plan.slots, ahead: false },
         };
@@ -263,7 +264,7 @@ impl Pool {
 
     fn retire(&mut self, worker: u32) {
         if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.state = WorkerState::Stopping;
+            worker.state = PoolWorkerState::Stopping;
             // Dropping the sender is the signal.
             worker.retire.take();
         }
@@ -274,7 +275,7 @@ impl Pool {
         let lost: Vec<u32> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state == WorkerState::GivenUp)
+            .filter(|(_, worker)| worker.state == PoolWorkerState::GivenUp)
             .map(|(id, _)| *id)
             .collect();
         for worker in lost {
@@ -285,7 +286,7 @@ impl Pool {
     fn staying_ids(&self) -> impl DoubleEndedIterator<Item = u32> {
         self.workers
             .iter()
-            .filter(|(_, worker)| worker.state != WorkerState::Stopping)
+            .filter(|(_, worker)| worker.state != PoolWorkerState::Stopping)
             .map(|(id, _)| *id)
     }
 
@@ -296,7 +297,7 @@ impl Pool {
     /// Tells those who wait for the workers, if all that are wanted are ready.
     pub(crate) fn tell_waiters(&mut self) {
         let ready =
-            self.workers.values().filter(|worker| worker.state == WorkerState::Ready).count();
+            self.workers.values().filter(|worker| worker.state == PoolWorkerState::Ready).count();
         if ready >= self.min as usize {
             for waiter in self.waiters.drain(..) {
                 drop(waiter.reply.send(Ok(())));

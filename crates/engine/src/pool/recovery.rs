@@ -7,14 +7,14 @@ use crate::outcome::LaunchError;
 
 /// What happened to a worker since its last batch that went well.
 #[derive(Debug, Default)]
-pub(crate) struct Recovery {
+pub(crate) struct RecoveryLog {
     /// It is down, or came up and has not served yet.
     down: bool,
     /// Times in a row that it left a batch unanswered.
     unanswered: u32,
 }
 
-impl Recovery {
+impl RecoveryLog {
     /// It answered a batch.
     pub(crate) fn served(&mut self) {
         self.unanswered = 0;

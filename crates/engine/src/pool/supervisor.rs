@@ -1,8 +1,8 @@
-//! One worker's place: starts it, held it batches, ends it, starts it again.
+//! The supervisor of one worker: starts it, hands it batches, ends it, starts it again.
 //!
-//! A seat is a task of its own so that a hanging worker holds up nobody. It owns the batches
-//! that are under way, requests included; whatever happens, they go back to the model's task in an
-//! event, or are dropped with the task, which tells every request's caller.
+//! It is a task of its own, so that a hanging worker holds up nothing else. It owns the batches that
+//! are under way, requests included; whatever happens, they go back to the model's task in an event,
+//! or are dropped with the supervisor, which tells every request's caller.
 //!
 //! ```text
 //! starting --launched--> ready --exited--> (pause) --> starting
@@ -21,9 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::backoff::Backoff;
-use super::batches::{RunningBatches, WorkerBatch};
+use super::batches::{SentBatches, WorkerBatch};
 use super::event::{WorkerCapacity, WorkerEvent};
-use super::recovery::Recovery;
+use super::recovery::RecoveryLog;
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::outcome::{LaunchError, WorkerExit};
 
@@ -52,7 +52,7 @@ impl ExitReport {
 
 /// What a worker holds.
 struct HeldBatches {
-    running: RunningBatches,
+    running: SentBatches,
     /// A batch that came ahead of its turn and is too large to be given to a worker at work.
     next: Option<WorkerBatch>,
     /// Batches it may hold, the one ahead included.
@@ -73,7 +73,7 @@ pub(crate) struct WorkerSupervisor {
     retire: oneshot::Receiver<()>,
     events: mpsc::Sender<WorkerEvent>,
     backoff: Backoff,
-    recovery: Recovery,
+    recovery: RecoveryLog,
 }
 
 impl WorkerSupervisor {
@@ -86,7 +86,7 @@ impl WorkerSupervisor {
     ) -> Self {
         let backoff = Backoff::new(plan.retry_window);
         let (launcher, events) = (Arc::clone(launcher), events.clone());
-        let recovery = Recovery::default();
+        let recovery = RecoveryLog::default();
         Self { worker, launcher, plan: *plan, retire, events, backoff, recovery }
     }
 
@@ -115,7 +115,7 @@ impl WorkerSupervisor {
         let (pid, capacity) = (worker.pid(), WorkerCapacity { slots, ahead });
         let took = began.elapsed();
         self.tell(WorkerEvent::Up { worker: self.worker, pid, capacity, batches, took }).await;
-        let held = HeldBatches { running: RunningBatches::new(ahead), next: None, room };
+        let held = HeldBatches { running: SentBatches::new(ahead), next: None, room };
         self.serve(worker, held, &mut inbox).await
     }
 
@@ -225,7 +225,7 @@ impl WorkerSupervisor {
     async fn give(
         &mut self,
         worker: &mut dyn Worker,
-        running: &mut RunningBatches,
+        running: &mut SentBatches,
         batch: WorkerBatch,
     ) -> Result<(), ExitReport> {
         let batch = running.add(batch);
@@ -241,9 +241,9 @@ impl WorkerSupervisor {
     }
 
     /// The alarm rang: is any batch overdue?
-    fn look(&self, running: &RunningBatches, alarm: Pin<&mut Sleep>) -> Result<(), ExitReport> {
-        let Some((batch, heard)) = running.quietest() else { return Ok(()) };
-        let due = heard + self.plan.response_timeout;
+    fn look(&self, running: &SentBatches, alarm: Pin<&mut Sleep>) -> Result<(), ExitReport> {
+        let Some((batch, last_message)) = running.quietest() else { return Ok(()) };
+        let due = last_message + self.plan.response_timeout;
         if due <= Instant::now() {
             return Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch) });
         }

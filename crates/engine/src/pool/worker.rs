@@ -1,5 +1,5 @@
 //! What the pool asks of a worker, whatever it is: a Python process, an ONNX session, a script of
-//! the test kit. The pool supervises; a worker only takes batches, speaks, and can be ended.
+//! the test kit. The pool supervises; a worker only takes batches, sends messages, and can be ended.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ pub trait Launcher: Send + Sync + 'static {
     fn forget(&self, _worker: u32) {}
 }
 
-/// What a worker says about a batch it was given.
+/// What a worker sends about a batch it was given.
 #[derive(Debug)]
 pub enum WorkerMessage {
     /// Pieces of answers that are still being made, each with its request's place in the batch.
@@ -48,7 +48,7 @@ pub enum WorkerMessage {
     },
 }
 
-/// The worker is gone; [`Worker::death`] says how.
+/// The worker is gone; [`Worker::exit`] says how.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerGone;
 
@@ -63,9 +63,9 @@ pub trait Worker: Send + 'static {
     }
 
     /// Whether it takes this batch while it works on another, keeps it for afterwards, and holds up
-    /// nobody meanwhile. With nobody in it: whether it ever does. Such a worker runs its batches one
+    /// nothing meanwhile. For a batch without requests: whether it ever does. Such a worker runs its batches one
     /// after another, in the order in which it was given them.
-    fn queues(&self, _riders: &[PendingRequest]) -> bool {
+    fn queues(&self, _requests: &[PendingRequest]) -> bool {
         false
     }
 
@@ -77,19 +77,19 @@ pub trait Worker: Send + 'static {
         requests: &'a [PendingRequest],
     ) -> BoxFuture<'a, Result<(), WorkerGone>>;
 
-    /// Tells the worker that nobody waits for this batch any more. It still says when the batch is
+    /// Tells the worker that no caller waits for this batch any more. It still says when the batch is
     /// over, sooner if it can; most cannot.
     fn cancel(&mut self, _batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The worker's next word; an idle worker says none until it is lost.
+    /// The worker's next message; an idle worker sends none until it is gone.
     fn poll_message(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<WorkerMessage, WorkerGone>>;
 
-    /// How the worker ended, once `give` or `poll_message` found it lost.
+    /// How the worker ended, once `give` or `poll_message` found it gone.
     fn exit(&mut self) -> BoxFuture<'_, WorkerExit>;
 
     /// Ends the worker: politely when it is idle, by force otherwise.

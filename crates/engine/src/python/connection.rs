@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::frame::{
-    BatchFrame, FrameError, HEADER_LEN, Header, Kind, encode_cancel, encode_control,
+    BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, encode_cancel, encode_control,
 };
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
@@ -24,7 +24,7 @@ const READ_ROOM: usize = 32 * 1024;
 /// What can go wrong between the server and a worker it started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    #[error("the worker hung up")]
+    #[error("the worker closed the connection")]
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] std::io::Error),
@@ -50,7 +50,7 @@ impl WorkerConnection {
 
     pub(crate) async fn send_control(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         message: &serde_json::Value,
     ) -> Result<(), ConnectionError> {
         self.write.clear();
@@ -78,7 +78,7 @@ impl WorkerConnection {
     }
 
     /// The next frame. Cancel-safe: what was read stays in the buffer.
-    pub(crate) async fn receive(&mut self) -> Result<(Header, Bytes), ConnectionError> {
+    pub(crate) async fn receive(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
         loop {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
@@ -93,9 +93,9 @@ impl WorkerConnection {
     }
 
     /// A whole frame that is already here.
-    fn buffered(&mut self) -> Result<Option<(Header, Bytes)>, FrameError> {
+    fn buffered(&mut self) -> Result<Option<(FrameHeader, Bytes)>, FrameError> {
         let Some(head) = self.read.first_chunk::<HEADER_LEN>() else { return Ok(None) };
-        let header = Header::decode(head)?;
+        let header = FrameHeader::decode(head)?;
         let total = HEADER_LEN + header.length as usize;
         if self.read.len() < total {
             self.read.reserve(total - self.read.len());

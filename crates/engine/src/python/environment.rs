@@ -2,7 +2,7 @@
 //! the model's own.
 //!
 //! Everything is made beside the model, in a directory that leaves with it; a directory that is
-//! served in place is not touched. pip and venv run as processes of their own with the workers'
+//! served where it is, is not touched. pip and venv run as processes of their own with the workers'
 //! environment, log what they do, and are ended when they take too long or when their
 //! caller goes away. What fails leaves nothing behind.
 

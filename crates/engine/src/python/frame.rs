@@ -20,7 +20,7 @@ pub(crate) const PAYLOAD_MAX: u32 = 1 << 30;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     Hello = 1,
     Load = 2,
     Loaded = 3,
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Cancel = 11,
 }
 
-impl Kind {
+impl FrameKind {
     const ALL: [Self; 11] = [
         Self::Hello,
         Self::Load,
@@ -70,24 +70,24 @@ pub(crate) enum FrameError {
     #[error("the control message does not parse: {0}")]
     BadControl(String),
     #[error("unexpected {0:?} frame")]
-    Unexpected(Kind),
+    Unexpected(FrameKind),
 }
 
 /// The first 16 bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     pub(crate) length: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) count: u16,
     pub(crate) id: u64,
 }
 
-impl Header {
+impl FrameHeader {
     pub(crate) fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, FrameError> {
         let mut bytes = &bytes[..];
         let (length, kind, flags) = (bytes.get_u32_le(), bytes.get_u8(), bytes.get_u8());
         let (count, id) = (bytes.get_u16_le(), bytes.get_u64_le());
-        let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
+        let known = FrameKind::ALL.into_iter().find(|known| *known as u8 == kind);
         let kind = known.ok_or(FrameError::UnknownKind(kind))?;
         if flags != 0 {
             return Err(FrameError::UnknownFlags(flags));
@@ -108,15 +108,15 @@ impl Header {
 }
 
 /// A control frame: one JSON object.
-pub(crate) fn encode_control(kind: Kind, message: &serde_json::Value, out: &mut BytesMut) {
+pub(crate) fn encode_control(kind: FrameKind, message: &serde_json::Value, out: &mut BytesMut) {
     let text = message.to_string();
-    Header { length: text.len() as u32, kind, count: 0, id: 0 }.encode(out);
+    FrameHeader { length: text.len() as u32, kind, count: 0, id: 0 }.encode(out);
     out.put_slice(text.as_bytes());
 }
 
-/// Tells a worker that nobody waits for this batch any more.
+/// Tells a worker that no caller waits for this batch any more.
 pub(crate) fn encode_cancel(batch: u64, out: &mut BytesMut) {
-    Header { length: 0, kind: Kind::Cancel, count: 0, id: batch }.encode(out);
+    FrameHeader { length: 0, kind: FrameKind::Cancel, count: 0, id: batch }.encode(out);
 }
 
 /// Reads a control frame's JSON object; an empty payload is an empty object.

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use super::connection::{ConnectionError, WorkerConnection};
 use super::environment::{Environment, python_path};
-use super::frame::{FrameError, Kind, decode_control};
+use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
 use super::load_command::LoadCommand;
@@ -192,18 +192,18 @@ async fn load(
     child: &mut Child,
 ) -> Result<(WorkerConnection, u8), LaunchError> {
     let mut connection = WorkerConnection::new(stream);
-    connection.send_control(Kind::Load, message).await.map_err(|_| LaunchError::Ended)?;
+    connection.send_control(FrameKind::Load, message).await.map_err(|_| LaunchError::Ended)?;
     let received = tokio::select! {
         biased;
         received = connection.receive() => received,
         _ = child.wait() => Err(ConnectionError::Closed),
     };
     let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
-    if header.kind == Kind::Loaded {
+    if header.kind == FrameKind::Loaded {
         let loaded: Loaded = decode_control(&payload)
             .map_err(|error| LaunchError::Load(format!("its LOADED is unreadable: {error}")))?;
         Ok((connection, loaded.slots.clamp(1, OVERLAP_MAX)))
-    } else if header.kind == Kind::LoadFailed {
+    } else if header.kind == FrameKind::LoadFailed {
         Err(load_failed(&payload))
     } else {
         Err(LaunchError::Load(FrameError::Unexpected(header.kind).to_string()))

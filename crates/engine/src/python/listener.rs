@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::connection::{ConnectionError, WorkerConnection};
-use super::frame::{FrameError, Kind, decode_control};
+use super::frame::{FrameError, FrameKind, decode_control};
 
 /// How long a fresh connection may take to send its token.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -120,7 +120,7 @@ async fn identify(
 ) -> Result<(String, std::os::unix::net::UnixStream), ConnectionError> {
     let mut connection = WorkerConnection::new(stream);
     let (header, payload) = connection.receive().await?;
-    if header.kind != Kind::Hello {
+    if header.kind != FrameKind::Hello {
         return Err(FrameError::Unexpected(header.kind).into());
     }
     let hello: Hello = decode_control(&payload)?;

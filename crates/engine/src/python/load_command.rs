@@ -1,4 +1,4 @@
-//! What a worker is told to load, in the words of the worker protocol.
+//! The command that makes a worker load a model (`protocol/spec.md`).
 //!
 //! Made once for a model version and sent to each of its workers, which add only what differs between
 //! them: their GPUs, and how many they are.
@@ -14,7 +14,7 @@ use crate::model::ModelIdentity;
 use crate::settings::ModelSettings;
 use crate::store::Package;
 
-/// What a worker is told to load.
+/// The command to load a model.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadCommand {
     pub(crate) model: String,

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::frame::{
-    BatchFrame, FrameError, HEADER_LEN, Header, Kind, decode_chunk, decode_control, decode_failed,
-    decode_reply, encode_cancel, encode_control,
+    BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, decode_chunk, decode_control,
+    decode_failed, decode_reply, encode_cancel, encode_control,
 };
-use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders};
+use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::{Cause, ItemOutcome};
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -17,7 +17,7 @@ fn vectors(which: &str) -> Vec<Value> {
     vectors[which].as_array().unwrap().clone()
 }
 
-fn of_kind(kind: Kind) -> Vec<Value> {
+fn of_kind(kind: FrameKind) -> Vec<Value> {
     let mut found = vectors("good");
     found.retain(|vector| vector["kind"] == kind as u8);
     assert!(!found.is_empty(), "no vectors of {kind:?}");
@@ -36,9 +36,9 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-fn split(frame: &[u8]) -> (Result<Header, FrameError>, Bytes) {
+fn split(frame: &[u8]) -> (Result<FrameHeader, FrameError>, Bytes) {
     let (head, payload) = frame.split_at(HEADER_LEN);
-    (Header::decode(head.try_into().unwrap()), Bytes::copy_from_slice(payload))
+    (FrameHeader::decode(head.try_into().unwrap()), Bytes::copy_from_slice(payload))
 }
 
 fn input(item: &Value) -> Input {
@@ -60,7 +60,7 @@ fn input(item: &Value) -> Input {
 #[test]
 fn batches_are_encoded_as_the_vectors_say_copied_or_in_pieces() {
     let names = SequenceHeaders::default();
-    for vector in of_kind(Kind::Batch).iter().filter(|vector| vector["decode_only"] != true) {
+    for vector in of_kind(FrameKind::Batch).iter().filter(|vector| vector["decode_only"] != true) {
         let inputs: Vec<Input> =
             vector["decoded"]["items"].as_array().unwrap().iter().map(input).collect();
         let frame =
@@ -76,7 +76,7 @@ fn batches_are_encoded_as_the_vectors_say_copied_or_in_pieces() {
 
 #[test]
 fn replies_are_decoded_as_the_vectors_say() {
-    for vector in of_kind(Kind::Reply) {
+    for vector in of_kind(FrameKind::Reply) {
         let (header, payload) = split(&hex(&vector["hex"]));
         let header = header.unwrap();
         assert_eq!(header.id, vector["id"].as_u64().unwrap());
@@ -116,7 +116,7 @@ fn number(value: &Value) -> u16 {
 
 #[test]
 fn chunks_are_decoded_as_the_vectors_say() {
-    for vector in of_kind(Kind::Chunk) {
+    for vector in of_kind(FrameKind::Chunk) {
         let (header, payload) = split(&hex(&vector["hex"]));
         let header = header.unwrap();
         assert_eq!(header.id, vector["id"].as_u64().unwrap());
@@ -132,7 +132,7 @@ fn chunks_are_decoded_as_the_vectors_say() {
 
 #[test]
 fn failures_of_whole_batches_are_decoded_as_the_vectors_say() {
-    for vector in of_kind(Kind::Failed) {
+    for vector in of_kind(FrameKind::Failed) {
         let (_, payload) = split(&hex(&vector["hex"]));
         let failure = decode_failed(&payload).unwrap();
         assert_eq!(failure.message, text(&vector["decoded"]["message"]));
@@ -142,7 +142,13 @@ fn failures_of_whole_batches_are_decoded_as_the_vectors_say() {
 
 #[test]
 fn control_frames_read_and_write_as_the_vectors_say() {
-    for kind in [Kind::Hello, Kind::Load, Kind::Loaded, Kind::LoadFailed, Kind::Stop] {
+    for kind in [
+        FrameKind::Hello,
+        FrameKind::Load,
+        FrameKind::Loaded,
+        FrameKind::LoadFailed,
+        FrameKind::Stop,
+    ] {
         for vector in of_kind(kind) {
             let (header, payload) = split(&hex(&vector["hex"]));
             assert_eq!(header.unwrap().kind, kind);
@@ -159,7 +165,7 @@ fn control_frames_read_and_write_as_the_vectors_say() {
 
 #[test]
 fn a_cancel_is_written_as_the_vectors_say() {
-    for vector in of_kind(Kind::Cancel) {
+    for vector in of_kind(FrameKind::Cancel) {
         let mut written = BytesMut::new();
         encode_cancel(vector["id"].as_u64().unwrap(), &mut written);
         assert_eq!(written.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
@@ -176,13 +182,13 @@ fn broken_frames_of_workers_are_errors() {
         let (header, payload) = split(&frame);
         let wrong = match header {
             Err(_) => true,
-            Ok(header) if header.kind == Kind::Reply => {
+            Ok(header) if header.kind == FrameKind::Reply => {
                 decode_reply(header.count, payload).is_err()
             }
-            Ok(header) if header.kind == Kind::Chunk => {
+            Ok(header) if header.kind == FrameKind::Chunk => {
                 decode_chunk(header.count, payload).is_err()
             }
-            Ok(header) if header.kind == Kind::Failed => decode_failed(&payload).is_err(),
+            Ok(header) if header.kind == FrameKind::Failed => decode_failed(&payload).is_err(),
             Ok(_) => continue, // Frames that only workers read.
         };
         assert!(wrong, "{}", vector["name"]);
@@ -196,7 +202,47 @@ proptest! {
         drop(decode_chunk(count, Bytes::from(noise.clone())));
         drop(decode_failed(&noise));
         if let Some(head) = noise.first_chunk::<HEADER_LEN>() {
-            drop(Header::decode(head));
+            drop(FrameHeader::decode(head));
         }
     }
+}
+
+#[test]
+fn what_the_route_says_follows_the_clients_headers() {
+    let names = SequenceHeaders { id: "x-session".to_owned(), ..SequenceHeaders::default() };
+    let mut headers = HeaderBlock::new();
+    for (name, value) in [("x-mine", "1"), ("Explain", "True"), ("url_path", "other")] {
+        headers.push(name, value.as_bytes());
+    }
+    let sequence = SequenceRef { id: "s".to_owned(), starts: true };
+    let route = CallRoute {
+        tells_explain: true,
+        endpoint: Some("one".into()),
+        sequence: Some(Box::new(sequence)),
+        batch_size: 12,
+        ..CallRoute::default()
+    };
+    let input = Input { id: "id".to_owned(), headers, route, parameters: Vec::new() };
+    let mut frame = BytesMut::new();
+    BatchFrame::new(1, vec![&input], &names).encode(&mut frame);
+    // Header, table, meta and id; there are no parameters behind the headers.
+    let mut rest = &frame[HEADER_LEN + 8 + 8 + input.id.len()..];
+    let mut found = Vec::new();
+    while let Some((head, tail)) = rest.split_at_checked(6) {
+        let name = usize::from(u16::from_le_bytes([head[0], head[1]]));
+        let value = u32::from_le_bytes([head[2], head[3], head[4], head[5]]) as usize;
+        let (text, tail) = tail.split_at(name + value);
+        let text = std::str::from_utf8(text).unwrap();
+        found.push(format!("{}={}", &text[..name], &text[name..]));
+        rest = tail;
+    }
+    let expected = [
+        "x-mine=1",
+        "url_path=one",
+        "explain=False",
+        "jitney batch size=12",
+        "x-session=s",
+        "ts_request_sequence_start=true",
+    ];
+    assert_eq!(found, expected);
 }

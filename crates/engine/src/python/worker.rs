@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
-    BatchFrame, FrameError, Header, Kind, decode_chunk, decode_failed, decode_reply,
+    BatchFrame, FrameError, FrameHeader, FrameKind, decode_chunk, decode_failed, decode_reply,
 };
 use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
@@ -25,7 +25,7 @@ use crate::settings::WorkerMode;
 /// is written without waiting.
 const AHEAD_MAX: usize = 32 * 1024;
 
-/// How long a process may take to be reaped after it hung up, and to leave after it was asked to.
+/// How long a process may take to be reaped after it closed the connection, and to end after it was asked to.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct PythonWorker {
@@ -88,15 +88,15 @@ impl PythonWorker {
         let (header, payload) = self.receive().await?;
         let (batch, count) = (header.id, header.count);
         let over = |outcome| WorkerMessage::Finished { batch, outcome };
-        if header.kind == Kind::Reply {
+        if header.kind == FrameKind::Reply {
             let mut items = decode_reply(count, payload)?;
             if let Some(max) = self.response_bytes_max {
                 items.iter_mut().for_each(|item| reject_large(item, max));
             }
             Ok(over(BatchOutcome::Items(items)))
-        } else if header.kind == Kind::Failed {
+        } else if header.kind == FrameKind::Failed {
             Ok(over(BatchOutcome::Failed(decode_failed(&payload)?)))
-        } else if header.kind == Kind::Chunk {
+        } else if header.kind == FrameKind::Chunk {
             Ok(WorkerMessage::Pieces { batch, pieces: decode_chunk(count, payload)? })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
@@ -105,7 +105,7 @@ impl PythonWorker {
 
     /// The next frame, or the end of the process: a child that the handler forked may keep the
     /// connection open after the worker itself is gone.
-    async fn receive(&mut self) -> Result<(Header, Bytes), ConnectionError> {
+    async fn receive(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
         tokio::select! {
             biased;
             received = self.connection.receive() => received,
@@ -130,7 +130,7 @@ impl PythonWorker {
     }
 }
 
-/// TorchServe closes the worker for this and says that it died; here only the request fails.
+/// TorchServe closes the worker for this; here only the request fails.
 fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
     if bytes > max {
@@ -195,7 +195,11 @@ impl Worker for PythonWorker {
     fn end(mut self: Box<Self>, force: bool) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             if !force
-                && self.connection.send_control(Kind::Stop, &serde_json::json!({})).await.is_ok()
+                && self
+                    .connection
+                    .send_control(FrameKind::Stop, &serde_json::json!({}))
+                    .await
+                    .is_ok()
             {
                 drop(timeout(EXIT_TIMEOUT, self.child.wait()).await);
             }

@@ -1,7 +1,7 @@
 //! What a scripted worker is to do with a batch, and the doing of it.
 //!
 //! A script is a function from the batch to an act, so that a test says in one line who dies when. It
-//! knows nothing of pools: it hears bodies and says words.
+//! knows nothing of pools: it gets bodies and sends messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::pool::WorkerMessage;
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ride {
+pub struct ScriptedBatch {
     /// Which worker.
     pub worker: u32,
     /// Which start of any worker of this kit, from 0.
@@ -40,16 +40,16 @@ pub enum Act {
     Raise,
     /// Fails the items whose body is this, answers the others.
     FailItem(&'static str),
-    /// Dies without a word.
+    /// Exits without an answer.
     Die,
     /// Never answers.
     Silence,
-    /// Sends everybody `0 `, `1 ` and so on, with a pause after each; then the other act.
+    /// Sends every request `0 `, `1 ` and so on, with a pause after each; then the other act.
     Stream(usize, Duration, Box<Act>),
 }
 
 /// Decides what happens to a batch.
-pub type Script = Arc<dyn Fn(&Ride) -> Act + Send + Sync>;
+pub type Script = Arc<dyn Fn(&ScriptedBatch) -> Act + Send + Sync>;
 
 /// Decides whether a start succeeds, and how long it takes.
 pub type LaunchScript = Arc<dyn Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync>;
@@ -72,7 +72,7 @@ impl Stage {
         }
         let batch = self.batch;
         let played = play(act, self.bodies).await;
-        // Nobody listens any more when the worker was ended.
+        // The channel is closed when the worker was ended.
         drop(
             self.says.send(played.map(|outcome| WorkerMessage::Finished { batch, outcome })).await,
         );

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::script::{LaunchScript, Ride, Script, Stage};
+use super::script::{LaunchScript, Script, ScriptedBatch, Stage};
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
@@ -21,7 +21,7 @@ pub(super) struct ScriptedLauncher {
     pub(super) script: Script,
     pub(super) launch: LaunchScript,
     pub(super) lives: Arc<AtomicU32>,
-    pub(super) rides: Arc<Mutex<Vec<Ride>>>,
+    pub(super) batches: Arc<Mutex<Vec<ScriptedBatch>>>,
     pub(super) kind: Kind,
 }
 
@@ -41,7 +41,8 @@ impl Launcher for ScriptedLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let (pause, outcome) = (self.launch)(life);
-        let (script, rides, kind) = (Arc::clone(&self.script), Arc::clone(&self.rides), self.kind);
+        let (script, batches, kind) =
+            (Arc::clone(&self.script), Arc::clone(&self.batches), self.kind);
         Box::pin(async move {
             tokio::time::sleep(pause).await;
             outcome?;
@@ -50,14 +51,14 @@ impl Launcher for ScriptedLauncher {
                 worker,
                 life,
                 script,
-                rides,
+                batches,
                 kind,
                 turn: Arc::default(),
                 stages: JoinSet::new(),
                 plays: Vec::new(),
                 says,
                 words,
-                death: None,
+                exit: None,
             }) as Box<dyn Worker>)
         })
     }
@@ -67,18 +68,18 @@ struct ScriptedWorker {
     worker: u32,
     life: u32,
     script: Script,
-    rides: Arc<Mutex<Vec<Ride>>>,
+    batches: Arc<Mutex<Vec<ScriptedBatch>>>,
     kind: Kind,
     /// Whose turn it is, where they run one after another.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// One play per batch; they end with the worker.
     stages: JoinSet<()>,
-    /// How the play of a batch is ended when nobody waits for it.
+    /// How the play of a batch is ended when no caller waits for it.
     plays: Vec<(u64, tokio::task::AbortHandle)>,
     says: mpsc::Sender<Result<WorkerMessage, WorkerExit>>,
     words: mpsc::Receiver<Result<WorkerMessage, WorkerExit>>,
     /// How it died.
-    death: Option<WorkerExit>,
+    exit: Option<WorkerExit>,
 }
 
 impl Worker for ScriptedWorker {
@@ -100,10 +101,11 @@ impl Worker for ScriptedWorker {
         requests: &'a [PendingRequest],
     ) -> BoxFuture<'a, Result<(), WorkerGone>> {
         let bodies: Vec<String> = requests.iter().map(body).collect();
-        let ride = Ride { worker: self.worker, life: self.life, bodies, at: Instant::now() };
-        let act = (self.script)(&ride);
-        self.rides.lock().unwrap_or_else(PoisonError::into_inner).push(ride.clone());
-        let stage = Stage { batch, bodies: ride.bodies, says: self.says.clone() };
+        let given =
+            ScriptedBatch { worker: self.worker, life: self.life, bodies, at: Instant::now() };
+        let act = (self.script)(&given);
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(given.clone());
+        let stage = Stage { batch, bodies: given.bodies, says: self.says.clone() };
         let turn = (self.kind == Kind::Queueing).then(|| Arc::clone(&self.turn));
         let play = async move {
             // They stand in line in the order in which they were given.
@@ -135,14 +137,14 @@ impl Worker for ScriptedWorker {
     ) -> Poll<Result<WorkerMessage, WorkerGone>> {
         // The worker holds a sender itself, so the channel stays open.
         let word = ready!(self.words.poll_recv(context)).unwrap_or(Err(WorkerExit::BrokeProtocol));
-        Poll::Ready(word.map_err(|death| {
-            self.death = Some(death);
+        Poll::Ready(word.map_err(|exit| {
+            self.exit = Some(exit);
             WorkerGone
         }))
     }
 
     fn exit(&mut self) -> BoxFuture<'_, WorkerExit> {
-        Box::pin(std::future::ready(self.death.unwrap_or(WorkerExit::BrokeProtocol)))
+        Box::pin(std::future::ready(self.exit.unwrap_or(WorkerExit::BrokeProtocol)))
     }
 
     fn end(self: Box<Self>, _force: bool) -> BoxFuture<'static, ()> {

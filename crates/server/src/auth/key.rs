@@ -1,4 +1,4 @@
-//! A key: eight random characters, perhaps with an end. How it is made, compared and written down.
+//! A key: eight random characters, with or without an expiry.
 
 use std::io;
 use std::time::SystemTime;

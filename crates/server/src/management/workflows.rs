@@ -1,4 +1,4 @@
-//! Workflows come, are looked at and go.
+//! Workflows: register, list, describe, unregister.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! One metric of TorchServe's kind with all its series.
 //!
-//! The series of the host itself is recorded without a lock, for the hot path; all others lie behind
-//! one and are recorded off it. Their number is bounded: labels come from handlers.
+//! The series of the host itself is recorded without a lock, for the hot path; all others are behind
+//! one and not on that path. Their number is bounded: labels come from handlers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

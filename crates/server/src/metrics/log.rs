@@ -27,7 +27,7 @@ pub struct MetricSinks {
 
 /// A value to be logged.
 #[derive(Debug)]
-pub(super) enum MetricEntry {
+pub(super) enum MetricLogEntry {
     /// A value of a metric of the server's, by its index among the declared ones.
     Server { metric: usize, value: f64, subject: MetricSubject },
     /// A value of a model's metric: the line up to the host's name, and the requests' ids.
@@ -76,7 +76,7 @@ pub(super) struct MetricNames {
 pub(super) struct MetricLog(Spool<MetricQueue>);
 
 #[derive(Debug, Default)]
-struct MetricQueue(Vec<(Duration, MetricEntry)>);
+struct MetricQueue(Vec<(Duration, MetricLogEntry)>);
 
 impl MetricLog {
     pub(super) fn new(names: MetricNames, mut sinks: MetricSinks) -> std::io::Result<Self> {
@@ -94,12 +94,12 @@ impl MetricLog {
     }
 
     /// Adds an entry, or counts it as dropped.
-    pub(super) fn push(&self, entry: MetricEntry) {
+    pub(super) fn push(&self, entry: MetricLogEntry) {
         self.push_all([entry]);
     }
 
     /// Adds entries that belong together.
-    pub(super) fn push_all(&self, entries: impl IntoIterator<Item = MetricEntry>) {
+    pub(super) fn push_all(&self, entries: impl IntoIterator<Item = MetricLogEntry>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.0.fill(|queue| entries.into_iter().map(|entry| queue.push(now, entry)).sum());
     }
@@ -112,7 +112,7 @@ impl MetricLog {
 
 impl MetricQueue {
     /// Adds an entry; returns the number of dropped ones.
-    fn push(&mut self, now: Duration, entry: MetricEntry) -> u64 {
+    fn push(&mut self, now: Duration, entry: MetricLogEntry) -> u64 {
         if self.0.len() >= ENTRIES_MAX {
             return 1;
         }
@@ -129,18 +129,18 @@ struct LogText {
 }
 
 impl LogText {
-    fn add(&mut self, names: &MetricNames, now: Duration, entry: &MetricEntry) {
+    fn add(&mut self, names: &MetricNames, now: Duration, entry: &MetricLogEntry) {
         match entry {
-            MetricEntry::Server { metric, value, subject } => {
+            MetricLogEntry::Server { metric, value, subject } => {
                 let Some(declaration) = names.server.get(*metric) else { return };
                 if let Some(text) = metric_text(declaration, &subject.labels(), true, *value) {
                     push_text(&mut self.server, &text, &names.host, "", now);
                 }
             }
-            MetricEntry::Model { text, requests } => {
+            MetricLogEntry::Model { text, requests } => {
                 push_text(&mut self.model, text, &names.host, requests, now);
             }
-            MetricEntry::Batch { model, millis, requests } => {
+            MetricLogEntry::Batch { model, millis, requests } => {
                 for declaration in &names.timed {
                     let labels = [&*model.name, "Model"];
                     if let Some(text) = metric_text(declaration, &labels, false, *millis) {
@@ -209,7 +209,7 @@ mod tests {
         Arc::new(ModelTag { name: "noop".into(), version: "1.11".into(), python: true })
     }
 
-    fn texts(entry: &MetricEntry) -> (String, String) {
+    fn texts(entry: &MetricLogEntry) -> (String, String) {
         let mut log = LogText::default();
         log.add(&names(), Duration::from_millis(1_735_689_600_123), entry);
         (log.server, log.model)
@@ -217,7 +217,7 @@ mod tests {
 
     fn server(metric: &str, value: f64, subject: MetricSubject) -> String {
         let metric = names().server.iter().position(|known| known.name == metric).unwrap();
-        texts(&MetricEntry::Server { metric, value, subject }).0
+        texts(&MetricLogEntry::Server { metric, value, subject }).0
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_models_lines_name_their_requests() {
-        let entry = MetricEntry::Batch { model: tag(), millis: 1.5, requests: "a,b".to_owned() };
+        let entry = MetricLogEntry::Batch { model: tag(), millis: 1.5, requests: "a,b".to_owned() };
         let start = "2025-01-01T00:00:00,123 - ";
         let end = "|#ModelName:noop,Level:Model|#hostname:h,requestID:a,b,timestamp:1735689600\n";
         let expected = format!("{start}HandlerTime.ms:1.5{end}{start}PredictionTime.ms:1.5{end}");
@@ -275,7 +275,7 @@ mod tests {
             MetricSinks { server: Box::new(sink.clone()), model: Box::new(std::io::sink()) };
         let log = MetricLog::new(names(), sinks).unwrap();
         let push = || {
-            log.push(MetricEntry::Server { metric: 0, value: 1.0, subject: MetricSubject::Host })
+            log.push(MetricLogEntry::Server { metric: 0, value: 1.0, subject: MetricSubject::Host })
         };
         (0..3).for_each(|_| push());
         log.finish();
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_full_list_drops_entries_instead_of_growing() {
-        let entry = || MetricEntry::Model { text: String::new(), requests: String::new() };
+        let entry = || MetricLogEntry::Model { text: String::new(), requests: String::new() };
         let mut list = MetricQueue((0..ENTRIES_MAX).map(|_| (Duration::ZERO, entry())).collect());
         let dropped = list.push(Duration::ZERO, entry());
         assert_eq!((list.0.len(), dropped), (ENTRIES_MAX, 1));

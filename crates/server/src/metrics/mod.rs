@@ -30,7 +30,7 @@ pub use self::system::{GpuSample, SystemSample};
 
 use self::family::MetricFamily;
 use self::handlers::{HandlerMetrics, is_timed};
-use self::log::{MetricEntry, MetricLog, MetricNames, MetricSubject, metric_text};
+use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, metric_text};
 use self::printed::PrintedMetric;
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
@@ -172,11 +172,11 @@ impl Meter {
         let of_model = |metric: Option<usize>, time| {
             let metric = metric.filter(|_| summed && self.mode == MetricsMode::Log)?;
             let subject = subject(model, version_named);
-            Some(MetricEntry::Server { metric, value: micros(time), subject })
+            Some(MetricLogEntry::Server { metric, value: micros(time), subject })
         };
         let of_host = self.server.queue_time.map(|metric| {
             let (value, subject) = (millis(queue), MetricSubject::Host);
-            MetricEntry::Server { metric, value, subject }
+            MetricLogEntry::Server { metric, value, subject }
         });
         let ServerMetrics { latency: sum, queue: queue_sum, .. } = self.server;
         // One lock of the log for all three.
@@ -267,7 +267,7 @@ impl Meter {
         subject: impl FnOnce() -> MetricSubject,
     ) {
         if let (Some(log), Some(metric)) = (&self.log, metric) {
-            log.push(MetricEntry::Server { metric, value, subject: subject() });
+            log.push(MetricLogEntry::Server { metric, value, subject: subject() });
         }
     }
 
@@ -277,7 +277,7 @@ impl Meter {
         }
         let text = metric_text(&family.declaration, &labels, false, metric.value);
         if let (Some(log), Some(text)) = (&self.log, text) {
-            log.push(MetricEntry::Model { text, requests: metric.requests.to_owned() });
+            log.push(MetricLogEntry::Model { text, requests: metric.requests.to_owned() });
         }
     }
 }
@@ -303,7 +303,7 @@ impl Observer for Meter {
         } else if let Some(log) = &self.log {
             let ids: Vec<&str> = batch.request_ids().collect();
             let (model, requests) = (Arc::clone(batch.model), ids.join(","));
-            log.push(MetricEntry::Batch { model, millis, requests });
+            log.push(MetricLogEntry::Batch { model, millis, requests });
         }
     }
 

@@ -1,4 +1,4 @@
-//! Prometheus text in the dialect of TorchServe's library: a comma after the last label, Java's
+//! Prometheus text in the form of TorchServe's library: a comma after the last label, Java's
 //! numbers, and a histogram's count before its sum.
 
 use std::fmt::{self, Display, Formatter, Write};

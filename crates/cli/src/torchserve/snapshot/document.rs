@@ -49,7 +49,7 @@ pub struct SnapshotVersion {
     pub settings: Map<String, Value>,
     pub runtime_type: String,
     #[serde(skip_serializing_if = "is_zero")]
-    pub parallel_level: u32,
+    pub parallel_level: i64,
     /// Endpoints of a definition that differ from the model or from what they were defined as.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, SnapshotEndpoint>,
@@ -90,7 +90,7 @@ fn whole(latency: Duration) -> u64 {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &u32) -> bool {
+fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
@@ -121,7 +121,7 @@ impl SnapshotVersion {
             mar_name: mar_name(&model.identity().url, store),
             settings: to_record(&values),
             runtime_type: settings.runtime.clone(),
-            parallel_level: settings.declared.parallel_level,
+            parallel_level: settings.declared.parallel_level.into(),
             endpoints: endpoints(model),
             sha256: model.identity().sha256.map(|sum| sum.to_string()),
         }

@@ -5,7 +5,7 @@ use crate::testkit;
 use jitney_settings::model::POLICY;
 use jitney_settings::{Setting, SettingSource, SettingValue};
 
-const NOBODY: BTreeMap<String, EndpointOptions> = BTreeMap::new();
+const NONE: BTreeMap<String, EndpointOptions> = BTreeMap::new();
 
 fn api() -> Api {
     let names = ["one", "two", "single"];
@@ -18,7 +18,7 @@ fn settings(batch_size: u32) -> ModelSettings {
 }
 
 fn endpoints(batch_size: u32) -> Endpoints {
-    Endpoints::new(api(), &settings(batch_size), &NOBODY)
+    Endpoints::new(api(), &settings(batch_size), &NONE)
 }
 
 fn change(endpoint: Option<&str>, batch_size: Option<u32>) -> Reconfigure {
@@ -65,7 +65,7 @@ fn a_change_of_one_endpoint_leaves_the_others_and_the_model_follows_the_largest(
 }
 
 #[test]
-fn a_latency_of_one_endpoint_is_its_own_and_one_of_the_model_is_everybodys() {
+fn a_latency_of_one_endpoint_is_its_own_and_one_of_the_model_is_for_all() {
     let endpoints = endpoints(8);
     let second = Duration::from_secs(1);
     let now = ModelSettings { latency_max: Some(second), ..settings(8) };
@@ -95,8 +95,8 @@ fn what_an_endpoint_cannot_change_is_said() {
         (latency, "there are: one, two, single"),
         (policy, "share one queue"),
     ] {
-        let refused = endpoints.tune(&change, &settings(8)).err().unwrap_or_default();
-        assert!(refused.contains(words), "{refused}");
+        let rejected = endpoints.tune(&change, &settings(8)).err().unwrap_or_default();
+        assert!(rejected.contains(words), "{rejected}");
     }
     assert!(endpoints.tune(&change(None, None), &settings(8)).is_ok());
 }

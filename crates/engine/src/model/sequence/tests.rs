@@ -31,12 +31,12 @@ impl Play {
         let name = SequenceName { id: id.to_owned(), chosen: !id.starts_with("ts-seq-") };
         match self.sequences.find_room(now, &name) {
             Ok(key) => self.sequences.join(now, key, None, what),
-            Err(refusal) => return Some(refusal),
+            Err(rejection) => return Some(rejection),
         }
         None
     }
 
-    /// Everybody whose turn it is, as `what@worker`, with `!` where it begins anew.
+    /// Every request whose turn it is, as `what@worker`, with `!` where it begins anew.
     fn turns(&mut self) -> Vec<(usize, String)> {
         let turns = std::iter::from_fn(|| self.sequences.next());
         let word = |turn: Turn<&str>| {
@@ -55,7 +55,7 @@ impl Play {
 }
 
 #[test]
-fn one_of_a_sequence_rides_at_a_time_and_in_order() {
+fn one_of_a_sequence_runs_at_a_time_and_in_order() {
     let mut play = Play::new(limits(), 1);
     for what in ["a1", "a2", "a3"] {
         assert_eq!(play.arrive(0, "a", what), None);
@@ -82,7 +82,7 @@ fn sequences_spread_over_the_workers_and_stay_where_they_are() {
 }
 
 #[test]
-fn too_many_sequences_and_too_long_a_queue_are_refused() {
+fn too_many_sequences_and_too_long_a_queue_are_rejected() {
     let mut play = Play::new(limits(), 1);
     for what in ["1", "2", "3"] {
         assert_eq!(play.arrive(0, "a", what), None);
@@ -204,7 +204,7 @@ fn deadlines_pass_while_they_wait() {
 }
 
 #[test]
-fn where_several_may_ride_the_next_of_a_sequence_does_not_wait_for_the_first() {
+fn where_several_may_run_the_next_of_a_sequence_does_not_wait_for_the_first() {
     let mut play = Play::new(SequenceLimits { abreast: 2, ..limits() }, 1);
     assert_eq!(play.arrive(0, "a", "a1"), None);
     let keys = play.expect(&["a1@0"]);

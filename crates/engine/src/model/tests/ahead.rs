@@ -20,7 +20,7 @@ fn takes(ms: u64, act: Act) -> Act {
 /// A worker that has shown how long a full batch takes.
 async fn practised(
     settings: ModelSettings,
-    script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
 ) -> Kit {
     let kit = Kit::of(Kind::Queueing, 1, settings, script).await;
     for _ in 0..4 {
@@ -32,14 +32,14 @@ async fn practised(
 async fn practise(kit: &Kit) {
     for _ in 0..10 {
         for call in (0..8).map(|_| ask(kit, "x")).collect::<Vec<_>>() {
-            assert!(call.await.expect("nobody leaves").is_ok());
+            assert!(call.await.expect("no client leaves").is_ok());
         }
     }
-    // So quiet that nobody waits for company.
+    // So quiet that no request waits for others.
     tokio::time::sleep(millis(200)).await;
 }
 
-/// A request of a client that never comes back, so that nobody waits for it.
+/// A request of a client that never comes back, so that no batch waits for it.
 fn ask(kit: &Kit, body: &str) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
     static PEERS: AtomicU64 = AtomicU64::new(1);
     let peer = PEERS.fetch_add(1, Ordering::Relaxed);
@@ -54,7 +54,7 @@ async fn two_batches(kit: &Kit, first: &str, second: &str) -> [Vec<Told>; 2] {
     let mut told = [Vec::new(), Vec::new()];
     for (told, calls) in told.iter_mut().zip([first, second]) {
         for call in calls {
-            let answer = call.await.expect("nobody leaves");
+            let answer = call.await.expect("no client leaves");
             told.push(answer.map(|it| (text(&it), it.timing.attempt, it.timing.compute)));
         }
     }
@@ -65,9 +65,10 @@ type Told = Result<(String, u8, Duration), CallError>;
 
 /// When each batch with this body was given, in microseconds.
 fn given(kit: &Kit, since: Instant, body: &str) -> Vec<u128> {
-    let rides = kit.rides().into_iter();
-    let with = rides.filter(|ride| ride.at >= since && ride.bodies.iter().any(|it| it == body));
-    with.map(|ride| ride.at.duration_since(since).as_micros()).collect()
+    let batches = kit.batches().into_iter();
+    let with =
+        batches.filter(|batch| batch.at >= since && batch.bodies.iter().any(|it| it == body));
+    with.map(|batch| batch.at.duration_since(since).as_micros()).collect()
 }
 
 /// How long the batch of these answers ran, in microseconds.
@@ -77,8 +78,8 @@ fn ran(told: &[Told]) -> u128 {
 
 /// Takes a little longer than expected where it is told so: nothing takes time on the way to a
 /// worker of these stories, so that otherwise a batch would come in the moment the last one ends.
-fn slow_at_times(ride: &Ride) -> Act {
-    let slow = ride.bodies[0] == "slow";
+fn slow_at_times(batch: &ScriptedBatch) -> Act {
+    let slow = batch.bodies[0] == "slow";
     takes(TAKES + if slow { 2 } else { 0 }, Act::Echo)
 }
 
@@ -116,8 +117,8 @@ async fn other_policies_hand_over_nothing_early_not_even_after_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_waited_behind_a_deadly_one_is_innocent_and_travels_again_as_it_was() {
-    let script = |ride: &Ride| match ride.bodies[0].as_str() {
+async fn a_batch_that_waited_behind_a_deadly_one_is_innocent_and_runs_again_as_it_was() {
+    let script = |batch: &ScriptedBatch| match batch.bodies[0].as_str() {
         "deadly" => takes(TAKES + 2, Act::Die),
         _ => takes(TAKES, Act::Echo),
     };
@@ -128,15 +129,15 @@ async fn a_batch_that_waited_behind_a_deadly_one_is_innocent_and_travels_again_a
     let attempts: Vec<_> = innocent.iter().flatten().map(|told| told.1).collect();
     assert_eq!(attempts, [1; 4], "{innocent:?}");
     let together =
-        kit.rides().into_iter().filter(|ride| ride.at >= since && ride.bodies == ["b"; 4]);
-    let lives: Vec<_> = together.map(|ride| ride.life).collect();
+        kit.batches().into_iter().filter(|batch| batch.at >= since && batch.bodies == ["b"; 4]);
+    let lives: Vec<_> = together.map(|batch| batch.life).collect();
     assert!(lives.len() >= 2 && lives[0] == 0, "on the dead one, then on another: {lives:?}");
     assert_eq!(kit.model.status().counters.retried, 1, "only the one who did it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_to_answer_begins_when_the_batch_before_is_over() {
-    let script = |ride: &Ride| match ride.bodies[0].as_str() {
+    let script = |batch: &ScriptedBatch| match batch.bodies[0].as_str() {
         "slow" => takes(14, Act::Echo),
         "next" => takes(13, Act::Echo),
         _ => takes(TAKES, Act::Echo),
@@ -151,7 +152,7 @@ async fn the_time_to_answer_begins_when_the_batch_before_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_never_ends_costs_the_one_behind_it_nothing() {
-    let script = |ride: &Ride| match ride.bodies[0].as_str() {
+    let script = |batch: &ScriptedBatch| match batch.bodies[0].as_str() {
         "hangs" => Act::Silence,
         _ => takes(TAKES, Act::Echo),
     };

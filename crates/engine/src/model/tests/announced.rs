@@ -1,4 +1,4 @@
-//! Requests whose head is here and whose body is still coming, as the batcher hears of them.
+//! Requests whose head is here and whose body is still coming, as the batcher knows them.
 
 use super::*;
 
@@ -34,7 +34,7 @@ async fn a_request_whose_head_was_seen_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_will_not_come_after_all_holds_up_nobody() {
+async fn one_that_will_not_come_after_all_holds_up_no_other() {
     let kit = listening().await;
     let announced = kit.model.announce(from(1000)).expect("the policy listens");
     let start = Instant::now();
@@ -46,7 +46,7 @@ async fn one_that_will_not_come_after_all_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_announced_where_nobody_would_wait() {
+async fn nothing_is_announced_where_nothing_would_wait() {
     let kit = Kit::serving(1, settings(), echo_after(10)).await;
     assert!(kit.model.announce(from(1)).is_none());
 }

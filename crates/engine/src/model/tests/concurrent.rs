@@ -32,7 +32,7 @@ async fn a_worker_serves_as_many_batches_at_a_time_as_it_has_slots() {
 
 #[tokio::test(start_paused = true)]
 async fn batches_end_in_any_order() {
-    let kit = Kit::serving(1, concurrent(4), |ride| match ride.bodies[0].as_str() {
+    let kit = Kit::serving(1, concurrent(4), |batch| match batch.bodies[0].as_str() {
         "slow" => patient(Act::Echo),
         _ => Act::Echo,
     })
@@ -47,7 +47,7 @@ async fn batches_end_in_any_order() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_batch_that_took_too_long_pays_for_it() {
-    let kit = Kit::serving(1, concurrent(4), |ride| match ride.bodies[0].as_str() {
+    let kit = Kit::serving(1, concurrent(4), |batch| match batch.bodies[0].as_str() {
         "hangs" => Act::Silence,
         _ => patient(patient(Act::Echo)),
     })
@@ -58,12 +58,12 @@ async fn only_the_batch_that_took_too_long_pays_for_it() {
     assert!(matches!(hangs.await.unwrap(), Err(CallError::WorkerExited { .. })));
     let answer = innocent.await.unwrap().unwrap();
     assert_eq!((text(&answer).as_str(), answer.timing.attempt), ("innocent", 1));
-    assert_eq!(kit.rides().len(), 3);
+    assert_eq!(kit.batches().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_deadly_request_among_many_fails_alone() {
-    let kit = Kit::serving(2, concurrent(8), |ride| match ride.bodies[0].as_str() {
+    let kit = Kit::serving(2, concurrent(8), |batch| match batch.bodies[0].as_str() {
         "deadly" => Act::Die,
         _ => patient(Act::Echo),
     })
@@ -72,7 +72,7 @@ async fn one_deadly_request_among_many_fails_alone() {
     let lost: Vec<usize> =
         answers.iter().enumerate().filter(|(_, a)| a.is_err()).map(|(at, _)| at).collect();
     assert_eq!(lost, [3], "{answers:?}");
-    // Once the second tries are over, everybody works at full width again.
+    // Once the second tries are over, all workers work at full width again.
     assert!(kit.call("calm").await.is_ok());
     let start = Instant::now();
     let answers = kit.call_all(&["a"; 8]).await;

@@ -15,7 +15,7 @@ fn continuous(slots: u8) -> ModelSettings {
     ModelSettings { batch_size: slots.into(), slots, declared, ..settings() }
 }
 
-fn endless(_: &crate::testkit::Ride) -> Act {
+fn endless(_: &crate::testkit::ScriptedBatch) -> Act {
     Act::Stream(1_000_000, SECOND, Box::new(Act::Echo))
 }
 
@@ -27,8 +27,8 @@ async fn a_job_joins_at_once_while_others_go_on() {
     for body in ["a", "b", "c"] {
         live.push(kit.call(body).await.unwrap());
     }
-    assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for company or for the others");
-    assert!(kit.rides().iter().all(|ride| ride.bodies.len() == 1));
+    assert_eq!(start.elapsed(), Duration::ZERO, "no request waits for others or for the others");
+    assert!(kit.batches().iter().all(|batch| batch.bodies.len() == 1));
     let waits = kit.start(call("d"));
     settle().await;
     assert_eq!(kit.model.status().waiting, 1);
@@ -43,13 +43,13 @@ async fn a_job_whose_client_left_gives_its_slot_to_the_next() {
     settle().await;
     drop(answer);
     assert!(next.await.unwrap().is_ok());
-    assert_eq!(kit.rides().len(), 2);
+    assert_eq!(kit.batches().len(), 2);
     assert_eq!(kit.model.status().counters.abandoned, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_before_its_first_piece_is_noticed_with_it() {
-    let kit = Kit::serving(1, continuous(1), |ride| match ride.bodies[0].as_str() {
+    let kit = Kit::serving(1, continuous(1), |batch| match batch.bodies[0].as_str() {
         "slow" => Act::After(SECOND, Box::new(Act::Echo)),
         _ => Act::Stream(1_000_000, SECOND, Box::new(Act::Echo)),
     })

@@ -1,9 +1,9 @@
-//! What the model's task measures about rides, as the metrics read it.
+//! What the model's task measures about batches, as the metrics read it.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn rides_are_measured_by_request_and_by_batch() {
+async fn requests_and_batches_are_measured() {
     let kit = Kit::serving(1, settings(), echo_after(5)).await;
     kit.call_all(&["a", "b", "c", "d"]).await;
     let measures = kit.model.measures();
@@ -16,15 +16,15 @@ async fn rides_are_measured_by_request_and_by_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_counted_by_its_reason_wherever_it_is_said() {
+async fn a_rejection_is_counted_by_its_reason_wherever_it_comes_from() {
     let kit = Kit::idle(settings(), echo_after(5));
     assert!(kit.call("a").await.is_err());
     drop(kit.model.scale(1, 1).await);
     let late = crate::call::Call { deadline: Some(Instant::now() + millis(1)), ..call("b") };
     assert!(kit.model.call(late).await.is_err());
-    let refusals: Vec<_> =
+    let rejections: Vec<_> =
         kit.model.measures().rejections.into_iter().filter(|(_, count)| *count > 0).collect();
-    assert_eq!(refusals, [("expired", 1), ("no_worker", 1)]);
+    assert_eq!(rejections, [("expired", 1), ("no_worker", 1)]);
     assert_eq!(kit.model.status().counters.rejected, 2);
 }
 

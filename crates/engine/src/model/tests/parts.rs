@@ -1,4 +1,4 @@
-//! Client-side batches that ride in parts: filled batches, one answer, one end.
+//! Client-side batches that run in parts: filled batches, one answer, one end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,14 +6,14 @@ use super::*;
 use crate::call::Call;
 use crate::testkit::RowsModel;
 
-/// At most four items in a batch, so that a part is one item, and nobody waits for company.
+/// At most four items in a batch, so that a part is one item, and no request waits for others.
 fn eager() -> ModelSettings {
     ModelSettings { policy: PolicyName::Opportunistic, ..settings() }
 }
 
 async fn serving(
     settings: ModelSettings,
-    script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
 ) -> Kit {
     Kit::of_local(RowsModel::default(), settings, script).await
 }
@@ -26,10 +26,10 @@ fn of_rows(count: usize) -> Call {
 
 /// How many items each batch had.
 fn sizes(kit: &Kit) -> Vec<usize> {
-    kit.rides().iter().map(|ride| ride.bodies.len()).collect()
+    kit.batches().iter().map(|batch| batch.bodies.len()).collect()
 }
 
-/// Requests, answered, refused, failed, abandoned.
+/// Requests, answered, rejected, failed, abandoned.
 fn ends(kit: &Kit) -> [u64; 5] {
     let it = kit.model.status().counters;
     [it.requests, it.answered, it.rejected, it.failed, it.abandoned]
@@ -42,11 +42,11 @@ async fn assert_empty(kit: &Kit) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_larger_than_a_batch_rides_in_full_ones_and_its_receipt_tells() {
+async fn a_request_larger_than_a_batch_runs_in_full_ones_and_its_timing_tells() {
     let kit = serving(eager(), echo_after(5)).await;
     let answer = kit.model.call(of_rows(10)).await.unwrap();
     assert_eq!(sizes(&kit), [4, 4, 2]);
-    let rows: Vec<_> = kit.rides().into_iter().flat_map(|ride| ride.bodies).collect();
+    let rows: Vec<_> = kit.batches().into_iter().flat_map(|batch| batch.bodies).collect();
     assert_eq!(rows, (0..10).map(|row| format!("{row}..{}", row + 1)).collect::<Vec<_>>());
     let timing = answer.timing;
     assert_eq!(timing.batches, [4, 4, 2]);
@@ -60,7 +60,7 @@ async fn a_request_larger_than_a_batch_rides_in_full_ones_and_its_receipt_tells(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fits_leaves_whole_when_a_worker_is_free() {
+async fn a_request_that_fits_is_dispatched_whole_when_a_worker_is_free() {
     for settings in [eager(), settings()] {
         let kit = serving(settings, echo_after(5)).await;
         let answer = kit.model.call(of_rows(4)).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_request_that_fits_leaves_whole_when_a_worker_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn portions_fill_the_room_that_others_leave() {
+async fn parts_fill_the_room_that_others_leave() {
     let kit = serving(eager(), echo_after(5)).await;
     let calls: Vec<_> = (0..5).map(|_| kit.start(of_rows(3))).collect();
     for call in calls {
@@ -82,8 +82,8 @@ async fn portions_fill_the_room_that_others_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_portion_that_fails_ends_the_whole_once_and_takes_the_others_along() {
-    let bad_row = |ride: &Ride| match ride.bodies.iter().any(|row| row == "1..2") {
+async fn a_part_that_fails_ends_the_whole_once_and_takes_the_others_along() {
+    let bad_row = |batch: &ScriptedBatch| match batch.bodies.iter().any(|row| row == "1..2") {
         true => Act::After(millis(5), Box::new(Act::Raise)),
         false => Act::After(millis(5), Box::new(Act::Echo)),
     };
@@ -94,13 +94,13 @@ async fn a_portion_that_fails_ends_the_whole_once_and_takes_the_others_along() {
     assert_eq!(kit.model.status().waiting, 0, "none of the others waits any more");
     advance(millis(50)).await;
     assert_empty(&kit).await;
-    let rode = |row: &str| kit.rides().iter().any(|ride| ride.bodies.iter().any(|it| it == row));
-    assert!(rode("3..4") && !rode("11..12"), "those who had not left do not leave any more");
+    let ran = |row: &str| kit.batches().iter().any(|batch| batch.bodies.iter().any(|it| it == row));
+    assert!(ran("3..4") && !ran("11..12"), "those who had not left do not leave any more");
     assert_eq!(ends(&kit), [1, 0, 0, 1, 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_takes_all_its_portions_along() {
+async fn a_client_that_leaves_takes_all_its_parts_along() {
     let kit = serving(eager(), echo_after(5)).await;
     let leaving = kit.start(of_rows(20));
     settle().await;
@@ -115,7 +115,7 @@ async fn a_client_that_leaves_takes_all_its_portions_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_the_whole_where_its_last_portion_cannot_leave_any_more() {
+async fn a_deadline_ends_the_whole_where_its_last_part_cannot_run_any_more() {
     let kit = serving(eager(), echo_after(5)).await;
     let started = Instant::now();
     let deadline = Some(started + millis(8));
@@ -154,7 +154,7 @@ async fn a_model_whose_requests_must_stay_whole_takes_none_larger_than_a_batch()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_closes_answers_every_portion_that_it_admitted() {
+async fn a_model_that_closes_answers_every_part_that_it_admitted() {
     let kit = serving(eager(), echo_after(5)).await;
     let admitted = kit.start(of_rows(10));
     settle().await;
@@ -164,7 +164,7 @@ async fn a_model_that_closes_answers_every_portion_that_it_admitted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_every_request_in_portions_ends_once() {
+async fn whatever_happens_every_request_in_parts_ends_once() {
     for seed in 0..40 {
         weather(seed).await;
     }

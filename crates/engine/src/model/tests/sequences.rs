@@ -31,12 +31,12 @@ fn of(id: &str, body: &str) -> Call {
     call
 }
 
-fn slow(_: &crate::testkit::Ride) -> Act {
+fn slow(_: &crate::testkit::ScriptedBatch) -> Act {
     Act::After(SECOND, Box::new(Act::Echo))
 }
 
 /// Until those who came have left, their window being over.
-async fn depart() {
+async fn window_passes() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
@@ -48,15 +48,15 @@ async fn told(call: tokio::task::JoinHandle<Result<crate::call::Answer, CallErro
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_a_sequence_ride_in_order_and_never_together() {
+async fn requests_of_a_sequence_run_in_order_and_never_together() {
     let kit = Kit::serving(1, stateful(), slow).await;
     let calls: Vec<_> =
         ["a1", "b1", "a2", "b2", "a3"].map(|body| kit.start(of(&body[..1], body))).into();
     for (call, body) in calls.into_iter().zip(["a1", "b1", "a2", "b2", "a3"]) {
         assert_eq!(told(call).await, body);
     }
-    let rides: Vec<_> = kit.rides().into_iter().map(|ride| ride.bodies.join(" ")).collect();
-    assert_eq!(rides, ["a1 b1", "a2 b2", "a3"]);
+    let batches: Vec<_> = kit.batches().into_iter().map(|batch| batch.bodies.join(" ")).collect();
+    assert_eq!(batches, ["a1 b1", "a2 b2", "a3"]);
     assert_eq!((kit.admission.requests(), kit.model.status().waiting), (0, 0));
 }
 
@@ -69,29 +69,29 @@ async fn a_sequence_stays_with_its_worker_and_sequences_spread() {
         }
     }
     let mut homes = std::collections::BTreeMap::new();
-    for ride in kit.rides() {
-        let home = homes.entry(ride.bodies[0].clone()).or_insert(ride.worker);
-        assert_eq!(*home, ride.worker, "{} has moved", ride.bodies[0]);
+    for batch in kit.batches() {
+        let home = homes.entry(batch.bodies[0].clone()).or_insert(batch.worker);
+        assert_eq!(*home, batch.worker, "{} has moved", batch.bodies[0]);
     }
     let first = homes["a"];
     assert_eq!(homes.values().filter(|&&home| home == first).count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounds_are_refusals_that_say_which() {
+async fn bounds_are_rejections_that_say_which() {
     let kit = Kit::serving(1, stateful(), slow).await;
     let calls: Vec<_> = (0..4).map(|_| kit.start(of("a", "a"))).collect();
     settle().await;
-    let refused = kit.model.call(of("a", "a")).await;
+    let rejected = kit.model.call(of("a", "a")).await;
     let backlog = SequenceRejection::Backlog { most: 3 };
-    assert!(matches!(refused, Err(CallError::Sequence(why)) if why == backlog));
+    assert!(matches!(rejected, Err(CallError::Sequence(why)) if why == backlog));
     for id in ["b", "c", "d"] {
         kit.start(of(id, id));
     }
     settle().await;
-    let refused = kit.model.call(of("e", "e")).await;
+    let rejected = kit.model.call(of("e", "e")).await;
     let many = SequenceRejection::TooMany { most: 4 };
-    assert!(matches!(refused, Err(CallError::Sequence(why)) if why == many));
+    assert!(matches!(rejected, Err(CallError::Sequence(why)) if why == many));
     for call in calls {
         assert_eq!(told(call).await, "a");
     }
@@ -102,8 +102,8 @@ async fn bounds_are_refusals_that_say_which() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_worker_costs_the_request_under_way_and_the_sequence_goes_on_elsewhere() {
-    let kit = Kit::serving(2, stateful(), |ride| match ride.bodies[0].as_str() {
+async fn a_worker_that_exits_costs_the_request_under_way_and_the_sequence_goes_on_elsewhere() {
+    let kit = Kit::serving(2, stateful(), |batch| match batch.bodies[0].as_str() {
         "dies" => Act::After(SECOND, Box::new(Act::Die)),
         _ => Act::Echo,
     })
@@ -114,7 +114,7 @@ async fn a_dead_worker_costs_the_request_under_way_and_the_sequence_goes_on_else
     let behind = kit.start(of("a", "behind"));
     assert!(matches!(dies.await.unwrap(), Err(CallError::WorkerExited { .. })));
     assert_eq!(told(behind).await, "behind");
-    let workers: Vec<u32> = kit.rides().iter().map(|ride| ride.worker).collect();
+    let workers: Vec<u32> = kit.batches().iter().map(|batch| batch.worker).collect();
     assert_eq!(workers[0], workers[1]);
     assert_ne!(workers[1], workers[2]);
     assert!(kit.model.call(of("a", "later")).await.is_ok());
@@ -122,19 +122,19 @@ async fn a_dead_worker_costs_the_request_under_way_and_the_sequence_goes_on_else
 
 #[tokio::test(start_paused = true)]
 async fn the_only_worker_may_die_and_its_sequences_wait_for_it_to_come_back() {
-    let kit = Kit::serving(1, stateful(), |ride| match ride.bodies[0].as_str() {
+    let kit = Kit::serving(1, stateful(), |batch| match batch.bodies[0].as_str() {
         "dies" => Act::After(SECOND, Box::new(Act::Die)),
         _ => Act::Echo,
     })
     .await;
     let dies = kit.start(of("a", "dies"));
-    depart().await;
+    window_passes().await;
     let behind = [kit.start(of("a", "1")), kit.start(of("b", "2"))];
     assert!(matches!(dies.await.unwrap(), Err(CallError::WorkerExited { .. })));
     for (call, body) in behind.into_iter().zip(["1", "2"]) {
         assert_eq!(told(call).await, body);
     }
-    let lives: Vec<u32> = kit.rides().iter().map(|ride| ride.life).collect();
+    let lives: Vec<u32> = kit.batches().iter().map(|batch| batch.life).collect();
     assert!(lives[0] == 0 && lives[1..].iter().all(|life| *life == 1), "{lives:?}");
 }
 
@@ -142,14 +142,14 @@ async fn the_only_worker_may_die_and_its_sequences_wait_for_it_to_come_back() {
 async fn scaling_down_moves_those_who_wait() {
     let kit = Kit::serving(2, stateful(), slow).await;
     let riding = ["a", "b"].map(|id| kit.start(of(id, id)));
-    depart().await;
+    window_passes().await;
     let behind = ["a", "b"].map(|id| kit.start(of(id, id)));
     settle().await;
     kit.model.scale(1, 1).await.unwrap();
     for call in riding.into_iter().chain(behind) {
         assert!(call.await.unwrap().is_ok());
     }
-    assert_eq!(kit.rides().len(), 3, "both sequences met on the worker that stayed");
+    assert_eq!(kit.batches().len(), 3, "both sequences met on the worker that stayed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ async fn a_deadline_passes_and_a_client_leaves_while_they_wait_for_their_turn() 
     let late = late.await.unwrap();
     assert!(matches!(late, Err(CallError::Rejected { reason: Rejection::Expired, .. })));
     assert_eq!((told(first).await.as_str(), told(last).await.as_str()), ("first", "last"));
-    assert_eq!(kit.rides().len(), 2);
+    assert_eq!(kit.batches().len(), 2);
     assert_eq!((kit.model.status().counters.abandoned, kit.admission.requests()), (1, 0));
 }
 
@@ -189,10 +189,10 @@ async fn a_closing_model_answers_all_that_it_admitted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_hope_for_a_worker_those_who_wait_are_told() {
+async fn without_a_worker_to_come_waiting_requests_are_rejected() {
     let kit = Kit::serving(1, stateful(), slow).await;
     let calls = ["1", "2"].map(|body| kit.start(of("a", body)));
-    depart().await;
+    window_passes().await;
     kit.model.scale(0, 0).await.unwrap();
     let [first, second] = calls;
     assert_eq!(told(first).await, "1");
@@ -202,7 +202,7 @@ async fn without_hope_for_a_worker_those_who_wait_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_batch_is_not_tried_again() {
-    let kit = Kit::serving(1, stateful(), |ride| match ride.bodies[0].as_str() {
+    let kit = Kit::serving(1, stateful(), |batch| match batch.bodies[0].as_str() {
         "bad" => Act::Raise,
         _ => Act::Echo,
     })
@@ -211,6 +211,6 @@ async fn a_failing_batch_is_not_tried_again() {
     for call in calls {
         assert!(matches!(call.await.unwrap(), Err(CallError::Model(_))));
     }
-    assert_eq!(kit.rides().len(), 1);
+    assert_eq!(kit.batches().len(), 1);
     assert!(kit.model.call(of("a", "next")).await.is_ok());
 }

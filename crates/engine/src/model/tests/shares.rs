@@ -11,7 +11,7 @@ fn from(tenant: &str, body: &str) -> Call {
 
 /// The bodies of each batch after the first, which only keeps the worker busy.
 fn later(kit: &Kit) -> Vec<Vec<String>> {
-    kit.rides().into_iter().skip(1).map(|ride| ride.bodies).collect()
+    kit.batches().into_iter().skip(1).map(|batch| batch.bodies).collect()
 }
 
 /// How many of each batch are gold's where eight of two tenants wait, gold's behind the others.

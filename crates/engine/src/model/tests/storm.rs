@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{millis, settle};
 use crate::settings::{ModelSettings, PolicyName};
-use crate::testkit::{Act, Kind, Kit, Ride, call, settings, text};
+use crate::testkit::{Act, Kind, Kit, ScriptedBatch, call, settings, text};
 
 /// What one seed makes of the world.
 struct Weather {
@@ -16,7 +16,7 @@ struct Weather {
     kind: Kind,
     batch_size: u32,
     workers: u32,
-    death_percent: u32,
+    exit_percent: u32,
     raise_percent: u32,
     silence_percent: u32,
     leaving_percent: u32,
@@ -37,7 +37,7 @@ impl Weather {
             kind: kind.unwrap_or(Kind::Plain),
             batch_size: dice.u32(1..9),
             workers: dice.u32(1..5),
-            death_percent: dice.u32(0..20),
+            exit_percent: dice.u32(0..20),
             raise_percent: dice.u32(0..20),
             silence_percent: dice.u32(0..3),
             leaving_percent: dice.u32(0..20),
@@ -48,21 +48,20 @@ impl Weather {
 
 /// The fate of a batch depends on the seed, its members and how often they were tried, so that it
 /// is the same in every replay.
-fn fate(ride: &Ride, weather: &Weather, calm: &AtomicBool) -> Act {
+fn fate(batch: &ScriptedBatch, weather: &Weather, calm: &AtomicBool) -> Act {
     let pause = |act| Act::After(millis(3), Box::new(act));
     if calm.load(Ordering::Relaxed) {
         return pause(Act::Echo);
     }
-    let words =
-        ride.bodies.concat().bytes().fold(u64::from(ride.life), |sum, byte| {
-            sum.wrapping_mul(31).wrapping_add(u64::from(byte))
-        });
+    let words = batch.bodies.concat().bytes().fold(u64::from(batch.life), |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
     let roll = fastrand::Rng::with_seed(words).u32(0..100);
-    let (death, raise) = (weather.death_percent, weather.raise_percent);
+    let (exit, raise) = (weather.exit_percent, weather.raise_percent);
     match roll {
-        roll if roll < death => pause(Act::Die),
-        roll if roll < death + raise => pause(Act::Raise),
-        roll if roll < death + raise + weather.silence_percent => Act::Silence,
+        roll if roll < exit => pause(Act::Die),
+        roll if roll < exit + raise => pause(Act::Raise),
+        roll if roll < exit + raise + weather.silence_percent => Act::Silence,
         _ => pause(Act::Echo),
     }
 }
@@ -79,7 +78,7 @@ async fn play(seed: u64) -> String {
     };
     let calm = Arc::new(AtomicBool::new(false));
     let (seen, at_sea) = (Arc::clone(&calm), Weather::of(seed));
-    let script = move |ride: &Ride| fate(ride, &at_sea, &seen);
+    let script = move |batch: &ScriptedBatch| fate(batch, &at_sea, &seen);
     let kit = Kit::of(weather.kind, weather.workers, settings, script).await;
     let mut calls = Vec::new();
     for number in 0..200 {

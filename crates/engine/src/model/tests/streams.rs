@@ -53,7 +53,7 @@ async fn pieces_arrive_as_they_are_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_in_a_batch_has_a_stream_of_its_own() {
+async fn each_request_in_a_batch_has_a_stream_of_its_own() {
     let kit = Kit::serving(1, settings(), |_| stream(2, Act::Echo)).await;
     let calls = ["a", "b", "c"].map(|body| kit.start(call(body)));
     for (call, body) in calls.into_iter().zip(["a", "b", "c"]) {
@@ -82,7 +82,7 @@ async fn the_response_timeout_starts_anew_with_every_piece() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_has_streamed_is_not_tried_again_when_it_fails() {
     for (act, died) in [(Act::Raise, false), (Act::Short, false), (Act::Die, true)] {
-        let kit = Kit::serving(1, settings(), move |ride| match ride.bodies[0].as_str() {
+        let kit = Kit::serving(1, settings(), move |batch| match batch.bodies[0].as_str() {
             "next" => Act::Echo,
             _ => stream(1, act.clone()),
         })
@@ -95,13 +95,13 @@ async fn a_batch_that_has_streamed_is_not_tried_again_when_it_fails() {
             assert!(error.is_some());
         }
         assert_eq!(text(&kit.call("next").await.unwrap()), "next");
-        assert_eq!(kit.rides().len(), 2, "the stream rode once");
+        assert_eq!(kit.batches().len(), 2, "the stream ran once");
         assert_eq!(kit.admission.requests(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_mid_stream_disturbs_nobody() {
+async fn a_client_that_leaves_mid_stream_disturbs_no_other() {
     let kit = Kit::serving(1, settings(), |_| stream(3, Act::Echo)).await;
     let calls = ["stays", "leaves"].map(|body| kit.start(call(body)));
     let [stays, leaves] = calls;

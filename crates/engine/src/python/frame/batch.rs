@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{HEADER_LEN, Header, Kind};
+use super::{FrameHeader, FrameKind, HEADER_LEN};
 use crate::call::{
     DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, Input, Operation, Parameter, SequenceHeaders,
     put_header,
@@ -37,7 +37,7 @@ impl<'a> BatchFrame<'a> {
     /// Writes header and table.
     pub(crate) fn encode_head(&self, out: &mut BytesMut) {
         let (length, count) = (self.payload_len() as u32, self.inputs.len() as u16);
-        Header { length, kind: Kind::Batch, count, id: self.id }.encode(out);
+        FrameHeader { length, kind: FrameKind::Batch, count, id: self.id }.encode(out);
         for input in &self.inputs {
             out.put_u32_le(self.meta_len(input) as u32);
             out.put_u32_le(body_len(input) as u32);

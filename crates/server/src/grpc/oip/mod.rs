@@ -3,10 +3,10 @@
 //! A model of this server takes the protocol's JSON, wherever it runs; so a request is written as
 //! that, and the JSON that comes back is read into tensors again.
 
-mod atoms;
-mod element;
-mod question;
-mod reply;
+mod datatype;
+mod json_elements;
+mod request_json;
+mod response_json;
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl OpenInferenceService {
         let service = &self.state.inference;
         let target = target(&message.model_name, &message.model_version);
         let model = request::model(service, target)?;
-        let body = question::write(&message).map_err(Problem::bad_request)?;
+        let body = request_json::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
         let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
         let call = ModelCall { target, parameters, open_inference: true, sequence: None };
@@ -69,7 +69,8 @@ impl OpenInferenceService {
         if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {
             return Err(rejected(status, &answer.output.body));
         }
-        let reply = reply::read(&answer.output.body, !message.raw_input_contents.is_empty());
+        let reply =
+            response_json::read(&answer.output.body, !message.raw_input_contents.is_empty());
         let reply = reply.map_err(|why| not_the_protocol(&model, &why))?;
         let reply = named(reply, &message, &model);
         Ok(request::response(reply, &answer.timing, &answer.output.headers))

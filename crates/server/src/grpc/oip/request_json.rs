@@ -13,7 +13,7 @@ use jitney_proto::openinference::model_infer_request::InferInputTensor;
 use jitney_proto::openinference::{InferParameter, InferTensorContents, ModelInferRequest};
 use serde::{Serialize, Serializer};
 
-use super::element::{Element, brain, half, split};
+use super::datatype::{TensorDatatype, brain, half, split};
 
 #[derive(Serialize)]
 struct InferRequestJson<'a> {
@@ -74,11 +74,11 @@ fn tensor<'a>(
     input: &'a InferInputTensor,
     raw: Option<&'a Bytes>,
 ) -> Result<InputTensorJson<'a>, String> {
-    let element = Element::parse(&input.datatype)?;
+    let element = TensorDatatype::parse(&input.datatype)?;
     let data = match (raw, &input.contents) {
         (Some(_), Some(_)) => return Err("it has both contents and raw contents".to_owned()),
         (Some(raw), None) => Elements::raw(element, raw, &input.shape)?,
-        (None, _) if [Element::Fp16, Element::Bf16].contains(&element) => {
+        (None, _) if [TensorDatatype::Fp16, TensorDatatype::Bf16].contains(&element) => {
             return Err(format!("{} comes in raw_input_contents only", input.datatype));
         }
         (None, Some(contents)) => Elements::Typed(element, contents),
@@ -97,18 +97,18 @@ fn tensor<'a>(
 /// A tensor's elements where they came.
 enum Elements<'a> {
     None,
-    Typed(Element, &'a InferTensorContents),
-    Raw(Element, &'a [u8]),
+    Typed(TensorDatatype, &'a InferTensorContents),
+    Raw(TensorDatatype, &'a [u8]),
     Parts(Vec<&'a [u8]>),
 }
 
 impl<'a> Elements<'a> {
-    fn raw(element: Element, raw: &'a [u8], shape: &[i64]) -> Result<Self, String> {
+    fn raw(element: TensorDatatype, raw: &'a [u8], shape: &[i64]) -> Result<Self, String> {
         let elements = shape.iter().try_fold(1usize, |product, size| {
             usize::try_from(*size).ok().and_then(|size| product.checked_mul(size))
         });
         let elements = elements.ok_or_else(|| format!("{shape:?} is not a valid shape"))?;
-        if element == Element::Bytes {
+        if element == TensorDatatype::Bytes {
             let parts = split(raw)?;
             let found = parts.len();
             return fits(found, elements, "elements").map(|()| Self::Parts(parts));
@@ -137,27 +137,31 @@ impl Serialize for Elements<'_> {
 }
 
 fn typed<S: Serializer>(
-    element: Element,
+    element: TensorDatatype,
     contents: &InferTensorContents,
     to: S,
 ) -> Result<S::Ok, S::Error> {
     match element {
-        Element::Bool => to.collect_seq(&contents.bool_contents),
-        Element::Int8 | Element::Int16 | Element::Int32 => to.collect_seq(&contents.int_contents),
-        Element::Int64 => to.collect_seq(&contents.int64_contents),
-        Element::Uint8 | Element::Uint16 | Element::Uint32 => {
+        TensorDatatype::Bool => to.collect_seq(&contents.bool_contents),
+        TensorDatatype::Int8 | TensorDatatype::Int16 | TensorDatatype::Int32 => {
+            to.collect_seq(&contents.int_contents)
+        }
+        TensorDatatype::Int64 => to.collect_seq(&contents.int64_contents),
+        TensorDatatype::Uint8 | TensorDatatype::Uint16 | TensorDatatype::Uint32 => {
             to.collect_seq(&contents.uint_contents)
         }
-        Element::Uint64 => to.collect_seq(&contents.uint64_contents),
-        Element::Fp16 | Element::Bf16 | Element::Fp32 => to.collect_seq(&contents.fp32_contents),
-        Element::Fp64 => to.collect_seq(&contents.fp64_contents),
-        Element::Bytes => {
+        TensorDatatype::Uint64 => to.collect_seq(&contents.uint64_contents),
+        TensorDatatype::Fp16 | TensorDatatype::Bf16 | TensorDatatype::Fp32 => {
+            to.collect_seq(&contents.fp32_contents)
+        }
+        TensorDatatype::Fp64 => to.collect_seq(&contents.fp64_contents),
+        TensorDatatype::Bytes => {
             to.collect_seq(contents.bytes_contents.iter().map(|part| STANDARD.encode(part)))
         }
     }
 }
 
-fn numbers<S: Serializer>(element: Element, raw: &[u8], to: S) -> Result<S::Ok, S::Error> {
+fn numbers<S: Serializer>(element: TensorDatatype, raw: &[u8], to: S) -> Result<S::Ok, S::Error> {
     macro_rules! each {
         ($number:ty, $read:expr) => {{
             let (numbers, _) = raw.as_chunks();
@@ -168,21 +172,21 @@ fn numbers<S: Serializer>(element: Element, raw: &[u8], to: S) -> Result<S::Ok, 
         };
     }
     match element {
-        Element::Bool => to.collect_seq(raw.iter().map(|byte| *byte != 0)),
-        Element::Int8 => each!(i8),
-        Element::Int16 => each!(i16),
-        Element::Int32 => each!(i32),
-        Element::Int64 => each!(i64),
-        Element::Uint8 => each!(u8),
-        Element::Uint16 => each!(u16),
-        Element::Uint32 => each!(u32),
-        Element::Uint64 => each!(u64),
-        Element::Fp16 => each!(u16, half),
-        Element::Bf16 => each!(u16, brain),
-        Element::Fp32 => each!(f32),
-        Element::Fp64 => each!(f64),
+        TensorDatatype::Bool => to.collect_seq(raw.iter().map(|byte| *byte != 0)),
+        TensorDatatype::Int8 => each!(i8),
+        TensorDatatype::Int16 => each!(i16),
+        TensorDatatype::Int32 => each!(i32),
+        TensorDatatype::Int64 => each!(i64),
+        TensorDatatype::Uint8 => each!(u8),
+        TensorDatatype::Uint16 => each!(u16),
+        TensorDatatype::Uint32 => each!(u32),
+        TensorDatatype::Uint64 => each!(u64),
+        TensorDatatype::Fp16 => each!(u16, half),
+        TensorDatatype::Bf16 => each!(u16, brain),
+        TensorDatatype::Fp32 => each!(f32),
+        TensorDatatype::Fp64 => each!(f64),
         // Split before it gets here.
-        Element::Bytes => to.collect_seq::<[u8; 0]>([]),
+        TensorDatatype::Bytes => to.collect_seq::<[u8; 0]>([]),
     }
 }
 

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::atoms::each;
-use super::element::Element;
+use super::datatype::TensorDatatype;
+use super::json_elements::each;
 
 #[derive(Deserialize)]
 struct InferResponseJson<'a> {
@@ -64,36 +64,36 @@ pub(super) fn read(json: &[u8], raw: bool) -> Result<ModelInferResponse, String>
     Ok(response)
 }
 
-fn output(tensor: OutputTensorJson<'_>) -> Result<(InferOutputTensor, Element), String> {
+fn output(tensor: OutputTensorJson<'_>) -> Result<(InferOutputTensor, TensorDatatype), String> {
     let OutputTensorJson { name, mut datatype, shape, parameters: more, data } = tensor;
-    let mut element = Element::parse(&datatype)?;
-    if [Element::Fp16, Element::Bf16].contains(&element) {
+    let mut element = TensorDatatype::parse(&datatype)?;
+    if [TensorDatatype::Fp16, TensorDatatype::Bf16].contains(&element) {
         // Typed contents cannot hold these; the wider type can.
-        (element, datatype) = (Element::Fp32, "FP32".to_owned());
+        (element, datatype) = (TensorDatatype::Fp32, "FP32".to_owned());
     }
     let contents = Some(contents(element, data)?);
     let parameters = parameters(more);
     Ok((InferOutputTensor { name, datatype, shape, parameters, contents }, element))
 }
 
-fn contents(element: Element, data: &RawValue) -> Result<InferTensorContents, String> {
+fn contents(element: TensorDatatype, data: &RawValue) -> Result<InferTensorContents, String> {
     let mut all = InferTensorContents::default();
     each(data.get(), |value| {
         match element {
-            Element::Bool => all.bool_contents.push(value.boolean()?),
-            Element::Int8 => all.int_contents.push(value.whole::<i8>()?.into()),
-            Element::Int16 => all.int_contents.push(value.whole::<i16>()?.into()),
-            Element::Int32 => all.int_contents.push(value.whole()?),
-            Element::Int64 => all.int64_contents.push(value.whole()?),
-            Element::Uint8 => all.uint_contents.push(value.whole::<u8>()?.into()),
-            Element::Uint16 => all.uint_contents.push(value.whole::<u16>()?.into()),
-            Element::Uint32 => all.uint_contents.push(value.whole()?),
-            Element::Uint64 => all.uint64_contents.push(value.whole()?),
-            Element::Fp16 | Element::Bf16 | Element::Fp32 => {
+            TensorDatatype::Bool => all.bool_contents.push(value.boolean()?),
+            TensorDatatype::Int8 => all.int_contents.push(value.whole::<i8>()?.into()),
+            TensorDatatype::Int16 => all.int_contents.push(value.whole::<i16>()?.into()),
+            TensorDatatype::Int32 => all.int_contents.push(value.whole()?),
+            TensorDatatype::Int64 => all.int64_contents.push(value.whole()?),
+            TensorDatatype::Uint8 => all.uint_contents.push(value.whole::<u8>()?.into()),
+            TensorDatatype::Uint16 => all.uint_contents.push(value.whole::<u16>()?.into()),
+            TensorDatatype::Uint32 => all.uint_contents.push(value.whole()?),
+            TensorDatatype::Uint64 => all.uint64_contents.push(value.whole()?),
+            TensorDatatype::Fp16 | TensorDatatype::Bf16 | TensorDatatype::Fp32 => {
                 all.fp32_contents.push(value.float()? as f32);
             }
-            Element::Fp64 => all.fp64_contents.push(value.float()?),
-            Element::Bytes => all.bytes_contents.push(value.bytes().into()),
+            TensorDatatype::Fp64 => all.fp64_contents.push(value.float()?),
+            TensorDatatype::Bytes => all.bytes_contents.push(value.bytes().into()),
         }
         Ok(())
     })?;
@@ -101,23 +101,31 @@ fn contents(element: Element, data: &RawValue) -> Result<InferTensorContents, St
 }
 
 /// The contents in the raw form; what was read as its type fits its width.
-fn bytes(element: Element, all: &InferTensorContents) -> Bytes {
+fn bytes(element: TensorDatatype, all: &InferTensorContents) -> Bytes {
     let mut raw = BytesMut::new();
     match element {
-        Element::Bool => raw.extend(all.bool_contents.iter().map(|value| u8::from(*value))),
-        Element::Int8 => all.int_contents.iter().for_each(|value| raw.put_i8(*value as i8)),
-        Element::Int16 => all.int_contents.iter().for_each(|value| raw.put_i16_le(*value as i16)),
-        Element::Int32 => all.int_contents.iter().for_each(|value| raw.put_i32_le(*value)),
-        Element::Int64 => all.int64_contents.iter().for_each(|value| raw.put_i64_le(*value)),
-        Element::Uint8 => all.uint_contents.iter().for_each(|value| raw.put_u8(*value as u8)),
-        Element::Uint16 => all.uint_contents.iter().for_each(|value| raw.put_u16_le(*value as u16)),
-        Element::Uint32 => all.uint_contents.iter().for_each(|value| raw.put_u32_le(*value)),
-        Element::Uint64 => all.uint64_contents.iter().for_each(|value| raw.put_u64_le(*value)),
-        Element::Fp16 | Element::Bf16 | Element::Fp32 => {
+        TensorDatatype::Bool => raw.extend(all.bool_contents.iter().map(|value| u8::from(*value))),
+        TensorDatatype::Int8 => all.int_contents.iter().for_each(|value| raw.put_i8(*value as i8)),
+        TensorDatatype::Int16 => {
+            all.int_contents.iter().for_each(|value| raw.put_i16_le(*value as i16))
+        }
+        TensorDatatype::Int32 => all.int_contents.iter().for_each(|value| raw.put_i32_le(*value)),
+        TensorDatatype::Int64 => all.int64_contents.iter().for_each(|value| raw.put_i64_le(*value)),
+        TensorDatatype::Uint8 => {
+            all.uint_contents.iter().for_each(|value| raw.put_u8(*value as u8))
+        }
+        TensorDatatype::Uint16 => {
+            all.uint_contents.iter().for_each(|value| raw.put_u16_le(*value as u16))
+        }
+        TensorDatatype::Uint32 => all.uint_contents.iter().for_each(|value| raw.put_u32_le(*value)),
+        TensorDatatype::Uint64 => {
+            all.uint64_contents.iter().for_each(|value| raw.put_u64_le(*value))
+        }
+        TensorDatatype::Fp16 | TensorDatatype::Bf16 | TensorDatatype::Fp32 => {
             all.fp32_contents.iter().for_each(|value| raw.put_f32_le(*value));
         }
-        Element::Fp64 => all.fp64_contents.iter().for_each(|value| raw.put_f64_le(*value)),
-        Element::Bytes => all.bytes_contents.iter().for_each(|part| {
+        TensorDatatype::Fp64 => all.fp64_contents.iter().for_each(|value| raw.put_f64_le(*value)),
+        TensorDatatype::Bytes => all.bytes_contents.iter().for_each(|part| {
             raw.put_u32_le(part.len() as u32);
             raw.put_slice(part);
         }),

@@ -4,7 +4,7 @@
 
 /// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
+pub(super) enum TensorDatatype {
     Bool,
     Int8,
     Int16,
@@ -23,7 +23,7 @@ pub(super) enum Element {
     Bytes,
 }
 
-impl Element {
+impl TensorDatatype {
     const ALL: [(&'static str, Self, usize); 14] = [
         ("FP32", Self::Fp32, 4),
         ("INT64", Self::Int64, 8),
@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn every_type_has_a_name_and_a_width() {
-        for (name, element, width) in Element::ALL {
-            assert_eq!((Element::parse(name), element.width()), (Ok(element), width));
+        for (name, element, width) in TensorDatatype::ALL {
+            assert_eq!((TensorDatatype::parse(name), element.width()), (Ok(element), width));
         }
-        assert_eq!(Element::parse("fp32"), Err("unknown datatype \"fp32\"".to_owned()));
+        assert_eq!(TensorDatatype::parse("fp32"), Err("unknown datatype \"fp32\"".to_owned()));
     }
 }

@@ -15,13 +15,13 @@ fn adaptive(shares: Shares) -> ModelSettings {
 
 /// A model with a sample, no worker yet; a batch takes so many milliseconds and as many per item.
 fn sampled(settings: ModelSettings, ms: u64) -> (TempDir, Kit) {
-    let time = move |ride: &Ride| millis(ms + ms * ride.bodies.len() as u64);
-    scripted(settings, move |ride| Act::After(time(ride), Box::new(Act::Echo)))
+    let time = move |batch: &ScriptedBatch| millis(ms + ms * batch.bodies.len() as u64);
+    scripted(settings, move |batch| Act::After(time(batch), Box::new(Act::Echo)))
 }
 
 fn scripted(
     settings: ModelSettings,
-    script: impl Fn(&Ride) -> Act + Send + Sync + 'static,
+    script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
 ) -> (TempDir, Kit) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("jitney_sample.txt"), SAMPLE).unwrap();
@@ -33,9 +33,10 @@ fn scripted(
 async fn swept(kit: &Kit) -> Vec<usize> {
     drop(kit.model.scale(1, 1).await);
     assert_eq!(text(&kit.call("user").await.unwrap()), "user");
-    let samples = |ride: &Ride| ride.bodies.iter().filter(|body| *body == SAMPLE).count();
-    let sizes: Vec<_> = kit.rides().iter().map(samples).collect();
-    assert_eq!(sizes.last(), Some(&0), "the user rides after the sweep: {sizes:?}");
+    let samples =
+        |batch: &ScriptedBatch| batch.bodies.iter().filter(|body| *body == SAMPLE).count();
+    let sizes: Vec<_> = kit.batches().iter().map(samples).collect();
+    assert_eq!(sizes.last(), Some(&0), "the user batches after the sweep: {sizes:?}");
     sizes[..sizes.len() - 1].to_vec()
 }
 
@@ -51,10 +52,10 @@ async fn a_new_worker_runs_every_size_before_it_serves() {
     drop(kit.model.scale(1, 1).await);
     let user = kit.start(call("user"));
     assert!(user.await.unwrap().is_ok());
-    assert!(started.elapsed() >= millis(2 + 2 + 3 + 5 + 9), "nobody is served before");
-    let sizes: Vec<_> = kit.rides().iter().map(|ride| ride.bodies.len()).collect();
+    assert!(started.elapsed() >= millis(2 + 2 + 3 + 5 + 9), "no request is served before");
+    let sizes: Vec<_> = kit.batches().iter().map(|batch| batch.bodies.len()).collect();
     assert_eq!(sizes, [1, 1, 2, 4, 8, 1], "the first batch of all is run once more");
-    assert!(kit.rides()[..5].iter().all(|ride| ride.bodies.iter().all(|body| body == SAMPLE)));
+    assert!(kit.batches()[..5].iter().all(|batch| batch.bodies.iter().all(|body| body == SAMPLE)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +86,7 @@ async fn a_sweep_begins_no_batch_that_would_end_after_two_seconds() {
 async fn only_the_adaptive_policy_and_only_new_workers_sweep() {
     let (_dir, kit) = sampled(settings(), 1);
     assert_eq!(swept(&kit).await.len(), 0);
-    let first_dies = |ride: &Ride| match (ride.life, ride.bodies.len()) {
+    let first_dies = |batch: &ScriptedBatch| match (batch.life, batch.bodies.len()) {
         (0, 4) => Act::Die,
         _ => Act::Echo,
     };
@@ -95,7 +96,7 @@ async fn only_the_adaptive_policy_and_only_new_workers_sweep() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sample_on_which_the_model_fails_is_tried_once() {
-    let on_sample = |ride: &Ride| match ride.bodies[0] == SAMPLE {
+    let on_sample = |batch: &ScriptedBatch| match batch.bodies[0] == SAMPLE {
         true => Act::Raise,
         false => Act::Echo,
     };
@@ -103,7 +104,7 @@ async fn a_sample_on_which_the_model_fails_is_tried_once() {
     assert_eq!(swept(&kit).await, [1]);
     drop(kit.model.scale(2, 2).await);
     settle().await;
-    assert_eq!(kit.rides().len(), 2, "the second worker serves at once");
+    assert_eq!(kit.batches().len(), 2, "the second worker serves at once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,9 +130,13 @@ async fn a_sample_weighs_what_its_model_says_or_teaches_nothing() {
     let (_dir, kit) = sampled(adaptive(unknown.clone()), 1);
     drop(kit.model.scale(1, 1).await);
     tokio::time::sleep(millis(1000)).await;
-    assert_eq!((kit.rides().len(), learned(&kit).await.len()), (5, 0), "warm, and nothing learned");
+    assert_eq!(
+        (kit.batches().len(), learned(&kit).await.len()),
+        (5, 0),
+        "warm, and nothing learned"
+    );
     let (_dir, kit) = sampled(adaptive(Shares { cost_max: Some(100), ..unknown }), 1);
-    assert_eq!(swept(&kit).await.len(), 0, "nobody knows how many fit");
+    assert_eq!(swept(&kit).await.len(), 0, "it is unknown how many fit");
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +147,7 @@ async fn a_local_model_is_swept_with_the_sample_that_it_makes_up() {
         let shares = Shares { cost: Cost::Length, ..Shares::default() };
         let kit = Kit::of_local(model, adaptive(shares), echo_after(1)).await;
         tokio::time::sleep(millis(1000)).await;
-        let swept: Vec<_> = kit.rides().iter().map(|ride| ride.bodies.len()).collect();
+        let swept: Vec<_> = kit.batches().iter().map(|batch| batch.bodies.len()).collect();
         assert_eq!((swept, learned(&kit).await.first()), (sizes, first));
     }
 }
