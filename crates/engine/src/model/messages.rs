@@ -17,6 +17,7 @@ use crate::settings::ModelSettings;
 
 /// About requests, in the order in which they came.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every message is a request")]
 pub(crate) enum RequestMessage {
     Submit(PendingRequest),
     /// The parts of one request, in order.

@@ -37,7 +37,7 @@ impl Sample {
         match intake {
             Intake::Local(model) => {
                 let Decoded { input, group, length, .. } = model.sample()?;
-                Some(Self { payload: SampleInput::Decoded(input), group: group, length })
+                Some(Self { payload: SampleInput::Decoded(input), group, length })
             }
             // Nothing says for which endpoint the file would be.
             Intake::Defined(endpoints) if endpoints.api().endpoints.len() > 1 => None,

@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     fn told(slots: &WorkerSlots, capacity: WorkerCapacity, early: bool) -> Vec<(u32, u8)> {
-        let of = |event| match event {
-            Event::WorkerUp { worker, slots } => Some((worker.0, slots)),
-            _ => None,
+        let of = |event| {
+            let Event::WorkerUp { worker, slots } = event else { return None };
+            Some((worker.0, slots))
         };
         slots.events(2, capacity, early, SlotChange::Up).filter_map(of).collect()
     }

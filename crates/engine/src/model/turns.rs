@@ -40,6 +40,7 @@ impl SequenceTurns {
     }
 
     /// Lets a request wait for its turn in the sequence that it names, or in a new one.
+    #[expect(clippy::result_large_err, reason = "a rejected request comes back whole")]
     pub(super) fn join(
         &mut self,
         mut request: PendingRequest,

@@ -141,10 +141,6 @@ impl WorkerPool {
 
     /// Hands a batch to a worker, or gives it back when the worker has just exited; the event `Exited`
     /// is on its way then.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a batch comes back whole, and only when the worker exited"
-    )]
     pub(crate) fn hand(&self, worker: u32, batch: WorkerBatch) -> Result<(), WorkerBatch> {
         let Some(batches) = self.workers.get(&worker).and_then(|worker| worker.batches.as_ref())
         else {
