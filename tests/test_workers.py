@@ -23,7 +23,7 @@ def test_an_idle_worker_that_is_killed_is_replaced(shared: Server) -> None:
     os.kill(pid, signal.SIGKILL)
     until(lambda: shared.ready(model).get(worker, pid) != pid, "another process takes the place")
     assert shared.predict(model, {"id": 1}).json()["id"] == 1
-    shared.logged("worker died")
+    shared.logged("worker exit")
 
 
 def test_a_request_under_way_survives_the_end_of_its_worker(shared: Server, tmp_path: Path) -> None:

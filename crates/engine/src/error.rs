@@ -34,8 +34,8 @@ pub enum CallError {
     /// The model's own code failed on this request.
     #[error("{}", .0.message)]
     Model(ModelFailure),
-    /// The worker that held the request died, and so did its second chance.
-    #[error("the worker died")]
+    /// The worker that held the request exited, and so did the one that tried it again.
+    #[error("the worker exited")]
     WorkerExited {
         /// Killed from outside, as the kernel does when memory runs out.
         killed: bool,

@@ -5,11 +5,11 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::box_::{Box_, eventually, request};
+use crate::sandbox::{Sandbox, eventually, request};
 
 #[test]
 fn the_demo_tells_its_address_answers_and_drains() {
-    let place = Box_::new();
+    let sandbox = Sandbox::new();
     let ports = [
         "--port",
         "0",
@@ -23,7 +23,7 @@ fn the_demo_tells_its_address_answers_and_drains() {
         "0",
     ];
     let args: Vec<&str> = ["demo"].into_iter().chain(ports).collect();
-    let mut child = place
+    let mut child = sandbox
         .command(&args)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -49,6 +49,6 @@ fn the_demo_tells_its_address_answers_and_drains() {
 
     kill_process(Pid::from_child(&child), Signal::TERM).expect("signals");
     assert_eq!(child.wait().expect("ends").code(), Some(0));
-    let left = std::fs::read_dir(place.at("temp")).expect("reads").count();
+    let left = std::fs::read_dir(sandbox.at("temp")).expect("reads").count();
     assert_eq!(left, 0, "the scratch directory is gone");
 }

@@ -1,11 +1,11 @@
 //! The help texts as they are printed. `UPDATE_GOLDEN=1` rewrites the files.
 
-use crate::box_::Box_;
+use crate::sandbox::Sandbox;
 
 #[expect(clippy::disallowed_methods, reason = "a person asks for new goldens by environment")]
 fn check(name: &str, args: &[&str]) {
     let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    let ran = Box_::new().run(args);
+    let ran = Sandbox::new().run(args);
     assert_eq!(ran.code, Some(0));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &ran.stdout).expect("writes");

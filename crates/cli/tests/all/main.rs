@@ -1,10 +1,10 @@
-//! The real binary, from the outside: what it prints, what it exits with, what it leaves behind.
+//! The real binary: its output, its exit codes and its files.
 
 mod archive;
 mod background;
-mod box_;
 mod config;
 mod demo;
+mod errors;
 mod golden;
-mod refusals;
+mod sandbox;
 mod snapshots;

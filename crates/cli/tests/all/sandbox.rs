@@ -4,12 +4,12 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A place with a store, a temporary directory and a working directory.
-pub struct Box_ {
+/// A directory with a store, a temporary directory and a working directory.
+pub struct Sandbox {
     dir: tempfile::TempDir,
 }
 
-impl Box_ {
+impl Sandbox {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("directory");
         for name in ["store", "temp", "cwd"] {
