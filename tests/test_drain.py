@@ -81,7 +81,7 @@ def test_under_load_everything_admitted_is_answered(start, store: Store, tmp_pat
         f"{len(ran - clients.answered)} requests ran and were not answered: {clients.outcomes}"
     )
     assert not marked(server.mark), "no worker is left"
-    assert "drained" in server.log and "not answered in time" not in server.log
+    assert "drained" in server.log and "not answered before the drain timeout" not in server.log
 
 
 def test_queued_requests_are_answered_before_the_end(start, store: Store, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_hanging_handler_is_cut_off_at_the_drain_timeout(start, store: Store, 
     gate.wait()
     server.terminate()
     assert server.wait() == 0
-    server.logged("not answered in time")
+    server.logged("not answered before the drain timeout")
     failed = hanging.exception()
     assert failed is not None or hanging.result().status_code == 503, "its client is told, or cut off"
     assert not server.orphans()

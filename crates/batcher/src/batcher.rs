@@ -17,7 +17,7 @@ use crate::queue::sorted::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
-use crate::running::{DispatchNote, RunningBatches};
+use crate::running::{ActiveBatches, DispatchNote};
 use crate::state::BatcherState;
 
 /// Decides when a batch is dispatched and with which requests, for one version of one model.
@@ -27,7 +27,7 @@ pub struct Batcher {
     fifo: Fifo,
     planner: Planner,
     recovery: BatchRecovery,
-    running: RunningBatches,
+    running: ActiveBatches,
     pace: Pace,
     /// What the caller was last told.
     timer: Option<Nanos>,
@@ -42,7 +42,7 @@ impl Batcher {
             fifo: Fifo::default(),
             planner: Planner::default(),
             recovery: BatchRecovery::default(),
-            running: RunningBatches::default(),
+            running: ActiveBatches::default(),
             pace: Pace::default(),
             timer: None,
         }

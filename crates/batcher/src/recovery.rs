@@ -7,7 +7,7 @@ use crate::action::Actions;
 use crate::event::BatchFailure;
 use crate::records::RequestList;
 use crate::retry::{self, RetryBudget, RetryGroup};
-use crate::running::RunningBatch;
+use crate::running::ActiveBatch;
 use crate::state::BatcherState;
 
 /// Retries members of failed batches within a budget.
@@ -26,11 +26,11 @@ impl BatchRecovery {
     pub(crate) fn put_back(
         &self,
         state: &mut BatcherState,
-        mut batch: RunningBatch,
+        mut batch: ActiveBatch,
         out: &mut Actions,
     ) {
         if batch.attempt > 1 {
-            let RunningBatch { members, attempt, worker, .. } = batch;
+            let ActiveBatch { members, attempt, worker, .. } = batch;
             return self.regroup(state, RetryGroup { members, attempt, avoid: worker }, out);
         }
         // From the tail, so that each joins at the head of its queue.
@@ -45,11 +45,11 @@ impl BatchRecovery {
     pub(crate) fn isolate(
         &mut self,
         state: &mut BatcherState,
-        batch: RunningBatch,
+        batch: ActiveBatch,
         kind: BatchFailure,
         out: &mut Actions,
     ) {
-        let RunningBatch { members, worker: avoid, attempt, .. } = batch;
+        let ActiveBatch { members, worker: avoid, attempt, .. } = batch;
         if attempt == 1 {
             self.budget.earn(members.len);
         }

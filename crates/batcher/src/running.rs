@@ -8,7 +8,7 @@ use crate::request::{BatchId, Nanos, WorkerId};
 
 /// A batch on a worker.
 #[derive(Debug)]
-pub(crate) struct RunningBatch {
+pub(crate) struct ActiveBatch {
     pub(crate) id: BatchId,
     pub(crate) worker: WorkerId,
     pub(crate) members: RequestList,
@@ -31,13 +31,13 @@ pub(crate) struct DispatchNote {
 
 /// All running batches, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct RunningBatches {
+pub(crate) struct ActiveBatches {
     /// Sorted by id, because ids count up; no longer than there are slots.
-    batches: Vec<RunningBatch>,
+    batches: Vec<ActiveBatch>,
     last: u64,
 }
 
-impl RunningBatches {
+impl ActiveBatches {
     /// Adds a batch and gives it its name.
     pub(crate) fn start(
         &mut self,
@@ -48,18 +48,18 @@ impl RunningBatches {
     ) -> BatchId {
         self.last += 1;
         let id = BatchId(self.last);
-        self.batches.push(RunningBatch { id, worker, members, attempt, note });
+        self.batches.push(ActiveBatch { id, worker, members, attempt, note });
         id
     }
 
     /// Takes a batch out, unless the name is stale.
-    pub(crate) fn take(&mut self, id: BatchId) -> Option<RunningBatch> {
+    pub(crate) fn take(&mut self, id: BatchId) -> Option<ActiveBatch> {
         let at = self.batches.binary_search_by_key(&id, |batch| batch.id).ok()?;
         Some(self.batches.remove(at))
     }
 
     /// Takes out the oldest batch of a worker.
-    pub(crate) fn take_from(&mut self, worker: WorkerId) -> Option<RunningBatch> {
+    pub(crate) fn take_from(&mut self, worker: WorkerId) -> Option<ActiveBatch> {
         let at = self.batches.iter().position(|batch| batch.worker == worker)?;
         Some(self.batches.remove(at))
     }

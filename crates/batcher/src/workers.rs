@@ -12,7 +12,7 @@ const SUSPECT: u64 = 3;
 const OVERDUE: u64 = 20;
 
 #[derive(Debug)]
-struct WorkerSlots {
+struct TrackedWorker {
     id: WorkerId,
     slots: u8,
     busy: u8,
@@ -24,7 +24,7 @@ struct WorkerSlots {
     requests: u32,
 }
 
-impl WorkerSlots {
+impl TrackedWorker {
     fn free(&self) -> bool {
         !self.retiring && self.busy < self.slots
     }
@@ -70,7 +70,7 @@ impl WorkerSlots {
 /// All workers, lowest number first.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    workers: Vec<WorkerSlots>,
+    workers: Vec<TrackedWorker>,
 }
 
 impl Workers {
@@ -83,7 +83,7 @@ impl Workers {
             }
             Err(at) => {
                 let (busy, retiring, finish, takes, requests) = (0, false, 0, 0, 0);
-                let worker = WorkerSlots { id, slots, busy, retiring, finish, takes, requests };
+                let worker = TrackedWorker { id, slots, busy, retiring, finish, takes, requests };
                 self.workers.insert(at, worker);
             }
         }
@@ -106,7 +106,7 @@ impl Workers {
 
     /// Whether any worker has a free slot.
     pub(crate) fn any_free(&self) -> bool {
-        self.workers.iter().any(WorkerSlots::free)
+        self.workers.iter().any(TrackedWorker::free)
     }
 
     /// Takes a slot of the lowest-numbered worker that has one, of `avoid` only if no other has.
@@ -118,7 +118,7 @@ impl Workers {
         now: Nanos,
         ahead: Option<Nanos>,
     ) -> Option<WorkerId> {
-        let rank = |worker: &WorkerSlots| match ahead {
+        let rank = |worker: &TrackedWorker| match ahead {
             Some(_) if worker.busy > 0 => worker.finish.max(1),
             _ => 0,
         };
