@@ -90,12 +90,9 @@ pub fn from_archive(
 }
 
 fn wanted(setting: &Setting) -> String {
-    match setting.kind {
-        SettingKind::Time(_) if setting.archive.min > 0 => {
-            format!("{} above zero", setting.kind.expected())
-        }
-        kind => kind.expected(),
-    }
+    let is_time = matches!(setting.kind, SettingKind::Time(_));
+    let above = if is_time && setting.archive.min > 0 { " above zero" } else { "" };
+    setting.kind.expected() + above
 }
 
 fn unknown_batching_key(key: &str) -> Option<String> {
@@ -121,29 +118,24 @@ enum Loose {
 
 /// TorchServe's rules for numbers: of 32 bits; one that is too small is raised or counts as wrong.
 fn loose(setting: &Setting, keys: LooseKeys, value: &Value) -> Loose {
-    match setting.kind {
-        SettingKind::Whole { min, max } => {
-            let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-            let number = number.map(|number| u64::try_from(number).ok());
-            let least = min.max(keys.min);
-            match number {
-                Some(number) if keys.clamp => {
-                    Loose::Value(SettingValue::Number(number.unwrap_or(0).clamp(least, max)))
-                }
-                Some(Some(number)) if number >= least => Loose::Value(SettingValue::Number(number)),
-                Some(_) | None => Loose::Wrong,
+    if let SettingKind::Whole { min, max } = setting.kind {
+        let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
+        let least = min.max(keys.min);
+        return match number.map(|number| u64::try_from(number).ok()) {
+            Some(number) if keys.clamp => {
+                Loose::Value(number.unwrap_or(0).clamp(least, max).into())
             }
-        }
-        // Zero and less is TorchServe's mark for a delay that is not set.
-        SettingKind::Time(_) if keys.min > 0 && value.as_f64().is_some_and(|it| it <= 0.0) => {
-            if setting.record == MAX_BATCH_DELAY.record {
-                Loose::Unset
-            } else {
-                Loose::Wrong
-            }
-        }
-        kind => kind.from_json(value).map_or(Loose::Wrong, Loose::Value),
+            Some(Some(number)) if number >= least => Loose::Value(number.into()),
+            Some(_) | None => Loose::Wrong,
+        };
     }
+    let is_time = matches!(setting.kind, SettingKind::Time(_));
+    if is_time && keys.min > 0 && value.as_f64().is_some_and(|time| time <= 0.0) {
+        // Zero and less is TorchServe's mark for a delay that is not set.
+        let is_delay = setting.record == MAX_BATCH_DELAY.record;
+        return if is_delay { Loose::Unset } else { Loose::Wrong };
+    }
+    setting.kind.from_json(value).map_or(Loose::Wrong, Loose::Value)
 }
 
 /// Reads one version of `models={...}`, or of a snapshot, where zero counts (`zero`). What is
@@ -169,10 +161,8 @@ pub fn from_record(record: &Map<String, Value>, source: &SettingSource, zero: bo
 
 /// A number in quotes counts too, as it does for TorchServe.
 fn recorded(setting: &Setting, value: &Value) -> Option<SettingValue> {
-    match value {
-        Value::String(text) => setting.kind.parse(text).ok(),
-        value => setting.kind.from_json(value).ok(),
-    }
+    let text = value.as_str();
+    text.map_or_else(|| setting.kind.from_json(value), |text| setting.kind.parse(text)).ok()
 }
 
 fn is_zero(value: &SettingValue) -> bool {
@@ -218,12 +208,12 @@ pub fn from_parameters<'a>(
     for setting in SETTINGS.iter().filter(|setting| setting.live || !live) {
         for key in setting.parameter.names {
             let Some(text) = parameter(key).filter(|_| !values.has(setting)) else { continue };
-            let value = match setting.kind {
-                SettingKind::Whole { .. } | SettingKind::Time(_) => number(setting, text),
-                kind => Some(
-                    kind.parse(text)
-                        .map_err(|expected| format!("{key} must be {expected}, not {text:?}"))?,
-                ),
+            let wrong = |expected| format!("{key} must be {expected}, not {text:?}");
+            let value = if matches!(setting.kind, SettingKind::Whole { .. } | SettingKind::Time(_))
+            {
+                number(setting, text)
+            } else {
+                Some(setting.kind.parse(text).map_err(wrong)?)
             };
             if let Some(value) = value {
                 values.set(setting, value, source.clone());
@@ -238,10 +228,10 @@ fn number(setting: &Setting, text: &str) -> Option<SettingValue> {
     let number = text.parse::<i32>().ok()?;
     let number = if setting.record == WORKERS.record { number.max(0) } else { number };
     let number = u64::try_from(number).ok().filter(|number| *number >= setting.parameter.min)?;
-    match setting.kind {
-        SettingKind::Time(_) => setting.kind.parse(&number.to_string()).ok(),
-        _ => Some(SettingValue::Number(number)),
+    if matches!(setting.kind, SettingKind::Time(_)) {
+        return setting.kind.parse(&number.to_string()).ok();
     }
+    Some(number.into())
 }
 
 #[cfg(test)]
