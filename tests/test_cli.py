@@ -235,7 +235,8 @@ def test_flags_win_over_variables_and_variables_over_the_file(start, store: Stor
 def test_what_config_prints_is_in_force(start, run, store: Store, tmp_path: Path) -> None:
     """Every value that a description repeats, of a model with several sources; typed workers win over packed ones."""
     store.mar("echo", config="minWorkers: 1\nmaxWorkers: 1\nbatchSize: 6\nresponseTimeout: 77\n")
-    (tmp_path / "jitney.yaml").write_text("queue: 9\nmodels: [{path: store/echo.mar, batching: {max_batch_delay: 30}}]\n")
+    yaml = "queue: 9\nmodels: [{path: store/echo.mar, batching: {max_batch_delay: 30}}]\n"
+    (tmp_path / "jitney.yaml").write_text(yaml)
     flags = ("--config", tmp_path / "jitney.yaml", "--workers", "3")
     printed = run("config", "--json", "serve", *flags)
     assert printed.returncode == 0, printed.stderr

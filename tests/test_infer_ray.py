@@ -80,7 +80,7 @@ def read(desk: Desk, name: str) -> str:
 
 def test_what_comes_on_stdin_is_not_for_a_cluster(desk: Desk) -> None:
     assert "all nodes" in desk.run("models.py:double", "-", "-o", "-", "--ray", code=64)
-    assert "lines of JSON" in desk.run("models.py:double", "-", "-o", "-", "--format", "csv", code=64)
+    assert "JSON lines" in desk.run("models.py:double", "-", "-o", "-", "--format", "csv", code=64)
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="needs a Python without ray")
