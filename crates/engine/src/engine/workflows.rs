@@ -235,7 +235,7 @@ async fn scaled(registered: Registered) -> Result<(), String> {
 }
 
 fn failure(node: &str, error: &impl std::fmt::Display) -> String {
-    format!("Workflow WorkflowNode {node} failed to register. Details: {error}")
+    format!("Workflow Node {node} failed to register. Details: {error}")
 }
 
 async fn open(store: &Arc<Store>, url: &str) -> Result<WorkflowArchive, WorkflowError> {
