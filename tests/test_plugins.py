@@ -259,4 +259,4 @@ def test_plugins_that_do_not_fit_stop_the_start(
 def test_a_plugin_that_is_not_there_is_told_before_anything_starts(binary: Path, store: Store) -> None:
     command = [str(binary), "serve", str(store.mar("echo")), "--plugin", "nowhere.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode != 0 and "plugin nowhere.py: there is no such file" in done.stderr
+    assert done.returncode != 0 and "plugin nowhere.py: no such file" in done.stderr

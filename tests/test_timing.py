@@ -71,9 +71,9 @@ def test_every_request_ends_in_exactly_one_counter(shared: Server) -> None:
     shared.predict(model, {}, headers={"x-jitney-timeout-ms": "0"})
     counters = {
         name: shared.metric(f"jitney_requests_{name}_total", model)
-        for name in ("answered", "failed", "refused", "abandoned")
+        for name in ("answered", "failed", "rejected", "cancelled")
     }
-    assert counters == {"answered": 3, "failed": 2, "refused": 1, "abandoned": 0}
+    assert counters == {"answered": 3, "failed": 2, "rejected": 1, "cancelled": 0}
     assert shared.metric("ts_inference_requests_total", model) == 6
 
 
