@@ -90,7 +90,7 @@ test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
 test-all: test test-ray test-clouds test-browser $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser and the newest torch too
-	$(CARGO) test --locked --release -p jitney-sim -- --ignored
+	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny instructions
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)

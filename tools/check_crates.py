@@ -20,6 +20,7 @@ ARROWS = {
     "jitney-engine": {"jitney-batcher", "jitney-store", "jitney-settings"},
     "jitney-store": {"jitney-settings"},
     "jitney-sim": {"jitney-batcher"},
+    "jitney-lab": {"jitney-sim", "jitney-batcher"},
     "jitney-batcher": set(),
     "jitney-settings": set(),
     "jitney-proto": set(),

@@ -2,7 +2,7 @@
 //!
 //! A discrete-event simulator that drives the very [`Batcher`](jitney_batcher::Batcher) that
 //! serves, beside models of how other servers batch, on the same requests. `jitney simulate` and
-//! `jitney plan` are its faces. It reads no file and prints nothing, and a seed gives the same run
+//! `jitney plan` use it; `bench/lab` judges the policy with it. It reads no file and prints nothing, and a seed gives the same run
 //! on every machine.
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,6 @@ pub mod contender;
 pub mod curve;
 pub mod demand;
 pub mod dice;
-pub mod grid;
 pub mod jitney;
 pub mod job;
 pub mod noise;
@@ -22,8 +21,7 @@ pub mod peers;
 pub mod plan;
 pub mod runner;
 pub mod scheduler;
-pub mod search;
-pub mod tables;
+pub mod text_table;
 pub mod trace;
 pub mod world;
 
@@ -37,4 +35,5 @@ pub use noise::Noise;
 pub use outcome::Outcome;
 pub use runner::run;
 pub use scheduler::{Orders, Scheduler};
+pub use text_table::TextTable;
 pub use world::{Clients, Load, Loss, World};

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::{Deserialize, Deserializer};
 
 use crate::units::Millis;
@@ -27,24 +27,6 @@ pub struct SimulateFlags {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Print a table of the evaluation instead: every peer, tuned by an oracle, on known workloads
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["workload", "policy", "draw", "json"])]
-    pub table: Option<TableName>,
-}
-
-/// The tables of the evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TableName {
-    /// The highest rate with 99 % on time, relative to the clairvoyant optimum; minutes of work
-    G99,
-    /// Goodput when more is asked for than can be served
-    Overload,
-    /// Latency when there is room
-    Latency,
-    /// Clients that wait for their answer
-    Closed,
-    /// Mixed deadlines, a slow-down, a cold start, a heavy neighbour, a lost worker
-    Others,
 }
 
 /// What happens in a simulated world.
@@ -130,7 +112,6 @@ Examples:
   jitney simulate --curve 5+1b --workers 4 --deadline 25ms --draw overload.svg
   jitney simulate --curve 5+0.1b --clients 1,2,4,8,16,32,64 --policy adaptive --policy torchserve:16,5
   jitney simulate --curve measured.csv --trace access.log
-  jitney simulate --table closed
 
 Policies:
   adaptive              ours: nothing to set

@@ -3,7 +3,7 @@
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::noise::Noise;
 use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, Trial};
-use jitney_sim::tables::TextTable;
+use jitney_sim::text_table::TextTable;
 use serde_json::{Value, json};
 
 use super::progress::Progress;

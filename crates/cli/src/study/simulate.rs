@@ -3,7 +3,7 @@
 use jitney_sim::chart::{Chart, Series};
 use jitney_sim::contender::Contender;
 use jitney_sim::outcome::Outcome;
-use jitney_sim::tables::{self, Effort, TextTable};
+use jitney_sim::text_table::TextTable;
 use jitney_sim::world::Load;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::report::StudyReport;
 use super::workload::{Study, StudyLoad};
 use crate::console;
 use crate::failure::Failure;
-use crate::flags::study::{SimulateFlags, TableName};
+use crate::flags::study::SimulateFlags;
 
 const POLICIES: [&str; 6] =
     ["adaptive", "eager", "torchserve:16,5", "ray:10,10", "bentoml", "triton:64,2,preferred"];
@@ -25,9 +25,6 @@ struct Played {
 }
 
 pub fn run(flags: SimulateFlags) -> Result<StudyReport, Failure> {
-    if let Some(table) = flags.table {
-        return Ok(StudyReport { text: evaluation(table, &flags), possible: true });
-    }
     let study = Study::new(flags.options, flags.workload.as_deref())?;
     let policies: Vec<&str> = if flags.policy.is_empty() {
         POLICIES.to_vec()
@@ -208,25 +205,4 @@ fn distribution(contender: &Contender, played: &Played) -> Series {
         (latencies.quantile(share), share * answered)
     };
     series(contender, (0..=199).map(point).collect())
-}
-
-// The evaluation
-
-fn evaluation(table: TableName, flags: &SimulateFlags) -> String {
-    let mut progress = Progress::new();
-    let mut say = |text: &str| progress.say(text);
-    let other = if table == TableName::Closed { 60_000 } else { 20_000 };
-    let count = flags.options.requests.unwrap_or(other).max(1000);
-    let seed = flags.options.seed.unwrap_or(42);
-    let mut effort = Effort { seed, count, peers: true, progress: &mut say };
-    match table {
-        TableName::G99 => tables::g99::table(&tables::g99::columns(), &mut effort).to_string(),
-        TableName::Overload => {
-            let one = tables::overload::table(1, &mut effort);
-            format!("{one}\n{}", tables::overload::table(4, &mut effort))
-        }
-        TableName::Latency => tables::latency::table(&mut effort).to_string(),
-        TableName::Closed => tables::closed::table(&mut effort).to_string(),
-        TableName::Others => tables::others::table(&mut effort).to_string(),
-    }
 }

@@ -1,16 +1,16 @@
 //! The scenarios of the tables.
 
-use crate::arrivals::Arrivals;
-use crate::bounds;
-use crate::bounds::fluid;
-use crate::contender::Contender;
-use crate::curve::{ServiceCurve, ms};
-use crate::demand::Demand;
-use crate::noise::Noise;
-use crate::outcome::Outcome;
-use crate::runner::run;
 use crate::search;
-use crate::world::World;
+use jitney_sim::arrivals::Arrivals;
+use jitney_sim::bounds;
+use jitney_sim::bounds::fluid;
+use jitney_sim::contender::Contender;
+use jitney_sim::curve::{ServiceCurve, ms};
+use jitney_sim::demand::Demand;
+use jitney_sim::noise::Noise;
+use jitney_sim::outcome::Outcome;
+use jitney_sim::runner::run;
+use jitney_sim::world::World;
 
 /// A convolutional network on a mid-range GPU: five milliseconds and one per item.
 #[must_use]

@@ -1,14 +1,15 @@
 //! Closed loops: a fixed set of clients, each waiting for its answer, as every load generator has.
 
 use super::latency::preferred;
-use super::{Effort, TextTable, bert, r50};
-use crate::contender::Contender;
-use crate::curve::{ServiceCurve, ms};
+use super::{Effort, bert, r50};
 use crate::grid;
-use crate::outcome::Outcome;
-use crate::peers::{bentoml, ray, torchserve};
-use crate::runner::run;
-use crate::world::{Clients, Load, World};
+use jitney_sim::contender::Contender;
+use jitney_sim::curve::{ServiceCurve, ms};
+use jitney_sim::outcome::Outcome;
+use jitney_sim::peers::{bentoml, ray, torchserve};
+use jitney_sim::runner::run;
+use jitney_sim::text_table::TextTable;
+use jitney_sim::world::{Clients, Load, World};
 
 /// A number of clients on a number of workers.
 #[derive(Clone, Debug)]

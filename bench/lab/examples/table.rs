@@ -1,9 +1,9 @@
 //! Prints the tables by which the policy is judged, for those who tune it: `cargo run --release -p
-//! jitney-sim --example table -- g99|overload|latency|closed|others|all [--seed N] [--count N]
+//! jitney-lab --example table -- g99|overload|latency|closed|others|all [--seed N] [--count N]
 //! [--ours] [COLUMN…]`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints")]
 
-use jitney_sim::tables::{Effort, closed, g99, latency, others, overload};
+use jitney_lab::tables::{Effort, closed, g99, latency, others, overload};
 
 fn main() {
     let mut args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,8 +1,9 @@
 //! How much each policy carries with 99 % on time, relative to the bound.
 
-use super::{Effort, Scenario, TextTable, bert, cpu, r50, step8};
-use crate::curve::ms;
+use super::{Effort, Scenario, bert, cpu, r50, step8};
 use crate::grid::families;
+use jitney_sim::curve::ms;
+use jitney_sim::text_table::TextTable;
 
 /// The twelve columns.
 #[must_use]

@@ -1,10 +1,10 @@
 //! The adaptive policy against the goals it was built for. The quick ones run with every test; the
 //! whole columns are heavy and run with `make test-all`.
 
+use jitney_lab::grid;
+use jitney_lab::tables::{Scenario, bert, closed, g99, r50};
 use jitney_sim::bounds::clairvoyant;
 use jitney_sim::contender::Contender;
-use jitney_sim::grid;
-use jitney_sim::tables::{Scenario, bert, closed, g99, r50};
 
 const OURS: [Contender; 1] = [Contender::Adaptive];
 

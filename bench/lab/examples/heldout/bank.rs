@@ -7,14 +7,14 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use jitney_lab::grid::{PolicyFamily, families};
+use jitney_lab::search;
+use jitney_lab::tables::Scenario;
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::contender::Contender;
 use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::dice::Dice;
-use jitney_sim::grid::{PolicyFamily, families};
 use jitney_sim::noise::Noise;
-use jitney_sim::search;
-use jitney_sim::tables::Scenario;
 
 const PEERS: [&str; 4] = ["eager = Triton {}", "TorchServe*", "BentoML*", "Triton*"];
 

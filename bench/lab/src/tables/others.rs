@@ -1,11 +1,12 @@
 //! Mixed deadlines, a machine that becomes slower, a cold start, a heavy neighbour, a lost worker.
 
-use super::{Effort, Scenario, TextTable, bert, r50};
-use crate::contender::Contender;
-use crate::curve::ms;
-use crate::demand::Class;
-use crate::outcome::Outcome;
-use crate::world::Loss;
+use super::{Effort, Scenario, bert, r50};
+use jitney_sim::contender::Contender;
+use jitney_sim::curve::ms;
+use jitney_sim::demand::Class;
+use jitney_sim::outcome::Outcome;
+use jitney_sim::text_table::TextTable;
+use jitney_sim::world::Loss;
 
 /// Share on time in situations that are not one steady stream.
 pub fn table(effort: &mut Effort<'_>) -> TextTable {
@@ -37,7 +38,7 @@ fn mixed(contender: &Contender, effort: &Effort<'_>) -> (f64, f64) {
     let class = |deadline| Class { share: 0.5, deadline, tenant: 0 };
     setting.demand.classes = vec![class(25.0), class(100.0)];
     let outcome = play(&setting, 1.0, contender, effort);
-    let tight = |job: &crate::job::Job| job.deadline - job.at == ms(25.0);
+    let tight = |job: &jitney_sim::job::Job| job.deadline - job.at == ms(25.0);
     (outcome.share_of(tight), outcome.share_of(|job| !tight(job)))
 }
 

@@ -1,5 +1,5 @@
 //! Judges the policy where nobody tuned it: other curves, deadlines, workers, processes and noise
-//! than those of the tables. `cargo run --release -p jitney-sim --example heldout -- [--seed N]
+//! than those of the tables. `cargo run --release -p jitney-lab --example heldout -- [--seed N]
 //! [--count N] [--peers|--loops|--overload|--bank DRAW [--cells N]]`. Without `--peers` only ours is
 //! measured; `--bank` draws settings by chance (see `bank`); `--loops` shows
 //! closed loops, with the throughput over that of the best window in brackets; `--overload` goodput
@@ -8,14 +8,14 @@
 
 mod bank;
 
+use jitney_lab::grid;
+use jitney_lab::tables::closed::{ClosedLoop, steady};
+use jitney_lab::tables::{Effort, Scenario, bert, cpu, g99, r50, step8};
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::bounds;
 use jitney_sim::contender::Contender;
 use jitney_sim::curve::ServiceCurve;
-use jitney_sim::grid;
 use jitney_sim::noise::Noise;
-use jitney_sim::tables::closed::{ClosedLoop, steady};
-use jitney_sim::tables::{Effort, Scenario, bert, cpu, g99, r50, step8};
 
 fn columns() -> Vec<Scenario> {
     let slow = || ServiceCurve::affine(18.0, 5.1, 32);
