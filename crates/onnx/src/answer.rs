@@ -1,17 +1,19 @@
 //! Writes a request's outputs in the form in which the request came: the Open Inference Protocol's JSON,
 //! plain lists, or the likeliest labels, as TorchServe's image classifier answers. Runs on the worker's
-//! thread, since a large answer takes long to write. Numbers that JSON does not have (NaN, infinities)
+//! thread, since a large answer takes long to write; elements are written straight from their memory,
+//! without a tree of values on the way. Numbers that JSON does not have (NaN, infinities)
 //! become `null`.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::card::OutputKind;
+use super::labels::Ranking;
 use super::model::OnnxModel;
-use super::nest::NestedLists;
 use super::request::{BodyForm, DecodedRequest};
 use super::tensor::{Tensor, TensorData};
 use jitney_engine::call::Output;
+use jitney_engine::local::Datatype;
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
 
 /// The name and version under which answers speak of the model.
@@ -21,7 +23,7 @@ pub(super) struct ServedName {
     pub version: String,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct OpenInference<'a> {
     model_name: &'a str,
     model_version: &'a str,
@@ -30,7 +32,7 @@ struct OpenInference<'a> {
     outputs: Vec<NamedOutput<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct NamedOutput<'a> {
     name: &'a str,
     datatype: &'static str,
@@ -45,13 +47,12 @@ pub(super) fn answer(
     request: &DecodedRequest,
     outputs: &[Tensor],
 ) -> ItemOutcome {
-    let body = match (request.form, &model.card().output) {
-        (BodyForm::OpenInference, _) => open_inference(model, served, request, outputs),
-        (BodyForm::Plain, OutputKind::Tensors) => plain(model, request, outputs),
-        (BodyForm::Plain, OutputKind::Labels { labels, top, softmax }) => {
-            let ranking = Ranking { labels, top: *top, softmax: *softmax };
-            labelled(&ranking, request, outputs)
+    let body = match (&request.form, &model.card.output) {
+        (BodyForm::OpenInference { id, outputs: requested }, _) => {
+            open_inference(model, served, id.as_deref(), requested, outputs)
         }
+        (BodyForm::Plain, OutputKind::Tensors) => plain(model, request, outputs),
+        (BodyForm::Plain, OutputKind::Labels(ranking)) => labelled(ranking, request, outputs),
     };
     let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
     match body {
@@ -65,29 +66,21 @@ pub(super) fn answer(
 fn open_inference(
     model: &OnnxModel,
     served: &ServedName,
-    request: &DecodedRequest,
+    id: Option<&str>,
+    requested: &[usize],
     outputs: &[Tensor],
 ) -> Result<Vec<u8>, String> {
     let named = |place: usize| {
-        let (spec, tensor) = (model.signature().outputs.get(place)?, outputs.get(place)?);
-        let datatype = tensor.datatype().as_str();
-        Some(NamedOutput {
-            name: &spec.name,
-            datatype,
-            shape: tensor.shape(),
-            data: NestedLists::flat(tensor),
-        })
+        let (spec, tensor) = (model.signature.outputs.get(place)?, outputs.get(place)?);
+        let (datatype, data) = (tensor.datatype().as_str(), NestedLists::flat(tensor));
+        Some(NamedOutput { name: &spec.name, datatype, shape: tensor.shape(), data })
     };
-    let outputs = match request.outputs.as_slice() {
+    let outputs = match requested {
         [] => (0..outputs.len()).filter_map(named).collect(),
         requested => requested.iter().copied().filter_map(named).collect(),
     };
-    write(&OpenInference {
-        model_name: &served.name,
-        model_version: &served.version,
-        id: request.id.as_deref(),
-        outputs,
-    })
+    let (model_name, model_version) = (&served.name, &served.version);
+    write(&OpenInference { model_name, model_version, id, outputs })
 }
 
 /// The list of the only output, or an object of lists by output name.
@@ -101,14 +94,14 @@ fn plain(
     if let [only] = nests.as_slice() {
         return write(only);
     }
-    let names = model.signature().outputs.iter().map(|spec| spec.name.as_str());
+    let names = model.signature.outputs.iter().map(|spec| spec.name.as_str());
     write(&Pairs(names.zip(nests).collect()))
 }
 
 /// An object of labels for one item, a list of objects for items that came as a list. Indented as
 /// TorchServe's stock handlers are answered, since people read these.
 fn labelled(
-    ranking: &Ranking<'_>,
+    ranking: &Ranking,
     request: &DecodedRequest,
     outputs: &[Tensor],
 ) -> Result<Vec<u8>, String> {
@@ -125,7 +118,7 @@ fn labelled(
 struct Pairs<'a, T>(Vec<(&'a str, T)>);
 
 impl<T: Serialize> Serialize for Pairs<'_, T> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
@@ -134,79 +127,99 @@ fn write(answer: &impl Serialize) -> Result<Vec<u8>, String> {
     serde_json::to_vec(answer).map_err(|error| error.to_string())
 }
 
-/// How rows become labels.
-pub(super) struct Ranking<'a> {
-    /// One label per class.
-    pub labels: &'a [String],
-    /// How many are named.
-    pub top: usize,
-    /// Whether rows still have to be made into probabilities.
-    pub softmax: bool,
+/// A part of a tensor that is written as nested lists of this shape.
+#[derive(Clone, Copy)]
+pub(super) struct NestedLists<'a> {
+    tensor: &'a Tensor,
+    shape: Shape<'a>,
+    start: usize,
 }
 
-impl<'a> Ranking<'a> {
-    /// The likeliest labels of every row, the likeliest first.
-    pub(super) fn rows(&self, output: &Tensor) -> Result<Vec<Vec<(&'a str, f32)>>, String> {
-        let TensorData::F32(data) = output.data() else {
-            return Err(format!("labels need an FP32 output, this is {}", output.datatype()));
+#[derive(Clone, Copy)]
+enum Shape<'a> {
+    Nested(&'a [usize]),
+    Flat,
+}
+
+impl<'a> NestedLists<'a> {
+    /// All elements in one list.
+    pub(super) fn flat(tensor: &'a Tensor) -> Self {
+        Self { tensor, shape: Shape::Flat, start: 0 }
+    }
+
+    /// Lists as deep as the tensor, or one less where the tensor is a single item that came bare.
+    pub(super) fn of(tensor: &'a Tensor, bare: bool) -> Self {
+        let shape = match tensor.shape() {
+            [1, item @ ..] if bare => item,
+            shape => shape,
         };
-        let classes = self.labels.len();
-        if classes == 0 || output.shape().last() != Some(&classes) {
-            return Err(format!("{classes} labels for an output of shape {:?}", output.shape()));
-        }
-        Ok(data.chunks_exact(classes).map(|row| self.row(row)).collect())
+        Self { tensor, shape: Shape::Nested(shape), start: 0 }
     }
 
-    fn row(&self, row: &[f32]) -> Vec<(&'a str, f32)> {
-        let probabilities = if self.softmax { softmax(row) } else { row.to_vec() };
-        let labels = self.labels.iter().map(String::as_str);
-        let mut ranked: Vec<(&str, f32)> = labels.zip(probabilities).collect();
-        // Stable, so that classes of equal weight keep the model's order.
-        ranked.sort_by(|left, right| right.1.total_cmp(&left.1));
-        ranked.truncate(self.top);
-        ranked
+    fn list<S: Serializer>(
+        self,
+        serializer: S,
+        length: usize,
+        below: &'a [usize],
+    ) -> Result<S::Ok, S::Error> {
+        let width: usize = below.iter().product();
+        let mut list = serializer.serialize_seq(Some(length))?;
+        for place in 0..length {
+            let start = self.start + place * width;
+            list.serialize_element(&Self { shape: Shape::Nested(below), start, ..self })?;
+        }
+        list.end()
+    }
+
+    fn element<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.tensor.data() {
+            TensorData::F32(data) => serializer.serialize_f32(data[self.start]),
+            TensorData::I32(data) if self.tensor.datatype() == Datatype::Bool => {
+                serializer.serialize_bool(data[self.start] != 0)
+            }
+            TensorData::I32(data) => serializer.serialize_i32(data[self.start]),
+            TensorData::I8(data) => serializer.serialize_i8(data[self.start]),
+            TensorData::U8(data) => serializer.serialize_u8(data[self.start]),
+        }
     }
 }
 
-/// Shifted by the largest number, which no exponential can then overflow.
-fn softmax(row: &[f32]) -> Vec<f32> {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let weights: Vec<f32> = row.iter().map(|number| (number - max).exp()).collect();
-    let total: f32 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / total).collect()
+impl Serialize for NestedLists<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.shape {
+            Shape::Flat => self.list(serializer, self.tensor.data().len(), &[]),
+            Shape::Nested([length, below @ ..]) => self.list(serializer, *length, below),
+            Shape::Nested([]) => self.element(serializer),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitney_engine::local::Datatype;
 
-    fn rows(numbers: &[f32], softmax: bool) -> Result<Vec<Vec<(&'static str, f32)>>, String> {
-        let labels = ["cat", "dog", "owl"].map(str::to_owned).to_vec();
-        let shape = vec![numbers.len() / 3, 3];
-        let tensor = Tensor::new(Datatype::Fp32, shape, TensorData::F32(numbers.to_vec()));
-        let ranking = Ranking { labels: labels.leak(), top: 2, softmax };
-        ranking.rows(&tensor.expect("rows of three"))
+    fn check(nest: NestedLists<'_>, expected: &str) {
+        assert_eq!(serde_json::to_string(&nest).expect("numbers"), expected);
     }
 
     #[test]
-    fn the_likeliest_labels_come_first_and_ties_keep_their_order() {
-        let expected = vec![vec![("owl", 0.7), ("dog", 0.2)], vec![("cat", 0.4), ("dog", 0.4)]];
-        assert_eq!(rows(&[0.1, 0.2, 0.7, 0.4, 0.4, 0.2], false), Ok(expected));
+    fn elements_are_written_flat_nested_or_without_the_batch() {
+        let data = TensorData::F32(vec![1.0, 2.5, f32::NAN, -0.1]);
+        let tensor = Tensor::new(Datatype::Fp32, vec![1, 2, 2], data).expect("four elements");
+        check(NestedLists::flat(&tensor), "[1.0,2.5,null,-0.1]");
+        check(NestedLists::of(&tensor, false), "[[[1.0,2.5],[null,-0.1]]]");
+        check(NestedLists::of(&tensor, true), "[[1.0,2.5],[null,-0.1]]");
     }
 
     #[test]
-    fn softmax_gives_probabilities_even_for_huge_numbers() {
-        let rows = rows(&[1000.0, 1000.0, 0.0], true).expect("three classes");
-        assert_eq!(rows, vec![vec![("cat", 0.5), ("dog", 0.5)]]);
+    fn truth_values_are_written_as_such() {
+        let tensor = Tensor::new(Datatype::Bool, vec![2], TensorData::I32(vec![0, 1]));
+        check(NestedLists::of(&tensor.expect("two elements"), false), "[false,true]");
     }
 
     #[test]
-    fn an_output_of_another_width_is_rejected() {
-        let tensor = Tensor::new(Datatype::Fp32, vec![1, 2], TensorData::F32(vec![0.5, 0.5]));
-        let labels = ["cat".to_owned()];
-        let ranking = Ranking { labels: &labels, top: 1, softmax: false };
-        let error = ranking.rows(&tensor.expect("two elements"));
-        assert_eq!(error, Err("1 labels for an output of shape [1, 2]".to_owned()));
+    fn a_single_number_needs_no_list() {
+        let tensor = Tensor::new(Datatype::Int64, vec![], TensorData::I32(vec![7]));
+        check(NestedLists::of(&tensor.expect("one element"), true), "7");
     }
 }

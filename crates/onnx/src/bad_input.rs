@@ -13,12 +13,9 @@ pub(super) enum BadInput {
     /// A route of the protocol, a body of another form.
     #[error("expected an object with \"inputs\", as the Open Inference Protocol has it")]
     NotTheProtocol,
-    /// A bare list for a model of several inputs.
-    #[error("a bare list fits models of one input only; this one takes {known}: send an object")]
-    ListForMany {
-        /// The model's inputs.
-        known: String,
-    },
+    /// A bare list for a model of several inputs, which are these.
+    #[error("a bare list fits models of one input only; this one takes {0}: send an object")]
+    ListForMany(String),
     /// The model has no such input.
     #[error("unknown input {name:?}{hint}; the model takes {known}")]
     UnknownInput {
@@ -45,12 +42,9 @@ pub(super) enum BadInput {
         /// Its type and shape.
         expected: String,
     },
-    /// An input has two values.
-    #[error("input {name:?} is given twice")]
-    Twice {
-        /// The input.
-        name: String,
-    },
+    /// This input has two values.
+    #[error("input {0:?} is given twice")]
+    Twice(String),
     /// Another type or shape than the model's.
     #[error("input {name:?}: expected {expected}, got {got}")]
     Mismatch {

@@ -62,8 +62,8 @@ pub(super) fn run(
 ) -> BatchOutcome {
     let tensors = inputs.iter().map(|input| (&**input as &dyn std::any::Any).downcast_ref());
     let Some(tensors) = tensors.collect::<Option<Vec<&TensorInput>>>() else {
-        let message = "a request was decoded for another model".to_owned();
-        return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
+        let failure = raised("a request was decoded for another model".to_owned());
+        return BatchOutcome::Failed(failure);
     };
     let members = members(&tensors);
     match outputs(model, &members, options) {
@@ -109,7 +109,7 @@ fn outputs(
     members: &[BatchMember<'_>],
     options: &RunOptions,
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
-    if !model.signature().batches() {
+    if !model.signature.batches() {
         let alone = |member: &BatchMember<'_>| {
             let tensors: Vec<_> = member.request.tensors.iter().map(Cow::Borrowed).collect();
             model.run(&tensors, options.clone()).map_err(raised)
@@ -131,13 +131,13 @@ fn joined<'a>(
         let tensor =
             |member: &BatchMember<'a>| (&member.request.tensors[input], member.rows.clone());
         let tensors: Vec<_> = members.iter().map(tensor).collect();
-        let joined = match model.card().padding.as_ref() {
+        let joined = match model.card.padding.as_ref() {
             Some(pads) => padding::join(pads, spec, &tensors),
             None => tensor::concat(&tensors),
         };
         joined.ok_or_else(|| raised("requests of different shapes met".to_owned()))
     };
-    model.signature().inputs.iter().enumerate().map(column).collect()
+    model.signature.inputs.iter().enumerate().map(column).collect()
 }
 
 /// Each member's share of every output.
@@ -148,7 +148,7 @@ fn apart(
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
     let items: Vec<usize> = members.iter().map(|member| member.rows.len()).collect();
     let mut answers: Vec<Vec<Tensor>> = members.iter().map(|_| Vec::new()).collect();
-    for (output, spec) in outputs.iter().zip(&model.signature().outputs) {
+    for (output, spec) in outputs.iter().zip(&model.signature.outputs) {
         let Some(shares) = output.split(&items) else {
             let (name, rows, total) = (&spec.name, output.shape(), items.iter().sum::<usize>());
             let message =
@@ -157,8 +157,8 @@ fn apart(
         };
         answers.iter_mut().zip(shares).for_each(|(answer, share)| answer.push(share));
     }
-    if let Some(pads) = &model.card().padding {
-        cut_back(model.signature(), pads, members, &mut answers)?;
+    if let Some(pads) = &model.card.padding {
+        cut_back(&model.signature, pads, members, &mut answers)?;
     }
     Ok(answers)
 }

@@ -23,6 +23,13 @@ pub(super) struct NamedNumbers {
     pub data: Option<Numbers>,
 }
 
+impl NamedNumbers {
+    /// Numbers whose lists speak for themselves.
+    pub(super) fn plain(name: String, numbers: Numbers) -> Self {
+        Self { name, shape: None, datatype: None, data: Some(numbers) }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct OutputName {
     name: String,
@@ -73,12 +80,7 @@ impl BodyReader<'_> {
         if !self.protocol && self.signature.input(&key).is_some() {
             let data = map.next_value::<Numbers>();
             let data = data.map_err(|error| Error::custom(format!("input {key:?}: {error}")))?;
-            into.named.push(NamedNumbers {
-                name: key,
-                shape: None,
-                datatype: None,
-                data: Some(data),
-            });
+            into.named.push(NamedNumbers::plain(key, data));
             return Ok(());
         }
         match key.as_str() {

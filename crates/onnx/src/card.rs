@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::file_bytes::FileBytes;
 use super::hint;
+use super::labels::Ranking;
 use super::padding::PaddingRule;
 
 const CARD_KEYS: &[&str] =
@@ -58,15 +59,8 @@ pub enum OutputKind {
     /// The tensors themselves.
     #[default]
     Tensors,
-    /// The likeliest labels of the first output with their probabilities.
-    Labels {
-        /// One label per class, in the model's order.
-        labels: Vec<String>,
-        /// How many are named in an answer.
-        top: usize,
-        /// Whether the output still has to be made into probabilities.
-        softmax: bool,
-    },
+    /// Labels.
+    Labels(Ranking),
 }
 
 #[derive(Deserialize)]
@@ -172,7 +166,7 @@ fn output_kind(
         return Err(format!("output.labels: {file:?} does not lie beside the card"));
     }
     let labels = beside(&file)?.lines().map(|line| line.trim().to_owned()).collect();
-    Ok(OutputKind::Labels { labels, top, softmax })
+    Ok(OutputKind::Labels(Ranking { labels, top, softmax }))
 }
 
 /// The section's kind, once the section holds only what that kind knows.

@@ -6,8 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::card::Card;
-use super::load::OnnxError;
-use super::model::OnnxModel;
+use super::model::{OnnxError, OnnxModel};
 
 const MODEL: &[u8] =
     include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/magika/model.onnx"));

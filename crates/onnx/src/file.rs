@@ -30,13 +30,8 @@ enum OnnxMessage {
     Shape,
     /// Holds numbers and text only: dimension, operator set, string pair.
     Leaf,
-}
-
-/// What a field that carries its length holds.
-enum Inner {
-    OnnxMessage(OnnxMessage),
+    /// No message but packed numbers.
     Numbers,
-    Opaque,
 }
 
 /// Whether the file is a well-formed ONNX message of bearable depth.
@@ -49,33 +44,33 @@ fn message(bytes: &[u8], kind: OnnxMessage, depth: usize) -> Result<(), Malforme
     for field in protobuf::fields(bytes) {
         let (number, Field::Block(block)) = field? else { continue };
         match kind.inner(number) {
-            Inner::OnnxMessage(kind) => message(block, kind, depth)?,
-            Inner::Numbers if !protobuf::is_packed_numbers(block) => return Err(Malformed),
-            Inner::Numbers | Inner::Opaque => {}
+            Some(OnnxMessage::Numbers) if protobuf::is_packed_numbers(block) => {}
+            Some(OnnxMessage::Numbers) => return Err(Malformed),
+            Some(kind) => message(block, kind, depth)?,
+            None => {}
         }
     }
     Ok(())
 }
 
 impl OnnxMessage {
-    /// By the field numbers of onnx.proto. rten skips fields that are not listed.
-    fn inner(self, field: u64) -> Inner {
-        match (self, field) {
-            (Self::Model, 7) | (Self::Attribute, 6 | 11) => Inner::OnnxMessage(Self::Graph),
-            (Self::Graph, 1) => Inner::OnnxMessage(Self::Node),
-            (Self::Graph, 5) | (Self::Attribute, 5 | 10) => Inner::OnnxMessage(Self::Tensor),
-            (Self::Graph, 11..=13) => Inner::OnnxMessage(Self::ValueInfo),
-            (Self::Node, 5) => Inner::OnnxMessage(Self::Attribute),
-            (Self::ValueInfo, 2) | (Self::Sequence, 1) => Inner::OnnxMessage(Self::Type),
-            (Self::Type, 1) => Inner::OnnxMessage(Self::TensorType),
-            (Self::Type, 4) => Inner::OnnxMessage(Self::Sequence),
-            (Self::TensorType, 2) => Inner::OnnxMessage(Self::Shape),
-            (Self::Model, 8 | 14) | (Self::Tensor, 13) | (Self::Shape, 1) => {
-                Inner::OnnxMessage(Self::Leaf)
-            }
-            (Self::Attribute, 8) | (Self::Tensor, 1 | 5 | 7 | 11) => Inner::Numbers,
-            _ => Inner::Opaque,
-        }
+    /// What a field that carries its length holds, by the field numbers of onnx.proto. rten skips fields
+    /// that are not listed.
+    fn inner(self, field: u64) -> Option<Self> {
+        Some(match (self, field) {
+            (Self::Model, 7) | (Self::Attribute, 6 | 11) => Self::Graph,
+            (Self::Graph, 1) => Self::Node,
+            (Self::Graph, 5) | (Self::Attribute, 5 | 10) => Self::Tensor,
+            (Self::Graph, 11..=13) => Self::ValueInfo,
+            (Self::Node, 5) => Self::Attribute,
+            (Self::ValueInfo, 2) | (Self::Sequence, 1) => Self::Type,
+            (Self::Type, 1) => Self::TensorType,
+            (Self::Type, 4) => Self::Sequence,
+            (Self::TensorType, 2) => Self::Shape,
+            (Self::Model, 8 | 14) | (Self::Tensor, 13) | (Self::Shape, 1) => Self::Leaf,
+            (Self::Attribute, 8) | (Self::Tensor, 1 | 5 | 7 | 11) => Self::Numbers,
+            _ => return None,
+        })
     }
 }
 

@@ -7,8 +7,7 @@ use super::body::NamedNumbers;
 use super::hint;
 use super::numbers::Numbers;
 use super::tensor::Tensor;
-use jitney_engine::local::Datatype;
-use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::local::{Datatype, Dim, Signature, TensorSpec};
 
 /// A request's tensors in the model's order.
 #[derive(Debug)]
@@ -61,12 +60,11 @@ pub(super) fn plain(signature: &Signature, values: Vec<NamedNumbers>) -> Result<
     fitted(signature, values, bare)
 }
 
-/// Rejects the first name that is no input of the model.
-pub(super) fn nothing_unknown(signature: &Signature, names: &[String]) -> Result<(), BadInput> {
-    let Some(name) = names.first() else { return Ok(()) };
+/// A name that is no input of the model.
+pub(super) fn unknown_input(signature: &Signature, name: &str) -> BadInput {
     let name = hint::clip(name);
     let hint = hint::did_you_mean(&name, signature.inputs.iter().map(|spec| spec.name.as_str()));
-    Err(BadInput::UnknownInput { name, hint, known: hint::names(&signature.inputs) })
+    BadInput::UnknownInput { name, hint, known: hint::names(&signature.inputs) }
 }
 
 /// Puts the values into the model's order, each exactly once.
@@ -76,12 +74,10 @@ fn arrange(
 ) -> Result<Vec<InputValue<'_>>, BadInput> {
     let mut places: Vec<Option<NamedNumbers>> = signature.inputs.iter().map(|_| None).collect();
     for values in values {
-        let Some((place, _)) = signature.input(&values.name) else {
-            nothing_unknown(signature, std::slice::from_ref(&values.name))?;
-            continue;
-        };
+        let place = signature.input(&values.name);
+        let (place, _) = place.ok_or_else(|| unknown_input(signature, &values.name))?;
         if let Some(before) = places[place].replace(values) {
-            return Err(BadInput::Twice { name: before.name });
+            return Err(BadInput::Twice(before.name));
         }
     }
     let specs = signature.inputs.iter().zip(places);

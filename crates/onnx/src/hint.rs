@@ -8,7 +8,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     let limit = word.chars().count().max(3) / 3;
     known
         .into_iter()
-        .map(|name| (distance(word, name), name))
+        .map(|name| (strsim::levenshtein(word, name), name))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -31,22 +31,6 @@ pub(super) fn clip(words: &str) -> String {
         Some((end, _)) => format!("{}...", &words[..end]),
         None => words.to_owned(),
     }
-}
-
-/// Insertions, deletions and substitutions between two words.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, from) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, to) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[column + 1];
-            row[column + 1] = substituted.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]

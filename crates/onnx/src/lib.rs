@@ -3,8 +3,8 @@
 //!
 //! A request passes these files in order: `decode` checks it against the model's signature before it
 //! waits, `batch` joins it with others and runs the model, `answer` writes the outputs in the form in
-//! which the request came. `runtime` is what the engine sees of all this. Only `load`, `model`, `value`,
-//! `batch` and `runtime` know rten. Nothing that a client sends reaches a batch unchecked, since a batch
+//! which the request came. `runtime` is what the engine sees of all this. Only `model`, `batch` and
+//! `runtime` know rten. Nothing that a client sends reaches a batch unchecked, since a batch
 //! holds requests of others.
 
 mod answer;
@@ -18,9 +18,8 @@ mod file;
 mod file_bytes;
 mod fit;
 mod hint;
-mod load;
+mod labels;
 mod model;
-mod nest;
 mod numbers;
 mod padding;
 mod protobuf;
@@ -28,11 +27,9 @@ mod request;
 mod runtime;
 mod shape_groups;
 mod tensor;
-mod value;
 
 #[cfg(test)]
 mod tests;
 
-pub use load::OnnxError;
-pub use model::OnnxModel;
+pub use model::{OnnxError, OnnxModel};
 pub use runtime::RUNTIME;

@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::tensor::{self, Rows, Tensor};
-use jitney_engine::local::Datatype;
-use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::local::{Datatype, Dim, Signature, TensorSpec};
 
 /// How a card allows padding.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

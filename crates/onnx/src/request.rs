@@ -13,10 +13,15 @@ use super::shape_groups::GroupClaim;
 use super::tensor::{self, Tensor};
 
 /// How a request was written, and hence how it is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BodyForm {
     /// The Open Inference Protocol's JSON.
-    OpenInference,
+    OpenInference {
+        /// The client's own id, repeated in the answer.
+        id: Option<String>,
+        /// The outputs asked for, by their position in the model; empty for all of them.
+        outputs: Vec<usize>,
+    },
     /// A list, an object of lists, or a file: answered with lists or labels.
     Plain,
 }
@@ -53,10 +58,6 @@ pub(super) struct DecodedRequest {
     pub form: BodyForm,
     /// Whether it brought one item without the batch dimension and is answered without it.
     pub bare: bool,
-    /// The client's own id, repeated in the answer.
-    pub id: Option<String>,
-    /// The outputs asked for, by their position in the model; empty for all of them.
-    pub outputs: Vec<usize>,
     /// Keeps the shape's group from being given to another shape while the request lives.
     pub claim: Option<GroupClaim>,
 }
@@ -70,7 +71,7 @@ impl From<DecodedRequest> for TensorInput {
 impl TensorInput {
     /// Requests of different groups must not share a batch: their shapes differ.
     pub(super) fn group(&self) -> u16 {
-        self.shared.claim.as_ref().map_or(0, GroupClaim::id)
+        self.shared.claim.as_ref().map_or(0, |claim| claim.id)
     }
 
     /// The items that are run here.

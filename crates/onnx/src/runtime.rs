@@ -20,6 +20,9 @@ use super::request::TensorInput;
 /// What the engine needs to serve `.onnx` files.
 pub const RUNTIME: LocalRuntime = LocalRuntime { extension: "onnx", load };
 
+/// The version of models whose card names none, as TorchServe's archiver has it.
+const VERSION_DEFAULT: &str = "1.0";
+
 /// Threads that one batch may use. One is right where several workers share the cores.
 const THREADS: usize = 1;
 
@@ -40,23 +43,24 @@ impl LocalModel for OnnxModel {
     }
 
     fn name(&self) -> &str {
-        self.name()
+        &self.name
     }
 
     fn version(&self) -> &str {
-        self.version()
+        self.card.version.as_deref().unwrap_or(VERSION_DEFAULT)
     }
 
     fn signature(&self) -> &Signature {
-        self.signature()
+        &self.signature
     }
 
+    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn max_batch_size(&self) -> Option<u32> {
-        self.max_batch()
+        if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
     }
 
     fn pads(&self) -> bool {
-        self.card().padding.is_some()
+        self.card.padding.is_some()
     }
 
     fn decode(&self, input: Input) -> Result<Decoded, String> {
@@ -71,8 +75,8 @@ impl LocalModel for OnnxModel {
     }
 
     fn sample(&self) -> Option<Decoded> {
-        let padded = self.card().padding.as_ref().map(|pads| pads.dimension.as_str());
-        let decoded = self.decode(zeros(self.signature(), padded)?).ok()?;
+        let padded = self.card.padding.as_ref().map(|pads| pads.dimension.as_str());
+        let decoded = self.decode(zeros(&self.signature, padded)?).ok()?;
         (decoded.items == 1).then_some(decoded)
     }
 

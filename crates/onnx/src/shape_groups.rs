@@ -27,7 +27,8 @@ struct GroupTable {
 /// A request's claim on its group; dropping it gives the claim up.
 #[derive(Debug)]
 pub(super) struct GroupClaim {
-    id: u16,
+    /// The group's number.
+    pub(super) id: u16,
     table: Arc<Mutex<GroupTable>>,
 }
 
@@ -59,13 +60,6 @@ impl GroupTable {
     }
 }
 
-impl GroupClaim {
-    /// The group's number.
-    pub(super) fn id(&self) -> u16 {
-        self.id
-    }
-}
-
 impl Drop for GroupClaim {
     fn drop(&mut self) {
         lock(&self.table).live[usize::from(self.id)] -= 1;
@@ -87,8 +81,8 @@ mod tests {
         let first = shape_groups.claim(&[3]).expect("room");
         let second = shape_groups.claim(&[3]).expect("room");
         let third = shape_groups.claim(&[4]).expect("room");
-        assert_eq!(first.id(), second.id());
-        assert_ne!(first.id(), third.id());
+        assert_eq!(first.id, second.id);
+        assert_ne!(first.id, third.id);
     }
 
     #[test]
@@ -97,8 +91,8 @@ mod tests {
         let mut claims: Vec<GroupClaim> =
             (0..GROUPS_MAX).map(|size| shape_groups.claim(&[size]).expect("room")).collect();
         assert!(shape_groups.claim(&[GROUPS_MAX]).is_none());
-        let freed = claims.swap_remove(7).id();
-        assert_eq!(shape_groups.claim(&[GROUPS_MAX]).expect("room").id(), freed);
+        let freed = claims.swap_remove(7).id;
+        assert_eq!(shape_groups.claim(&[GROUPS_MAX]).expect("room").id, freed);
         assert!(shape_groups.claim(&[8]).is_some(), "a shape under way is always accepted");
     }
 }

@@ -31,16 +31,6 @@ impl TensorData {
         }
     }
 
-    /// A copy of some of the elements.
-    pub(super) fn part(&self, range: Range<usize>) -> Self {
-        match self {
-            Self::F32(data) => Self::F32(data[range].to_vec()),
-            Self::I32(data) => Self::I32(data[range].to_vec()),
-            Self::I8(data) => Self::I8(data[range].to_vec()),
-            Self::U8(data) => Self::U8(data[range].to_vec()),
-        }
-    }
-
     /// Adds some of the elements of another; false when it is of another type.
     #[must_use]
     pub(super) fn append(&mut self, other: &Self, range: Range<usize>) -> bool {
@@ -123,16 +113,14 @@ impl Tensor {
 
     /// The tensor taken apart along its first dimension; `None` when the parts do not add up to it.
     pub(super) fn split(&self, items: &[usize]) -> Option<Vec<Self>> {
-        let (rows, row) = self.shape.split_first()?;
-        if items.iter().sum::<usize>() != *rows {
+        if self.shape.first() != Some(&items.iter().sum()) {
             return None;
         }
-        let width: usize = row.iter().product();
         let mut start = 0;
         let part = |items: &usize| {
-            let range = start..start + items * width;
-            start = range.end;
-            Self::new(self.datatype, [&[*items], row].concat(), self.data.part(range))
+            let rows = start..start + items;
+            start = rows.end;
+            concat(&[(self, rows)]).map(Cow::into_owned)
         };
         items.iter().map(part).collect()
     }

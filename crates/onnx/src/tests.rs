@@ -19,7 +19,7 @@ use super::decode::decode;
 use super::request::TensorInput;
 use super::*;
 use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
-use jitney_engine::local::Datatype;
+use jitney_engine::local::{Datatype, LocalModel};
 use jitney_engine::outcome::{BatchOutcome, ModelFailure};
 
 /// `sum = a + b` and `product = a @ [[1, 0], [0, 1], [1, 1]]` over rows of three.

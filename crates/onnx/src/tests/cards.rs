@@ -26,7 +26,7 @@ fn a_card_says_how_requests_become_tensors_and_outputs_answers() {
         name: Some("pets".to_owned()),
         version: Some("1.5".to_owned()),
         input: InputKind::Tensors,
-        output: OutputKind::Labels { labels, top: 5, softmax: true },
+        output: OutputKind::Labels(labels::Ranking { labels, top: 5, softmax: true }),
         max_batch_size: Some(16),
         atomic: true,
         padding: None,
@@ -92,11 +92,11 @@ fn a_file_is_opened_with_the_card_beside_it() {
     let path = directory.path().join("numbers.onnx");
     std::fs::write(&path, LENGTH).expect("written");
     let bare = OnnxModel::open(&path).expect("it loads");
-    assert_eq!((bare.name(), bare.version(), bare.max_batch()), ("numbers", "1.0", None));
+    assert_eq!((bare.name(), bare.version(), bare.max_batch_size()), ("numbers", "1.0", None));
     std::fs::write(path.with_extension("yaml"), "{name: doubler, max_batch_size: 4}")
         .expect("written");
     let carded = OnnxModel::open(&path).expect("it loads");
-    assert_eq!((carded.name(), carded.max_batch()), ("doubler", Some(4)));
+    assert_eq!((carded.name(), carded.max_batch_size()), ("doubler", Some(4)));
     assert_eq!(carded.signature().outputs[1].datatype, Datatype::Bool);
 }
 

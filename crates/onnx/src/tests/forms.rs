@@ -118,7 +118,7 @@ fn requests_of_different_lengths_meet_where_the_card_lets_them_be_padded() {
 #[test]
 fn a_model_of_fixed_batch_takes_one_request_at_a_time() {
     let model = model(SINGLE);
-    assert_eq!(model.max_batch(), Some(1));
+    assert_eq!(model.max_batch_size(), Some(1));
     let requests = ["[[1, 2]]", "[[3, 4]]"].map(|json| accept(&model, json));
     assert_eq!(answers(&model, &requests), ["[[-1.0,-2.0]]", "[[-3.0,-4.0]]"]);
 }
@@ -126,7 +126,7 @@ fn a_model_of_fixed_batch_takes_one_request_at_a_time() {
 #[test]
 fn a_model_that_loses_rows_by_design_is_not_batched() {
     let model = model(LOSSY);
-    assert_eq!(model.max_batch(), Some(1));
+    assert_eq!(model.max_batch_size(), Some(1));
     assert_eq!(ask(&model, "[[1, 2], [3, 4]]"), json!([[4.0, 6.0]]), "the request's own rows");
 }
 

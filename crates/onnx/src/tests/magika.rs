@@ -68,7 +68,7 @@ fn a_json_file_is_a_file_unless_the_route_says_otherwise() {
 
 #[test]
 fn the_model_says_who_it_is_and_what_it_takes() {
-    assert_eq!((MAGIKA.name(), MAGIKA.version(), MAGIKA.max_batch()), ("magika", "3.3", None));
+    assert_eq!((MAGIKA.name(), MAGIKA.version(), MAGIKA.max_batch_size()), ("magika", "3.3", None));
     assert_eq!(MAGIKA.signature().inputs[0].to_string(), "INT32 of shape [n, 2048]");
     assert_eq!(MAGIKA.signature().inputs[0].shape_or_minus_one(), [-1, 2048]);
     let request = decode(&MAGIKA, &body("any bytes at all")).expect("a file");
