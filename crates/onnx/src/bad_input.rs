@@ -45,17 +45,7 @@ pub(super) enum BadInput {
     /// This input has two values.
     #[error("input {0:?} is given twice")]
     Twice(String),
-    /// Another type or shape than the model's.
-    #[error("input {name:?}: expected {expected}, got {got}")]
-    Mismatch {
-        /// The input.
-        name: String,
-        /// Its type and shape.
-        expected: String,
-        /// What came.
-        got: String,
-    },
-    /// The numbers do not fit the stated type or shape, or there are none.
+    /// Another type or shape than the model's, numbers that do not fit the stated one, or none.
     #[error("input {name:?}: {reason}")]
     Value {
         /// The input.

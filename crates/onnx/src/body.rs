@@ -5,7 +5,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::numbers::{Level, Numbers};
 use jitney_engine::local::Signature;
@@ -50,7 +50,7 @@ pub(super) enum JsonBody {
 /// input of that name.
 pub(super) fn read(json: &[u8], signature: &Signature, protocol: bool) -> Result<JsonBody, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let body = BodyReader { signature, protocol }.deserialize(&mut deserializer);
+    let body = deserializer.deserialize_any(BodyReader { signature, protocol });
     body.and_then(|body| deserializer.end().map(|()| body)).map_err(|error| error.to_string())
 }
 
@@ -112,14 +112,6 @@ impl BodyObject {
         }
         let outputs = outputs.into_iter().map(|requested| requested.name).collect();
         Ok(JsonBody::OpenInference { id, values: inputs, outputs })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for BodyReader<'_> {
-    type Value = JsonBody;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonBody, D::Error> {
-        deserializer.deserialize_any(self)
     }
 }
 

@@ -131,7 +131,7 @@ impl Card {
             output: output_kind(root.output, beside)?,
             max_batch_size: root.max_batch_size,
             atomic: root.split == Some(false),
-            padding: root.padding.map(pads).transpose()?,
+            padding: root.padding.map(padding_rule).transpose()?,
         })
     }
 }
@@ -148,7 +148,7 @@ fn input_kind(section: Option<Map<String, Value>>) -> Result<InputKind, String> 
     Ok(InputKind::FileBytes(features))
 }
 
-fn pads(section: Map<String, Value>) -> Result<PaddingRule, String> {
+fn padding_rule(section: Map<String, Value>) -> Result<PaddingRule, String> {
     only_known(&section, PADDING_KEYS, "padding.")?;
     typed(section, "padding")
 }

@@ -170,7 +170,8 @@ impl InputValue<'_> {
     fn mismatch(&self) -> BadInput {
         let datatype = self.stated.as_ref().map(|name| format!("{name} of ")).unwrap_or_default();
         let got = hint::clip(&format!("{datatype}shape {:?}", self.shape));
-        BadInput::Mismatch { name: self.spec.name.clone(), expected: self.spec.to_string(), got }
+        let reason = format!("expected {}, got {got}", self.spec);
+        BadInput::Value { name: self.spec.name.clone(), reason }
     }
 
     fn wrong(&self, reason: String) -> BadInput {

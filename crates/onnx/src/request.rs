@@ -4,6 +4,7 @@
 //! thread that runs it. The parts of a request run in different batches and in any order; the one that
 //! completes the outputs takes them all and brings the answer. A part that runs twice changes nothing.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,7 +84,7 @@ impl TensorInput {
     /// last to be answered, brings the answer to the whole.
     pub(super) fn split(self, items: u32) -> Vec<Self> {
         let (total, most) = (self.shared.items as usize, items.max(1) as usize);
-        let outputs = Arc::new(PartOutputs::new(total.div_ceil(most)));
+        let outputs = Arc::new(Mutex::new(vec![None; total.div_ceil(most)]));
         let part = |(position, start): (usize, usize)| {
             let rows = start..(start + most).min(total);
             let part = RequestPart { position, rows, outputs: Arc::clone(&outputs) };
@@ -94,10 +95,7 @@ impl TensorInput {
 }
 
 /// The outputs that are there so far, by the position of their part.
-#[derive(Debug)]
-pub(super) struct PartOutputs {
-    outputs: Mutex<Vec<Option<Vec<Tensor>>>>,
-}
+type PartOutputs = Mutex<Vec<Option<Vec<Tensor>>>>;
 
 /// Stores the outputs of neighbouring parts of a request; those of the whole request once none is
 /// missing.
@@ -109,44 +107,21 @@ pub(super) fn gathered(
         return Ok(None);
     };
     let rows: Vec<usize> = parts.iter().map(|input| input.rows().len()).collect();
-    let shares = outputs.iter().map(|output| output.split(&rows));
-    let shares: Vec<Vec<Tensor>> = shares.collect::<Option<_>>().ok_or_else(uneven)?;
-    first.outputs.put(first.position, rows.len(), shares)
-}
-
-impl PartOutputs {
-    /// Room for so many parts.
-    pub(super) fn new(parts: usize) -> Self {
-        Self { outputs: Mutex::new(vec![None; parts]) }
+    let columns = outputs.iter().map(|output| output.split(&rows).map(Vec::into_iter));
+    let mut columns: Vec<_> = columns.collect::<Option<_>>().ok_or_else(uneven)?;
+    // A list of outputs is whole between any two statements, so a poisoned lock is still good.
+    let mut gathered = first.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+    for slot in gathered.iter_mut().skip(first.position).take(rows.len()) {
+        *slot = columns.iter_mut().map(Iterator::next).collect();
     }
-
-    /// `shares` are the parts' tensors for each output of the model.
-    fn put(
-        &self,
-        position: usize,
-        parts: usize,
-        shares: Vec<Vec<Tensor>>,
-    ) -> Result<Option<Vec<Tensor>>, ModelFailure> {
-        let mut columns: Vec<_> = shares.into_iter().map(Vec::into_iter).collect();
-        // A list of outputs is whole between any two statements, so a poisoned lock is still good.
-        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        for slot in outputs.iter_mut().skip(position).take(parts) {
-            *slot = columns.iter_mut().map(Iterator::next).collect();
-        }
-        let Some(all) = outputs.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
-        joined(&all, columns.len()).map(Some).ok_or_else(uneven)
-    }
-}
-
-/// The parts' tensors, in order, as one tensor for each output.
-fn joined(parts: &[&Vec<Tensor>], outputs: usize) -> Option<Vec<Tensor>> {
-    let column = |output: usize| {
-        let tensors: Vec<_> = parts.iter().map(|part| part[output].all_rows()).collect();
-        tensor::concat(&tensors).map(std::borrow::Cow::into_owned)
+    let Some(all) = gathered.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
     };
-    (0..outputs).map(column).collect()
+    let joined = (0..outputs.len()).map(|output| {
+        let tensors: Vec<_> = all.iter().map(|part| part[output].all_rows()).collect();
+        tensor::concat(&tensors).map(Cow::into_owned)
+    });
+    joined.collect::<Option<_>>().map(Some).ok_or_else(uneven)
 }
 
 fn uneven() -> ModelFailure {

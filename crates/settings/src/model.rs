@@ -9,7 +9,7 @@ const FLAG: SettingKind = SettingKind::Flag;
 
 /// Declares an enum whose variants are the words of a [`SettingKind::Choice`].
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*) => {
+    ($(#[$doc:meta])* $name:ident: $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name {
@@ -28,20 +28,13 @@ macro_rules! words {
             }
         }
 
-        impl std::str::FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($word => Ok(Self::$variant),)*
-                    _ => Err(format!("unknown {} {text:?}; known: {}", $what, Self::WORDS.join(", "))),
-                }
-            }
-        }
-
         impl FromValue for $name {
             fn from_value(value: &SettingValue) -> Option<Self> {
-                if let SettingValue::Text(text) = value { text.parse().ok() } else { None }
+                let SettingValue::Text(text) = value else { return None };
+                match text.as_str() {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
             }
         }
     };
@@ -49,7 +42,7 @@ macro_rules! words {
 
 words! {
     /// When batches of a model are sent.
-    PolicyName, "batching policy":
+    PolicyName:
     /// A latency target instead of a window.
     #[default]
     Adaptive = "adaptive",
@@ -61,7 +54,7 @@ words! {
 
 words! {
     /// What an item weighs.
-    Cost, "cost":
+    Cost:
     /// All weigh the same.
     #[default]
     Items = "items",

@@ -1,6 +1,8 @@
 //! Sources that are read leniently, from JSON values and texts that were not checked: the archive's
 //! `model-config.yaml`, `models={...}` and snapshots, parameters of a registration.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use crate::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, SETTINGS, WORKERS};
@@ -166,14 +168,7 @@ fn recorded(setting: &Setting, value: &Value) -> Option<SettingValue> {
 }
 
 fn is_zero(value: &SettingValue) -> bool {
-    match value {
-        SettingValue::Number(number) => *number == 0,
-        SettingValue::Time(time) => time.is_zero(),
-        SettingValue::Flag(_)
-        | SettingValue::Text(_)
-        | SettingValue::Numbers(_)
-        | SettingValue::Weights(_) => false,
-    }
+    matches!(value, SettingValue::Number(0) | SettingValue::Time(Duration::ZERO))
 }
 
 /// The record of these values, for a snapshot. Some settings are only kept where a caller set them.
@@ -236,8 +231,6 @@ fn number(setting: &Setting, text: &str) -> Option<SettingValue> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -377,9 +370,12 @@ mod tests {
             .with(&QUEUE, SettingValue::Number(100), SettingSource::Default);
         let record = to_record(&values);
         assert!(!record.contains_key("jobQueueSize"), "only where a caller set it");
-        let mut kept = values.clone().from_source(&snapshot);
-        kept.remove(&QUEUE);
-        assert_eq!(from_record(&record, &snapshot, true), kept);
+        let read = from_record(&record, &snapshot, true);
+        for setting in SETTINGS.iter().filter(|setting| setting.name != QUEUE.name) {
+            assert_eq!(read.get(setting), values.get(setting), "{}", setting.name);
+            assert!(!read.has(setting) || read.source(setting) == snapshot, "{}", setting.name);
+        }
+        assert!(!read.has(&QUEUE));
         let file = from_record(&record, &snapshot, false);
         assert!(!file.has(&WORKERS) && !file.has(&MAX_BATCH_DELAY), "zero is not set there");
         let quoted =

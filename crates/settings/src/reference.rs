@@ -1,6 +1,6 @@
 //! The reference page, `docs/reference/settings.md`, made from the declarations.
 
-use crate::{PropertyEffect, Setting, SettingKind, model, server, torchserve};
+use crate::{PropertyEffect, Setting, model, server, torchserve};
 
 const HEAD: &str = "# Settings
 
@@ -45,13 +45,9 @@ fn row(setting: &Setting) -> String {
     let name = setting.name;
     format!(
         "| `{name}` | {} | {default} | {} | {about} |\n",
-        value(setting.kind),
+        setting.kind.expected().replace('|', "\\|"),
         sources(setting).join("; ")
     )
-}
-
-fn value(kind: SettingKind) -> String {
-    kind.expected().replace('|', "\\|")
 }
 
 /// Every source that can set it.

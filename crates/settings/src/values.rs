@@ -164,13 +164,6 @@ impl Values {
         self
     }
 
-    /// Only the values that a source set.
-    #[must_use]
-    pub fn without_defaults(mut self) -> Self {
-        self.0.retain(|_, (_, source)| *source != SettingSource::Default);
-        self
-    }
-
     /// Takes over the value of `other` for one setting, if it has one.
     pub fn prefer(&mut self, setting: &Setting, other: &Self) {
         if let Some(given) = other.0.get(setting.name) {
@@ -189,13 +182,6 @@ impl Values {
     /// The flag's value; false where there is none.
     pub fn flag(&self, setting: &Setting) -> bool {
         self.read(setting).unwrap_or(false)
-    }
-
-    /// The same values, all from one source.
-    #[must_use]
-    pub fn from_source(mut self, source: &SettingSource) -> Self {
-        self.0.values_mut().for_each(|(_, it)| *it = source.clone());
-        self
     }
 }
 

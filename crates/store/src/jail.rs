@@ -3,7 +3,8 @@
 //! Every member passes through here, whatever the format, so every limit and every check is here once.
 //! Everything is counted while it is written; sizes in headers are never believed. Links are made after
 //! everything else, hard ones before symbolic ones: a hard link can only name a regular file, nothing is
-//! written through a symbolic one, and a link that leads outside is found before it is followed.
+//! written through a symbolic one, and a link that leads outside is found before it is followed. The name
+//! of a member is checked once, when it is read: after that it can only lie inside.
 
 use std::{
     collections::HashSet,
@@ -20,13 +21,16 @@ use std::{
 use super::{
     config::Limits,
     error::{Breach, Excess, UnpackError},
-    member::MemberName,
 };
 
 /// A directory being filled.
 pub(super) struct Jail<'a> {
     root: &'a Path,
-    tally: Tally,
+    limits: Limits,
+    /// Bytes written so far.
+    bytes: u64,
+    /// Files, directories and links made so far.
+    files: u64,
     /// The directories made so far, relative to the root: real ones, never links.
     directories: HashSet<PathBuf>,
     /// Links to make when all else is there.
@@ -39,7 +43,9 @@ impl<'a> Jail<'a> {
     pub(super) fn new(root: &'a Path, limits: Limits) -> Self {
         Self {
             root,
-            tally: Tally::new(limits),
+            limits,
+            bytes: 0,
+            files: 0,
             directories: HashSet::from([PathBuf::new()]),
             links: Vec::new(),
             buffer: vec![0; 128 << 10].into_boxed_slice(),
@@ -59,7 +65,7 @@ impl<'a> Jail<'a> {
         content: &mut dyn Read,
     ) -> Result<u64, UnpackError> {
         self.make_parent(name.path())?;
-        self.tally.file()?;
+        self.count_file()?;
         let path = self.root.join(name.path());
         let mode = if executable { 0o755 } else { 0o644 };
         let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
@@ -69,7 +75,7 @@ impl<'a> Jail<'a> {
 
     /// Remembers a link until [`Jail::seal`].
     pub(super) fn link(&mut self, link: ArchiveLink) -> Result<(), UnpackError> {
-        self.tally.file()?;
+        self.count_file()?;
         self.links.push(link);
         Ok(())
     }
@@ -85,6 +91,10 @@ impl<'a> Jail<'a> {
         Ok(links)
     }
 
+    fn count_file(&mut self) -> Result<(), UnpackError> {
+        count(&mut self.files, 1, self.limits.files_max, Excess::Files)
+    }
+
     fn make_parent(&mut self, member: &Path) -> Result<(), UnpackError> {
         self.make_directory(member.parent().unwrap_or(Path::new("")))
     }
@@ -94,7 +104,7 @@ impl<'a> Jail<'a> {
             return Ok(());
         }
         self.make_parent(member)?;
-        self.tally.file()?;
+        self.count_file()?;
         let path = self.root.join(member);
         let made = DirBuilder::new().mode(0o755).create(&path);
         made.map_err(|error| not_made(member, &path, error))?;
@@ -116,7 +126,7 @@ impl<'a> Jail<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(UnpackError::corrupt(error)),
             };
-            self.tally.bytes(read)?;
+            count(&mut self.bytes, read as u64, self.limits.unpacked_bytes_max, Excess::Bytes)?;
             let saved = file.write_all(&self.buffer[..read]);
             saved.map_err(|error| UnpackError::Io(path.to_owned(), error))?;
             written += read as u64;
@@ -207,29 +217,104 @@ fn is_bad_target(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | InvalidFilename | InvalidInput)
 }
 
-/// What one archive has used up so far.
-pub(super) struct Tally {
-    limits: Limits,
-    bytes: u64,
-    files: u64,
+/// Counts what is about to be written or made.
+fn count(
+    used: &mut u64,
+    more: u64,
+    max: u64,
+    excess: fn(u64) -> Excess,
+) -> Result<(), UnpackError> {
+    *used = used.saturating_add(more);
+    if *used > max { Err(UnpackError::TooLarge(excess(max))) } else { Ok(()) }
 }
 
-impl Tally {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, bytes: 0, files: 0 }
+/// The longest part of a path that Linux file systems take.
+const PART_BYTES_MAX: usize = 255;
+
+/// Deeper trees than this are not unpacked: removing one holds a file descriptor per level.
+const PARTS_MAX: usize = 64;
+
+/// A relative path of plain parts: no root, no `..`, no NUL. Empty for the archive's own root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MemberName(PathBuf);
+
+impl MemberName {
+    /// Checks a name as it stands in the archive; `.` and doubled slashes are dropped.
+    pub(super) fn parse(raw: &[u8]) -> Result<Self, Breach> {
+        let name = || String::from_utf8_lossy(raw).into_owned();
+        if raw.starts_with(b"/") {
+            return Err(Breach::Absolute(name()));
+        }
+        let parts = || raw.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+        if parts().any(|part| part == b"..") {
+            return Err(Breach::Escapes(name()));
+        }
+        let unusable = |part: &[u8]| part.contains(&0) || part.len() > PART_BYTES_MAX;
+        if parts().any(unusable) || parts().count() > PARTS_MAX {
+            return Err(Breach::BadName(name()));
+        }
+        Ok(Self(parts().map(OsStr::from_bytes).collect()))
     }
 
-    /// Counts bytes that are about to be written.
-    pub(super) fn bytes(&mut self, count: usize) -> Result<(), UnpackError> {
-        let max = self.limits.unpacked_bytes_max;
-        self.bytes = self.bytes.saturating_add(count as u64);
-        if self.bytes > max { Err(UnpackError::TooLarge(Excess::Bytes(max))) } else { Ok(()) }
+    /// The same for a member that must have a name of its own, as every file has.
+    pub(super) fn parse_file(raw: &[u8]) -> Result<Self, Breach> {
+        let name = Self::parse(raw)?;
+        if name.0.as_os_str().is_empty() {
+            Err(Breach::BadName(String::from_utf8_lossy(raw).into_owned()))
+        } else {
+            Ok(name)
+        }
     }
 
-    /// Counts a file, directory or link that is about to be made.
-    pub(super) fn file(&mut self) -> Result<(), UnpackError> {
-        let max = self.limits.files_max;
-        self.files = self.files.saturating_add(1);
-        if self.files > max { Err(UnpackError::TooLarge(Excess::Files(max))) } else { Ok(()) }
+    /// The path, relative to the archive's root.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// Whether a file name of a manifest stays inside the model's directory.
+pub fn stays_inside(name: &str) -> bool {
+    MemberName::parse_file(name.as_bytes()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(raw: &[u8], expected: Result<&str, fn(&Breach) -> bool>) {
+        match (MemberName::parse_file(raw), expected) {
+            (Ok(name), Ok(path)) => assert_eq!(name.path(), Path::new(path)),
+            (Err(breach), Err(kind)) => assert!(kind(&breach), "{raw:?}: {breach}"),
+            (outcome, _) => panic!("{raw:?} gave {outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn plain_names_pass_and_lose_their_dots_and_doubled_slashes() {
+        check(b"handler.py", Ok("handler.py"));
+        check(b"./MAR-INF//MANIFEST.json", Ok("MAR-INF/MANIFEST.json"));
+        check(b"dir/", Ok("dir"));
+        check(b"..data", Ok("..data"));
+        check("modèle/ü".as_bytes(), Ok("modèle/ü"));
+    }
+
+    #[test]
+    fn names_that_leave_the_archive_are_rejected() {
+        check(b"/etc/passwd", Err(|breach| matches!(breach, Breach::Absolute { .. })));
+        check(b"//etc/passwd", Err(|breach| matches!(breach, Breach::Absolute { .. })));
+        check(b"../evil", Err(|breach| matches!(breach, Breach::Escapes { .. })));
+        check(b"a/../../evil", Err(|breach| matches!(breach, Breach::Escapes { .. })));
+        check(b"a/..", Err(|breach| matches!(breach, Breach::Escapes { .. })));
+    }
+
+    #[test]
+    fn names_that_no_file_system_takes_are_rejected() {
+        let is_bad = |breach: &Breach| matches!(breach, Breach::BadName { .. });
+        check(b"", Err(is_bad));
+        check(b"./", Err(is_bad));
+        check(b"a\0b", Err(is_bad));
+        check(&[b'x'; 256], Err(is_bad));
+        check("d/".repeat(65).as_bytes(), Err(is_bad));
+        check("d/".repeat(64).as_bytes(), Ok(&"d/".repeat(64)));
     }
 }

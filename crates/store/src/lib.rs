@@ -19,7 +19,6 @@ mod fetch;
 mod jail;
 mod locate;
 mod manifest;
-mod member;
 mod package;
 mod store;
 mod unpack;
@@ -34,9 +33,9 @@ pub use self::{
     download::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom},
     error::{Breach, Excess, StoreError},
     fetch::FetchedFile,
+    jail::stays_inside,
     locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},
-    member::stays_inside,
     package::{Api, Package, parse_yaml, read_text},
     store::{Store, models_in},
 };

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{error::StoreError, member::stays_inside};
+use super::{error::StoreError, jail::stays_inside};
 
 /// What the frontend takes from a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

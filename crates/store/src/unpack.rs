@@ -23,8 +23,7 @@ use super::{
     config::Limits,
     dir::{ModelDir, lone_directory},
     error::{Breach, Excess, UnpackError},
-    jail::{ArchiveLink, Jail},
-    member::MemberName,
+    jail::{ArchiveLink, Jail, MemberName},
 };
 
 /// Unpacks `archive` into a new directory below `models`.

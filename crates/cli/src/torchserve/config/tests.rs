@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jitney_settings::model::{POLICY, QUEUE, RESPONSE_TIMEOUT, WORKERS};
+use jitney_settings::model::{POLICY, QUEUE, RESPONSE_TIMEOUT, SETTINGS, WORKERS};
 
 use super::*;
 
@@ -39,8 +39,8 @@ fn without_a_word_the_defaults_are_torchserves() {
     assert_eq!(plan.server.management.to_string(), "http://127.0.0.1:8081");
     assert_eq!(plan.server.max_request_bytes, 6_553_500);
     assert!(!plan.server.model_api && plan.models.is_empty());
-    let defaults = &plan.engine.defaults;
-    assert!(defaults.settings.clone().without_defaults().is_empty());
+    let defaults = &plan.engine.defaults.settings;
+    assert!(SETTINGS.iter().all(|it| defaults.source(it) == SettingSource::Default));
     assert!(plan.engine.defaults.startup_workers >= 1);
 }
 
