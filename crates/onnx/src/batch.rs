@@ -4,6 +4,7 @@
 //! and so do members of different shapes.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -73,13 +74,8 @@ pub(super) fn run(
             for (member, outputs) in members.iter().zip(outputs) {
                 // Of several parts only the last one brings the answer.
                 items.extend((1..member.inputs.len()).map(|_| Ok(Output::default())));
-                items.push(outcome(
-                    model,
-                    served,
-                    member,
-                    &tensors[member.inputs.clone()],
-                    outputs,
-                ));
+                let parts = &tensors[member.inputs.clone()];
+                items.push(outcome(model, served, member, parts, outputs));
             }
             BatchOutcome::Items(items)
         }
@@ -150,10 +146,8 @@ fn apart(
     let mut answers: Vec<Vec<Tensor>> = members.iter().map(|_| Vec::new()).collect();
     for (output, spec) in outputs.iter().zip(&model.signature.outputs) {
         let Some(shares) = output.split(&items) else {
-            let (name, rows, total) = (&spec.name, output.shape(), items.iter().sum::<usize>());
-            let message =
-                format!("output {name:?} has shape {rows:?} for a batch of {total} items");
-            return Err(ModelFailure { cause: Cause::WrongLength, status: None, message });
+            let total: usize = items.iter().sum();
+            return Err(wrong_length(spec, output, format_args!("a batch of {total} items")));
         };
         answers.iter_mut().zip(shares).for_each(|(answer, share)| answer.push(share));
     }
@@ -175,14 +169,16 @@ fn cut_back(
     for (member, answer) in members.iter().zip(answers) {
         for (tensor, spec) in answer.iter_mut().zip(&signature.outputs) {
             if !padding::cut(pads, spec, tensor, (length(member), longest)) {
-                let (name, shape) = (&spec.name, tensor.shape());
-                let message =
-                    format!("output {name:?} has shape {shape:?} for items of length {longest}");
-                return Err(ModelFailure { cause: Cause::WrongLength, status: None, message });
+                return Err(wrong_length(spec, tensor, format_args!("items of length {longest}")));
             }
         }
     }
     Ok(())
+}
+
+fn wrong_length(spec: &TensorSpec, output: &Tensor, of: fmt::Arguments<'_>) -> ModelFailure {
+    let message = format!("output {:?} has shape {:?} for {of}", spec.name, output.shape());
+    ModelFailure { cause: Cause::WrongLength, status: None, message }
 }
 
 fn raised(message: String) -> ModelFailure {
