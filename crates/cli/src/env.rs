@@ -45,24 +45,22 @@ impl Env {
 }
 
 #[cfg(test)]
-impl Env {
-    /// The same with one more variable.
-    pub fn with(mut self, name: &str, value: &str) -> Self {
-        self.0.insert(name.into(), value.into());
-        self
-    }
-}
-
-#[cfg(test)]
-impl<const N: usize> From<[(&str, &str); N]> for Env {
-    fn from(pairs: [(&str, &str); N]) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Env {
+        /// The same with one more variable.
+        pub fn with(mut self, name: &str, value: &str) -> Self {
+            self.0.insert(name.into(), value.into());
+            self
+        }
+    }
+
+    impl<const N: usize> From<[(&str, &str); N]> for Env {
+        fn from(pairs: [(&str, &str); N]) -> Self {
+            Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        }
+    }
 
     #[test]
     fn the_temporary_directory_follows_pythons_order() {

@@ -19,7 +19,6 @@ mod infer;
 mod key_file;
 mod logs;
 mod machine;
-mod metrics;
 mod plan;
 mod plugins;
 mod python;

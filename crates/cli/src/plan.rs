@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::PluginPlan;
+use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::Limits;
 use jitney_server::ServerConfig;
+use jitney_server::metrics::MeterPlan;
 
 use crate::logs::LogPlan;
-use crate::metrics::MetricsPlan;
 use crate::startup::Startup;
 use crate::torchserve::snapshot::Snapshots;
 use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
 
 /// A server that is ready to be started.
 pub struct ServerPlan {
@@ -40,8 +40,10 @@ pub struct ServerPlan {
     pub drain: Drain,
     /// The log.
     pub logs: LogPlan,
-    /// The metrics.
-    pub metrics: MetricsPlan,
+    /// The metrics; their log is opened when the server starts.
+    pub metrics: MeterPlan,
+    /// How often the machine is sampled, if at all.
+    pub sample_every: Option<Duration>,
     /// Snapshots of the configuration, if they are kept.
     pub snapshots: Option<Snapshots>,
     /// Whether definitions are loaded again when their code changes.
@@ -79,26 +81,10 @@ pub struct EnginePlan {
     pub store_limits: Limits,
     /// Which URLs may be opened.
     pub urls: Arc<UrlRule>,
-    /// The interpreter of Python workers.
-    pub python: PathBuf,
-    /// Variables that workers do not see.
-    pub hidden: Hidden,
-    /// Whether bodies are decoded for handlers.
-    pub decode_input: bool,
-    /// Whether PIL's limit on image sizes holds.
-    pub limit_max_image_pixels: bool,
-    /// A request envelope for every model.
-    pub envelope: Option<String>,
+    /// The Python workers.
+    pub python: PythonConfig,
     /// The id of the first worker.
     pub first_worker_id: u32,
-    /// Whether a model's requirements are installed for it.
-    pub install_requirements: bool,
-    /// The most bytes of one answer.
-    pub response_bytes_max: Option<u64>,
-    /// GPUs that workers are spread over.
-    pub gpus: u32,
-    /// Variables that workers get beside those of the server.
-    pub worker_env: Vec<(&'static str, String)>,
 }
 
 /// How the server ends.

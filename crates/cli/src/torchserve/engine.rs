@@ -1,9 +1,11 @@
 //! What `config.properties` says about the engine: defaults of models, the stores' limits, workers.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
 use jitney_settings::server::INSTALL_REQUIREMENTS;
@@ -15,6 +17,7 @@ use jitney_settings::torchserve::{
 use jitney_settings::{SettingSource, Values, model};
 
 use super::sequences;
+use crate::env::Env;
 use crate::failure::Failure;
 use crate::plan::EnginePlan;
 use crate::url_rule::UrlRule;
@@ -33,6 +36,7 @@ pub(super) fn engine(
     store: &Path,
     python: PathBuf,
     gpus: u32,
+    env: &Env,
 ) -> Result<EnginePlan, Failure> {
     let urls = UrlRule::patterns(&values.read::<String>(&ALLOWED_URLS).unwrap_or_default())?;
     Ok(EnginePlan {
@@ -41,26 +45,31 @@ pub(super) fn engine(
         workflow_store: values.read(&WORKFLOW_STORE),
         store_limits: serve::store_limits(values),
         urls: Arc::new(urls),
-        python,
-        hidden: Hidden::pattern(values.show(&BLACKLIST_ENV_VARS).as_deref())?,
-        decode_input: values.flag(&DECODE_INPUT_REQUEST),
-        limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
-        envelope: values.read(&SERVICE_ENVELOPE),
+        python: PythonConfig {
+            interpreter: python,
+            env: worker_env(values, env)?,
+            decode_input: values.flag(&DECODE_INPUT_REQUEST),
+            limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
+            envelope: values.read(&SERVICE_ENVELOPE),
+            install_requirements: values.flag(&INSTALL_REQUIREMENTS),
+            response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
+            gpus,
+        },
         first_worker_id: values.read(&INITIAL_WORKER_PORT).unwrap_or_default(),
-        install_requirements: values.flag(&INSTALL_REQUIREMENTS),
-        response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
-        gpus,
-        worker_env: ipex(values).into_iter().chain(sequences::variables(values)).collect(),
     })
 }
 
-/// Intel's extension is switched on inside the workers.
-fn ipex(values: &Values) -> Vec<(&'static str, String)> {
-    [(&IPEX_ENABLE, "TS_IPEX_ENABLE"), (&IPEX_GPU_ENABLE, "TS_IPEX_GPU_ENABLE")]
+/// The server's variables that workers see, and those that switch on Intel's extension and name the
+/// headers of sequences inside the workers.
+fn worker_env(values: &Values, env: &Env) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let hidden = Hidden::pattern(values.show(&BLACKLIST_ENV_VARS).as_deref())?;
+    let ipex = [(&IPEX_ENABLE, "TS_IPEX_ENABLE"), (&IPEX_GPU_ENABLE, "TS_IPEX_GPU_ENABLE")]
         .into_iter()
         .filter(|(setting, _)| values.flag(setting))
-        .map(|(_, variable)| (variable, "true".to_owned()))
-        .collect()
+        .map(|(_, variable)| (variable, "true".to_owned()));
+    let more = ipex.chain(sequences::variables(values));
+    let more = more.map(|(name, value)| (name.into(), value.into()));
+    Ok(hidden.filter(env).into_iter().chain(more).collect())
 }
 
 /// Without a number, start-up models get a worker per GPU, or per processor where there is none;
