@@ -19,7 +19,7 @@ mod source;
 use std::path::Path;
 
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::flags::infer::{InferFlags, InputFormat};
 use crate::python::PythonHelper;
 use crate::{console, run};
@@ -55,11 +55,7 @@ pub fn infer(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
         console::err(format!("{} is already complete", flags.output.display()));
         return Ok(0);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(run_job(flags, format, env, sink, &python))
+    run::runtime("start")?.block_on(run_job(flags, format, env, sink, &python))
 }
 
 async fn run_job(
@@ -76,8 +72,7 @@ async fn run_job(
     if before.rows > 0 {
         console::err(format!("resuming after {} rows", before.rows));
     }
-    let stop = run::stop_signal()
-        .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+    let stop = run::stop_signal().map_err(cannot("listen for signals"))?;
     let mut stop = std::pin::pin!(stop);
     let started = tokio::select! {
         started = backend::start(flags, format, env, start, input.end, python) => started,

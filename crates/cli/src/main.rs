@@ -63,7 +63,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
-        Command::Config(flags) => Ok(config::main(*flags, env)),
+        Command::Config(flags) => config::main(*flags, env),
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
     };

@@ -27,13 +27,14 @@ use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
 
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
-use crate::logs::{self, Logs, Style};
+use crate::logs::{self, LogWriter, Style};
 use crate::plan::{Drain, ServerPlan};
 use crate::{machine, plugins};
-use assembly::{cannot, engine_config, packer, scratch_directory};
+pub use assembly::runtime;
+use assembly::{engine_config, packer, scratch_directory};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
@@ -47,7 +48,7 @@ pub use tests::registered;
 /// Runs the server until a signal ends it, and returns the exit code. Failures before the log has
 /// started are returned; later ones are logged.
 pub fn run(plan: ServerPlan, env: &Env) -> Result<u8, Failure> {
-    let logs = Logs::start(&plan.logs)?;
+    let logs = logs::start(&plan.logs)?;
     let ended = serve(plan, env, &logs);
     let code = ended.map_or_else(log_failure, |()| 0);
     logs.finish();
@@ -59,15 +60,12 @@ fn log_failure(failure: Failure) -> u8 {
     failure.code
 }
 
-fn serve(mut plan: ServerPlan, env: &Env, logs: &Logs) -> Result<(), Failure> {
+fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let scratch = scratch_directory(&plan.temp_dir)?;
     data_plane::reduce_timer_slack();
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
-    let admin = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot("start the admin plane"))?;
+    let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let metrics = std::mem::take(&mut plan.metrics);
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
@@ -91,7 +89,7 @@ async fn serve_until_signal(
     meter: &Arc<Meter>,
     data: &DataPlane,
     scratch: &Path,
-    logs: &Logs,
+    logs: &LogWriter,
 ) -> Result<(), Failure> {
     let packer = Arc::new(packer(&plan.engine, engine, scratch)?);
     let mut signals = ShutdownSignals::listen(scratch).map_err(cannot("listen for signals"))?;

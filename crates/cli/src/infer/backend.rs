@@ -14,7 +14,7 @@ use super::row::{InputRow, StartPosition};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::{InferFlags, InputFormat};
-use crate::logs::Logs;
+use crate::logs::{self, LogWriter};
 use crate::python::PythonHelper;
 use crate::run::OfflineEngine;
 use crate::serve::{self, model};
@@ -64,7 +64,7 @@ pub struct StartedBackend {
     /// The most rows in flight.
     pub in_flight: usize,
     /// The engine of a local model, and its log.
-    pub engine: Option<(OfflineEngine, Logs)>,
+    pub engine: Option<(OfflineEngine, LogWriter)>,
 }
 
 /// Starts the backend that the flags name; the input is read from `start` to `end`.
@@ -92,7 +92,7 @@ pub async fn start(
         return Ok(StartedBackend { backend, in_flight, engine: None });
     }
     let plan = serve::plan_offline(model::parse(&flags.model)?, settings(flags), env)?;
-    let logs = Logs::start(&plan.logs)?;
+    let logs = logs::start(&plan.logs)?;
     plan.remarks.iter().for_each(console::err);
     let engine = match OfflineEngine::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
         Ok(engine) => engine,

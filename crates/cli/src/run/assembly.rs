@@ -11,12 +11,12 @@ use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
 use tempfile::TempDir;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 
 use super::data_plane::DataPlane;
 use crate::definition::Packer;
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::fetch::RemoteFetcher;
 use crate::plan::{EnginePlan, ServerPlan};
 
@@ -91,6 +91,11 @@ impl EngineWithoutPorts {
     }
 }
 
+/// A runtime of this thread alone; `what` names in failures what it is for.
+pub fn runtime(what: &'static str) -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot(what))
+}
+
 /// The path of a Unix socket may have about 100 bytes; this much is left for the parent directory.
 const PARENT_BYTES_MAX: usize = 72;
 
@@ -103,11 +108,6 @@ pub fn scratch_directory(parent: &Path) -> Result<TempDir, Failure> {
     let private = Permissions::from_mode(0o700);
     let made = tempfile::Builder::new().prefix("jitney-").permissions(private).tempdir_in(parent);
     made.map_err(cannot("make a scratch directory"))
-}
-
-/// The failure of a step of the start.
-pub fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
-    move |error| Failure::failed(format!("cannot {what}: {error}"))
 }
 
 #[cfg(test)]

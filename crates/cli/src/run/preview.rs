@@ -5,7 +5,7 @@ use jitney_engine::Engine;
 use jitney_engine::settings::{ModelSettings, RegisterOptions};
 use jitney_settings::SettingSource;
 
-use super::assembly::{EngineWithoutPorts, cannot};
+use super::assembly::{EngineWithoutPorts, runtime};
 use super::loading::prepare;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -17,11 +17,7 @@ pub type Previewed = Result<(String, ModelSettings), Failure>;
 
 /// Every model of the plan.
 pub fn preview(plan: &ServerPlan, env: &Env) -> Result<Vec<Previewed>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot("read the models"))?;
-    runtime.block_on(async {
+    runtime("read the models")?.block_on(async {
         let started = EngineWithoutPorts::start(plan, env, 1, "read the models")?;
         let mut models = Vec::new();
         for startup in &plan.models {

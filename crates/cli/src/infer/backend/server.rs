@@ -10,7 +10,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::fetch::client::{self, error_chain};
 use crate::infer::result::{RowError, RowResult};
 use crate::infer::row::InputRow;
@@ -59,8 +59,7 @@ impl ServerModel {
             path.pop_if_empty().push(endpoint);
         }
         let rule = UrlRule::Named([url.to_string()].into());
-        let client = client::make(Arc::new(rule))
-            .map_err(|error| Failure::failed(format!("cannot make an HTTP client: {error}")))?;
+        let client = client::make(Arc::new(rule)).map_err(cannot("make an HTTP client"))?;
         let token = env.text("JITNEY_TOKEN").map(Arc::from);
         Ok(Self { client, url: Arc::new(url), token })
     }
