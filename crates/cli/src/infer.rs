@@ -3,15 +3,12 @@
 //! input, and a job that was ended in any way can be resumed.
 
 mod backend;
-mod file_sink;
 mod identity;
 mod job;
 mod journal;
 mod layout;
-mod parts;
 mod progress;
 mod read_ahead;
-mod result;
 mod row;
 mod sink;
 mod source;
@@ -24,13 +21,12 @@ use crate::flags::infer::{InferFlags, InputFormat};
 use crate::python::PythonHelper;
 use crate::{console, run};
 use backend::StartedBackend;
-use file_sink::FileSink;
 use identity::JobIdentity;
 use job::{InferJob, JobEnd};
 use layout::OutputLayout;
 use progress::ProgressDisplay;
 use read_ahead::ReadAhead;
-use sink::{RowSink, StdoutSink};
+use sink::{FileSink, RowSink, StdoutSink};
 
 /// The exit code of an interrupted job, as of a shell.
 const INTERRUPTED: u8 = 130;

@@ -6,7 +6,6 @@
 
 mod address;
 mod archive;
-mod check;
 mod config;
 mod console;
 mod definition;
@@ -24,13 +23,11 @@ mod plugins;
 mod python;
 mod run;
 mod serve;
-mod startup;
 mod study;
 mod tls;
 mod torchserve;
 mod units;
 mod url_rule;
-mod worker_env;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,7 +54,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     let ended = match command {
         Command::Serve(flags) => serve::plan(*flags, env).and_then(|plan| run::run(plan, env)),
-        Command::Check(flags) => check::run(flags, env),
+        Command::Check(flags) => python::check(flags, env),
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),
         Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),

@@ -24,14 +24,12 @@ use jitney_settings::server::{
 use jitney_settings::{Setting, Values, server};
 
 use crate::address::Address;
-use crate::env::Env;
+use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan};
-use crate::startup::Startup;
+use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan, Startup};
 use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
 use crate::{gpu, key_file, machine, plugins, python, tls};
 
 /// What flags, variables and the file come to.

@@ -8,8 +8,7 @@ use jitney_engine::{Engine, Registered};
 
 use crate::definition::{Packed, Packer};
 use crate::failure::{Failure, cannot};
-use crate::plan::{ServerKind, ServerPlan};
-use crate::startup::Startup;
+use crate::plan::{ServerKind, ServerPlan, Startup};
 
 /// A Python definition that is being served.
 pub struct ServedDefinition {

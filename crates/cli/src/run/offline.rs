@@ -13,8 +13,7 @@ use super::assembly::EngineWithoutPorts;
 use super::loading::{prepare, register};
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::plan::ServerPlan;
-use crate::startup::Startup;
+use crate::plan::{ServerPlan, Startup};
 
 /// A latency target that no row exceeds: longer than any job, short enough for every clock.
 const NO_LATENCY_TARGET: Duration = Duration::from_secs(365 * 24 * 60 * 60);

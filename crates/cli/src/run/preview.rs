@@ -9,8 +9,7 @@ use super::assembly::{EngineWithoutPorts, runtime};
 use super::loading::prepare;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::plan::ServerPlan;
-use crate::startup::Startup;
+use crate::plan::{ServerPlan, Startup};
 
 /// A model's name and settings, or why it cannot be opened.
 pub type Previewed = Result<(String, ModelSettings), Failure>;

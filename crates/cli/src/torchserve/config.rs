@@ -22,8 +22,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, ServerKind, ServerPlan};
-use crate::startup::Startup;
+use crate::plan::{Drain, ServerKind, ServerPlan, Startup};
 use crate::{gpu, machine, plugins, python, serve};
 
 /// What flags, variables and the file come to.

@@ -18,11 +18,10 @@ use jitney_settings::torchserve::{
 };
 use jitney_settings::{Setting, SettingSource, Values, model};
 
-use crate::env::Env;
+use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::plan::EnginePlan;
 use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
 use crate::{machine, serve};
 
 /// Long enough to look at a worker with a debugger.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
@@ -12,8 +13,7 @@ use serde::Deserialize;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::fetch::client::{self, error_chain};
-use crate::infer::result::{RowError, RowResult};
-use crate::infer::row::InputRow;
+use crate::infer::row::{RowError, RowResult};
 use crate::url_rule::UrlRule;
 
 /// How often a row is sent before the server counts as unreachable.
@@ -65,10 +65,10 @@ impl ServerModel {
     }
 
     /// The result of one row.
-    pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
+    pub async fn infer(self, content_type: &str, body: Bytes) -> Result<RowResult, Failure> {
         let mut last = String::new();
         for attempt in 0..TRIES {
-            match self.try_once(&row).await {
+            match self.try_once(content_type, body.clone()).await {
                 Attempt::Done(result) => return Ok(result),
                 Attempt::EndJob(reason) => {
                     return Err(Failure::failed(format!("{}: {reason}", self.url)));
@@ -84,11 +84,7 @@ impl ServerModel {
             .hint("the same command resumes the job when the server answers again"))
     }
 
-    async fn try_once(&self, row: &InputRow) -> Attempt {
-        let (content_type, body) = match row.content.request() {
-            Ok(request) => request,
-            Err(reason) => return Attempt::Done(RowResult::bad_input(reason)),
-        };
+    async fn try_once(&self, content_type: &str, body: Bytes) -> Attempt {
         let mut request = self.client.post(Url::clone(&self.url));
         request = request.header(CONTENT_TYPE, content_type).header("x-jitney-priority", "bulk");
         if let Some(token) = &self.token {
