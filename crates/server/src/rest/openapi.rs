@@ -1,18 +1,17 @@
 //! OpenAPI 3.0.1 documents: one per listener, one per model and API, and one for all models that describe
 //! themselves, with a page to try it. The page is a single file that loads nothing else.
 //!
-//! `paths` lists the operations in TorchServe's order; this file builds the documents.
+//! `api.json` lists the operations; this file builds the documents.
 
 mod operations;
-mod paths;
-mod schema;
 
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use jitney_engine::Engine;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use self::operations::{Paths, plugin_paths};
 use super::context::RequestContext;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{Apis, ModelRef};
@@ -29,7 +28,7 @@ pub(super) fn listener(context: &RequestContext<'_>) -> HttpResponse {
     let config = &context.state.config;
     let mut paths = listener_paths(context.apis, config.metrics.is_some());
     if let Some(plugins) = &config.plugins {
-        paths.extend(operations::plugin_paths(plugins.endpoints(context.apis)));
+        paths.extend(plugin_paths(plugins.endpoints(context.apis)));
     }
     let document = document("TorchServe APIs", &config.server_version, paths);
     respond::json(StatusCode::OK, &document)
@@ -37,23 +36,24 @@ pub(super) fn listener(context: &RequestContext<'_>) -> HttpResponse {
 
 /// The predictions of one model.
 pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> HttpResult {
-    let model = engine.model(target.model, target.version)?;
-    let title = format!("RESTful API for: {}", model.name());
-    let paths = paths::model_predictions(model.name());
-    Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
+    of_model(engine, target, "RESTful API for", "model_predictions")
 }
 
 /// The management of one model.
 pub(super) fn management(engine: &Engine, target: ModelRef<'_>) -> HttpResult {
+    of_model(engine, target, "RESTful Management API for", "model_management")
+}
+
+fn of_model(engine: &Engine, target: ModelRef<'_>, title: &str, api: &str) -> HttpResult {
     let model = engine.model(target.model, target.version)?;
-    let title = format!("RESTful Management API for: {}", model.name());
-    let paths = paths::model_management(model.name());
-    Ok(respond::json(StatusCode::OK, &document(&title, "1.0.0", paths)))
+    let title = format!("{title}: {}", model.name());
+    let document = document(&title, "1.0.0", operations::paths(api, model.name()));
+    Ok(respond::json(StatusCode::OK, &document))
 }
 
 /// All models that describe their own API.
 pub(super) fn models(engine: &Engine) -> HttpResponse {
-    let mut paths = Map::new();
+    let mut paths = Paths::new();
     for model in engine.models() {
         let own = model.api().map(|api| renamed(&api.paths, model.name())).unwrap_or_default();
         paths.extend(own);
@@ -67,7 +67,7 @@ pub(super) fn models(engine: &Engine) -> HttpResponse {
 }
 
 /// The paths with the name under which the model is served.
-fn renamed(paths: &Map<String, Value>, name: &str) -> Map<String, Value> {
+fn renamed(paths: &Paths, name: &str) -> Paths {
     let under = |path: &str| match path.trim_start_matches('/').split_once('/') {
         Some((_, endpoint)) => format!("/{name}/{endpoint}"),
         None => format!("/{name}"),
@@ -84,33 +84,24 @@ pub(super) fn docs_page() -> HttpResponse {
 }
 
 /// TorchServe names `/metrics` on every listener while there are metrics at all.
-fn listener_paths(apis: Apis, metrics: bool) -> Map<String, Value> {
-    let mut paths = Map::new();
-    if apis.inference {
-        paths.extend(paths::inference());
-    }
-    if apis.inference && apis.sagemaker {
-        paths.extend(paths::sagemaker());
-    }
-    if apis.inference && apis.oip {
-        paths.extend(paths::open_inference());
-    }
-    if apis.management {
-        paths.extend(paths::management());
-    }
-    if metrics || apis.metrics {
-        paths.extend(paths::metrics());
-    }
-    paths
+fn listener_paths(apis: Apis, metrics: bool) -> Paths {
+    let offered = [
+        ("inference", apis.inference),
+        ("sagemaker", apis.inference && apis.sagemaker),
+        ("open_inference", apis.inference && apis.oip),
+        ("management", apis.management),
+        ("metrics", metrics || apis.metrics),
+    ];
+    let offered = offered.into_iter().filter(|(_, offered)| *offered);
+    offered.flat_map(|(api, _)| operations::paths(api, "")).collect()
 }
 
-fn document(title: &str, version: &str, paths: Map<String, Value>) -> Value {
+fn document(title: &str, version: &str, paths: Paths) -> Value {
     json!({
         "openapi": "3.0.1",
         "info": {
             "title": title,
-            "description":
-                "TorchServe's REST API, served by Jitney.",
+            "description": "TorchServe's REST API, served by Jitney.",
             "version": version,
         },
         "paths": paths,
@@ -198,7 +189,7 @@ mod tests {
 
     #[test]
     fn paths_follow_the_name_that_a_model_is_served_under() {
-        let paths = Map::from_iter([("/a".to_owned(), json!(1)), ("/a/b".to_owned(), json!(2))]);
+        let paths = Paths::from_iter([("/a".to_owned(), json!(1)), ("/a/b".to_owned(), json!(2))]);
         let names: Vec<_> = renamed(&paths, "z").into_iter().map(|(path, _)| path).collect();
         assert_eq!(names, ["/z", "/z/b"]);
     }

@@ -1,263 +1,155 @@
-//! What an operation takes and answers, without its path.
+//! The operations of all APIs: `api.json` lists them in TorchServe's order, with shared schemas and
+//! parameters by name; here they become OpenAPI.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::schema::{ApiOperation, JSON, any_schema, object, object_schema, status_schema};
 use crate::plugins::PluginEndpoint;
 
-pub(super) fn ping() -> ApiOperation {
-    ApiOperation::new("ping", "Health of the server.")
-        .answers("200", "Every model has its workers.", JSON, status_schema())
-        .answers(
-            "500",
-            "Some model has not, or the server is shutting down.",
-            JSON,
-            status_schema(),
-        )
+/// Paths of an OpenAPI document.
+pub(super) type Paths = Map<String, Value>;
+
+static API: LazyLock<ApiTable> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("api.json")).unwrap_or_else(|error| {
+        tracing::error!(%error, "the table of operations is not valid");
+        ApiTable::default()
+    })
+});
+
+/// What `api.json` holds.
+#[derive(Default, Deserialize)]
+struct ApiTable {
+    schemas: Value,
+    parameters: HashMap<String, Vec<ParameterRow>>,
+    operations: HashMap<String, OperationRow>,
+    paths: HashMap<String, Vec<PathRow>>,
 }
 
-pub(super) fn prediction(id: &str, path: &str) -> ApiOperation {
-    in_path(predicting(id), path)
+/// Where it is, its name, its type, its description.
+type ParameterRow = [String; 4];
+
+/// A parameter, or the name of several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ParameterRef {
+    One(ParameterRow),
+    Shared(String),
 }
 
-pub(super) fn predicting(id: &str) -> ApiOperation {
-    let timeout = "Milliseconds after which the answer is no longer needed.";
-    let priority = "interactive (the default) or bulk.";
-    ApiOperation::new(id, "Runs the model on this input.")
-        .header("x-jitney-timeout-ms", "integer", timeout)
-        .header("x-jitney-priority", "string", priority)
-        .header(
-            "x-jitney-tenant",
-            "string",
-            "Who sends it; tenants take turns when not all requests fit.",
-        )
-        .header(
-            "x-jitney-cost",
-            "integer",
-            "Its cost, for models whose batches are limited by cost.",
-        )
-        .any_body()
-        .answers("200", "The model's answer; it may set another status.", "*/*", any_schema())
-        .fails(&[
-            ("400", "The request does not fit the model."),
-            ("404", "Model or version not found."),
-            ("408", "The deadline passed."),
-            ("413", "The body is too large."),
-            ("429", "The client's limit is reached."),
-            ("500", "The worker died."),
-            (
-                "503",
-                "No worker, a full queue, or the model failed; Retry-After says when to try again.",
-            ),
-            ("507", "The model ran out of memory."),
-        ])
+/// What an operation takes and answers, without its path.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OperationRow {
+    description: String,
+    parameters: Vec<ParameterRef>,
+    takes_body: bool,
+    /// Status, description, content type, schema.
+    answers: Vec<[String; 4]>,
+    /// Status and description of things going wrong.
+    fails: Vec<[String; 2]>,
 }
 
-pub(super) fn list() -> ApiOperation {
-    ApiOperation::new("listModels", "Models by name, in pages.")
-        .query("limit", "integer", "Most models on a page, at most 100.")
-        .query("next_page_token", "integer", "Token of the page before.")
-        .answers("200", "A page.", JSON, object(&[("models", "array")]))
+/// Method, path, id, operation, and what this path takes besides.
+#[derive(Deserialize)]
+struct PathRow(String, String, String, String, #[serde(default)] Vec<ParameterRow>);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiOperation<'a> {
+    description: &'a str,
+    operation_id: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parameters: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_body: Option<Value>,
+    responses: Map<String, Value>,
 }
 
-pub(super) fn register() -> ApiOperation {
-    let operation =
-        ApiOperation::new("registerModel", "Registers a model; also takes a JSON body.")
-            .query("url", "string", "File in the store, directory or URL. Required.")
-            .query("model_name", "string", "Overrides the archive's name.")
-            .query("handler", "string", "Overrides the archive's handler.")
-            .query("runtime", "string", "Overrides the archive's runtime.")
-            .query("initial_workers", "integer", "Workers to start with.")
-            .query("synchronous", "boolean", "Wait for the workers; true by default.")
-            .query("response_timeout", "integer", "Seconds a batch may run.")
-            .query("startup_timeout", "integer", "Seconds a worker may take to load.");
-    batching(operation)
-        .answers("200", "Registered.", JSON, status_schema())
-        .answers("202", "Workers are starting.", JSON, status_schema())
-        .fails(&[
-            ("400", "A parameter or the archive is unusable."),
-            ("404", "No archive at this URL."),
-            ("405", "The model API is off."),
-            ("409", "Name and version are taken."),
-            ("500", "Workers did not start; the model is not registered."),
-            ("507", "Workers ran out of memory; the model is not registered."),
-        ])
-}
-
-pub(super) fn describe(id: &str, path: &str) -> ApiOperation {
-    in_path(ApiOperation::new(id, "Settings, workers and queue of a model."), path)
-        .query("customized", "boolean", "Also ask the handler about itself.")
-        .answers("200", "Descriptions.", JSON, json!({ "type": "array", "items": object_schema() }))
-        .fails(&[("404", "Model or version not found."), ("503", "No worker to ask.")])
-}
-
-pub(super) fn batching_report(id: &str, path: &str) -> ApiOperation {
-    let what = "What the batcher has learned, and its last decisions with their reasons.";
-    in_path(ApiOperation::new(id, what), path)
-        .answers("200", "Policy, learned curve, decisions.", JSON, object_schema())
-        .fails(&[("404", "Model or version not found.")])
-}
-
-pub(super) fn scale(id: &str, path: &str) -> ApiOperation {
-    let operation = in_path(ApiOperation::new(id, "Changes workers and batching."), path)
-        .query("min_worker", "integer", "Workers wanted.")
-        .query("max_worker", "integer", "Workers allowed.")
-        .query("synchronous", "boolean", "Wait for the workers; false by default.")
-        .query(
-            "endpoint",
-            "string",
-            "The endpoint whose max_batch_size or max_latency_ms changes.",
-        );
-    batching(operation)
-        .answers("200", "Done.", JSON, status_schema())
-        .answers("202", "Workers are starting or ending.", JSON, status_schema())
-        .fails(&[
-            ("400", "A parameter is unusable."),
-            ("404", "Model or version not found."),
-            ("500", "Workers did not start."),
-        ])
-}
-
-pub(super) fn unregister(id: &str, path: &str) -> ApiOperation {
-    in_path(ApiOperation::new(id, "Removes a model or version."), path)
-        .answers("200", "Removed.", JSON, status_schema())
-        .fails(&[
-            ("403", "The default version cannot be removed while there are others."),
-            ("404", "Model or version not found."),
-            ("405", "The model API is off."),
-        ])
-}
-
-pub(super) fn set_default(path: &str) -> ApiOperation {
-    in_path(ApiOperation::new("setDefault", "Makes this version the default."), path)
-        .answers("200", "Changed.", JSON, status_schema())
-        .fails(&[("404", "Model or version not found.")])
-}
-
-/// The fields that registration and scaling share.
-fn batching(operation: ApiOperation) -> ApiOperation {
-    operation
-        .query("batch_size", "integer", "Most items in a batch; also max_batch_size.")
-        .query("max_batch_delay", "integer", "Window in milliseconds; only a bound if adaptive.")
-        .query("max_latency_ms", "integer", "The latency target.")
-        .query("policy", "string", "adaptive, window or opportunistic.")
-        .query("job_queue_size", "integer", "Requests that may wait.")
-        .query(
-            "tenants",
-            "string",
-            "Weights of tenants such as gold:4,trial:1; they replace the old ones.",
-        )
-}
-
-/// The parameters that the path names.
-pub(super) fn in_path(mut operation: ApiOperation, path: &str) -> ApiOperation {
-    if path.contains("{model_name}") {
-        operation = operation.path("model_name", "Name of the model.");
+/// The paths of one API of the table; `model` is the name in the paths of a single model.
+pub(super) fn paths(api: &str, model: &str) -> Paths {
+    let mut paths = Paths::new();
+    for PathRow(method, path, id, operation, more) in API.paths.get(api).into_iter().flatten() {
+        let Some(operation) = API.operations.get(operation) else { continue };
+        let path = path.replace("{model}", model);
+        let operation = operation.on_path(id, &path, more);
+        let entry = paths.entry(path).or_insert_with(|| json!({}));
+        entry[method.as_str()] = json!(operation);
     }
-    if path.contains("{model_version}") {
-        operation = operation.path("model_version", "Version of the model.");
+    paths
+}
+
+impl OperationRow {
+    /// The operation with those of its path's parameters that the path names.
+    fn on_path<'a>(&'a self, id: &'a str, path: &str, more: &[ParameterRow]) -> ApiOperation<'a> {
+        let rows = self.parameters.iter().flat_map(|parameter| match parameter {
+            ParameterRef::One(row) => std::slice::from_ref(row),
+            ParameterRef::Shared(name) => {
+                API.parameters.get(name).map(Vec::as_slice).unwrap_or_default()
+            }
+        });
+        let named =
+            |row: &&ParameterRow| row[0] != "path" || path.contains(&format!("{{{}}}", row[1]));
+        let fails = self.fails.iter();
+        let fails = fails.map(|[status, why]| [status, why, "application/json", "error"]);
+        let answers = self.answers.iter().map(|row| row.each_ref().map(String::as_str));
+        ApiOperation {
+            description: &self.description,
+            operation_id: id,
+            parameters: rows.chain(more).filter(named).map(parameter).collect(),
+            request_body: self.takes_body.then(any_body),
+            responses: answers.chain(fails).map(answer).collect(),
+        }
     }
-    operation
 }
 
-// -- workflows ----------------------------------------------------------------------------
-
-const NO_WORKFLOW: (&str, &str) = ("404", "Workflow not found.");
-
-fn workflow_path(operation: ApiOperation) -> ApiOperation {
-    operation.path("workflow_name", "Name of the workflow.")
+fn parameter([place, name, kind, description]: &ParameterRow) -> Value {
+    json!({
+        "in": place, "name": name, "description": description, "required": place == "path",
+        "schema": { "type": kind },
+    })
 }
 
-pub(super) fn run_workflow() -> ApiOperation {
-    let timeout = "Milliseconds after which the answer is no longer needed.";
-    workflow_path(ApiOperation::new("runWorkflow", "Takes this input through the workflow."))
-        .header("x-jitney-timeout-ms", "integer", timeout)
-        .header("x-jitney-priority", "string", "interactive (the default) or bulk.")
-        .any_body()
-        .answers(
-            "200",
-            "The last node's answer, or an object with those of all.",
-            "*/*",
-            any_schema(),
-        )
-        .fails(&[
-            ("400", "The request does not fit a node."),
-            NO_WORKFLOW,
-            ("408", "The deadline passed."),
-            ("413", "The body is too large."),
-            ("500", "A node failed in all its attempts."),
-            ("503", "A node has no worker or a full queue; Retry-After says when to try again."),
-        ])
+fn any_body() -> Value {
+    json!({ "description": "Input.", "content": { "*/*": { "schema": API.schemas["any"] } } })
 }
 
-pub(super) fn list_workflows() -> ApiOperation {
-    ApiOperation::new("listWorkflows", "Workflows by name, in pages.")
-        .query("limit", "integer", "Most workflows on a page, at most 100.")
-        .query("next_page_token", "integer", "Token of the page before.")
-        .answers("200", "A page.", JSON, object(&[("workflows", "array")]))
+fn answer([status, description, content, schema]: [&str; 4]) -> (String, Value) {
+    let content = json!({ content: { "schema": API.schemas[schema] } });
+    (status.to_owned(), json!({ "description": description, "content": content }))
 }
-
-pub(super) fn register_workflow() -> ApiOperation {
-    ApiOperation::new("registerWorkflow", "Registers a workflow; also takes a JSON body.")
-        .query("url", "string", "File in the workflow store, directory or URL. Required.")
-        .query("workflow_name", "string", "Overrides the archive's name.")
-        .query("response_timeout", "integer", "Seconds a batch of a node may run.")
-        .query("startup_timeout", "integer", "Seconds a worker of a node may take to load.")
-        .answers("200", "Registered, all nodes loaded.", JSON, status_schema())
-        .fails(&[
-            ("400", "No url, a failed download, or nodes in no order."),
-            ("404", "No archive at this URL."),
-            ("409", "The name is taken."),
-            ("500", "No workflow, or a node did not start; nothing is registered."),
-        ])
-}
-
-pub(super) fn describe_workflow() -> ApiOperation {
-    let array = json!({ "type": "array", "items": object_schema() });
-    workflow_path(ApiOperation::new("describeWorkflow", "Settings and nodes of a workflow."))
-        .answers("200", "The description.", JSON, array)
-        .fails(&[NO_WORKFLOW])
-}
-
-pub(super) fn unregister_workflow() -> ApiOperation {
-    workflow_path(ApiOperation::new("unregisterWorkflow", "Removes a workflow with its nodes."))
-        .answers("200", "Removed.", JSON, status_schema())
-        .fails(&[NO_WORKFLOW])
-}
-
-// -- plugins ------------------------------------------------------------------------------
 
 /// OpenAPI's methods; a plugin may take others, which the document has no place for.
 const PLUGIN_METHODS: [&str; 8] =
     ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
 /// One entry per path, one operation per method. ServerAddresses may coincide, and then paths may too.
-pub(super) fn plugin_paths<'a>(
-    endpoints: impl Iterator<Item = &'a PluginEndpoint>,
-) -> Map<String, Value> {
-    let mut paths = Map::new();
+pub(super) fn plugin_paths<'a>(endpoints: impl Iterator<Item = &'a PluginEndpoint>) -> Paths {
+    let mut paths = Paths::new();
     for endpoint in endpoints {
         let entry = paths.entry(&endpoint.path).or_insert_with(|| json!({}));
         for method in endpoint.methods.iter().map(|method| method.as_str().to_lowercase()) {
             if PLUGIN_METHODS.contains(&method.as_str()) {
-                entry[&method] = json!(plugin_operation(endpoint, &method));
+                entry[&method] = plugin_operation(endpoint, &method);
             }
         }
     }
     paths
 }
 
-fn plugin_operation(endpoint: &PluginEndpoint, method: &str) -> ApiOperation {
+fn plugin_operation(endpoint: &PluginEndpoint, method: &str) -> Value {
     let id = format!("{}_{}_{method}", endpoint.plugin(), identifier(&endpoint.path));
     let usual = format!("Answered by the plugin {}.", endpoint.plugin());
     let own = Some(endpoint.description.as_str()).filter(|own| !own.is_empty());
-    let operation = ApiOperation::new(&id, own.unwrap_or(&usual));
     let takes_body = ["post", "put", "patch"].contains(&method);
-    let operation = if takes_body { operation.any_body() } else { operation };
-    operation.answers("200", "The plugin's answer.", "*/*", any_schema()).fails(&[
-        ("500", "The plugin failed."),
-        ("503", "The plugin is away or does not answer in time."),
-    ])
+    let operation = API.operations.get("plugin").map(|operation| ApiOperation {
+        description: own.unwrap_or(&usual),
+        request_body: takes_body.then(any_body),
+        ..operation.on_path(&id, &endpoint.path, &[])
+    });
+    json!(operation)
 }
 
 /// A path as part of an operation's id.
