@@ -1,7 +1,6 @@
 //! The engine as its owner holds it: registered models, workflows and plugins, and how they end.
 //! Requests call [`Engine::model`]; management calls the rest.
 
-pub(crate) mod draft;
 mod plugins;
 mod registrar;
 mod workflows;

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use tokio::runtime::Handle;
 
-use super::draft::Draft;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::thread::ThreadLauncher;
 use crate::local::{LocalModel, LocalRuntime};
+use crate::model::draft::Draft;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use jitney_batcher::BatchId;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::backoff::Backoff;
@@ -215,11 +216,8 @@ impl WorkerSupervisor {
 
     /// No caller waits for this batch any more.
     async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), ExitReport> {
-        match timeout(self.plan.response_timeout, worker.cancel(batch)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
-            Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(BatchId(batch)) }),
-        }
+        let sent = timeout(self.plan.response_timeout, worker.cancel(batch)).await;
+        check_sent(sent, worker, BatchId(batch)).await
     }
 
     async fn give(
@@ -230,14 +228,10 @@ impl WorkerSupervisor {
     ) -> Result<(), ExitReport> {
         let batch = running.add(batch);
         let given = worker.send_batch(batch.id.0, &batch.requests);
-        match timeout(self.plan.response_timeout, given).await {
-            Ok(Ok(())) => {
-                running.handed();
-                Ok(())
-            }
-            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
-            Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch.id) }),
-        }
+        let (id, sent) = (batch.id, timeout(self.plan.response_timeout, given).await);
+        check_sent(sent, worker, id).await?;
+        running.handed();
+        Ok(())
     }
 
     /// The alarm rang: is any batch overdue?
@@ -291,5 +285,18 @@ impl WorkerSupervisor {
         // A closed channel means that the model's task has gone, and the pool with it: the supervisor
         // is asked to stop next.
         drop(self.events.send(event).await);
+    }
+}
+
+/// Whether something about this batch was sent in time, to a worker that is there.
+async fn check_sent(
+    sent: Result<Result<(), WorkerGone>, Elapsed>,
+    worker: &mut dyn Worker,
+    batch: BatchId,
+) -> Result<(), ExitReport> {
+    match sent {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
+        Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch) }),
     }
 }

@@ -7,10 +7,12 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_settings::Values;
+use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
@@ -52,6 +54,21 @@ impl PythonConfig {
             response_bytes_max: None,
             gpus: 0,
         }
+    }
+
+    /// A process of this interpreter, with the workers' environment. A process group of its own keeps
+    /// it out of a terminal's Ctrl-C, so that a drain can still answer what it was given.
+    pub(super) fn command(&self, interpreter: &Path, dir: &Path) -> Command {
+        let mut command = Command::new(interpreter);
+        command
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
     }
 }
 
