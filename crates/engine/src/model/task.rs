@@ -28,7 +28,7 @@ use super::report::BatcherReport;
 use super::scatter;
 use super::slots::{SlotChange, WorkerSlots, worker_of};
 use super::state::ModelState;
-use super::table::{EndedRequest, RequestTable, TurnRef};
+use super::table::{RequestTable, TableEntry, TurnRef};
 use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
 use crate::error::CallError;
@@ -263,7 +263,7 @@ impl Task {
                     self.reject(*id, *reason, retry_after.map(Duration::from_nanos));
                 }
                 Action::Fail { id, .. } => {
-                    let EndedRequest { request, failure, .. } = self.end(*id);
+                    let TableEntry { request, failure, .. } = self.end(*id);
                     let error = failure.unwrap_or(CallError::WorkerExited { killed: false });
                     if let Some(request) = request {
                         scatter::end(request, Err(error), &self.published);
@@ -309,8 +309,7 @@ impl Task {
     fn reject(&mut self, id: RequestId, reason: Rejection, retry_after: Option<Duration>) {
         // Its worker is gone: it waits again for its turn, with another worker.
         if reason == Rejection::NoWorker {
-            if let EndedRequest { request: Some(request), turn: Some(turn), .. } =
-                self.table.end(id)
+            if let TableEntry { request: Some(request), turn: Some(turn), .. } = self.table.end(id)
             {
                 self.turns.put_back(request, turn);
             }
@@ -326,7 +325,7 @@ impl Task {
     }
 
     /// Takes a request that has ended out of the table; its sequence, if it has one, goes on.
-    fn end(&mut self, id: RequestId) -> EndedRequest {
+    fn end(&mut self, id: RequestId) -> TableEntry {
         let ended = self.table.end(id);
         self.turns.answered(ended.turn);
         ended

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::intake::Intake;
 use crate::admission::Admission;
-use crate::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
+use crate::call::{CallRoute, HeaderBlock, Input, Parameter};
 use crate::local::Decoded;
 use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::pool::WorkerBatch;
@@ -123,7 +123,7 @@ impl WarmUp {
             let permit = self.admission.admit(1, 0).ok()?;
             let (reply, _unread) = Reply::new();
             let facts = Request::new(SharedId::UNSET);
-            Some(PendingRequest::new(facts, self.sample.payload(), now, reply, Some(permit)))
+            Some(PendingRequest::new(facts, self.sample.payload.clone(), now, reply, Some(permit)))
         };
         let requests = (0..size).map(request).collect::<Option<_>>()?;
         Some(WorkerBatch::full(BatchId(WARM_UP | u64::from(worker)), requests, size))
@@ -139,16 +139,10 @@ const BYTES_MAX: u64 = 1 << 20;
 /// One request's worth of input, to be had again and again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    payload: SampleInput,
+    payload: Payload,
     pub(crate) group: u16,
     /// How long it is, where that is seen.
     pub(crate) length: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-enum SampleInput {
-    Raw(Input),
-    Decoded(Arc<dyn DecodedInput>),
 }
 
 impl Sample {
@@ -157,29 +151,19 @@ impl Sample {
         match intake {
             Intake::Local(model) => {
                 let Decoded { input, group, length, .. } = model.sample()?;
-                Some(Self { payload: SampleInput::Decoded(input), group, length })
+                Some(Self { payload: Payload::Decoded(input), group, length })
             }
             // Nothing says for which endpoint the file would be.
             Intake::Defined(endpoints) if endpoints.api().endpoints.len() > 1 => None,
             Intake::Python | Intake::Defined(_) => {
-                Some(Self { payload: SampleInput::Raw(read(dir?)?), group: 0, length: None })
+                Some(Self { payload: Payload::Raw(read(dir?)?), group: 0, length: None })
             }
         }
     }
 
     /// The bytes of its values, where they are such as clients send: zeros are not.
     pub(crate) fn bytes(&self) -> Option<u64> {
-        match &self.payload {
-            SampleInput::Raw(input) => Some(input.value_bytes()),
-            SampleInput::Decoded(_) => None,
-        }
-    }
-
-    pub(crate) fn payload(&self) -> Payload {
-        match &self.payload {
-            SampleInput::Raw(input) => Payload::Raw(input.clone()),
-            SampleInput::Decoded(input) => Payload::Decoded(Arc::clone(input)),
-        }
+        self.payload.raw().map(Input::value_bytes)
     }
 }
 
@@ -255,7 +239,7 @@ mod tests {
         assert!(Sample::of(&Intake::Python, Some(dir.path())).is_none(), "no sample, no warm-up");
         std::fs::write(dir.path().join("jitney_sample.json"), b"[1]").unwrap();
         let sample = Sample::of(&Intake::Python, Some(dir.path())).unwrap();
-        let Payload::Raw(input) = sample.payload() else { panic!("raw") };
+        let Payload::Raw(input) = sample.payload.clone() else { panic!("raw") };
         assert_eq!(input.parameters[0].content_type, "application/json");
         assert_eq!(&input.parameters[0].value[..], b"[1]");
         assert_eq!(sample.bytes(), Some(3));

@@ -4,9 +4,7 @@
 //! [`supervisor`] of its own, a task that starts it, hands it batches, and starts it again when it
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
-mod backoff;
 mod batches;
-mod event;
 mod recovery;
 mod supervisor;
 mod worker;
@@ -20,9 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::batches::WorkerBatch;
-pub(crate) use self::event::{WorkerCapacity, WorkerEvent};
-pub(crate) use self::supervisor::WorkerPlan;
 use self::supervisor::WorkerSupervisor;
+pub(crate) use self::supervisor::{WorkerCapacity, WorkerEvent, WorkerPlan};
 pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 use crate::error::ScaleError;

@@ -37,7 +37,7 @@ fn list(nodes: &[String]) -> String {
 }
 
 /// A directed acyclic graph with one start. Nodes are known by their position in [`Dag::nodes`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dag {
     nodes: Vec<String>,
     successors: Vec<Vec<usize>>,
@@ -65,13 +65,7 @@ impl Dag {
     }
 
     fn unchecked(edges: &[(String, Vec<String>)]) -> Result<Self, DagError> {
-        let mut dag = Self {
-            nodes: Vec::new(),
-            successors: Vec::new(),
-            predecessors: Vec::new(),
-            listed: Vec::new(),
-            start: 0,
-        };
+        let mut dag = Self::default();
         for (name, successors) in edges {
             let from = dag.node(name)?;
             dag.listed.push(from);
