@@ -197,7 +197,7 @@ impl Registrar {
         let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
         let environment =
-            Environment::prepare(&python.config, python.packages(), &models, &name, &mut package);
+            Environment::prepare(&python.config, &python.packages, &models, &name, &mut package);
         let environment = environment.await?;
         let gpus = python.gpus(python.config.gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();

@@ -7,7 +7,6 @@
 //! [`slots`] (what a worker may hold), [`warm_up`], [`exits`] and [`closing`].
 
 mod alarm;
-mod announced;
 mod clock;
 mod closing;
 pub(crate) mod draft;
@@ -16,11 +15,8 @@ mod exits;
 mod gate;
 mod identity;
 mod intake;
-mod measures;
 mod messages;
-mod objectives;
 mod parts;
-mod reconfigure;
 mod report;
 mod scatter;
 mod sequence;
@@ -44,18 +40,15 @@ use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::announced::Announced;
-pub use self::endpoints::EndpointView;
 pub(crate) use self::endpoints::Endpoints;
+pub use self::endpoints::{EndpointView, Objective, Reconfigure};
 pub use self::identity::ModelIdentity;
 pub(crate) use self::intake::Intake;
-pub use self::measures::{Measures, REJECTIONS, Traffic};
-pub use self::objectives::Objective;
-pub use self::reconfigure::Reconfigure;
 pub use self::report::{BatcherReport, PastDecision, main_group};
-pub use self::state::{Counters, Status};
+pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
 
 use self::gate::RequestGate;
+pub use self::messages::Announced;
 use self::messages::ControlMessage;
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;

@@ -49,11 +49,13 @@ pub(crate) struct Sequences<T> {
     workers: BTreeMap<u32, usize>,
     /// Sequences whose turn it may be; one that is not finds out when it is looked at.
     due: VecDeque<usize>,
-    waiting: usize,
+    /// Requests that wait here.
+    pub(super) waiting: usize,
     /// Requests that came so far.
     came: u64,
-    /// No sequence ends and no deadline passes before this.
-    alarm: Option<Instant>,
+    /// When [`Sequences::expire`] has something to do, at the earliest: no sequence ends and no deadline
+    /// passes before this.
+    pub(super) alarm: Option<Instant>,
 }
 
 impl<T> Sequences<T> {
@@ -68,16 +70,6 @@ impl<T> Sequences<T> {
             came: 0,
             alarm: None,
         }
-    }
-
-    /// Requests that wait here.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    /// When [`Sequences::expire`] has something to do, at the earliest.
-    pub(crate) fn alarm(&self) -> Option<Instant> {
-        self.alarm
     }
 
     // Workers

@@ -22,12 +22,11 @@ use super::alarm::Alarm;
 use super::clock::ModelClock;
 use super::closing::Closing;
 use super::intake::ALONE;
-use super::measures::add;
 use super::messages::{ControlMessage, RequestMessage};
 use super::report::BatcherReport;
 use super::scatter;
 use super::slots::{SlotChange, WorkerSlots, worker_of};
-use super::state::ModelState;
+use super::state::{ModelState, add};
 use super::table::{RequestTable, TableEntry, TurnRef};
 use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
@@ -208,7 +207,7 @@ impl Task {
                 let config = settings.batcher();
                 let before = std::mem::discriminant(&self.batcher.config().policy);
                 let other_policy = before != std::mem::discriminant(&config.policy);
-                let single = self.slots.single();
+                let single = self.slots.single;
                 // A second slot belongs to one policy only: others would fill it at once.
                 self.set_single(single || other_policy);
                 self.step(Event::Configure(config));

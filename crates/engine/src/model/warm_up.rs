@@ -154,7 +154,7 @@ impl Sample {
                 Some(Self { payload: Payload::Decoded(input), group, length })
             }
             // Nothing says for which endpoint the file would be.
-            Intake::Defined(endpoints) if endpoints.api().endpoints.len() > 1 => None,
+            Intake::Defined(endpoints) if endpoints.api.endpoints.len() > 1 => None,
             Intake::Python | Intake::Defined(_) => {
                 Some(Self { payload: Payload::Raw(read(dir?)?), group: 0, length: None })
             }

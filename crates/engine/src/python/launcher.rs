@@ -148,13 +148,13 @@ impl PythonLauncher {
     }
 
     fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
-        let PythonWorkers { config, listener, .. } = &*self.python;
+        let PythonWorkers { config, listener, packages, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
         command
             .args(["-u", "-m", "jitney.worker"])
-            .env("PYTHONPATH", environment.python_path(self.python.packages(), config, dir))
-            .env("JITNEY_WORKER_SOCKET", listener.path())
+            .env("PYTHONPATH", environment.python_path(packages, config, dir))
+            .env("JITNEY_WORKER_SOCKET", &listener.path)
             .env("JITNEY_WORKER_TOKEN", &expected.token)
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| {

@@ -77,7 +77,7 @@ pub(crate) struct PythonWorkers {
     pub(crate) config: PythonConfig,
     pub(super) listener: Arc<WorkerListener>,
     /// Where our own Python packages lie.
-    packages: PathBuf,
+    pub(crate) packages: PathBuf,
     /// Whose turn it is to get a GPU, over all models.
     gpu_turn: Arc<AtomicU32>,
 }
@@ -95,11 +95,6 @@ impl PythonWorkers {
             packages: unpack_packages(scratch)?,
             gpu_turn: Arc::default(),
         }))
-    }
-
-    /// Where our own Python packages lie.
-    pub(crate) fn packages(&self) -> &Path {
-        &self.packages
     }
 
     /// The GPUs of a model's workers, out of so many.

@@ -50,7 +50,7 @@ pub(crate) struct NodeGraph {
 impl NodeGraph {
     /// The node that gets the request.
     pub(crate) fn start(&self) -> &WorkflowNode {
-        &self.nodes[self.dag.start()]
+        &self.nodes[self.dag.start]
     }
 }
 
@@ -74,10 +74,10 @@ pub(super) async fn run(graph: &Arc<NodeGraph>, call: Call) -> Result<Output, Ru
         graph,
         context,
         outputs: vec![None; count],
-        missing: (0..count).map(|node| graph.dag.predecessors(node).len()).collect(),
+        missing: (0..count).map(|node| graph.dag.predecessors[node].len()).collect(),
         running: JoinSet::new(),
     };
-    run.start_node(graph.dag.start(), input);
+    run.start_node(graph.dag.start, input);
     run.finish().await
 }
 
@@ -87,7 +87,7 @@ impl Run<'_> {
             let lost = |_| Err(self.graph.start().rejection(CallError::Gone));
             let (node, output) = joined.unwrap_or_else(lost)?;
             self.outputs[node] = Some(output);
-            for &next in self.graph.dag.successors(node) {
+            for &next in &self.graph.dag.successors[node] {
                 self.missing[next] -= 1;
                 if self.missing[next] == 0 {
                     self.start_node(next, self.input_of(next));
@@ -107,7 +107,7 @@ impl Run<'_> {
 
     /// One predecessor's output is the body; several have a parameter each, by their names.
     fn input_of(&self, node: usize) -> Input {
-        let from = self.graph.dag.predecessors(node);
+        let from = &self.graph.dag.predecessors[node][..];
         let parameter = |&before: &usize| Parameter {
             name: match from {
                 [_] => "body".into(),

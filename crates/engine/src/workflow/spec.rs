@@ -202,7 +202,7 @@ impl WorkflowArchive {
         };
         let handler = file(workflow, "handler")?;
         let spec = spec(&dir.join(&spec_file), &spec_file)?;
-        let function = spec.dag.nodes().iter().find(|node| spec.model(node).is_none());
+        let function = spec.dag.nodes.iter().find(|node| spec.model(node).is_none());
         if let (Some(node), None) = (function, &handler) {
             return Err(invalid(&format!(
                 "node {node} is no model, and there is no handler file whose function it could be"

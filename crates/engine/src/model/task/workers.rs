@@ -101,7 +101,7 @@ impl Task {
     fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, exec: Duration) {
         let id = batch.id;
         // Second tries go before fresh work, so fresh work means that they are over.
-        if self.slots.single() && batch.attempt == 1 {
+        if self.slots.single && batch.attempt == 1 {
             self.set_single(false);
         }
         let items = match scatter::checked(outcome, batch.requests.len()) {
