@@ -45,16 +45,17 @@ impl FromStr for Sha256 {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not a sha256: that has 64 hexadecimal digits");
-        let digits: Option<Vec<u32>> =
-            text.trim().chars().map(|digit| digit.to_digit(16)).collect();
-        let digits =
-            digits.filter(|digits| digits.len() == 2 * SHA256_OUTPUT_LEN).ok_or_else(wrong)?;
-        let mut bytes = [0; SHA256_OUTPUT_LEN];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = u8::try_from(pair[0] * 16 + pair[1]).map_err(|_| wrong())?;
-        }
-        Ok(Self(bytes))
+        let (pairs, rest) = text.trim().as_bytes().as_chunks();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(hex_pair).collect();
+        let bytes = bytes.filter(|_| rest.is_empty()).ok_or_else(wrong)?;
+        bytes.try_into().map(Self).map_err(|_| wrong())
     }
+}
+
+/// The byte that two hexadecimal digits write.
+pub(super) fn hex_pair(pair: &[u8; 2]) -> Option<u8> {
+    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(high? * 16 + low?).ok()
 }
 
 #[cfg(test)]

@@ -54,16 +54,18 @@ impl ModelDir {
 
 impl Drop for ModelDir {
     fn drop(&mut self) {
-        if !self.ours {
-            return;
+        if self.ours {
+            removed(fs::remove_dir_all(&self.path), &self.path, "an unpacked model");
         }
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let path = self.path.display();
-                tracing::warn!(%path, %error, "cannot remove an unpacked model");
-            }
-            Ok(()) | Err(_) => {}
-        }
+    }
+}
+
+/// Logs what could not be removed; what is gone already is fine.
+pub(super) fn removed(outcome: io::Result<()>, path: &Path, what: &str) {
+    if let Err(error) = outcome
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "cannot remove {what}");
     }
 }
 

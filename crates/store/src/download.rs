@@ -12,22 +12,6 @@ use bytes::Bytes;
 /// An answer that takes a while.
 pub type DownloadFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Whether a url leads to another machine; all other urls and paths are looked up on this one.
-pub fn is_remote(url: &str) -> bool {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    scheme.is_some_and(|scheme| is_web(&scheme) || is_bucket(&scheme))
-}
-
-/// Plain files on a web server.
-pub(super) fn is_web(scheme: &str) -> bool {
-    matches!(scheme, "http" | "https")
-}
-
-/// Objects in a bucket or container of a cloud.
-pub(super) fn is_bucket(scheme: &str) -> bool {
-    matches!(scheme, "s3" | "s3a" | "gs" | "az" | "azure" | "abfs" | "abfss")
-}
-
 /// What is asked of the other side.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DownloadRequest<'a> {

@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 
 use super::checksum::Sha256;
 
-/// Why a model could not be opened.
+/// Why a model could not be opened. A url is always as the caller gave it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The url is a name to look up, and there is no store to look it up in.
@@ -17,29 +17,17 @@ pub enum StoreError {
     #[error("empty url")]
     EmptyUrl,
     /// The url has two dots in a row somewhere, plainly or percent-encoded.
-    #[error("Relative path is not allowed in url: {url}")]
-    RelativePath {
-        /// As the caller gave it.
-        url: String,
-    },
+    #[error("Relative path is not allowed in url: {0}")]
+    RelativePath(String),
     /// An `http(s)://` or `file://` url that the allow-list does not match.
-    #[error("Given URL {url} does not match any allowed URL(s)")]
-    NotAllowed {
-        /// As the caller gave it.
-        url: String,
-    },
+    #[error("Given URL {0} does not match any allowed URL(s)")]
+    NotAllowed(String),
     /// Nothing is there.
-    #[error("Model not found at: {url}")]
-    NotFound {
-        /// As the caller gave it.
-        url: String,
-    },
-    /// A download would overwrite a file of the store.
-    #[error("Model file already exists {file}")]
-    AlreadyExists {
-        /// The file's name inside the store.
-        file: String,
-    },
+    #[error("Model not found at: {0}")]
+    NotFound(String),
+    /// A download would overwrite this file of the store.
+    #[error("Model file already exists {0}")]
+    AlreadyExists(String),
     /// A remote archive could not be fetched.
     #[error("Failed to download archive from: {url}")]
     DownloadFailed {
@@ -59,11 +47,8 @@ pub enum StoreError {
         expected: Sha256,
     },
     /// A sum was given for something that is not one file.
-    #[error("A directory has no sha256: {url}")]
-    NoChecksum {
-        /// As the caller gave it.
-        url: String,
-    },
+    #[error("A directory has no sha256: {0}")]
+    NoChecksum(String),
     /// The archive tries something that a proper archive never does.
     #[error("Failed to save model: {url}")]
     Hostile {
@@ -88,24 +73,15 @@ pub enum StoreError {
         /// What the reader reported.
         why: String,
     },
-    /// `MAR-INF/MANIFEST.json` is not a manifest.
-    #[error("Invalid manifest: {why}")]
-    InvalidManifest {
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The manifest asks for an unknown runtime.
-    #[error("Runtime is not defined or invalid. The manifest says {runtime:?}, not python.")]
-    InvalidRuntime {
-        /// The unknown runtime.
-        runtime: String,
-    },
-    /// The model's YAML is missing or cannot be read.
-    #[error("Invalid model config: {why}")]
-    InvalidConfig {
-        /// What is wrong, with the line where there is one.
-        why: String,
-    },
+    /// `MAR-INF/MANIFEST.json` is not a manifest, for this reason.
+    #[error("Invalid manifest: {0}")]
+    InvalidManifest(String),
+    /// The manifest asks for this unknown runtime.
+    #[error("Runtime is not defined or invalid. The manifest says {0:?}, not python.")]
+    InvalidRuntime(String),
+    /// The model's YAML is missing or cannot be read, for this reason, with the line where there is one.
+    #[error("Invalid model config: {0}")]
+    InvalidConfig(String),
     /// The disk did not do what it was asked to.
     #[error("Failed to save model: {url}")]
     Io {
@@ -119,6 +95,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What is remote could not be fetched.
+    pub(super) fn download(url: &str, why: impl ToString) -> Self {
+        Self::DownloadFailed { url: url.to_owned(), why: why.to_string() }
+    }
+
     /// Details for the log beyond the sentence for the client, if there are any.
     pub fn detail(&self) -> Option<String> {
         if let Self::Hostile { breach, .. } = self {
@@ -133,33 +114,21 @@ impl StoreError {
     }
 }
 
-/// How an archive tried to leave its directory, or to confuse whoever unpacks it.
+/// How an archive tried to leave its directory, or to confuse whoever unpacks it, with the member's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Breach {
     /// A member with an absolute path.
-    #[error("member {name:?} has an absolute path")]
-    Absolute {
-        /// The member.
-        name: String,
-    },
+    #[error("member {0:?} has an absolute path")]
+    Absolute(String),
     /// A member whose path climbs with `..`.
-    #[error("member {name:?} points outside the archive")]
-    Escapes {
-        /// The member.
-        name: String,
-    },
+    #[error("member {0:?} points outside the archive")]
+    Escapes(String),
     /// An empty name, a NUL byte, a part too long for a file system, or too many parts.
-    #[error("member {name:?} has an unusable name")]
-    BadName {
-        /// The member.
-        name: String,
-    },
+    #[error("member {0:?} has an unusable name")]
+    BadName(String),
     /// A device, a pipe, a socket, or a kind of member that is unknown.
-    #[error("member {name:?} is not a file, a directory or a link")]
-    Special {
-        /// The member.
-        name: String,
-    },
+    #[error("member {0:?} is not a file, a directory or a link")]
+    Special(String),
     /// A link that leads outside the archive, in a circle, or to nothing.
     #[error("link {name:?} to {target:?} does not lead to a file of the archive")]
     Link {
@@ -171,35 +140,23 @@ pub enum Breach {
     /// Two members of one name: which of them counts depends on who reads the archive.
     #[error("two members have the same name")]
     Repeated,
-    /// A member wants the place of an earlier one, as two files or as a file and a directory.
-    #[error("member {name:?} takes the place of another one")]
-    Collides {
-        /// The later member.
-        name: String,
-    },
+    /// A later member wants the place of an earlier one, as two files or as a file and a directory.
+    #[error("member {0:?} takes the place of another one")]
+    Collides(String),
 }
 
 /// The limit that an archive passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
     /// More bytes than [`Limits::unpacked_bytes_max`](crate::Limits::unpacked_bytes_max).
-    #[error("it unpacks to more than {max} bytes")]
-    Bytes {
-        /// The limit.
-        max: u64,
-    },
+    #[error("it unpacks to more than {0} bytes")]
+    Bytes(u64),
     /// More entries than [`Limits::files_max`](crate::Limits::files_max).
-    #[error("it has more than {max} files and directories")]
-    Files {
-        /// The limit.
-        max: u64,
-    },
+    #[error("it has more than {0} files and directories")]
+    Files(u64),
     /// More headers between two members, or padding behind the last, than proper archives have.
-    #[error("it has headers or padding of more than {max} bytes")]
-    Headers {
-        /// The limit.
-        max: u64,
-    },
+    #[error("it has headers or padding of more than {0} bytes")]
+    Headers(u64),
 }
 
 /// Why unpacking stopped; the url joins when it becomes a [`StoreError`].

@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    dir::removed,
     download::{Download, DownloadError, DownloadRequest, Downloader, ResumeFrom},
     error::StoreError,
 };
@@ -46,13 +47,7 @@ impl FetchedFile {
     /// Takes it out of the store.
     pub fn remove(&self) {
         self.keep();
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let path = self.path.display();
-                tracing::warn!(%path, %error, "cannot remove a downloaded archive");
-            }
-            Ok(()) | Err(_) => {}
-        }
+        removed(std::fs::remove_file(&self.path), &self.path, "a downloaded archive");
     }
 }
 
@@ -72,11 +67,13 @@ pub(super) async fn fetch(
     bytes_max: u64,
 ) -> Result<FetchedFile, StoreError> {
     let url = ask.url;
-    let failed = |why: String| StoreError::DownloadFailed { url: url.to_owned(), why };
     let disk = |source| StoreError::Io { url: url.to_owned(), path: target.clone(), source };
     let part = part_beside(&target).map_err(disk)?;
     let file = part.as_file().try_clone().map_err(disk)?;
-    Transfer::new(ask, file, bytes_max).everything(remote).await.map_err(failed)?;
+    Transfer::new(ask, file, bytes_max)
+        .everything(remote)
+        .await
+        .map_err(|why| StoreError::download(url, why))?;
     name(part, target, url)
 }
 
@@ -91,19 +88,14 @@ pub(super) async fn copy(
     let copied = tokio::task::spawn_blocking(move || {
         let failed = |source| StoreError::Io { url: theirs.clone(), path: from.clone(), source };
         if from.metadata().map_err(failed)?.len() > bytes_max {
-            let why = format!("it is larger than {bytes_max} bytes");
-            return Err(StoreError::DownloadFailed { url: theirs, why });
+            return Err(StoreError::download(&theirs, larger_than(bytes_max)));
         }
         let part = part_beside(&target).map_err(failed)?;
         let mut source = File::open(&from).map_err(failed)?;
         io::copy(&mut source, &mut part.as_file()).map_err(failed)?;
         name(part, target, &theirs)
     });
-    let ended = |why: tokio::task::JoinError| StoreError::DownloadFailed {
-        url: url.to_owned(),
-        why: why.to_string(),
-    };
-    copied.await.map_err(ended)?
+    copied.await.map_err(|ended| StoreError::download(url, ended))?
 }
 
 /// Gives a complete file its name.
@@ -112,7 +104,7 @@ fn name(part: NamedTempFile, target: PathBuf, url: &str) -> Result<FetchedFile, 
         Ok(_) => Ok(FetchedFile { path: target, kept: AtomicBool::new(false) }),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
             let file = target.file_name().unwrap_or_default().display().to_string();
-            Err(StoreError::AlreadyExists { file })
+            Err(StoreError::AlreadyExists(file))
         }
         Err(error) => {
             Err(StoreError::Io { url: url.to_owned(), path: target, source: error.error })
@@ -232,9 +224,8 @@ impl<'a> Transfer<'a> {
     }
 
     fn within_limit(&self, bytes: u64) -> Result<(), DownloadError> {
-        let max = self.bytes_max;
-        let larger = || DownloadError::permanent(format!("it is larger than {max} bytes"));
-        if bytes > max { Err(larger()) } else { Ok(()) }
+        let larger = || DownloadError::permanent(larger_than(self.bytes_max));
+        if bytes > self.bytes_max { Err(larger()) } else { Ok(()) }
     }
 
     fn log_progress(&mut self) {
@@ -249,6 +240,10 @@ impl<'a> Transfer<'a> {
     fn url(&self) -> &'a str {
         without_secrets(self.ask.url)
     }
+}
+
+fn larger_than(bytes_max: u64) -> String {
+    format!("it is larger than {bytes_max} bytes")
 }
 
 async fn in_time<T>(

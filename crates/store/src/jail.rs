@@ -127,7 +127,7 @@ impl<'a> Jail<'a> {
 /// Something that is in the way is the archive's fault, all else the disk's.
 pub(super) fn not_made(member: &Path, path: &Path, error: io::Error) -> UnpackError {
     if error.kind() == io::ErrorKind::AlreadyExists {
-        return Breach::Collides { name: member.display().to_string() }.into();
+        return Breach::Collides(member.display().to_string()).into();
     }
     UnpackError::Io(path.to_owned(), error)
 }
@@ -223,13 +223,13 @@ impl Tally {
     pub(super) fn bytes(&mut self, count: usize) -> Result<(), UnpackError> {
         let max = self.limits.unpacked_bytes_max;
         self.bytes = self.bytes.saturating_add(count as u64);
-        if self.bytes > max { Err(UnpackError::TooLarge(Excess::Bytes { max })) } else { Ok(()) }
+        if self.bytes > max { Err(UnpackError::TooLarge(Excess::Bytes(max))) } else { Ok(()) }
     }
 
     /// Counts a file, directory or link that is about to be made.
     pub(super) fn file(&mut self) -> Result<(), UnpackError> {
         let max = self.limits.files_max;
         self.files = self.files.saturating_add(1);
-        if self.files > max { Err(UnpackError::TooLarge(Excess::Files { max })) } else { Ok(()) }
+        if self.files > max { Err(UnpackError::TooLarge(Excess::Files(max))) } else { Ok(()) }
     }
 }

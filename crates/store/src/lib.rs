@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! url ─▶ locate ─▶ a directory, served where it is ────────────────────┐
-//!           ├────▶ an archive ─▶ unpack (zip) | untar ─▶ jail ─▶ dir ──┴─▶ package
+//!           ├────▶ an archive ─▶ unpack ─▶ jail ─▶ dir ────────────────┴─▶ package
 //!           └─▶ fetch ─▶┘                                                  (manifest, YAML)
 //! ```
 //!
@@ -23,7 +23,6 @@ mod member;
 mod package;
 mod store;
 mod unpack;
-mod untar;
 
 #[cfg(test)]
 mod tests;
@@ -32,12 +31,10 @@ pub use self::{
     checksum::Sha256,
     config::{Limits, StoreConfig, UrlFilter},
     dir::ModelDir,
-    download::{
-        Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom, is_remote,
-    },
+    download::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom},
     error::{Breach, Excess, StoreError},
     fetch::FetchedFile,
-    locate::ModelSource,
+    locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},
     member::stays_inside,
     package::{Api, Package, parse_yaml, read_text},

@@ -10,12 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    config::StoreConfig,
-    download::{is_bucket, is_web},
-    error::StoreError,
-    fetch::FetchedFile,
-};
+use super::{checksum::hex_pair, config::StoreConfig, error::StoreError, fetch::FetchedFile};
 
 /// What a url names.
 #[derive(Debug)]
@@ -64,24 +59,26 @@ pub(super) fn locate(
         return Err(StoreError::EmptyUrl);
     }
     if url.contains("..") {
-        return Err(StoreError::RelativePath { url: url.to_owned() });
+        return Err(StoreError::RelativePath(url.to_owned()));
     }
+    let not_allowed = || StoreError::NotAllowed(url.to_owned());
     match Scheme::of(url) {
-        Scheme::Http | Scheme::File if !(config.url_allowed)(url) => {
-            Err(StoreError::NotAllowed { url: url.to_owned() })
-        }
+        Scheme::Http | Scheme::File if !(config.url_allowed)(url) => Err(not_allowed()),
         Scheme::Http => remote(config, url, at_startup),
         Scheme::File => file(config, url, at_startup),
         Scheme::Bucket if (config.url_allowed)(url) => remote(config, url, at_startup),
-        Scheme::Bucket => stored_bucket(config, url),
+        // TorchServe knows no buckets: to it the last element of such a url is a file of the store.
+        Scheme::Bucket => local(config, url).map_err(|_| not_allowed()),
         Scheme::Other => local(config, url),
     }
 }
 
 /// The schemes that TorchServe takes for urls, and ours for buckets; all else is a path.
 enum Scheme {
+    /// A plain file on a web server.
     Http,
     File,
+    /// An object in a bucket or container of a cloud.
     Bucket,
     Other,
 }
@@ -90,25 +87,24 @@ impl Scheme {
     fn of(url: &str) -> Self {
         let Some((scheme, _)) = url.split_once("://") else { return Self::Other };
         match scheme.to_ascii_lowercase().as_str() {
-            scheme if is_web(scheme) => Self::Http,
-            scheme if is_bucket(scheme) => Self::Bucket,
+            "http" | "https" => Self::Http,
+            "s3" | "s3a" | "gs" | "az" | "azure" | "abfs" | "abfss" => Self::Bucket,
             "file" => Self::File,
             _ => Self::Other,
         }
     }
 }
 
-/// TorchServe knows no buckets: to it the last element of such a url is a file of the store.
-fn stored_bucket(config: &StoreConfig, url: &str) -> Result<ModelSource, StoreError> {
-    local(config, url).map_err(|_| StoreError::NotAllowed { url: url.to_owned() })
+/// Whether a url leads to another machine; all other urls and paths are looked up on this one.
+pub fn is_remote(url: &str) -> bool {
+    matches!(Scheme::of(url), Scheme::Http | Scheme::Bucket)
 }
 
 fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
     let store = config.model_store.as_ref().ok_or(StoreError::NotConfigured)?;
     let file = file_name(url);
     if file.is_empty() {
-        let why = "it names no file".to_owned();
-        return Err(StoreError::DownloadFailed { url: url.to_owned(), why });
+        return Err(StoreError::download(url, "it names no file"));
     }
     let target = store.join(file);
     if !target.exists() {
@@ -116,17 +112,16 @@ fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSour
     }
     archive(&target)
         .filter(|_| at_startup)
-        .ok_or_else(|| StoreError::AlreadyExists { file: file.to_owned() })
+        .ok_or_else(|| StoreError::AlreadyExists(file.to_owned()))
 }
 
 fn file(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
-    let why = || "there is no such file".to_owned();
-    let not_found = || StoreError::DownloadFailed { url: url.to_owned(), why: why() };
+    let not_found = || StoreError::download(url, "there is no such file");
     let path = url_path(url).filter(|path| path.starts_with('/')).ok_or_else(not_found)?;
     let decoded = percent_decoded(path);
     // The allow-list saw the url as it was written.
     if decoded.windows(2).any(|pair| pair == b"..") {
-        return Err(StoreError::RelativePath { url: url.to_owned() });
+        return Err(StoreError::RelativePath(url.to_owned()));
     }
     let path = PathBuf::from(OsString::from_vec(decoded));
     let store = config.model_store.as_deref().filter(|_| !at_startup);
@@ -151,7 +146,7 @@ fn outside(from: PathBuf, store: &Path) -> Result<ModelSource, StoreError> {
     let name = from.file_name().unwrap_or_default();
     let target = store.join(name);
     if target.exists() {
-        return Err(StoreError::AlreadyExists { file: name.to_string_lossy().into_owned() });
+        return Err(StoreError::AlreadyExists(name.to_string_lossy().into_owned()));
     }
     Ok(ModelSource::Outside { from, target })
 }
@@ -166,7 +161,7 @@ fn local(config: &StoreConfig, url: &str) -> Result<ModelSource, StoreError> {
         .or_else(|| directory(Path::new(url)))
         .or_else(|| stored.as_deref().and_then(directory))
         .ok_or_else(|| match config.model_store {
-            Some(_) => StoreError::NotFound { url: url.to_owned() },
+            Some(_) => StoreError::NotFound(url.to_owned()),
             None => StoreError::NotConfigured,
         })
 }
@@ -203,11 +198,6 @@ fn percent_decoded(text: &str) -> Vec<u8> {
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
     decoded
-}
-
-fn hex_pair(pair: &[u8; 2]) -> Option<u8> {
-    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-    u8::try_from(high? * 16 + low?).ok()
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ impl Manifest {
             runtime: runtime.map_or(Ok(Runtime::default()), |word| Runtime::parse(&word))?,
             model_name: text(model, "modelName")?,
             model_version: text(model, "modelVersion")?,
-            handler: handler(model)?,
+            // A handler names a file too, in front of its function.
+            handler: inside(model, "handler", |name| name.split(':').next().unwrap_or(name))?,
             serialized_file: file(model, "serializedFile")?,
             model_file: file(model, "modelFile")?,
             requirements_file: file(model, "requirementsFile")?,
@@ -77,7 +78,7 @@ impl Runtime {
         [Self::Python, Self::Python3, Self::Lsp]
             .into_iter()
             .find(|runtime| runtime.as_str() == word)
-            .ok_or_else(|| StoreError::InvalidRuntime { runtime: word.to_owned() })
+            .ok_or_else(|| StoreError::InvalidRuntime(word.to_owned()))
     }
 
     /// Its name.
@@ -91,7 +92,7 @@ impl Runtime {
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, StoreError> {
-    value.as_object().ok_or_else(|| invalid(format!("{what} is not an object")))
+    value.as_object().ok_or_else(|| StoreError::InvalidManifest(format!("{what} is not an object")))
 }
 
 /// Text, or a number or flag that passes for text; empty text is as good as none.
@@ -100,32 +101,28 @@ fn text(map: &Map<String, Value>, key: &str) -> Result<Option<String>, StoreErro
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
         Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
-        Some(Value::Array(_) | Value::Object(_)) => Err(invalid(format!("{key} is not text"))),
+        Some(Value::Array(_) | Value::Object(_)) => {
+            Err(StoreError::InvalidManifest(format!("{key} is not text")))
+        }
     }
 }
 
 fn file(map: &Map<String, Value>, key: &str) -> Result<Option<String>, StoreError> {
+    inside(map, key, |name| name)
+}
+
+/// Text of which this part is the name of a file.
+fn inside(
+    map: &Map<String, Value>,
+    key: &str,
+    part: fn(&str) -> &str,
+) -> Result<Option<String>, StoreError> {
     let name = text(map, key)?;
-    if name.as_deref().is_none_or(stays_inside) {
+    if name.as_deref().map(part).is_none_or(stays_inside) {
         Ok(name)
     } else {
-        Err(invalid(format!("{key} points outside the archive")))
+        Err(StoreError::InvalidManifest(format!("{key} points outside the archive")))
     }
-}
-
-/// A handler names a file too, in front of its function.
-fn handler(map: &Map<String, Value>) -> Result<Option<String>, StoreError> {
-    let handler = text(map, "handler")?;
-    let file = handler.as_deref().and_then(|handler| handler.split(':').next());
-    if file.is_none_or(stays_inside) {
-        Ok(handler)
-    } else {
-        Err(invalid("handler points outside the archive".to_owned()))
-    }
-}
-
-fn invalid(why: String) -> StoreError {
-    StoreError::InvalidManifest { why }
 }
 
 #[cfg(test)]

@@ -23,15 +23,15 @@ impl MemberName {
     pub(super) fn parse(raw: &[u8]) -> Result<Self, Breach> {
         let name = || String::from_utf8_lossy(raw).into_owned();
         if raw.starts_with(b"/") {
-            return Err(Breach::Absolute { name: name() });
+            return Err(Breach::Absolute(name()));
         }
         let parts = || raw.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
         if parts().any(|part| part == b"..") {
-            return Err(Breach::Escapes { name: name() });
+            return Err(Breach::Escapes(name()));
         }
         let unusable = |part: &[u8]| part.contains(&0) || part.len() > PART_BYTES_MAX;
         if parts().any(unusable) || parts().count() > PARTS_MAX {
-            return Err(Breach::BadName { name: name() });
+            return Err(Breach::BadName(name()));
         }
         Ok(Self(parts().map(OsStr::from_bytes).collect()))
     }
@@ -40,7 +40,7 @@ impl MemberName {
     pub(super) fn parse_file(raw: &[u8]) -> Result<Self, Breach> {
         let name = Self::parse(raw)?;
         if name.0.as_os_str().is_empty() {
-            Err(Breach::BadName { name: String::from_utf8_lossy(raw).into_owned() })
+            Err(Breach::BadName(String::from_utf8_lossy(raw).into_owned()))
         } else {
             Ok(name)
         }

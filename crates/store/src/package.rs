@@ -76,11 +76,11 @@ impl Package {
 }
 
 fn read_manifest(dir: &Path) -> Result<Value, StoreError> {
-    let invalid = |why| StoreError::InvalidManifest { why };
     match read_text(&dir.join(MANIFEST_DIRECTORY).join("MANIFEST.json")) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| invalid(error.to_string())),
+        Ok(text) => serde_json::from_str(&text)
+            .map_err(|error| StoreError::InvalidManifest(error.to_string())),
         Err(error) if is_absent(&error) => Ok(Value::Object(Map::new())),
-        Err(error) => Err(invalid(error.to_string())),
+        Err(error) => Err(StoreError::InvalidManifest(error.to_string())),
     }
 }
 
@@ -88,7 +88,7 @@ fn read_manifest(dir: &Path) -> Result<Value, StoreError> {
 fn read_yaml(path: &Path) -> Result<Map<String, Value>, StoreError> {
     let text = read_text(path).map_err(|error| {
         let file = path.file_name().unwrap_or_default().display();
-        StoreError::InvalidConfig { why: format!("cannot read {file}: {error}") }
+        StoreError::InvalidConfig(format!("cannot read {file}: {error}"))
     })?;
     parse_yaml(&text)
 }
@@ -107,8 +107,8 @@ pub fn parse_yaml(text: &str) -> Result<Map<String, Value>, StoreError> {
     match serde_saphyr::from_str_with_options(text, options) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err(StoreError::InvalidConfig { why: "it is not a mapping".to_owned() }),
-        Err(error) => Err(StoreError::InvalidConfig { why: error.to_string() }),
+        Ok(_) => Err(StoreError::InvalidConfig("it is not a mapping".to_owned())),
+        Err(error) => Err(StoreError::InvalidConfig(error.to_string())),
     }
 }
 

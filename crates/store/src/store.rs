@@ -41,23 +41,19 @@ impl Store {
         found: ModelSource,
     ) -> Result<ModelSource, StoreError> {
         let bytes_max = self.config.limits.fetched_bytes_max;
-        let target = match found {
-            ModelSource::Remote(target) => target,
+        let fetched = match found {
+            ModelSource::Remote(target) => {
+                let remote = self.config.remote.as_ref().ok_or_else(|| not_fetched(ask.url))?;
+                fetch::fetch(remote.as_ref(), ask, target, bytes_max).await
+            }
             ModelSource::Outside { from, target } => {
-                return fetch::copy(ask.url, from, target, bytes_max)
-                    .await
-                    .map(ModelSource::Fetched);
+                fetch::copy(ask.url, from, target, bytes_max).await
             }
             ModelSource::Archive(_) | ModelSource::Directory(_) | ModelSource::Fetched(_) => {
                 return Ok(found);
             }
         };
-        match &self.config.remote {
-            Some(remote) => fetch::fetch(remote.as_ref(), ask, target, bytes_max)
-                .await
-                .map(ModelSource::Fetched),
-            None => Err(not_fetched(ask.url)),
-        }
+        fetched.map(ModelSource::Fetched)
     }
 
     /// Compares the sum of a file that is here with the one it should have.
@@ -68,7 +64,7 @@ impl Store {
         expected: Sha256,
     ) -> Result<(), StoreError> {
         let url = || url.to_owned();
-        let path = file.ok_or_else(|| StoreError::NoChecksum { url: url() })?;
+        let path = file.ok_or_else(|| StoreError::NoChecksum(url()))?;
         let sum = Sha256::of_file(path).map_err(|source| StoreError::Io {
             url: url(),
             path: path.to_owned(),
@@ -102,8 +98,7 @@ impl Store {
 }
 
 fn not_fetched(url: &str) -> StoreError {
-    let why = "no downloader is configured".to_owned();
-    StoreError::DownloadFailed { url: url.to_owned(), why }
+    StoreError::download(url, "no downloader is configured")
 }
 
 /// A directory around a directory and nothing else is taken for its wrapping.

@@ -149,7 +149,7 @@ impl Registrar {
                 return Ok(Opened::Local(model, found.fetched()));
             }
             if is_local(Path::new(&url)) {
-                return Err(StoreError::NotFound { url }.into());
+                return Err(StoreError::NotFound(url).into());
             }
         }
         let file = found.file().map(Path::to_owned);

@@ -44,7 +44,7 @@ pub enum WorkflowError {
 
 impl From<StoreError> for WorkflowError {
     fn from(error: StoreError) -> Self {
-        if let StoreError::NotFound { url } = error {
+        if let StoreError::NotFound(url) = error {
             Self::NotFound { url }
         } else if matches!(error, StoreError::EmptyUrl) {
             Self::NotFound { url: String::new() }

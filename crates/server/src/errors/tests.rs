@@ -172,11 +172,11 @@ fn failed_registrations() {
     for (error, expected) in [
         (RegisterError::Store(StoreError::EmptyUrl), (404, "ModelNotFoundException", "empty url")),
         (
-            RegisterError::Store(StoreError::NotFound { url: url() }),
+            RegisterError::Store(StoreError::NotFound(url())),
             (404, "ModelNotFoundException", "Model not found at: a.mar"),
         ),
         (
-            RegisterError::Store(StoreError::RelativePath { url: url() }),
+            RegisterError::Store(StoreError::RelativePath(url())),
             (404, "ModelNotFoundException", "Relative path is not allowed in url: a.mar"),
         ),
         (
@@ -184,7 +184,7 @@ fn failed_registrations() {
             (400, "DownloadArchiveException", "Failed to download archive from: a.mar"),
         ),
         (
-            RegisterError::Store(StoreError::AlreadyExists { file: url() }),
+            RegisterError::Store(StoreError::AlreadyExists(url())),
             (500, "InternalServerException", "Model file already exists a.mar"),
         ),
         (
@@ -262,7 +262,7 @@ fn check_problem(problem: impl Into<Problem>, status: u16, kind: &str, message: 
 #[test]
 fn registration_fails_in_torchserves_message() {
     let url = || "w.war".to_owned();
-    let not_found = WorkflowError::from(StoreError::NotFound { url: url() });
+    let not_found = WorkflowError::from(StoreError::NotFound(url()));
     let message = "Workflow not found in workflow store: w.war";
     check_problem(not_found, 404, "WorkflowNotFoundException", message);
     let corrupt = WorkflowError::Store(StoreError::Corrupt { url: url(), why: "cut".into() });
