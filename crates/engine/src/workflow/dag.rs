@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn one_node_is_enough_and_the_start_may_be_named_last() {
         assert_eq!(dag("only:").unwrap().to_string(), "{only=[]}");
-        assert_eq!(dag("b:c a:b").unwrap().start(), 2);
+        assert_eq!(dag("b:c a:b").unwrap().start, 2);
     }
 
     #[test]
