@@ -107,12 +107,12 @@ impl Batcher {
     /// What was learned about the service time: one curve per group, one point for every batch size
     /// seen, ascending.
     pub fn curve(&self) -> impl Iterator<Item = CurvePoint> + '_ {
-        self.state.learned.curve_points()
+        self.state.learned.curves.points()
     }
 
     /// The last decisions of the adaptive policy, oldest first; at most 64.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
-        self.planner.decisions()
+        self.planner.log.iter()
     }
 
     fn apply(&mut self, event: Event, out: &mut Actions) {
@@ -136,8 +136,8 @@ impl Batcher {
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
             Event::Drain => state.rules.draining = true,
-            Event::Announce { origin } => state.learned.announce(state.rules.now, origin),
-            Event::Retract { origin } => state.learned.retract(origin),
+            Event::Announce { origin } => state.learned.returns.announce(state.rules.now, origin),
+            Event::Retract { origin } => state.learned.returns.retract(origin),
             Event::Handed { took } => state.learned.handed(took),
             // What is due is found at every step.
             Event::Timer => {}
@@ -157,7 +157,7 @@ impl Batcher {
         let planned = state.rules.order(&request) == Order::Deadline;
         if planned {
             let size = size_of(request.items, request.cost, state.rules.config.measure);
-            let planned_groups = state.queue.planned_groups().0;
+            let planned_groups = state.queue.planned_groups.0;
             state.learned.arrived(&request, size, group, planned_groups, state.rules.now);
         }
         let at = state.records.admit(request, state.rules.now);
@@ -194,7 +194,7 @@ impl Batcher {
 
     /// How long it takes until all requests that wait now have been answered.
     fn drain_time(&self) -> Option<Nanos> {
-        if self.state.rules.planned() {
+        if self.state.rules.planned {
             return self.planner.view(&self.state).drain_time();
         }
         let batches = self.waiting_items().div_ceil(self.state.rules.config.max_items);
@@ -217,7 +217,7 @@ impl Batcher {
             u32::try_from(note.size).map_or(note.size, |it| rules.config.run_size(it).into());
         let late = note.alone.then_some(late);
         learned.done(now, (note.group, size), exec, late, self.planner.several_workers());
-        if rules.planned() {
+        if rules.planned {
             let members = records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
             learned.answered(now, staying.map(|record| record.request.origin));
@@ -255,7 +255,7 @@ impl Batcher {
     fn configure(&mut self, config: Config, out: &mut Actions) {
         let state = &mut self.state;
         state.rules.configure(config);
-        self.fifo.reset();
+        self.fifo = Fifo::default();
         for at in state.queue.take_all(&mut state.records) {
             if state.readmit(at, out) {
                 state.wait(at);
@@ -284,13 +284,13 @@ impl Batcher {
             };
             self.dispatch(worker, members, 1, due.reason, out);
         }
-        if self.state.rules.planned() {
+        if self.state.rules.planned {
             self.dispatch_planned(out);
         }
     }
 
     fn dispatch_retries(&mut self, out: &mut Actions) {
-        let planned = self.state.rules.planned();
+        let planned = self.state.rules.planned;
         if planned {
             self.planner.look(&self.state);
         }
@@ -329,7 +329,7 @@ impl Batcher {
     /// Takes the slot that the policy fills first.
     fn take_slot(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
         let BatcherState { rules, workers, learned, .. } = &mut self.state;
-        workers.take(avoid, rules.now, rules.planned().then(|| learned.ahead()))
+        workers.take(avoid, rules.now, rules.planned.then(|| learned.ahead()))
     }
 
     fn dispatch(
@@ -344,7 +344,7 @@ impl Batcher {
         let (group, size, padding) = self.state.measure(&members);
         let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
         let predicted = learned.predict(group, size, rules);
-        self.planner.dispatched();
+        self.planner.forecast.invalidate();
         let alone = workers.expect(worker, rules.now, predicted.unwrap_or(0), members.len);
         let note = DispatchNote { dispatched: rules.now, alone, group, size };
         let items = members.items as u32;

@@ -51,16 +51,16 @@ impl Fifo {
     pub(crate) fn take(state: &mut BatcherState, due: &DueBatch) -> RequestList {
         let BatcherState { rules, queue, records, .. } = &mut *state;
         let (config, group, lead) = (&rules.config, due.group, due.priority as usize);
-        let class = queue.groups()[group].class();
+        let class = queue.groups[group].key.class;
         let mut batch = RequestList::EMPTY;
         for priority in [lead, 1 - lead] {
-            while let Some(head) = queue.groups()[group].queues[priority].head()
+            while let Some(head) = queue.groups[group].queues[priority].head()
                 && has_room(config, class, &batch, head)
             {
                 queue.dispatch(records, (group, priority, 0), &mut batch);
             }
         }
-        if config.measure == Measure::Padded && queue.groups()[group].is_empty() {
+        if config.measure == Measure::Padded && queue.groups[group].is_empty() {
             state.borrow((group, lead), &mut batch, |_, _, _, _| true);
         }
         batch
@@ -69,8 +69,8 @@ impl Fifo {
     /// When the next group with a free worker will be due if nothing happens.
     pub(crate) fn next_due(state: &BatcherState) -> Nanos {
         let BatcherState { rules, queue, workers, .. } = state;
-        let groups = queue.groups().iter().filter(|group| !group.planned());
-        let served = groups.filter(|group| workers.free_for(group.worker()));
+        let groups = queue.groups.iter().filter(|group| !group.planned());
+        let served = groups.filter(|group| workers.free_for(group.key.worker));
         let loads = served.filter_map(|group| group.load(&rules.config));
         let times = loads.filter_map(|load| match rules.due(&load) {
             Due::Now(_) => None,
@@ -78,19 +78,14 @@ impl Fifo {
         });
         times.min().unwrap_or(NEVER)
     }
-
-    /// The queue is built anew.
-    pub(crate) fn reset(&mut self) {
-        self.led = 0;
-    }
 }
 
 /// For each priority the due group in which its oldest request waits.
 fn oldest_due(state: &BatcherState) -> [Option<DueBatch>; 2] {
     let BatcherState { rules, queue, workers, .. } = state;
     let mut oldest: [Option<DueBatch>; 2] = [None, None];
-    for (group, it) in queue.groups().iter().enumerate() {
-        let worker = it.worker();
+    for (group, it) in queue.groups.iter().enumerate() {
+        let worker = it.key.worker;
         if it.planned() || it.is_empty() || !workers.free_for(worker) {
             continue;
         }

@@ -30,19 +30,13 @@ impl WorkerForecast {
         self.seen = false;
     }
 
-    pub(crate) fn clear(&mut self, now: Nanos) {
-        (self.seen, self.at) = (true, now);
-        (self.open, self.head_start, self.ahead, self.requests) = (0, Nanos::MAX, None, 0);
+    /// Starts anew with this many idle workers.
+    pub(crate) fn clear(&mut self, now: Nanos, idle: u32) {
+        (self.seen, self.at, self.open) = (true, now, idle);
+        self.head_start = if idle > 0 { 0 } else { Nanos::MAX };
+        (self.ahead, self.requests) = (None, 0);
         self.soonest_busy = Nanos::MAX;
         self.busy.clear();
-    }
-
-    /// This many workers are idle.
-    pub(crate) fn open_now(&mut self, idle: u32) {
-        self.open = idle;
-        if idle > 0 {
-            self.head_start = 0;
-        }
     }
 
     /// Whether any worker is idle.

@@ -33,7 +33,7 @@ impl Padding {
 /// The sums of a padded batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mix {
-    items: u64,
+    pub(crate) items: u64,
     longest: u64,
     real: u128,
 }
@@ -50,10 +50,6 @@ impl Mix {
             longest: self.longest.max(length(items, cost)),
             real: self.real + u128::from(cost),
         }
-    }
-
-    pub(crate) fn items(self) -> u64 {
-        self.items
     }
 
     /// Whether so little of it is padding that it may hold borrowed items.

@@ -27,66 +27,44 @@ pub(crate) enum Due {
     At(Nanos),
 }
 
-/// A policy as plain values.
-#[derive(Clone, Copy, Debug)]
-struct PolicyRules {
-    /// Requests wait by deadline and the planner chooses the batches. Otherwise they wait in order
-    /// of arrival, as pinned requests always do.
-    planned: bool,
-    /// How long the oldest request of a group in order of arrival waits for others.
-    window: Option<Nanos>,
-    adaptive: Adaptive,
-}
-
-impl PolicyRules {
-    fn new(policy: Policy) -> Self {
-        let (planned, window, adaptive) = match policy {
-            Policy::Window { delay } => (false, Some(delay), Adaptive::default()),
-            Policy::Opportunistic => (false, None, Adaptive::default()),
-            Policy::Adaptive(adaptive) => (true, None, adaptive),
-        };
-        Self { planned, window, adaptive }
-    }
-}
-
 /// All that a decision depends on besides the requests and the workers.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) config: Config,
-    policy: PolicyRules,
+    /// Requests wait by deadline, the planner chooses the batches, and workers are handed them by its
+    /// forecast. Otherwise requests wait in order of arrival, as pinned ones always do.
+    pub(crate) planned: bool,
+    /// How long the oldest request of a group in order of arrival waits for others.
+    window: Option<Nanos>,
+    /// What the adaptive policy is asked for.
+    pub(crate) adaptive: Adaptive,
     pub(crate) draining: bool,
     pub(crate) now: Nanos,
 }
 
 impl Rules {
     pub(crate) fn new(config: Config) -> Self {
-        let (policy, config) = (PolicyRules::new(config.policy), config.normal());
-        Self { config, policy, draining: false, now: 0 }
+        let (planned, window, adaptive) = match config.policy {
+            Policy::Window { delay } => (false, Some(delay), Adaptive::default()),
+            Policy::Opportunistic => (false, None, Adaptive::default()),
+            Policy::Adaptive(adaptive) => (true, None, adaptive),
+        };
+        Self { config: config.normal(), planned, window, adaptive, draining: false, now: 0 }
     }
 
     pub(crate) fn configure(&mut self, config: Config) {
         *self = Self { draining: self.draining, now: self.now, ..Self::new(config) };
     }
 
-    /// Whether the planner decides, and workers are handed batches by its forecast.
-    pub(crate) fn planned(&self) -> bool {
-        self.policy.planned
-    }
-
-    /// What the adaptive policy is asked for.
-    pub(crate) fn adaptive(&self) -> &Adaptive {
-        &self.policy.adaptive
-    }
-
     /// What the queue of this request is sorted by.
     pub(crate) fn order(&self, request: &Request) -> Order {
-        let planned = self.policy.planned && request.worker.is_none();
+        let planned = self.planned && request.worker.is_none();
         if planned { Order::Deadline } else { Order::Arrival }
     }
 
     /// The request's own deadline, or the one that the objective gives it.
     pub(crate) fn deadline(&self, request: &Request) -> Nanos {
-        match self.policy.adaptive.objective {
+        match self.adaptive.objective {
             Some(objective) if request.deadline == NEVER => self.now.saturating_add(objective),
             _ => request.deadline,
         }
@@ -100,7 +78,7 @@ impl Rules {
         if load.items >= u64::from(*max_items) || load.cost >= u128::from(*max_cost) {
             return Due::Now(DispatchReason::Full);
         }
-        match self.policy.window {
+        match self.window {
             Some(delay) => self.window(load.oldest.saturating_add(delay), load),
             None => Due::Now(DispatchReason::Idle),
         }

@@ -21,21 +21,21 @@ use tenants::TenantShares;
 const GROUPS_KEPT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct GroupKey {
+pub(crate) struct GroupKey {
     group: u16,
     /// None where kinds may mix.
     kind: Option<OriginKind>,
     /// The worker the requests are pinned to.
-    worker: Option<WorkerId>,
+    pub(crate) worker: Option<WorkerId>,
     /// Half octave of the length, where lengths are padded.
-    class: u8,
+    pub(crate) class: u8,
     order: Order,
 }
 
 /// Requests that may share a batch.
 #[derive(Debug)]
 pub(crate) struct QueueGroup {
-    key: GroupKey,
+    pub(crate) key: GroupKey,
     /// One queue per priority.
     pub(crate) queues: [SortedQueue; 2],
     /// Dispatches in a row that interactive requests have led while bulk waited.
@@ -54,14 +54,6 @@ impl QueueGroup {
     /// Whether the planner chooses its batches.
     pub(crate) fn planned(&self) -> bool {
         self.key.order == Order::Deadline
-    }
-
-    pub(crate) fn worker(&self) -> Option<WorkerId> {
-        self.key.worker
-    }
-
-    pub(crate) fn class(&self) -> u8 {
-        self.key.class
     }
 
     /// What waits in it; none if nothing does.
@@ -92,27 +84,19 @@ pub(crate) struct QueueTotals {
 /// All requests that wait for their first dispatch.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    groups: Vec<QueueGroup>,
+    pub(crate) groups: Vec<QueueGroup>,
     totals: [QueueTotals; 2],
-    planned_groups: usize,
-    first_planned: usize,
+    /// How many planned groups there are, and the first of them.
+    pub(crate) planned_groups: (usize, usize),
     /// The earliest deadline; forgotten when its request leaves.
     next_deadline: Option<Nanos>,
     /// Counts changes at the heads of the planned groups.
-    head_changes: u64,
+    pub(crate) head_changes: u64,
     /// The tenants of the requests in planned groups.
-    tenants: TenantShares,
+    pub(crate) tenants: TenantShares,
 }
 
 impl Queue {
-    pub(crate) fn groups(&self) -> &[QueueGroup] {
-        &self.groups
-    }
-
-    pub(crate) fn group_mut(&mut self, group: usize) -> &mut QueueGroup {
-        &mut self.groups[group]
-    }
-
     /// The sums over the groups that the planner dispatches.
     pub(crate) fn planned(&self) -> &QueueTotals {
         &self.totals[Order::Deadline as usize]
@@ -121,19 +105,6 @@ impl Queue {
     /// The sums over the groups in order of arrival.
     pub(crate) fn arrival(&self) -> &QueueTotals {
         &self.totals[Order::Arrival as usize]
-    }
-
-    /// How many planned groups there are, and the first of them.
-    pub(crate) fn planned_groups(&self) -> (usize, usize) {
-        (self.planned_groups, self.first_planned)
-    }
-
-    pub(crate) fn tenants(&self) -> &TenantShares {
-        &self.tenants
-    }
-
-    pub(crate) fn head_changes(&self) -> u64 {
-        self.head_changes
     }
 
     /// The group a request belongs to, and whether it is new.
@@ -145,7 +116,7 @@ impl Queue {
         if let Some(group) = self.groups.iter().position(|group| group.key == key) {
             return (group, false);
         }
-        let reuse = order == Order::Arrival || self.planned_groups >= GROUPS_KEPT;
+        let reuse = order == Order::Arrival || self.planned_groups.0 >= GROUPS_KEPT;
         let spare = |group: &QueueGroup| group.key.order == order && group.is_empty();
         if let Some(group) = self.groups.iter().position(spare).filter(|_| reuse) {
             self.groups[group].key = key;
@@ -155,10 +126,8 @@ impl Queue {
         let group = self.groups.len();
         self.groups.push(QueueGroup::new(key));
         if order == Order::Deadline {
-            if self.planned_groups == 0 {
-                self.first_planned = group;
-            }
-            self.planned_groups += 1;
+            let (count, first) = self.planned_groups;
+            self.planned_groups = (count + 1, if count == 0 { group } else { first });
         }
         (group, true)
     }
@@ -261,18 +230,6 @@ impl Queue {
 
     // Tenants
 
-    /// Chooses positions of a queue from `skip` on by turns of the tenants, up to `size`.
-    pub(crate) fn pick(
-        &mut self,
-        (group, priority, skip): (usize, usize, usize),
-        size: u64,
-        config: &Config,
-        picked: &mut Vec<u32>,
-    ) {
-        let queue = &self.groups[group].queues[priority];
-        self.tenants.pick(queue, skip, size, config, picked);
-    }
-
     /// Which request gives way to one of this tenant in a full queue, and why; none: that one itself.
     pub(crate) fn victim(&self, tenant: u32, config: &Config) -> (Option<u32>, Rejection) {
         let (tenants, limit) = (&self.tenants, config.max_queue);
@@ -283,7 +240,7 @@ impl Queue {
             return (None, Rejection::Quota);
         }
         let planned = self.groups.iter().filter(|group| group.planned());
-        let waiting = planned.flat_map(|group| &group.queues).flat_map(SortedQueue::iter);
+        let waiting = planned.flat_map(|group| &group.queues).flat_map(|queue| &queue.waiting);
         let theirs = waiting.filter(|it| tenants.heaviest(it.tenant, limit));
         match theirs.max_by_key(|it| (it.deadline, it.seq)) {
             Some(most_patient) => (Some(most_patient.at), Rejection::Quota),
@@ -336,7 +293,7 @@ impl Queue {
     ) -> Option<(&WaitingRequest, Mix)> {
         let head = self.groups[lender].queues[priority].head()?;
         let grown = batch.with(head.items, head.cost);
-        let held = config.holds(grown.items(), grown.size().into());
+        let held = config.holds(grown.items, grown.size().into());
         (grown.wastes_little() && held).then_some((head, grown))
     }
 }

@@ -145,7 +145,13 @@ impl Records {
 
     /// Adds a request at the tail.
     pub(crate) fn push(&mut self, list: &mut RequestList, at: u32) {
-        self.link(list, at, list.tail, NIL);
+        self.join(list, list.tail, at);
+        self.join(list, at, NIL);
+        let request = &self[at].request;
+        list.len += 1;
+        list.requests += request.counts();
+        list.items += u64::from(request.items);
+        list.cost += u128::from(request.cost);
     }
 
     /// Removes a request from its list.
@@ -182,16 +188,6 @@ impl Records {
             self.push(&mut front, at);
         }
         front
-    }
-
-    fn link(&mut self, list: &mut RequestList, at: u32, prev: u32, next: u32) {
-        self.join(list, prev, at);
-        self.join(list, at, next);
-        let request = &self[at].request;
-        list.len += 1;
-        list.requests += request.counts();
-        list.items += u64::from(request.items);
-        list.cost += u128::from(request.cost);
     }
 
     /// Makes two records neighbours; [`NIL`] on either side is that end of the list.

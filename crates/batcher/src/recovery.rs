@@ -6,20 +6,23 @@
 use crate::action::Actions;
 use crate::event::BatchFailure;
 use crate::records::RequestList;
-use crate::retry::{self, RetryBudget, RetryGroup};
+use crate::retry::{self, RetryGroup};
 use crate::running::ActiveBatch;
 use crate::state::BatcherState;
 
-/// Retries members of failed batches within a budget.
+/// Retries members of failed batches within a budget: each retry takes one, each first attempt earns
+/// one per member.
 #[derive(Debug, Default)]
 pub(crate) struct BatchRecovery {
-    budget: RetryBudget,
+    /// Spent when a group is formed, even if it is never dispatched. It counts what is spent and not
+    /// what is left, so that a new limit applies at once.
+    spent: u32,
 }
 
 impl BatchRecovery {
     /// The first attempt of a batch with this many members is over.
     pub(crate) fn earn(&mut self, members: u32) {
-        self.budget.earn(members);
+        self.spent = self.spent.saturating_sub(members);
     }
 
     /// The members of a batch that is not to blame wait again as before.
@@ -51,7 +54,7 @@ impl BatchRecovery {
     ) {
         let ActiveBatch { members, worker: avoid, attempt, .. } = batch;
         if attempt == 1 {
-            self.budget.earn(members.len);
+            self.earn(members.len);
         }
         let attempt = attempt.saturating_add(1);
         let mut survivors = survivors(state, members, kind, out);
@@ -59,8 +62,9 @@ impl BatchRecovery {
         while survivors.len > 0 {
             let mut members = state.records.split(&mut survivors, len);
             // A worker's crash must lose nothing: its batch is tried again even without a budget.
-            let budget = state.rules.config.retry_budget;
-            if kind == BatchFailure::Crashed || self.budget.spend(budget) {
+            let left = self.spent < state.rules.config.retry_budget;
+            if kind == BatchFailure::Crashed || left {
+                self.spent += u32::from(kind != BatchFailure::Crashed);
                 enqueue(state, RetryGroup { members, attempt, avoid });
                 continue;
             }

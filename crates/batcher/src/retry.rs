@@ -108,26 +108,3 @@ impl RetryQueue {
         records.remove(&mut group.members, at);
     }
 }
-
-/// How many retries are left: each takes one, each first attempt earns one per member.
-///
-/// Spent when a group is formed, even if it is never dispatched. It counts what is spent, so that a
-/// new limit applies at once.
-#[derive(Debug, Default)]
-pub(crate) struct RetryBudget {
-    spent: u32,
-}
-
-impl RetryBudget {
-    /// Spends one retry, if any is left.
-    pub(crate) fn spend(&mut self, limit: u32) -> bool {
-        let left = self.spent < limit;
-        self.spent += u32::from(left);
-        left
-    }
-
-    /// The first attempt of a batch with so many members is over.
-    pub(crate) fn earn(&mut self, members: u32) {
-        self.spent = self.spent.saturating_sub(members);
-    }
-}

@@ -120,9 +120,9 @@ impl BatcherState {
     /// The group of a request; what is learned about a new planned one starts here.
     pub(crate) fn group(&mut self, request: &Request) -> usize {
         let (group, new) = self.queue.group(request, &self.rules);
-        if new && self.queue.groups()[group].planned() {
-            let objective = self.rules.adaptive().objective;
-            let planned = self.queue.planned_groups();
+        if new && self.queue.groups[group].planned() {
+            let objective = self.rules.adaptive.objective;
+            let planned = self.queue.planned_groups;
             self.learned.new_group(group, request.group, planned, objective);
         }
         group

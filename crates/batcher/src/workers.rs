@@ -145,10 +145,8 @@ impl Workers {
 
     /// Forecasts when the workers are free; one may be handed a batch `ahead` of that.
     pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
-        forecast.clear(now);
         let staying = || self.workers.iter().filter(|it| !it.retiring && it.slots > 0);
-        let idle = staying().filter(|worker| worker.busy == 0).count() as u32;
-        forecast.open_now(idle);
+        forecast.clear(now, staying().filter(|worker| worker.busy == 0).count() as u32);
         for worker in staying().filter(|worker| worker.busy > 0) {
             worker.survey_busy(now, ahead, forecast);
         }

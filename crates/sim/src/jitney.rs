@@ -1,6 +1,7 @@
 //! The batcher of the server as a scheduler of the simulator.
 //!
-//! It only translates: request numbers to the dense indices the batcher wants, actions to orders.
+//! It only translates: request numbers to the dense indices the batcher wants, actions to orders. The
+//! number of a request is the generation of its index, so that it can be read back from its id.
 
 use jitney_batcher::{
     Action, Actions, BatchId, Batcher, Config, Dispatch, DownReason, Event, Nanos, Origin,
@@ -18,12 +19,10 @@ const QUEUE_MAX: u32 = 1_000_000;
 pub struct JitneyScheduler {
     batcher: Batcher,
     actions: Actions,
-    /// The request at each index.
-    jobs: Vec<u32>,
-    /// The index of each request.
-    indices: Vec<u32>,
+    /// Indices in use or free, and those that are free.
+    indices: u32,
     free: Vec<u32>,
-    /// What each worker runs.
+    /// What each worker runs, with the indices of its requests.
     running: Vec<Option<(BatchId, Vec<u32>)>>,
 }
 
@@ -40,7 +39,7 @@ impl JitneyScheduler {
         }
         let running = (0..workers).map(|_| None).collect();
         actions.clear();
-        Self { batcher, actions, jobs: vec![], indices: vec![], free: vec![], running }
+        Self { batcher, actions, indices: 0, free: vec![], running }
     }
 
     fn step(&mut self, now: Nanos, event: Event, out: &mut Orders) {
@@ -56,40 +55,36 @@ impl JitneyScheduler {
     fn carry_out(&mut self, action: &Action, actions: &Actions, out: &mut Orders) {
         match action {
             Action::Dispatch(Dispatch { worker, batch, members, .. }) => {
-                let ids: Vec<u32> =
-                    actions.members(members).iter().map(|id| self.jobs[id.index()]).collect();
-                out.dispatch(worker.0 as usize, ids.iter().copied());
-                self.running[worker.0 as usize] = Some((*batch, ids));
+                let (worker, ids) = (worker.0 as usize, actions.members(members));
+                out.dispatch(worker, ids.iter().map(job));
+                let indices = ids.iter().map(|id| id.index() as u32).collect();
+                self.running[worker] = Some((*batch, indices));
             }
             Action::Reject { id, .. } | Action::Fail { id, .. } => {
-                let job = self.jobs[id.index()];
-                self.release(job);
-                out.reject(job);
+                self.free.push(id.index() as u32);
+                out.reject(job(id));
             }
             Action::SetTimer(at) => out.wake(Some(*at)),
             Action::ClearTimer => out.wake(None),
         }
     }
 
-    fn index(&mut self, job: u32) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.jobs.push(0);
-            self.jobs.len() as u32 - 1
-        });
-        self.jobs[index as usize] = job;
-        self.indices.resize(self.indices.len().max(job as usize + 1), u32::MAX);
-        self.indices[job as usize] = index;
-        index
+    fn index(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.indices += 1;
+            self.indices - 1
+        })
     }
+}
 
-    fn release(&mut self, job: u32) {
-        self.free.push(self.indices[job as usize]);
-    }
+/// The number of a request.
+fn job(id: &RequestId) -> u32 {
+    (id.0 >> 32) as u32
 }
 
 impl Scheduler for JitneyScheduler {
     fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders) {
-        let mut request = Request::new(RequestId::new(self.index(id), id));
+        let mut request = Request::new(RequestId::new(self.index(), id));
         request.deadline = job.deadline;
         request.tenant = job.tenant;
         request.origin = Origin { kind: OriginKind::Http, peer: job.client };
@@ -97,10 +92,8 @@ impl Scheduler for JitneyScheduler {
     }
 
     fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
-        let Some((batch, ids)) = self.running[worker].take() else { return };
-        for &job in &ids {
-            self.release(job);
-        }
+        let Some((batch, indices)) = self.running[worker].take() else { return };
+        self.free.extend(indices);
         self.step(now, Event::Done { batch, exec }, out);
     }
 

@@ -24,7 +24,7 @@ pub fn run(world: &World, load: &Load, scheduler: &mut dyn Scheduler) -> Outcome
     while let Some((now, happening)) = runner.next() {
         runner.now = now;
         runner.happen(happening, scheduler);
-        runner.obey(scheduler);
+        runner.obey();
     }
     runner.outcome()
 }
@@ -183,7 +183,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn obey(&mut self, _scheduler: &mut dyn Scheduler) {
+    fn obey(&mut self) {
         let mut orders = std::mem::take(&mut self.orders);
         for &id in &orders.rejected {
             self.waiting -= 1;

@@ -32,11 +32,6 @@ impl Curves {
         self.known.len() - 1
     }
 
-    /// The curve of a model for batches that run at these sizes.
-    pub(crate) fn curve<'a>(&'a self, index: usize, sizes: &'a [u32]) -> Curve<'a> {
-        Curve::new(self.get(index), sizes)
-    }
-
     pub(crate) fn get(&self, index: usize) -> &Service {
         &self.known[index].1
     }
@@ -44,7 +39,9 @@ impl Curves {
     /// A batch of this group and size took this long; deadlines are planned with the quantile `safe`.
     pub(crate) fn learn(&mut self, (group, size): (u16, u64), took: Nanos, safe: f64) {
         let index = self.index(group, None);
-        self.known[index].1.safe(safe).learn(size, took);
+        let service = &mut self.known[index].1;
+        service.factor.share = safe;
+        service.learn(size, took);
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
@@ -53,7 +50,7 @@ impl Curves {
                 group: *group,
                 size,
                 mean: mean as Nanos,
-                planned: (mean * service.factor()) as Nanos,
+                planned: (mean * service.factor.value) as Nanos,
                 samples,
             })
         })
@@ -82,17 +79,17 @@ pub(crate) struct Curve<'a> {
     /// Ascending; empty where any size runs as it is.
     sizes: &'a [u32],
     /// From the expected time to the one that deadlines are planned with.
-    factor: f64,
+    pub(crate) factor: f64,
 }
 
 impl<'a> Curve<'a> {
     pub(crate) fn new(service: &'a Service, sizes: &'a [u32]) -> Self {
-        Self { service, sizes, factor: service.factor() }
+        Self { service, sizes, factor: service.factor.value }
     }
 
     /// The same for requests that can only be in time if the batch is a fast one.
     pub(crate) fn with_luck(self) -> Self {
-        Self { factor: self.service.luck(), ..self }
+        Self { factor: self.service.luck.value, ..self }
     }
 
     /// The size a batch runs at.
@@ -110,11 +107,6 @@ impl<'a> Curve<'a> {
     /// The time that deadlines are planned with.
     pub(crate) fn planned(&self, size: u64) -> f64 {
         self.mean(size) * self.factor
-    }
-
-    /// The factor between the two.
-    pub(crate) fn factor(&self) -> f64 {
-        self.factor
     }
 
     /// The largest size up to `cap` that is planned to be done in this time; 0 if none is.

@@ -3,7 +3,7 @@
 //! It is told what happens under every policy, so that the adaptive one can start at any time. It
 //! never decides anything.
 
-use super::curves::{CurvePoint, Curves};
+use super::curves::{Curve, Curves};
 use super::rate::{Flow, Rate};
 use super::returns::Returns;
 use super::service::Service;
@@ -43,11 +43,12 @@ struct GroupModel {
 pub(crate) struct Learned {
     /// By the number of the group in the queue; meaningless for groups that are not planned.
     groups: Vec<GroupModel>,
-    curves: Curves,
-    returns: Returns,
-    /// All arrivals, in size, if there are several groups; and the size of one request.
+    pub(crate) curves: Curves,
+    pub(crate) returns: Returns,
+    /// All arrivals, in size, if there are several groups.
     all: Rate,
-    unit: f64,
+    /// Size of a request on average.
+    pub(crate) unit: f64,
     /// Size of the parts of a request whose last part has not arrived yet.
     parts: f64,
     /// From when a batch should be dispatched until its worker can take it, and what else passes
@@ -58,12 +59,12 @@ pub(crate) struct Learned {
     early: Tail,
     last_done: Nanos,
     /// Batches answered.
-    answered: u64,
+    pub(crate) answered: u64,
 }
 
 impl Default for Learned {
     fn default() -> Self {
-        let tail = || Tail::new(0.0, 0.9, 50_000.0, 5_000.0);
+        let tail = |most| Tail::new(0.0, 0.9, (50_000.0, 5_000.0), (0.0, most));
         Self {
             groups: Vec::new(),
             curves: Curves::default(),
@@ -71,9 +72,9 @@ impl Default for Learned {
             all: Rate::default(),
             unit: 1.0,
             parts: 0.0,
-            handoff: tail(),
-            overhead: tail(),
-            early: tail(),
+            handoff: tail(1e9),
+            overhead: tail(1e8),
+            early: tail(1e9),
             last_done: 0,
             answered: 0,
         }
@@ -101,6 +102,7 @@ impl Learned {
     }
 
     /// A request arrives in one of so many planned groups.
+    #[inline]
     pub(crate) fn arrived(
         &mut self,
         request: &Request,
@@ -133,18 +135,9 @@ impl Learned {
         self.parts = 0.0;
     }
 
-    pub(crate) fn announce(&mut self, now: Nanos, origin: Origin) {
-        self.returns.announce(now, origin);
-    }
-
-    pub(crate) fn retract(&mut self, origin: Origin) {
-        self.returns.retract(origin);
-    }
-
     /// A batch reached its worker this long after it should have been dispatched.
     pub(crate) fn handed(&mut self, took: Nanos) {
         self.handoff.learn(took as f64);
-        self.handoff.within(0.0, 1e9);
     }
 
     /// A batch of this group and size was answered. `late`: what passed beyond its time on the
@@ -162,7 +155,6 @@ impl Learned {
         self.curves.learn(batch, took, if several { SAFE } else { SAFE_ALONE });
         if let Some(late) = late {
             self.overhead.learn(late as f64);
-            self.overhead.within(0.0, 1e8);
         }
     }
 
@@ -175,12 +167,6 @@ impl Learned {
     /// A batch was over this long before it was expected to be.
     pub(crate) fn ended_early(&mut self, by: Nanos) {
         self.early.learn(by as f64);
-        self.early.within(0.0, 1e9);
-    }
-
-    /// Forgets clients that have been away for too long.
-    pub(crate) fn give_up_returns(&mut self, now: Nanos) {
-        self.returns.close(now);
     }
 
     // What is known
@@ -188,18 +174,18 @@ impl Learned {
     /// How long before its last batch is expected to end a worker may be handed the next one: long
     /// enough to reach it, also where that batch ends a little sooner.
     pub(crate) fn ahead(&self) -> Nanos {
-        (self.handoff.get() + self.early.get()) as Nanos
+        (self.handoff.value + self.early.value) as Nanos
     }
 
     /// What passes beyond a batch's time on its worker.
     pub(crate) fn overhead(&self) -> Nanos {
-        self.overhead.get() as Nanos
+        self.overhead.value as Nanos
     }
 
     /// The expected time of a batch, if anything was learned.
     pub(crate) fn predict(&mut self, group: u16, size: u64, rules: &Rules) -> Option<Nanos> {
-        let curve = self.curves.index(group, rules.adaptive().objective);
-        let curve = self.curves.curve(curve, rules.config.run_sizes());
+        let curve = self.curves.index(group, rules.adaptive.objective);
+        let curve = Curve::new(self.curves.get(curve), rules.config.run_sizes());
         curve.service.known().then(|| curve.mean(size) as Nanos)
     }
 
@@ -221,27 +207,9 @@ impl Learned {
         &self.groups[group].flow
     }
 
-    pub(crate) fn returns(&self) -> &Returns {
-        &self.returns
-    }
-
-    /// Counts what was learned about service times.
-    pub(crate) fn changes(&self) -> u64 {
-        self.answered
-    }
-
-    /// Size of a request on average.
-    pub(crate) fn unit(&self) -> f64 {
-        self.unit
-    }
-
     /// Whether what was learned may be out of date, or too little for a queue of this length.
     pub(crate) fn uncertain(&self, now: Nanos, waiting: u32) -> bool {
         let stale = now.saturating_sub(self.last_done) > STALE;
         stale || self.answered < PROVEN && waiting <= 1
-    }
-
-    pub(crate) fn curve_points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
-        self.curves.points()
     }
 }

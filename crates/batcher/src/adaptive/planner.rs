@@ -28,8 +28,8 @@ struct Paced {
 /// Plans batches of the groups in order of deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
-    forecast: WorkerForecast,
-    log: DecisionLog,
+    pub(crate) forecast: WorkerForecast,
+    pub(crate) log: DecisionLog,
     /// When the first waiting batch is dispatched unless something happens before.
     until: Option<Nanos>,
     /// Valid while the heads of the queue have not changed.
@@ -48,11 +48,6 @@ impl Planner {
     pub(crate) fn forget(&mut self) {
         self.forecast.invalidate();
         self.paced = None;
-    }
-
-    /// A batch was handed to a worker.
-    pub(crate) fn dispatched(&mut self) {
-        self.forecast.invalidate();
     }
 
     /// Looks at the workers, unless it is known which can take a batch and how soon another can.
@@ -90,9 +85,9 @@ impl Planner {
     pub(crate) fn goes_on_waiting(&mut self, state: &BatcherState) -> bool {
         if self.has_worker()
             && let Some((changes, Paced { group, priority, goal, until })) = self.paced
-            && changes == state.queue.head_changes()
+            && changes == state.queue.head_changes
         {
-            let queues = &state.queue.groups()[group].queues;
+            let queues = &state.queue.groups[group].queues;
             if state.rules.now < until
                 && queues[priority].size < goal
                 && queues[1 - priority].is_empty()
@@ -110,12 +105,12 @@ impl Planner {
             return None;
         }
         self.look_again(state);
-        state.learned.give_up_returns(state.rules.now);
+        state.learned.returns.close(state.rules.now);
         let mut free = std::mem::take(&mut self.free);
-        let several = state.queue.planned_groups().0 > 1;
+        let several = state.queue.planned_groups.0 > 1;
         let mut best: Option<(PlannedBatch, (u8, f64))> = None;
-        for group in 0..state.queue.groups().len() {
-            let it = &state.queue.groups()[group];
+        for group in 0..state.queue.groups.len() {
+            let it = &state.queue.groups[group];
             if it.is_empty() || !it.planned() {
                 continue;
             }
@@ -141,7 +136,7 @@ impl Planner {
         let goal = wait.goal.filter(|_| !several && candidate.skip == 0);
         self.paced = goal.map(|(goal, end)| {
             let paced = Paced { group, priority, goal, until: wait.until.min(end) };
-            (state.queue.head_changes(), paced)
+            (state.queue.head_changes, paced)
         });
         self.until = Some(self.until.map_or(wait.until, |other| other.min(wait.until)));
     }
@@ -153,10 +148,11 @@ impl Planner {
         let &PlannedBatch { group, priority, candidate, .. } = batch;
         let BatcherState { rules, queue, records, .. } = &mut *state;
         let mut members = RequestList::EMPTY;
-        let rest = candidate.skip + candidate.len < queue.groups()[group].queues[priority].len();
-        if rest && queue.tenants().contested() {
-            let from = (group, priority, candidate.skip);
-            queue.pick(from, candidate.size, &rules.config, &mut self.picked);
+        let rest =
+            candidate.skip + candidate.len < queue.groups[group].queues[priority].waiting.len();
+        if rest && queue.tenants.contested() {
+            let (from, picked) = (&queue.groups[group].queues[priority], &mut self.picked);
+            queue.tenants.pick(from, candidate.skip, candidate.size, &rules.config, picked);
             for (taken, &position) in self.picked.iter().enumerate() {
                 let position = position as usize - taken;
                 queue.dispatch(records, (group, priority, position), &mut members);
@@ -177,11 +173,11 @@ impl Planner {
         let &PlannedBatch { group, priority, mut room, .. } = batch;
         let BatcherState { rules, queue, records, .. } = &mut *state;
         let other = 1 - priority;
-        let it = queue.group_mut(group);
+        let it = &mut queue.groups[group];
         let waits = !it.queues[other].is_empty();
         let interactive = priority == Priority::Interactive as usize;
         it.led = if waits && interactive { it.led + 1 } else { 0 };
-        while let Some(head) = queue.groups()[group].queues[other].head()
+        while let Some(head) = queue.groups[group].queues[other].head()
             && u64::from(head.size) <= room
             && head.deadline > rules.now
             && rules
@@ -192,7 +188,7 @@ impl Planner {
             queue.dispatch(records, (group, other, 0), members);
         }
         let padded = rules.config.measure == Measure::Padded;
-        if padded && room > 0 && queue.groups()[group].is_empty() {
+        if padded && room > 0 && queue.groups[group].is_empty() {
             state.borrow((group, priority), members, |state, head, size, added| {
                 let fits = added <= room && !self.view(state).late(group, head.deadline, size);
                 room -= if fits { added } else { 0 };
@@ -222,7 +218,7 @@ impl Planner {
         if self.hope_ends(state) >= state.rules.now {
             return;
         }
-        for group in 0..state.queue.groups().len() {
+        for group in 0..state.queue.groups.len() {
             for priority in 0..2 {
                 self.reject_heads(state, (group, priority), 0, Rejection::Hopeless, out);
             }
@@ -252,8 +248,8 @@ impl Planner {
         reason: Rejection,
         out: &mut Actions,
     ) {
-        while state.queue.groups()[group].planned()
-            && let Some(&head) = state.queue.groups()[group].queues[priority].head()
+        while state.queue.groups[group].planned()
+            && let Some(&head) = state.queue.groups[group].queues[priority].head()
             && self.view(state).hopeless(group, head.deadline, head.size, after)
         {
             let retry_after = self.view(state).drain_time();
@@ -283,7 +279,7 @@ impl Planner {
     /// When the first head becomes hopeless; computed anew only after a change.
     #[inline]
     fn hope_ends(&mut self, state: &BatcherState) -> Nanos {
-        let changes = state.queue.head_changes() + state.learned.changes();
+        let changes = state.queue.head_changes + state.learned.answered;
         if self.hope_ends.0 != changes {
             self.hope_ends = (changes, self.view(state).hope_ends());
         }
@@ -292,22 +288,17 @@ impl Planner {
 
     // The log
 
-    /// The last decisions, oldest first.
-    pub(crate) fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.log.iter()
-    }
-
     fn note(&mut self, state: &BatcherState, batch: &PlannedBatch, kind: DecisionKind) {
         let (now, candidate) = (state.rules.now, batch.candidate);
-        let queue = &state.queue.groups()[batch.group].queues[batch.priority];
-        let deadline = queue.get(candidate.skip).deadline;
+        let queue = &state.queue.groups[batch.group].queues[batch.priority];
+        let deadline = queue.waiting[candidate.skip].deadline;
         let view = self.view(state);
         let (predicted, rate) = (view.mean(batch.group, candidate.size), view.rate());
         self.log.write(Decision {
             at: now,
             kind,
             size: candidate.size,
-            waiting: queue.len() as u32,
+            waiting: queue.waiting.len() as u32,
             skipped: candidate.skip as u32,
             predicted: predicted as Nanos,
             next_free: batch.next_free.saturating_sub(now),

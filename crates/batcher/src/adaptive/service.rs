@@ -49,8 +49,9 @@ pub(crate) struct Service {
     table: [f64; CELLS],
     fit: LineFit,
     slope: f64,
-    factor: Tail,
-    luck: Tail,
+    /// From the expected time to the one that deadlines are planned with, and to that of a fast batch.
+    pub(crate) factor: Tail,
+    pub(crate) luck: Tail,
     /// Ratios of the latest surprises, all on the same side.
     run: [f64; DRIFT_RUN],
     run_len: usize,
@@ -70,8 +71,8 @@ impl Service {
             table: std::array::from_fn(|at| guess * (0.5 + 0.5 * SIZES[at] as f64)),
             fit: LineFit::default(),
             slope: guess / 2.0,
-            factor: Tail::new(1.05, SAFE, 0.02, 0.002),
-            luck: Tail::new(0.95, LUCKY, 0.02, 0.002),
+            factor: Tail::new(1.05, SAFE, (0.02, 0.002), (1.0, 2.0)),
+            luck: Tail::new(0.95, LUCKY, (0.02, 0.002), (0.5, 1.0)),
             run: [1.0; DRIFT_RUN],
             run_len: 0,
             batches: 0,
@@ -82,12 +83,6 @@ impl Service {
     }
 
     // Learning
-
-    /// Deadlines are planned with this quantile of the time from now on.
-    pub(crate) fn safe(&mut self, share: f64) -> &mut Self {
-        self.factor.aim(share);
-        self
-    }
 
     /// A batch of this size took this long.
     pub(crate) fn learn(&mut self, size: u64, took: Nanos) {
@@ -116,9 +111,7 @@ impl Service {
     fn learn_factor(&mut self, at: usize, ratio: f64) {
         if self.cells[at].batches >= 1.0 {
             self.factor.learn(ratio * (1.0 - 1e-6));
-            self.factor.within(1.0, 2.0);
             self.luck.learn(ratio * (1.0 + 1e-6));
-            self.luck.within(0.5, 1.0);
         }
     }
 
@@ -209,16 +202,6 @@ impl Service {
             }
             _ => below,
         }
-    }
-
-    /// The factor between the expected time and the one that deadlines are planned with.
-    pub(crate) fn factor(&self) -> f64 {
-        self.factor.get()
-    }
-
-    /// The factor between the expected time and the one that a fast batch takes.
-    pub(crate) fn luck(&self) -> f64 {
-        self.luck.get()
     }
 
     /// The largest size worth trying by what was seen.

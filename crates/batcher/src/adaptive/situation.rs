@@ -11,7 +11,6 @@
 //! is decided elsewhere.
 
 mod outlook;
-mod trim;
 
 use super::curves::Curve;
 use crate::config::Config;
@@ -30,6 +29,12 @@ const PLAN: usize = 24;
 const KEEPS_UP: f64 = 1.05;
 /// Deadlines further apart than this are classes of their own.
 const MIXED: f64 = 1.5;
+/// How far below a batch's size a step is looked for.
+const REACH: u64 = 16;
+/// A smaller batch must keep this much of the workers' time free.
+const BUSY_MAX: f64 = 0.95;
+/// The gain must exceed this share of the batch's time.
+const WORTH: f64 = 0.02;
 
 /// A batch that could be dispatched: a run of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +100,10 @@ impl Situation<'_> {
     /// The batch with requests that were passed over and may be in time with luck, if that makes no
     /// other late.
     fn with_long_shots(&self, candidate: Candidate) -> Candidate {
-        let time = self.time_left(self.queue.get(candidate.skip).deadline);
+        let time = self.time_left(self.queue.waiting[candidate.skip].deadline);
         let (lucky, mut candidate) = (self.with_luck(), candidate);
         while let Some(skip) = candidate.skip.checked_sub(1) {
-            let head = self.queue.get(skip);
+            let head = &self.queue.waiting[skip];
             let size = candidate.size + u64::from(head.size);
             let len = candidate.len + 1;
             let harmless = self.curve.planned(size) <= time && self.prefix(skip, size).0 == len;
@@ -127,10 +132,10 @@ impl Situation<'_> {
 
     /// What others may add to a batch that takes the whole queue, without making its head late.
     pub(crate) fn room(&self, candidate: Candidate) -> u64 {
-        if candidate.skip + candidate.len < self.queue.len() {
+        if candidate.skip + candidate.len < self.queue.waiting.len() {
             return 0;
         }
-        let time = self.time_left(self.queue.get(candidate.skip).deadline);
+        let time = self.time_left(self.queue.waiting[candidate.skip].deadline);
         self.curve.largest_within(self.cap, time).saturating_sub(candidate.size)
     }
 
@@ -146,7 +151,7 @@ impl Situation<'_> {
 
     /// When the head of this batch must be dispatched so that one more could still be added.
     pub(crate) fn latest(&self, candidate: Candidate, unit: f64) -> Nanos {
-        let deadline = self.queue.get(candidate.skip).deadline;
+        let deadline = self.queue.waiting[candidate.skip].deadline;
         if deadline == NEVER {
             return NEVER;
         }
@@ -184,11 +189,11 @@ impl Situation<'_> {
             && self.queue.size <= within
             && self.config.holds(self.queue.items, self.queue.cost)
         {
-            return (self.queue.len(), self.queue.size);
+            return (self.queue.waiting.len(), self.queue.size);
         }
         let (mut size, mut items, mut cost) = (0, 0, 0);
-        for position in skip..self.queue.len() {
-            let entry = self.queue.get(position);
+        for position in skip..self.queue.waiting.len() {
+            let entry = &self.queue.waiting[position];
             items += u64::from(entry.items);
             cost += u128::from(entry.cost);
             let next = size + u64::from(entry.size);
@@ -197,17 +202,17 @@ impl Situation<'_> {
             }
             size = next;
         }
-        (self.queue.len() - skip, size)
+        (self.queue.waiting.len() - skip, size)
     }
 
     /// A request larger than the cap goes alone.
     fn cap_at(&self, position: usize) -> u64 {
-        self.cap.max(self.queue.get(position).size.into())
+        self.cap.max(self.queue.waiting[position].size.into())
     }
 
     /// Whether the last request was given far more time than the head.
     fn mixed(&self) -> bool {
-        let ends = self.queue.head().zip(self.queue.last());
+        let ends = self.queue.head().zip(self.queue.waiting.back());
         ends.is_some_and(|(head, last)| last.given() > MIXED * head.given())
     }
 
@@ -224,12 +229,12 @@ impl Situation<'_> {
         self.workers_after(size, free);
         let mut position = len;
         for _ in 0..PLAN {
-            if position >= self.queue.len() {
+            if position >= self.queue.waiting.len() {
                 return true;
             }
             let Some(slot) = free.iter_mut().min() else { return false };
             let later = Situation { start: *slot, ..*self };
-            let deadline = self.queue.get(position).deadline;
+            let deadline = self.queue.waiting[position].deadline;
             let within =
                 later.curve.largest_within(self.cap_at(position), later.time_left(deadline));
             let (len, size) = later.prefix(position, within);
@@ -246,13 +251,13 @@ impl Situation<'_> {
     fn best_rate(&self) -> Option<Candidate> {
         let (mut best, mut best_rate) = (None, 0.0);
         let (mut end, mut size, mut items, mut cost) = (0, 0u64, 0u64, 0u128);
-        for skip in 0..self.queue.len().min(SCAN) {
-            let head = self.queue.get(skip);
+        for skip in 0..self.queue.waiting.len().min(SCAN) {
+            let head = &self.queue.waiting[skip];
             let time = self.time_left(head.deadline);
             let within = self.curve.largest_within(self.cap_at(skip), time);
             // Requests behind have no less time, so the end of the run only moves on.
-            while end < self.queue.len() {
-                let next = self.queue.get(end);
+            while end < self.queue.waiting.len() {
+                let next = &self.queue.waiting[end];
                 let held = (items + u64::from(next.items), cost + u128::from(next.cost));
                 if size + u64::from(next.size) > within || !self.config.holds(held.0, held.1) {
                     break;
@@ -279,6 +284,37 @@ impl Situation<'_> {
             cost -= u128::from(head.cost);
         }
         best
+    }
+
+    // Steps of the service curve: a model that pads to multiples, or runs at certain sizes only, makes
+    // all requests of a batch wait for a few more. These are left for the next worker if that costs
+    // them less than it saves the others.
+
+    /// The batch, or its part up to a step below it. `next_free`: until the next worker is free.
+    pub(crate) fn trim(&self, candidate: Candidate, next_free: f64) -> Candidate {
+        let lowest = candidate.size.saturating_sub(REACH).max(1);
+        let step = (lowest..candidate.size).rev().find(|&size| self.curve.step_above(size));
+        let Some(step) = step else { return candidate };
+        let (mut size, mut len) = (0, 0);
+        while len < candidate.len {
+            let next = size + u64::from(self.queue.waiting[candidate.skip + len].size);
+            if next > step {
+                break;
+            }
+            (size, len) = (next, len + 1);
+        }
+        let part = Candidate { len, size, ..candidate };
+        if len > 0 && self.pays(candidate, part, next_free) { part } else { candidate }
+    }
+
+    fn pays(&self, whole: Candidate, part: Candidate, next_free: f64) -> bool {
+        let rest = whole.size - part.size;
+        let left = self.queue.waiting[whole.skip + part.len].deadline;
+        let in_time = next_free + self.curve.planned(rest) <= self.time_left(left);
+        let [all, some, few] = [whole.size, part.size, rest].map(|size| self.curve.mean(size));
+        let saved = part.size as f64 * (all - some);
+        let spent = rest as f64 * (next_free + few - all) + WORTH * whole.size as f64 * all;
+        in_time && self.load(part.size) <= BUSY_MAX && saved > spent
     }
 }
 

@@ -1,25 +1,51 @@
 //! What the planner expects: how long a batch takes, which request is hopeless, when the queue is
 //! empty.
 //!
-//! A view of the state and of the workers at one moment; it changes nothing. `choose` builds the
-//! batch that each group would dispatch on it.
-
-mod choose;
+//! A view of the state and of the workers at one moment; it changes nothing. On it rests what each
+//! group would dispatch now, and why; or until when it waits.
 
 use super::curves::Curve;
-use super::situation::MARGIN;
-use crate::action::Rejection;
+use super::returns::{OUT_MAX, Out};
+use super::situation::{Candidate, MARGIN, Situation};
+use super::wait::{Prospect, Wait};
+use crate::action::{DispatchReason, Rejection};
 use crate::config::Measure;
+use crate::fifo::BULK_TURN;
 use crate::forecast::WorkerForecast;
 use crate::policy::Rules;
 use crate::queue::QueueGroup;
-use crate::request::{NEVER, Nanos, Request};
+use crate::request::{NEVER, Nanos, Priority, Request};
 use crate::state::BatcherState;
-
-pub(crate) use choose::{GroupChoice, PlannedBatch};
 
 /// Requests without a deadline are rejected when the queue takes longer than this.
 const DRAIN_MAX: Nanos = 30_000_000_000;
+/// Bulk leads as well once its head has waited this many times what the interactive head is given.
+const BULK_PATIENCE: Nanos = 10;
+/// A group whose head has waited for this many full batches goes before fuller ones.
+const STARVING: f64 = 8.0;
+/// A protected tenant is kept in time only where the workers are this busy.
+const PROTECT_LOAD: f64 = 0.8;
+
+/// A batch that the planner dispatches now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlannedBatch {
+    pub(crate) group: usize,
+    pub(crate) priority: usize,
+    pub(crate) candidate: Candidate,
+    pub(crate) reason: DispatchReason,
+    /// When the next worker is expected to be free.
+    pub(crate) next_free: Nanos,
+    /// Size that requests of the other priority may add.
+    pub(crate) room: u64,
+}
+
+/// What one group would do now.
+#[derive(Debug)]
+pub(crate) enum GroupChoice {
+    Dispatch(PlannedBatch),
+    Wait(PlannedBatch, Wait),
+    Nothing,
+}
 
 /// The state and the workers at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +60,7 @@ impl<'a> View<'a> {
     }
 
     fn group(&self, group: usize) -> &'a QueueGroup {
-        &self.state.queue.groups()[group]
+        &self.state.queue.groups[group]
     }
 
     /// The service curve of a group.
@@ -44,7 +70,7 @@ impl<'a> View<'a> {
 
     /// Size units that arrive per nanosecond.
     pub(crate) fn rate(&self) -> f64 {
-        self.state.learned.rate(self.state.queue.planned_groups())
+        self.state.learned.rate(self.state.queue.planned_groups)
     }
 
     /// The expected time of a batch of this size, without its padding.
@@ -103,7 +129,7 @@ impl<'a> View<'a> {
     pub(crate) fn hope_ends(&self) -> Nanos {
         let way = self.way();
         let mut first = NEVER;
-        for (group, it) in self.state.queue.groups().iter().enumerate() {
+        for (group, it) in self.state.queue.groups.iter().enumerate() {
             if !it.planned() || it.is_empty() {
                 continue;
             }
@@ -123,7 +149,7 @@ impl<'a> View<'a> {
     fn crowded(&self, request: &Request, group: usize, size: u32, soonest: Nanos) -> bool {
         let queue = &self.group(group).queues[request.priority as usize];
         let cap = self.cap(group);
-        let last = queue.last().is_some_and(|last| last.deadline <= request.deadline);
+        let last = queue.waiting.back().is_some_and(|last| last.deadline <= request.deadline);
         // What batches take that are larger than those tried is a guess.
         if queue.size < cap || !last || cap < self.most() || self.doubts() {
             return false;
@@ -151,7 +177,7 @@ impl<'a> View<'a> {
 
     /// How long until all requests that wait have been answered, by the best rate known.
     pub(crate) fn drain_time(&self) -> Option<Nanos> {
-        let groups = self.state.queue.groups().iter().enumerate();
+        let groups = self.state.queue.groups.iter().enumerate();
         let planned = groups.filter(|(_, group)| group.planned());
         let (group, _) = planned.max_by_key(|(_, group)| group.queues[0].size)?;
         let soonest = self.forecast.soonest(self.rules().now)?;
@@ -168,7 +194,7 @@ impl<'a> View<'a> {
 
     /// What passes beyond a batch's time on its worker.
     fn way(&self) -> Nanos {
-        self.state.learned.overhead() + self.rules().adaptive().delivery
+        self.state.learned.overhead() + self.rules().adaptive.delivery
     }
 
     /// The largest size that fits and is worth trying.
@@ -183,4 +209,154 @@ impl<'a> View<'a> {
             Measure::Packed | Measure::Padded => config.max_cost.min(u32::MAX.into()),
         }
     }
+
+    // What a group would do
+
+    /// What a group that is not empty would do now; `free` is scratch.
+    pub(crate) fn choice(&self, group: usize, free: &mut Vec<Nanos>) -> GroupChoice {
+        let (it, rules) = (self.group(group), self.rules());
+        let priority = leading(it, rules.now);
+        let queue = &it.queues[priority];
+        let cap = self.capped(group, priority);
+        let situation = self.situation(group, priority, cap);
+        let candidate = if situation.curve.service.compared() && !self.doubts() {
+            situation.candidate(free)
+        } else {
+            situation.first()
+        };
+        let Some(candidate) = candidate else { return GroupChoice::Nothing };
+        let all = candidate.skip + candidate.len == queue.waiting.len();
+        let growable = all && candidate.size < cap && !rules.draining;
+        if growable && let Some(wait) = self.waits(group, &situation, candidate) {
+            let (reason, next_free) = (DispatchReason::Idle, rules.now + wait.next_free);
+            let batch = PlannedBatch { group, priority, candidate, reason, next_free, room: 0 };
+            return GroupChoice::Wait(batch, wait);
+        }
+        let reason = self.reason(&situation, candidate, growable);
+        let next_free = match self.forecast.open {
+            0 | 1 => situation.next_worker(candidate).max(0.0),
+            _ => 0.0,
+        };
+        let candidate = situation.trim(candidate, next_free);
+        let next_free = rules.now + situation.next_worker(candidate).max(0.0) as Nanos;
+        let alone = it.queues[1 - priority].is_empty() && rules.config.measure != Measure::Padded;
+        let room = if alone { 0 } else { situation.room(candidate) };
+        GroupChoice::Dispatch(PlannedBatch { group, priority, candidate, reason, next_free, room })
+    }
+
+    /// The smallest goes first. Urgent groups by deadline; then starving ones by age; then the rest
+    /// by what they serve per unit of time, in which padding does not count.
+    pub(crate) fn rank(&self, batch: &PlannedBatch) -> (u8, f64) {
+        let (now, Candidate { skip, len, size, .. }) = (self.rules().now, batch.candidate);
+        let queue = &self.group(batch.group).queues[batch.priority];
+        let head = &queue.waiting[skip];
+        let mean = self.mean(batch.group, size);
+        let slack = head.deadline.saturating_sub(now) as f64;
+        let age = now.saturating_sub(head.arrived) as f64;
+        if head.deadline != NEVER && slack < 3.0 * mean {
+            return (0, head.deadline as f64);
+        }
+        if age > STARVING * mean {
+            return (1, head.arrived as f64);
+        }
+        let real = match self.rules().config.measure {
+            Measure::Items | Measure::Packed => size as f64,
+            Measure::Padded => (skip..skip + len).map(|at| queue.waiting[at].cost as f64).sum(),
+        };
+        (2, -real / mean)
+    }
+
+    /// Until when this batch waits, if it does.
+    fn waits(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> Option<Wait> {
+        let (now, mut out) = (self.rules().now, [Out::default(); OUT_MAX]);
+        let out = self.state.learned.returns.out(now, self.forecast.requests, &mut out);
+        let wait = self.prospect(group, out).wait(situation, candidate)?;
+        let head = &situation.queue.waiting[candidate.skip];
+        let longest = self.rules().adaptive.max_wait.unwrap_or(NEVER);
+        let until = wait.until.min(head.arrived.saturating_add(longest));
+        (until > now).then_some(Wait { until, ..wait })
+    }
+
+    fn reason(
+        &self,
+        situation: &Situation<'_>,
+        candidate: Candidate,
+        growable: bool,
+    ) -> DispatchReason {
+        let (learned, rules) = (&self.state.learned, self.rules());
+        if rules.draining {
+            DispatchReason::Drain
+        } else if candidate.hurried || rules.now >= situation.latest(candidate, learned.unit) {
+            DispatchReason::Deadline
+        } else if !growable {
+            DispatchReason::Full
+        } else if candidate.len > 1 && learned.returns.all_back(rules.now) {
+            DispatchReason::Everyone
+        } else {
+            DispatchReason::Idle
+        }
+    }
+
+    fn situation(&self, group: usize, priority: usize, cap: u64) -> Situation<'a> {
+        let rules = self.rules();
+        Situation {
+            queue: &self.group(group).queues[priority],
+            curve: self.curve(group),
+            config: &rules.config,
+            forecast: self.forecast,
+            start: rules.now + self.forecast.head_start.min(DRAIN_MAX),
+            margin: self.margin(),
+            cap,
+            rate: self.rate(),
+        }
+    }
+
+    fn prospect<'b>(&self, group: usize, out: &'b [Out]) -> Prospect<'b>
+    where
+        'a: 'b,
+    {
+        let (learned, now) = (&self.state.learned, self.rules().now);
+        let (flow, unit) = (learned.flow(group), learned.unit);
+        let (rate, total) = (flow.all.get(), self.rate());
+        Prospect {
+            returns: &learned.returns,
+            out,
+            unit,
+            share: if total > 0.0 { (rate / total).min(1.0) } else { 1.0 },
+            rate,
+            open_rate: flow.open().after_silence(now, unit),
+            last_open: flow.open().last(),
+            company: flow.company(unit),
+            moment: flow.moment,
+            now,
+        }
+    }
+
+    /// The largest size to try: by what was seen, and for the sake of protected tenants.
+    fn capped(&self, group: usize, priority: usize) -> u64 {
+        let cap = self.cap(group);
+        let Some(head) = self.group(group).queues[priority].head() else { return cap };
+        let given = head.given();
+        if head.deadline == NEVER || !self.state.queue.tenants.protects(self.rules().now, given) {
+            return cap;
+        }
+        let situation = self.situation(group, priority, cap);
+        let workers = self.forecast.len();
+        let time = given * workers / (workers + 1.0);
+        let short = situation.curve.largest_within(cap, time).max(1);
+        if situation.load(short) > PROTECT_LOAD { short } else { cap }
+    }
+}
+
+/// The priority that leads: interactive, unless it is the turn of bulk.
+fn leading(group: &QueueGroup, now: Nanos) -> usize {
+    let [interactive, bulk] = &group.queues;
+    let (Some(head), Some(patient)) = (interactive.head(), bulk.head()) else {
+        return usize::from(interactive.is_empty());
+    };
+    let given = head.deadline.saturating_sub(head.arrived);
+    let tired = head.deadline != NEVER
+        && now.saturating_sub(patient.arrived) > given.saturating_mul(BULK_PATIENCE);
+    let turn = if group.led >= BULK_TURN || tired { Priority::Bulk } else { Priority::Interactive };
+    turn as usize
 }

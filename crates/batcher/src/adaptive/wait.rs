@@ -124,9 +124,9 @@ impl Prospect<'_> {
         if now.forecast.len() <= 1.0 || self.rate <= 0.0 {
             return None;
         }
-        let head = now.queue.get(candidate.skip);
+        let head = &now.queue.waiting[candidate.skip];
         let each = BUSY_MAX * now.forecast.len() / now.rate;
-        let most = now.time_left(head.deadline) / now.curve.factor();
+        let most = now.time_left(head.deadline) / now.curve.factor;
         let goal = now.keeping_up(candidate.size, each, most);
         if goal <= candidate.size {
             return None;
@@ -150,7 +150,7 @@ impl Prospect<'_> {
     /// this batch goes, the sooner another worker is free after it. Under overload an idle worker
     /// would only serve fewer.
     fn covering(&self, now: &Situation<'_>, candidate: Candidate, next_free: f64) -> Option<Nanos> {
-        let given = now.queue.get(candidate.skip).given();
+        let given = now.queue.waiting[candidate.skip].given();
         let busy = now.forecast.soonest_busy()? as f64;
         if given == f64::INFINITY || busy >= now.curve.mean(candidate.size) {
             return None;

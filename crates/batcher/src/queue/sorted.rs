@@ -72,7 +72,8 @@ impl WaitingRequest {
 #[derive(Debug, Default)]
 pub(crate) struct SortedQueue {
     order: Order,
-    waiting: VecDeque<WaitingRequest>,
+    /// In order; only the queue itself adds and takes, so that the sums stay true.
+    pub(crate) waiting: VecDeque<WaitingRequest>,
     /// How many have a deadline; mostly none, which saves looking at each.
     with_deadline: u32,
     /// Sums over all that wait.
@@ -86,28 +87,12 @@ impl SortedQueue {
         Self { order, ..Self::default() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     pub(crate) fn head(&self) -> Option<&WaitingRequest> {
         self.waiting.front()
-    }
-
-    pub(crate) fn get(&self, position: usize) -> &WaitingRequest {
-        &self.waiting[position]
-    }
-
-    pub(crate) fn last(&self) -> Option<&WaitingRequest> {
-        self.waiting.back()
-    }
-
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &WaitingRequest> {
-        self.waiting.iter()
     }
 
     /// Those that may have the earliest deadline: the head where the queue is sorted so.
@@ -121,6 +106,7 @@ impl SortedQueue {
     }
 
     /// Adds a request at its position.
+    #[inline]
     pub(crate) fn insert(&mut self, request: WaitingRequest) {
         self.size += u64::from(request.size);
         self.items += u64::from(request.items);
@@ -144,6 +130,7 @@ impl SortedQueue {
     }
 
     /// Takes out the request at this position.
+    #[inline]
     pub(crate) fn take(&mut self, position: usize) -> Option<WaitingRequest> {
         let request = match position {
             0 => self.waiting.pop_front(),
@@ -180,7 +167,7 @@ mod tests {
     use super::*;
 
     fn order(queue: &SortedQueue) -> Vec<u64> {
-        queue.iter().map(|it| it.seq).collect()
+        queue.waiting.iter().map(|it| it.seq).collect()
     }
 
     fn queue(order: Order) -> SortedQueue {

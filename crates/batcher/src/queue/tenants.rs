@@ -115,18 +115,18 @@ impl TenantShares {
     ) {
         picked.clear();
         self.heads = [NIL; SLOTS];
-        let end = queue.len().min(skip + SCAN);
+        let end = queue.waiting.len().min(skip + SCAN);
         self.next.clear();
         self.next.resize(end - skip, NIL);
         for position in (skip..end).rev() {
-            let slot = slot(queue.get(position).tenant);
+            let slot = slot(queue.waiting[position].tenant);
             self.next[position - skip] = std::mem::replace(&mut self.heads[slot], position as u32);
         }
         let mut clocks = self.tenants.map(|it| it.clock);
         let (mut left, mut items, mut cost) = (size, 0, 0);
         while let Some(slot) = self.turn(&clocks) {
             let position = self.heads[slot];
-            let entry = queue.get(position as usize);
+            let entry = &queue.waiting[position as usize];
             items += u64::from(entry.items);
             cost += u128::from(entry.cost);
             if u64::from(entry.size) > left || !config.holds(items, cost) {

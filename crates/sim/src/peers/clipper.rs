@@ -5,13 +5,11 @@
 //! time) and shrinks by a tenth when one did not. Expired requests are removed
 //! when polled, not before. The objective is on the batch alone, not on the wait before it.
 
-use std::collections::VecDeque;
-
 use jitney_batcher::Nanos;
 
-use super::idle::IdleWorkers;
+use super::pool::{Pool, PoolPolicy};
 use crate::job::Job;
-use crate::scheduler::{Orders, Scheduler};
+use crate::scheduler::Orders;
 
 /// The objective and the largest batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +24,7 @@ pub struct ClipperSettings {
 #[derive(Debug)]
 pub struct Clipper {
     settings: ClipperSettings,
-    queue: VecDeque<(u32, Nanos)>,
-    pool: IdleWorkers,
+    pool: Pool,
     caps: Vec<f64>,
     /// Size of the batch on each container.
     sizes: Vec<usize>,
@@ -38,24 +35,29 @@ impl Clipper {
     #[must_use]
     pub fn new(settings: ClipperSettings, workers: usize) -> Self {
         let (caps, sizes) = (vec![1.0; workers], vec![0; workers]);
-        Self { settings, queue: VecDeque::new(), pool: IdleWorkers::new(workers), caps, sizes }
+        Self { settings, pool: Pool::new(workers), caps, sizes }
+    }
+}
+
+impl PoolPolicy for Clipper {
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    fn enqueue(&mut self, _: Nanos, id: u32, job: &Job, _: &mut Orders) {
+        self.pool.queue.push_back((id, job.deadline));
     }
 
     fn decide(&mut self, now: Nanos, out: &mut Orders) {
-        while self.pool.any() {
-            while let Some(&(id, deadline)) = self.queue.front()
-                && deadline <= now
-            {
-                self.queue.pop_front();
-                out.reject(id);
-            }
-            if self.queue.is_empty() {
+        while !self.pool.idle.is_empty() {
+            self.pool.expire(out, |deadline| deadline <= now);
+            if self.pool.queue.is_empty() {
                 return;
             }
-            let Some(worker) = self.pool.take() else { return };
-            let size = (self.caps[worker] as usize).min(self.queue.len());
+            let Some(worker) = self.pool.idle.pop_front() else { return };
+            let size = (self.caps[worker] as usize).min(self.pool.queue.len());
             self.sizes[worker] = size;
-            out.dispatch(worker, self.queue.drain(..size).map(|(id, _)| id));
+            out.dispatch(worker, self.pool.take(size));
         }
     }
 
@@ -67,31 +69,5 @@ impl Clipper {
             *cap += 1.0;
         }
         *cap = cap.clamp(1.0, self.settings.max_batch_size as f64);
-    }
-}
-
-impl Scheduler for Clipper {
-    fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders) {
-        self.queue.push_back((id, job.deadline));
-        self.decide(now, out);
-    }
-
-    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
-        self.learn(worker, exec);
-        self.pool.give(worker);
-        self.decide(now, out);
-    }
-
-    fn timer(&mut self, _: Nanos, _: &mut Orders) {}
-
-    fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
-        members.iter().for_each(|&id| out.reject(id));
-        self.pool.lost(worker);
-        self.decide(now, out);
-    }
-
-    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
-        self.pool.back(worker);
-        self.decide(now, out);
     }
 }

@@ -5,13 +5,11 @@
 //! from the job's arrival. While it collects, the other idle workers wait for the lock. There is no
 //! deadline and no model of the service time.
 
-use std::collections::VecDeque;
-
 use jitney_batcher::Nanos;
 
-use super::idle::IdleWorkers;
+use super::pool::{Pool, PoolPolicy};
 use crate::job::Job;
-use crate::scheduler::{Orders, Scheduler};
+use crate::scheduler::Orders;
 
 /// The two knobs, and the length of the job queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +42,7 @@ struct Collector {
 #[derive(Debug)]
 pub struct TorchServe {
     settings: TorchServeSettings,
-    queue: VecDeque<u32>,
-    pool: IdleWorkers,
+    pool: Pool,
     collector: Option<Collector>,
 }
 
@@ -53,10 +50,38 @@ impl TorchServe {
     /// As many polling threads as workers.
     #[must_use]
     pub fn new(settings: TorchServeSettings, workers: usize) -> Self {
-        Self { settings, queue: VecDeque::new(), pool: IdleWorkers::new(workers), collector: None }
+        Self { settings, pool: Pool::new(workers), collector: None }
     }
 
-    fn poll(&mut self, now: Nanos, out: &mut Orders) {
+    /// The next thread gets the lock and its first job; without a job it would only block.
+    fn lock(&mut self, now: Nanos) -> Option<Collector> {
+        self.pool.queue.front()?;
+        let worker = self.pool.idle.pop_front()?;
+        Some(Collector { worker, since: now, batch: self.pool.take(1).collect() })
+    }
+
+    fn collect(&mut self, collector: &mut Collector, now: Nanos) {
+        // Without a delay the loop still polls once before it looks at the time.
+        let polls =
+            if now < collector.since + self.settings.max_batch_delay { usize::MAX } else { 1 };
+        let room = self.settings.batch_size - collector.batch.len();
+        collector.batch.extend(self.pool.take(room.min(polls)));
+    }
+}
+
+impl PoolPolicy for TorchServe {
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    fn enqueue(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
+        if self.pool.queue.len() >= self.settings.job_queue_size {
+            return out.reject(id);
+        }
+        self.pool.queue.push_back((id, now));
+    }
+
+    fn decide(&mut self, now: Nanos, out: &mut Orders) {
         out.wake(None);
         while let Some(mut collector) = self.collector.take().or_else(|| self.lock(now)) {
             self.collect(&mut collector, now);
@@ -70,55 +95,9 @@ impl TorchServe {
         }
     }
 
-    /// The next thread gets the lock and its first job; without a job it would only block.
-    fn lock(&mut self, now: Nanos) -> Option<Collector> {
-        if self.queue.is_empty() {
-            return None;
-        }
-        let worker = self.pool.take()?;
-        let first = self.queue.pop_front()?;
-        Some(Collector { worker, since: now, batch: vec![first] })
-    }
-
-    fn collect(&mut self, collector: &mut Collector, now: Nanos) {
-        // Without a delay the loop still polls once before it looks at the time.
-        let polls =
-            if now < collector.since + self.settings.max_batch_delay { usize::MAX } else { 1 };
-        let room = (self.settings.batch_size - collector.batch.len()).min(polls);
-        let taken = room.min(self.queue.len());
-        collector.batch.extend(self.queue.drain(..taken));
-    }
-}
-
-impl Scheduler for TorchServe {
-    fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
-        if self.queue.len() >= self.settings.job_queue_size {
-            return out.reject(id);
-        }
-        self.queue.push_back(id);
-        self.poll(now, out);
-    }
-
-    fn done(&mut self, now: Nanos, worker: usize, _: Nanos, out: &mut Orders) {
-        self.pool.give(worker);
-        self.poll(now, out);
-    }
-
-    fn timer(&mut self, now: Nanos, out: &mut Orders) {
-        self.poll(now, out);
-    }
-
-    fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
-        members.iter().for_each(|&id| out.reject(id));
-        self.pool.lost(worker);
+    fn lose(&mut self, worker: usize, out: &mut Orders) {
         if let Some(collector) = self.collector.take_if(|collector| collector.worker == worker) {
             collector.batch.into_iter().for_each(|id| out.reject(id));
         }
-        self.poll(now, out);
-    }
-
-    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
-        self.pool.back(worker);
-        self.poll(now, out);
     }
 }

@@ -5,13 +5,11 @@
 //! size is reached, the delay is over or there is none; else it sleeps. Without a delay this is the
 //! eager policy. A timeout is on the time in the queue, applied when the queue is looked at.
 
-use std::collections::VecDeque;
-
 use jitney_batcher::Nanos;
 
-use super::idle::IdleWorkers;
+use super::pool::{Pool, PoolPolicy};
 use crate::job::Job;
-use crate::scheduler::{Orders, Scheduler};
+use crate::scheduler::Orders;
 
 /// `dynamic_batching { … }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,45 +36,20 @@ impl TritonSettings {
 #[derive(Debug)]
 pub struct Triton {
     settings: TritonSettings,
-    queue: VecDeque<(u32, Nanos)>,
-    pool: IdleWorkers,
+    pool: Pool,
 }
 
 impl Triton {
     /// One instance per worker.
     #[must_use]
     pub fn new(settings: TritonSettings, workers: usize) -> Self {
-        Self { settings, queue: VecDeque::new(), pool: IdleWorkers::new(workers) }
-    }
-
-    fn decide(&mut self, now: Nanos, out: &mut Orders) {
-        out.wake(None);
-        while self.pool.any() {
-            self.expire(now, out);
-            let Some(&(_, oldest)) = self.queue.front() else { return };
-            let Some(size) = self.size(now - oldest) else {
-                let rejected = oldest.saturating_add(self.settings.timeout);
-                return out.wake(Some(rejected.min(oldest + self.settings.delay)));
-            };
-            if let Some(worker) = self.pool.take() {
-                out.dispatch(worker, self.queue.drain(..size).map(|(id, _)| id));
-            }
-        }
-    }
-
-    fn expire(&mut self, now: Nanos, out: &mut Orders) {
-        while let Some(&(id, at)) = self.queue.front()
-            && now - at >= self.settings.timeout
-        {
-            self.queue.pop_front();
-            out.reject(id);
-        }
+        Self { settings, pool: Pool::new(workers) }
     }
 
     /// How many to ship now, if any.
     fn size(&self, age: Nanos) -> Option<usize> {
         let TritonSettings { max_batch_size, preferred, delay, .. } = &self.settings;
-        let pending = self.queue.len().min(*max_batch_size);
+        let pending = self.pool.queue.len().min(*max_batch_size);
         let largest = preferred.last().unwrap_or(max_batch_size);
         let mark = preferred.iter().rev().find(|&&size| size <= pending);
         match mark {
@@ -87,29 +60,27 @@ impl Triton {
     }
 }
 
-impl Scheduler for Triton {
-    fn arrive(&mut self, now: Nanos, id: u32, _: &Job, out: &mut Orders) {
-        self.queue.push_back((id, now));
-        self.decide(now, out);
+impl PoolPolicy for Triton {
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
     }
 
-    fn done(&mut self, now: Nanos, worker: usize, _: Nanos, out: &mut Orders) {
-        self.pool.give(worker);
-        self.decide(now, out);
+    fn enqueue(&mut self, now: Nanos, id: u32, _: &Job, _: &mut Orders) {
+        self.pool.queue.push_back((id, now));
     }
 
-    fn timer(&mut self, now: Nanos, out: &mut Orders) {
-        self.decide(now, out);
-    }
-
-    fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
-        members.iter().for_each(|&id| out.reject(id));
-        self.pool.lost(worker);
-        self.decide(now, out);
-    }
-
-    fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
-        self.pool.back(worker);
-        self.decide(now, out);
+    fn decide(&mut self, now: Nanos, out: &mut Orders) {
+        let TritonSettings { timeout, delay, .. } = self.settings;
+        out.wake(None);
+        while !self.pool.idle.is_empty() {
+            self.pool.expire(out, |at| now - at >= timeout);
+            let Some(&(_, oldest)) = self.pool.queue.front() else { return };
+            let Some(size) = self.size(now - oldest) else {
+                return out.wake(Some(oldest.saturating_add(timeout).min(oldest + delay)));
+            };
+            if let Some(worker) = self.pool.idle.pop_front() {
+                out.dispatch(worker, self.pool.take(size));
+            }
+        }
     }
 }

@@ -28,7 +28,7 @@ fn it_learns_the_curve_and_guesses_beyond_it() {
     (1..=16).for_each(|size| near(service.mean(size), affine(size), 0.001));
     near(service.mean(32), affine(32), 0.03);
     near(service.mean(90), affine(90), 0.05);
-    near(service.factor(), 1.0, 0.001);
+    near(service.factor.value, 1.0, 0.001);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn scatter_raises_the_safety_factor_towards_the_95th_percentile() {
         let scatter = 0.9 + 0.2 * f64::from(n.wrapping_mul(2_654_435_761) >> 16) / 65536.0;
         service.learn(8, (affine(8) * scatter) as Nanos);
     }
-    assert!((1.05..1.12).contains(&service.factor()), "{}", service.factor());
+    assert!((1.05..1.12).contains(&service.factor.value), "{}", service.factor.value);
 }
 
 #[test]

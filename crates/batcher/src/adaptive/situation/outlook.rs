@@ -34,7 +34,7 @@ impl Situation<'_> {
     /// Whether even large batches keep up, if no request waits longer than between even batches.
     pub(crate) fn bearable(&self) -> bool {
         let workers = self.forecast.len();
-        let given = self.queue.last().map_or(0.0, |last| last.given());
+        let given = self.queue.waiting.back().map_or(0.0, |last| last.given());
         let size = self.curve.largest_within(self.cap, given * workers / (workers + 1.0));
         self.load(size.max(1)) <= 1.0
     }
@@ -43,7 +43,7 @@ impl Situation<'_> {
     pub(crate) fn fewest_lost(&self, free: &mut Vec<Nanos>) -> Option<Candidate> {
         let mut ahead = Lookahead::new(self)?;
         let (mut best, mut fewest) = (None, usize::MAX);
-        for skip in 0..self.queue.len().min(HEADS) {
+        for skip in 0..self.queue.waiting.len().min(HEADS) {
             let mut lost = skip * GUESSES.len();
             if lost >= fewest {
                 break;
@@ -66,7 +66,7 @@ impl Situation<'_> {
 
     /// The batch that passes over so many heads and takes what fits.
     fn candidate_at(&self, skip: usize) -> Option<Candidate> {
-        let time = self.time_left(self.queue.get(skip).deadline);
+        let time = self.time_left(self.queue.waiting[skip].deadline);
         let within = self.curve.largest_within(self.cap_at(skip), time);
         let (len, size) = self.prefix(skip, within);
         (len > 0).then_some(Candidate { skip, len, size, hurried: true })
@@ -75,7 +75,8 @@ impl Situation<'_> {
 
 impl<'a> Lookahead<'a> {
     fn new(situation: &'a Situation<'a>) -> Option<Self> {
-        let (waiting, given) = (situation.queue.len(), situation.queue.last()?.given());
+        let (waiting, given) =
+            (situation.queue.waiting.len(), situation.queue.waiting.back()?.given());
         let unit = situation.queue.size as f64 / waiting as f64;
         let count = |size: u64| ((size as f64 / unit) as usize).max(1);
         let goal = count(situation.keeping_up(
@@ -158,7 +159,7 @@ impl<'a> Lookahead<'a> {
 
     fn deadline(&self, position: usize) -> f64 {
         match position < self.waiting {
-            true => self.situation.queue.get(position).deadline as f64,
+            true => self.situation.queue.waiting[position].deadline as f64,
             false => self.arrives(position) + self.given,
         }
     }

@@ -34,8 +34,7 @@ fn chosen_by(service: &Service, deadlines: &[Nanos], rate: f64) -> Option<(usize
     let queue = queue(deadlines);
     let config = Config { max_items: 32, ..Config::default() };
     let mut forecast = WorkerForecast::default();
-    forecast.clear(0);
-    forecast.open_now(1);
+    forecast.clear(0, 1);
     let curve = Curve::new(service, &[]);
     let rate = rate / MS as f64;
     let (start, margin, cap) = (0, 0, 32);
