@@ -348,7 +348,7 @@ impl Batcher {
         let alone = workers.expect(worker, rules.now, predicted.unwrap_or(0), members.len);
         let note = DispatchNote { dispatched: rules.now, alone, group, size };
         let items = members.items as u32;
-        let ids = out.list(records.ids(&members));
+        let ids = out.list(records.walk(&members).map(|record| record.request.id));
         out.push(Action::Dispatch(Dispatch {
             worker,
             batch: self.running.start(worker, members, attempt, note),

@@ -117,11 +117,6 @@ impl Records {
         self.records[at as usize] = None;
     }
 
-    /// The ids of a list from head to tail.
-    pub(crate) fn ids(&self, list: &RequestList) -> impl Iterator<Item = RequestId> {
-        self.walk(list).map(|record| record.request.id)
-    }
-
     /// The records of a list from head to tail.
     pub(crate) fn walk(&self, list: &RequestList) -> impl Iterator<Item = &Record> {
         let members = std::iter::successors(list.head(), |&at| self.next(at));

@@ -12,6 +12,8 @@ mod pattern;
 use std::path::Path;
 use std::time::SystemTime;
 
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
 use regex::Regex;
 use zip::CompressionMethod;
 
@@ -19,7 +21,6 @@ use crate::console;
 use crate::failure::Failure;
 use crate::flags::archive::{ArchiveFlags, ArchiveWorkflowFlags, PackFormat};
 use handler::ArchivedHandler;
-use manifest::ManifestFiles;
 use members::ArchiveMembers;
 use output::{ArchiveOutput, Packing};
 
@@ -48,15 +49,24 @@ fn archive_model(flags: &ArchiveFlags, now: SystemTime) -> Result<(), Failure> {
     output.check(flags.export_path.exists(), flags.force)?;
     let handler = ArchivedHandler::parse(&flags.handler, flags.runtime);
     let mut members = ArchiveMembers::default();
-    let files = ManifestFiles {
-        model: members.add(flags.model_file.as_deref(), "--model-file")?,
-        serialized: members.add(flags.serialized_file.as_deref(), "--serialized-file")?,
-        requirements: members.add(flags.requirements_file.as_deref(), "--requirements-file")?,
-        config: members.add(flags.config_file.as_deref(), "--config-file")?,
-    };
+    let model = members.add(flags.model_file.as_deref(), "--model-file")?;
+    let serialized = members.add(flags.serialized_file.as_deref(), "--serialized-file")?;
+    let requirements = members.add(flags.requirements_file.as_deref(), "--requirements-file")?;
+    let config = members.add(flags.config_file.as_deref(), "--config-file")?;
     members.add(handler.file.as_deref(), "--handler")?;
     members.add_list(flags.extra_files.as_deref().unwrap_or_default())?;
-    members.set("MAR-INF/MANIFEST.json", manifest::model(flags, &handler.name, &files, now));
+    let fields = [
+        ("modelName", Some(flags.model_name.as_str().into())),
+        ("serializedFile", serialized),
+        ("handler", Some(handler.name.into())),
+        ("modelFile", model),
+        ("modelVersion", Some(flags.version.as_str().into())),
+        ("requirementsFile", requirements),
+        ("configFile", config),
+    ];
+    let runtime = flags.runtime.to_possible_value();
+    let runtime = runtime.as_ref().map(PossibleValue::get_name);
+    members.set("MAR-INF/MANIFEST.json", manifest::text(now, runtime, "model", fields));
     write(&output, &members)
 }
 
@@ -69,15 +79,16 @@ fn archive_workflow(flags: &ArchiveWorkflowFlags, now: SystemTime) -> Result<(),
     let spec = members.add(Some(&flags.spec_file), "--spec-file")?;
     let handler = members.add(flags.handler.as_deref().map(Path::new), "--handler")?;
     members.add_list(flags.extra_files.as_deref().unwrap_or_default())?;
-    let text = manifest::workflow(&flags.workflow_name, spec, handler, now);
-    members.set("WAR-INF/MANIFEST.json", text);
+    let name = Some(flags.workflow_name.as_str().into());
+    let fields = [("workflowName", name), ("specFile", spec), ("handler", handler)];
+    members.set("WAR-INF/MANIFEST.json", manifest::text(now, None, "workflow", fields));
     write(&output, &members)
 }
 
 fn write(output: &ArchiveOutput, members: &ArchiveMembers) -> Result<(), Failure> {
-    members.warnings().for_each(console::err);
+    members.warnings.iter().for_each(console::err);
     output.write(members)?;
-    console::err(format!("wrote {} ({} files)", output.path().display(), members.len()));
+    console::err(format!("wrote {} ({} files)", output.path.display(), members.members.len()));
     Ok(())
 }
 

@@ -40,23 +40,15 @@ impl ConfigRow {
 }
 
 /// Prints the configuration and returns the exit code.
-pub fn main(flags: ConfigFlags, env: &Env) -> u8 {
+pub fn main(flags: ConfigFlags, env: &Env) -> Result<u8, Failure> {
     let json = flags.json;
     let rows = match flags.of {
         Some(ConfigOf::Torchserve(flags)) => of_torchserve(&flags, env),
         Some(ConfigOf::Serve(flags)) => of_serve(flags, env),
         None => of_serve(ServeFlags::default(), env),
-    };
-    match rows {
-        Ok(rows) => {
-            console::out(if json { as_json(&rows) } else { as_text(&rows) });
-            0
-        }
-        Err(failure) => {
-            console::err(format!("error: {failure}"));
-            failure.code
-        }
-    }
+    }?;
+    console::out(if json { as_json(&rows) } else { as_text(&rows) });
+    Ok(0)
 }
 
 fn of_serve(flags: ServeFlags, env: &Env) -> Result<Vec<ConfigRow>, Failure> {

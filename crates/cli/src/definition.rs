@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::failure::Failure;
+use crate::python::module_command;
 
 /// How long the user's modules may take to import.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -66,7 +67,9 @@ impl Packer {
     pub async fn pack(&self, object: &str, version: Option<&str>) -> Result<Packed, Failure> {
         let turn = self.count.fetch_add(1, Ordering::Relaxed);
         let model = self.scratch.join(format!("definitions/{turn}"));
-        let mut command = self.command();
+        let command = module_command(&self.python, "jitney", &self.packages, &self.env);
+        let mut command = Command::from(command);
+        command.current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         command.args(["pack", object, "--out"]).arg(&model);
         command.args(version.iter().flat_map(|version| ["--version", *version]));
         let broken = |why: String| Failure::failed(format!("cannot load {object}: {why}"));
@@ -90,19 +93,6 @@ impl Packer {
             .map_err(|error| broken(format!("its description is unreadable: {error}")))?;
         Ok(Packed { model, ..packed })
     }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.python);
-        command
-            .args(["-m", "jitney"])
-            .env_clear()
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env("PYTHONPATH", python_path(&self.packages, &self.env))
-            .current_dir(&self.directory)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
 }
 
 /// Why Python could not: a sentence stays in the line, a traceback gets lines of its own.
@@ -114,16 +104,6 @@ fn reason(object: &str, talk: &str) -> String {
     let sentence = talk.strip_prefix("error: ").unwrap_or(talk);
     let named = sentence.strip_prefix(object).and_then(|rest| rest.strip_prefix(": "));
     named.unwrap_or(sentence).to_owned()
-}
-
-/// Our packages first, then the operator's path.
-pub fn python_path(packages: &Path, env: &[(OsString, OsString)]) -> OsString {
-    let mut path = packages.as_os_str().to_owned();
-    if let Some((_, given)) = env.iter().find(|(name, _)| name == "PYTHONPATH") {
-        path.push(":");
-        path.push(given);
-    }
-    path
 }
 
 /// A path of a definition under the name it is served as, and a body that its type hints allow, for

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use regex::Regex;
+
+use crate::failure::Failure;
+use crate::url_rule::whole;
+
 /// The environment as it was when the process started.
 #[derive(Clone, Debug, Default)]
 pub struct Env(BTreeMap<OsString, OsString>);
@@ -44,25 +49,46 @@ impl Env {
     }
 }
 
-#[cfg(test)]
-impl Env {
-    /// The same with one more variable.
-    pub fn with(mut self, name: &str, value: &str) -> Self {
-        self.0.insert(name.into(), value.into());
-        self
-    }
-}
+/// Which variables stay with the server: what the operator hides, and the server's own secrets. User
+/// code runs in the workers.
+#[derive(Debug, Default)]
+pub struct Hidden(Option<Regex>);
 
-#[cfg(test)]
-impl<const N: usize> From<[(&str, &str); N]> for Env {
-    fn from(pairs: [(&str, &str); N]) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+impl Hidden {
+    /// Hides names that match the pattern as a whole (`blacklist_env_vars`), besides our secrets.
+    pub fn pattern(text: Option<&str>) -> Result<Self, Failure> {
+        text.map(|text| whole("blacklist_env_vars", text)).transpose().map(Self)
+    }
+
+    fn hides(&self, name: &str) -> bool {
+        let secret = name.starts_with("JITNEY_") && name.contains("TOKEN");
+        secret || self.0.as_ref().is_some_and(|pattern| pattern.is_match(name))
+    }
+
+    /// What workers see.
+    pub fn filter(&self, env: &Env) -> Vec<(OsString, OsString)> {
+        let visible = env.iter().filter(|(name, _)| !self.hides(&name.to_string_lossy()));
+        visible.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Env {
+        /// The same with one more variable.
+        pub fn with(mut self, name: &str, value: &str) -> Self {
+            self.0.insert(name.into(), value.into());
+            self
+        }
+    }
+
+    impl<const N: usize> From<[(&str, &str); N]> for Env {
+        fn from(pairs: [(&str, &str); N]) -> Self {
+            Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        }
+    }
 
     #[test]
     fn the_temporary_directory_follows_pythons_order() {
@@ -77,5 +103,18 @@ mod tests {
     fn an_empty_no_color_does_not_count() {
         assert!(!Env::from([("NO_COLOR", "")]).no_color());
         assert!(Env::from([("NO_COLOR", "1")]).no_color());
+    }
+
+    #[test]
+    fn workers_see_neither_hidden_variables_nor_our_secrets() {
+        let env = Env::from([
+            ("EXAM_SECRET_KEY", "x"),
+            ("MY_EXAM_SECRET", "seen"),
+            ("JITNEY_MANAGEMENT_TOKEN", "x"),
+            ("PATH", "seen"),
+        ]);
+        let hidden = Hidden::pattern(Some("EXAM_SECRET.*")).expect("reads");
+        let names: Vec<_> = hidden.filter(&env).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["MY_EXAM_SECRET", "PATH"]);
     }
 }

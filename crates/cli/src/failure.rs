@@ -60,3 +60,8 @@ impl fmt::Display for Failure {
         }
     }
 }
+
+/// The failure of a step: it says what cannot be done, and why.
+pub fn cannot<E: fmt::Display>(what: &'static str) -> impl Fn(E) -> Failure {
+    move |error| Failure::failed(format!("cannot {what}: {error}"))
+}

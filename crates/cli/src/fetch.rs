@@ -6,6 +6,7 @@
 
 mod bucket;
 pub mod client;
+mod download;
 mod web;
 
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::env::Env;
 use crate::url_rule::UrlRule;
 use bucket::BucketAccess;
+use download::RemoteDownload;
 
 /// Downloads from the URLs of an allow-list.
 pub struct RemoteFetcher {
@@ -43,17 +45,18 @@ impl RemoteFetcher {
     async fn ask(&self, ask: DownloadRequest<'_>) -> Result<Box<dyn Download>, DownloadError> {
         let client = self.client()?;
         let url = Url::parse(ask.url).map_err(DownloadError::permanent)?;
-        match self.buckets.object(&url, ask.signed, &client)? {
-            Some(object) => self.on_admin(object.open(ask.resume)).await,
-            None => self.on_admin(web::open(&client, url, ask.resume)).await,
-        }
+        let download = match self.buckets.object(&url, ask.signed, &client)? {
+            Some(object) => self.on_admin(object.open(ask.resume)).await?,
+            None => self.on_admin(web::open(&client, url, ask.resume)).await?,
+        };
+        Ok(Box::new(download))
     }
 
     /// A set of one task: unlike a bare task it is cancelled with the caller.
     async fn on_admin(
         &self,
-        asking: impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + 'static,
-    ) -> Result<Box<dyn Download>, DownloadError> {
+        asking: impl Future<Output = Result<RemoteDownload, DownloadError>> + Send + 'static,
+    ) -> Result<RemoteDownload, DownloadError> {
         let mut set = JoinSet::new();
         set.spawn_on(asking, &self.admin);
         let asked = set

@@ -3,15 +3,12 @@
 //! input, and a job that was ended in any way can be resumed.
 
 mod backend;
-mod file_sink;
 mod identity;
 mod job;
 mod journal;
 mod layout;
-mod parts;
 mod progress;
 mod read_ahead;
-mod result;
 mod row;
 mod sink;
 mod source;
@@ -19,18 +16,17 @@ mod source;
 use std::path::Path;
 
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::flags::infer::{InferFlags, InputFormat};
 use crate::python::PythonHelper;
 use crate::{console, run};
 use backend::StartedBackend;
-use file_sink::FileSink;
 use identity::JobIdentity;
 use job::{InferJob, JobEnd};
 use layout::OutputLayout;
 use progress::ProgressDisplay;
 use read_ahead::ReadAhead;
-use sink::{RowSink, StdoutSink};
+use sink::{FileSink, RowSink, StdoutSink};
 
 /// The exit code of an interrupted job, as of a shell.
 const INTERRUPTED: u8 = 130;
@@ -55,11 +51,7 @@ pub fn infer(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
         console::err(format!("{} is already complete", flags.output.display()));
         return Ok(0);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(run_job(flags, format, env, sink, &python))
+    run::runtime("start")?.block_on(run_job(flags, format, env, sink, &python))
 }
 
 async fn run_job(
@@ -76,8 +68,7 @@ async fn run_job(
     if before.rows > 0 {
         console::err(format!("resuming after {} rows", before.rows));
     }
-    let stop = run::stop_signal()
-        .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+    let stop = run::stop_signal().map_err(cannot("listen for signals"))?;
     let mut stop = std::pin::pin!(stop);
     let started = tokio::select! {
         started = backend::start(flags, format, env, start, input.end, python) => started,

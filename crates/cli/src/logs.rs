@@ -16,12 +16,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub use format::Style;
-pub use writer::{LogSender, LogTarget};
+pub use writer::{LogTarget, LogWriter};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use layer::{LogLayer, WORKER_OUTPUT};
 use rolling_file::RollingFile;
-use writer::{LogFiles, LogWriter};
+use writer::LogFiles;
 
 /// What to log, and how.
 #[derive(Clone, Debug)]
@@ -32,33 +32,16 @@ pub struct LogPlan {
     pub filter: String,
 }
 
-/// The running log; [`Logs::finish`] writes the remaining lines.
-pub struct Logs {
-    writer: LogWriter,
-}
-
-impl Logs {
-    /// Starts the writer and sends all `tracing` events of the process to it.
-    pub fn start(plan: &LogPlan) -> Result<Self, Failure> {
-        let filter = filter(&plan.filter)?;
-        let (files, warnings) = files(&plan.style);
-        let writer = LogWriter::start(files)
-            .map_err(|error| Failure::failed(format!("cannot start the log writer: {error}")))?;
-        let layer = LogLayer::new(plan.style.clone(), writer.sender());
-        tracing_subscriber::registry().with(filter).with(layer).init();
-        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        Ok(Self { writer })
-    }
-
-    /// For lines that are not events.
-    pub fn sender(&self) -> Arc<LogSender> {
-        self.writer.sender()
-    }
-
-    /// Writes the remaining lines and ends the writer.
-    pub fn finish(self) {
-        self.writer.finish();
-    }
+/// Starts the writer and sends all `tracing` events of the process to it; [`LogWriter::finish`] writes
+/// the remaining lines.
+pub fn start(plan: &LogPlan) -> Result<LogWriter, Failure> {
+    let filter = filter(&plan.filter)?;
+    let (files, warnings) = files(&plan.style);
+    let writer = LogWriter::start(files).map_err(cannot("start the log writer"))?;
+    let layer = LogLayer { style: plan.style.clone(), sender: Arc::clone(&writer.sender) };
+    tracing_subscriber::registry().with(filter).with(layer).init();
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(writer)
 }
 
 /// Where access lines go; the server has its own writer for them.

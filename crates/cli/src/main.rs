@@ -6,7 +6,6 @@
 
 mod address;
 mod archive;
-mod check;
 mod config;
 mod console;
 mod definition;
@@ -19,19 +18,16 @@ mod infer;
 mod key_file;
 mod logs;
 mod machine;
-mod metrics;
 mod plan;
 mod plugins;
 mod python;
 mod run;
 mod serve;
-mod startup;
 mod study;
 mod tls;
 mod torchserve;
 mod units;
 mod url_rule;
-mod worker_env;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -58,13 +54,13 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     let ended = match command {
         Command::Serve(flags) => serve::plan(*flags, env).and_then(|plan| run::run(plan, env)),
-        Command::Check(flags) => check::run(flags, env),
+        Command::Check(flags) => python::check(flags, env),
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),
         Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
-        Command::Config(flags) => Ok(config::main(*flags, env)),
+        Command::Config(flags) => config::main(*flags, env),
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
     };

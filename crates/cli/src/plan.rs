@@ -2,21 +2,22 @@
 //! flags, files and environment, and [`crate::run`] runs it. A plan does not know where a value came
 //! from.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::PluginPlan;
-use jitney_engine::settings::ModelDefaults;
-use jitney_engine::store::Limits;
+use jitney_engine::python::PythonConfig;
+use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
+use jitney_engine::store::{Limits, Sha256, is_remote};
 use jitney_server::ServerConfig;
+use jitney_server::metrics::MeterPlan;
+use jitney_settings::Values;
 
 use crate::logs::LogPlan;
-use crate::metrics::MetricsPlan;
-use crate::startup::Startup;
 use crate::torchserve::snapshot::Snapshots;
 use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
 
 /// A server that is ready to be started.
 pub struct ServerPlan {
@@ -40,8 +41,10 @@ pub struct ServerPlan {
     pub drain: Drain,
     /// The log.
     pub logs: LogPlan,
-    /// The metrics.
-    pub metrics: MetricsPlan,
+    /// The metrics; their log is opened when the server starts.
+    pub metrics: MeterPlan,
+    /// How often the machine is sampled, if at all.
+    pub sample_every: Option<Duration>,
     /// Snapshots of the configuration, if they are kept.
     pub snapshots: Option<Snapshots>,
     /// Whether definitions are loaded again when their code changes.
@@ -79,26 +82,10 @@ pub struct EnginePlan {
     pub store_limits: Limits,
     /// Which URLs may be opened.
     pub urls: Arc<UrlRule>,
-    /// The interpreter of Python workers.
-    pub python: PathBuf,
-    /// Variables that workers do not see.
-    pub hidden: Hidden,
-    /// Whether bodies are decoded for handlers.
-    pub decode_input: bool,
-    /// Whether PIL's limit on image sizes holds.
-    pub limit_max_image_pixels: bool,
-    /// A request envelope for every model.
-    pub envelope: Option<String>,
+    /// The Python workers.
+    pub python: PythonConfig,
     /// The id of the first worker.
     pub first_worker_id: u32,
-    /// Whether a model's requirements are installed for it.
-    pub install_requirements: bool,
-    /// The most bytes of one answer.
-    pub response_bytes_max: Option<u64>,
-    /// GPUs that workers are spread over.
-    pub gpus: u32,
-    /// Variables that workers get beside those of the server.
-    pub worker_env: Vec<(&'static str, String)>,
 }
 
 /// How the server ends.
@@ -113,5 +100,66 @@ pub struct Drain {
 impl Default for Drain {
     fn default() -> Self {
         Self { delay: Duration::ZERO, timeout: Duration::from_secs(30) }
+    }
+}
+
+/// What to load, and the settings that flags, variables and files give it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Startup {
+    /// The name to serve it under; without one the archive's own.
+    pub name: Option<String>,
+    /// File of the store, path or URL.
+    pub url: String,
+    /// `module:object`, if it is a definition in Python; then the url only repeats it.
+    pub definition: Option<String>,
+    /// The version to serve it as.
+    pub version: Option<String>,
+    /// The handler, if not the archive's own.
+    pub handler: Option<String>,
+    /// The runtime, if not the archive's own.
+    pub runtime: Option<String>,
+    /// Settings given from outside the archive.
+    pub settings: Values,
+    /// Whether it is restored from a snapshot.
+    pub restored: bool,
+    /// The sum its file must have.
+    pub sha256: Option<Sha256>,
+    /// What single endpoints of a definition take.
+    pub endpoints: BTreeMap<String, EndpointOptions>,
+    /// Whether this version answers when none is named; else the first one loaded does.
+    pub default: bool,
+}
+
+impl Startup {
+    /// A model under the archive's name.
+    pub fn unnamed(url: &str) -> Self {
+        Self { url: url.to_owned(), ..Self::default() }
+    }
+
+    /// A model under a name of its own.
+    pub fn named(name: &str, url: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..Self::unnamed(url) }
+    }
+
+    /// Whether it has to be fetched from another machine.
+    pub fn is_remote(&self) -> bool {
+        is_remote(&self.url)
+    }
+
+    /// What the engine is given.
+    pub fn options(&self) -> RegisterOptions {
+        RegisterOptions {
+            url: self.url.clone(),
+            model_name: self.name.clone(),
+            version: self.version.clone(),
+            handler: self.handler.clone(),
+            runtime: self.runtime.clone(),
+            settings: self.settings.clone(),
+            endpoints: self.endpoints.clone(),
+            at_startup: true,
+            restored: self.restored,
+            sha256: self.sha256,
+            ..RegisterOptions::default()
+        }
     }
 }

@@ -1,16 +1,16 @@
 //! The Python interpreter: which one runs the workers, and how this program runs its own Python
 //! modules. A missing interpreter matters only when Python is needed.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::definition::python_path;
-use crate::env::Env;
-use crate::failure::Failure;
-use crate::worker_env::Hidden;
+use crate::env::{Env, Hidden};
+use crate::failure::{Failure, cannot};
+use crate::flags::CheckFlags;
 
 /// Runs the Python modules that come with this program. They are unpacked on first use, and removed
 /// with this value.
@@ -32,15 +32,9 @@ impl PythonHelper {
         if let Some(remark) = found.remark {
             return Err(Failure::failed(remark));
         }
-        let packages = self.packages().map_err(cannot_run)?;
+        let packages = self.packages().map_err(cannot("run Python"))?;
         let env = Hidden::default().filter(&self.env);
-        let mut command = Command::new(found.interpreter);
-        command
-            .args(["-m", module])
-            .env_clear()
-            .envs(env.iter().map(|(name, value)| (name, value)))
-            .env("PYTHONPATH", python_path(packages, &env));
-        Ok(command)
+        Ok(module_command(&found.interpreter, module, packages, &env))
     }
 
     fn packages(&self) -> std::io::Result<&PathBuf> {
@@ -53,9 +47,35 @@ impl PythonHelper {
     }
 }
 
-/// The failure of a Python process that could not be started.
-pub fn cannot_run(error: std::io::Error) -> Failure {
-    Failure::failed(format!("cannot run Python: {error}"))
+/// `python -m module` with this environment; our packages come first, then the operator's path.
+pub fn module_command(
+    python: &Path,
+    module: &str,
+    packages: &Path,
+    env: &[(OsString, OsString)],
+) -> Command {
+    let mut path = packages.as_os_str().to_owned();
+    if let Some((_, given)) = env.iter().find(|(name, _)| name == "PYTHONPATH") {
+        path.push(":");
+        path.push(given);
+    }
+    let mut command = Command::new(python);
+    command.args(["-m", module]).env_clear();
+    command.envs(env.iter().map(|(name, value)| (name, value))).env("PYTHONPATH", path);
+    command
+}
+
+/// `jitney check module:object`: runs `python -m jitney check`, which may import the user's code, and
+/// passes its output and exit code on.
+pub fn check(flags: CheckFlags, env: &Env) -> Result<u8, Failure> {
+    let python = PythonHelper::new(flags.python, env);
+    let status = python
+        .command("jitney")?
+        .args(["check", &flags.object])
+        .args(flags.sample.iter().flat_map(|sample| ["--sample", sample]))
+        .status()
+        .map_err(cannot("run Python"))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
 /// The interpreter, and a remark for the log if there is none.

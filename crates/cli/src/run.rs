@@ -11,11 +11,13 @@ mod loading;
 mod offline;
 mod preview;
 mod reload;
-mod scratch;
 mod signals;
 mod snapshots;
 mod system;
+#[cfg(test)]
+mod tests;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -25,28 +27,28 @@ use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
 
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
-use crate::logs::{self, Logs};
+use crate::logs::{self, LogWriter, Style};
 use crate::plan::{Drain, ServerPlan};
-use crate::plugins;
-use assembly::{cannot, engine_config, packer};
+use crate::{machine, plugins};
+pub use assembly::runtime;
+use assembly::{engine_config, packer, scratch_directory};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
-#[cfg(test)]
-pub use preview::registered;
-use scratch::ScratchDir;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;
 use snapshots::SnapshotRecorder;
 use system::CpuUsage;
+#[cfg(test)]
+pub use tests::registered;
 
 /// Runs the server until a signal ends it, and returns the exit code. Failures before the log has
 /// started are returned; later ones are logged.
 pub fn run(plan: ServerPlan, env: &Env) -> Result<u8, Failure> {
-    let logs = Logs::start(&plan.logs)?;
+    let logs = logs::start(&plan.logs)?;
     let ended = serve(plan, env, &logs);
     let code = ended.map_or_else(log_failure, |()| 0);
     logs.finish();
@@ -58,21 +60,19 @@ fn log_failure(failure: Failure) -> u8 {
     failure.code
 }
 
-fn serve(plan: ServerPlan, env: &Env, logs: &Logs) -> Result<(), Failure> {
+fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    let scratch = ScratchDir::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
+    let scratch = scratch_directory(&plan.temp_dir)?;
     data_plane::reduce_timer_slack();
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
-    let admin = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot("start the admin plane"))?;
-    let config = engine_config(&plan.engine, &scratch, env, admin.handle());
-    let meter = Arc::new(meter(&plan).map_err(cannot("log metrics"))?);
+    let admin = runtime("start the admin plane")?;
+    let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
+    let metrics = std::mem::take(&mut plan.metrics);
+    let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
-    let ended =
-        admin.block_on(serve_until_signal(&plan, env, &engine, &meter, &data, &scratch, logs));
+    let running = serve_until_signal(&plan, env, &engine, &meter, &data, scratch.path(), logs);
+    let ended = admin.block_on(running);
     data.end();
     // Tasks that hold the engine end before it.
     drop(admin);
@@ -88,12 +88,11 @@ async fn serve_until_signal(
     engine: &Arc<Engine>,
     meter: &Arc<Meter>,
     data: &DataPlane,
-    scratch: &ScratchDir,
-    logs: &Logs,
+    scratch: &Path,
+    logs: &LogWriter,
 ) -> Result<(), Failure> {
-    let packer = Arc::new(packer(&plan.engine, engine, scratch, env)?);
-    let mut signals =
-        ShutdownSignals::listen(scratch.path()).map_err(cannot("listen for signals"))?;
+    let packer = Arc::new(packer(&plan.engine, engine, scratch)?);
+    let mut signals = ShutdownSignals::listen(scratch).map_err(cannot("listen for signals"))?;
     if plan.until_eof {
         signals.watch_stdin().map_err(cannot("watch standard input"))?;
     }
@@ -161,24 +160,17 @@ fn watch_system(
     meter: &Arc<Meter>,
     cpu: CpuUsage,
 ) {
-    if let Some(every) = plan.metrics.sample_every {
-        let smi = (plan.engine.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
+    if let Some(every) = plan.sample_every {
+        let smi = (plan.engine.python.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
         tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
     }
 }
 
 /// If the files of metrics cannot be opened, the server starts with a warning.
-fn meter(plan: &ServerPlan) -> std::io::Result<Meter> {
-    let metrics = &plan.metrics;
-    let sinks = logs::metric_sinks(&plan.logs.style);
+fn meter(metrics: MeterPlan, style: &Style) -> std::io::Result<Meter> {
+    let sinks = logs::metric_sinks(style);
     let sinks = sinks.inspect_err(|error| tracing::warn!(%error, "metrics are not logged"));
-    Meter::new(MeterPlan {
-        mode: metrics.mode,
-        declared: metrics.declared.clone(),
-        auto_detect: metrics.auto_detect,
-        hostname: metrics.hostname.clone(),
-        sinks: sinks.ok().flatten(),
-    })
+    Meter::new(MeterPlan { hostname: machine::hostname(), sinks: sinks.ok().flatten(), ..metrics })
 }
 
 /// If the access log cannot be opened, the server starts with a warning.

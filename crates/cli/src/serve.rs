@@ -7,10 +7,13 @@ mod variables;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jitney_engine::PluginPlan;
+use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::Limits;
+use jitney_server::metrics::MeterPlan;
 use jitney_server::{ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
@@ -18,18 +21,15 @@ use jitney_settings::server::{
     MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, METRICS_PORT, MODEL_STORE, PYTHON,
     TLS_CERT, TLS_KEY, TOKEN_AUTH,
 };
-use jitney_settings::{Setting, SettingSource, Values, server};
+use jitney_settings::{Setting, Values, server};
 
 use crate::address::Address;
-use crate::env::Env;
+use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
-use crate::metrics::MetricsPlan;
-use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan};
-use crate::startup::Startup;
+use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan, Startup};
 use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
 use crate::{gpu, key_file, machine, plugins, python, tls};
 
 /// What flags, variables and the file come to.
@@ -105,11 +105,12 @@ fn effective(
     remarks.extend(python.remark.filter(|_| needs_python));
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
-    let threads = machine::io_threads().max(1) as u64;
-    let machine = Values::default().with(&IO_THREADS, threads, SettingSource::Default);
-    let values = values.or(&machine).or_defaults(server::SETTINGS);
+    let values = values.or(&machine::threads()).or_defaults(server::SETTINGS);
     ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
 }
+
+/// How often the machine is sampled.
+const SAMPLE_EVERY: Duration = Duration::from_secs(60);
 
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
@@ -127,7 +128,8 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
         drain: drain(&values),
         logs: LogPlan { style: Style::Human { color }, filter },
-        metrics: MetricsPlan::default(),
+        metrics: MeterPlan::default(),
+        sample_every: Some(SAMPLE_EVERY),
         snapshots: None,
         watch,
         until_eof,
@@ -195,16 +197,13 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
         workflow_store: None,
         store_limits: store_limits(values),
         urls: Arc::new(UrlRule::Named(named)),
-        python: values.read(&PYTHON).unwrap_or_default(),
-        hidden: Hidden::default(),
-        decode_input: true,
-        limit_max_image_pixels: true,
-        envelope: None,
+        python: PythonConfig {
+            env: Hidden::default().filter(env),
+            install_requirements: values.flag(&INSTALL_REQUIREMENTS),
+            gpus: gpu::count(env),
+            ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
+        },
         first_worker_id: 9000,
-        install_requirements: values.flag(&INSTALL_REQUIREMENTS),
-        response_bytes_max: None,
-        gpus: gpu::count(env),
-        worker_env: Vec::new(),
     })
 }
 

@@ -7,7 +7,6 @@ mod capacity;
 mod curve_file;
 mod flag_values;
 mod progress;
-mod report;
 mod simulate;
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,7 @@ mod workload;
 use crate::console;
 use crate::failure::{FAILED, Failure};
 use crate::flags::study::{PlanFlags, SimulateFlags};
-use report::StudyReport;
+use progress::StudyReport;
 
 /// `jitney simulate`
 pub fn simulate(flags: SimulateFlags) -> Result<u8, Failure> {

@@ -6,7 +6,7 @@ use jitney_server::Tls;
 use jitney_server::tls::TlsError;
 
 use crate::address::Address;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 
 /// Reads a certificate, with its chain if it has one, and its key.
 pub fn read(certificate: &Path, key: &Path) -> Result<Tls, Failure> {
@@ -31,8 +31,7 @@ pub fn self_signed(addresses: &[&Address]) -> Result<Tls, Failure> {
     names.extend(addresses.iter().filter_map(|address| address.host()).map(str::to_owned));
     names.sort();
     names.dedup();
-    Tls::self_signed(names)
-        .map_err(|error| Failure::failed(format!("cannot make a certificate: {error}")))
+    Tls::self_signed(names).map_err(cannot("make a certificate"))
 }
 
 #[cfg(test)]

@@ -5,26 +5,23 @@ mod addresses;
 mod banner;
 mod config;
 mod engine;
-mod launch;
 mod metrics;
 mod models;
-pub mod pid;
+mod process;
 mod properties;
 mod security;
-mod sequences;
 pub mod snapshot;
 mod sources;
-mod stop;
 
 use std::ffi::OsString;
 
 use crate::env::Env;
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::{console, run};
 pub use banner::VERSION;
 pub use config::{assemble, configure};
-use pid::PidFile;
+use process::PidFile;
 
 const ALREADY_RUNNING: &str =
     "TorchServe is already running, please use torchserve --stop to stop TorchServe.";
@@ -35,7 +32,7 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
         console::out(format!("TorchServe Version is {VERSION}"));
         Ok(0)
     } else if flags.stop {
-        stop::stop(&PidFile::of(env), flags.foreground);
+        process::stop(&PidFile::of(env), flags.foreground);
         Ok(0)
     } else {
         start(flags, args, env)
@@ -55,11 +52,11 @@ fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Fa
     let plan = config::plan(flags, env)?;
     if flags.foreground || flags.detached {
         if flags.detached {
-            launch::detach_terminal();
+            process::detach_terminal();
         }
         return serve(plan, env, &pid_file);
     }
-    launch::in_background(args, &pid_file).map(|()| 0)
+    process::in_background(args, &pid_file).map(|()| 0)
 }
 
 fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
@@ -74,9 +71,7 @@ fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result
 fn reject_second(pid_file: &PidFile) -> Result<(), Failure> {
     match pid_file.recorded() {
         None => Ok(()),
-        Some(recorded) if recorded.runs() => {
-            Err(Failure { code: FAILED, message: ALREADY_RUNNING.to_owned(), hint: None })
-        }
+        Some(recorded) if recorded.runs() => Err(Failure::failed(ALREADY_RUNNING)),
         Some(_) => {
             console::out("Removing orphan pid file.");
             pid_file.remove();

@@ -17,9 +17,10 @@ pub enum UrlRule {
 }
 
 impl UrlRule {
-    /// Reads `allowed_urls`: patterns separated by commas.
+    /// Reads `allowed_urls`: patterns separated by commas, without regard to case: `HTTPS://` is `https://`.
     pub fn patterns(text: &str) -> Result<Self, Failure> {
-        let patterns = text.split(',').map(|one| any_case("allowed_urls", one.trim()));
+        let patterns =
+            text.split(',').map(|one| whole("allowed_urls", &format!("(?i){}", one.trim())));
         patterns.collect::<Result<_, _>>().map(Self::Patterns)
     }
 
@@ -39,11 +40,6 @@ impl UrlRule {
             Self::Named(urls) => urls.contains(url),
         }
     }
-}
-
-/// The same without regard to case: `HTTPS://` is `https://`.
-fn any_case(key: &str, pattern: &str) -> Result<Regex, Failure> {
-    whole(key, &format!("(?i){pattern}"))
 }
 
 /// A pattern that matches the whole text, as Java's `matches` does.

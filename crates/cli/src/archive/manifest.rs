@@ -2,72 +2,28 @@
 
 use std::time::SystemTime;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::flags::archive::ArchiveFlags;
 use crate::torchserve::VERSION;
 
-/// The files that the manifest names, by their names inside the archive.
-#[derive(Debug, Default)]
-pub struct ManifestFiles {
-    /// The Python file of the model's class.
-    pub model: Option<String>,
-    /// The weights.
-    pub serialized: Option<String>,
-    /// The requirements for pip.
-    pub requirements: Option<String>,
-    /// The model's settings.
-    pub config: Option<String>,
-}
-
-/// The manifest of a model.
-pub fn model(
-    flags: &ArchiveFlags,
-    handler: &str,
-    files: &ManifestFiles,
+/// The manifest: `what` (`model` or `workflow`) is an object of the fields that have a value.
+pub fn text<const N: usize>(
     now: SystemTime,
+    runtime: Option<&str>,
+    what: &str,
+    fields: [(&str, Option<Value>); N],
 ) -> String {
-    let fields = [
-        ("modelName", Some(flags.model_name.as_str())),
-        ("serializedFile", files.serialized.as_deref()),
-        ("handler", Some(handler)),
-        ("modelFile", files.model.as_deref()),
-        ("modelVersion", Some(flags.version.as_str())),
-        ("requirementsFile", files.requirements.as_deref()),
-        ("configFile", files.config.as_deref()),
-    ];
-    let manifest = json!({
-        "createdOn": created_on(now),
-        "runtime": flags.runtime.as_str(),
-        "model": present(&fields),
-        "archiverVersion": VERSION,
-    });
+    let manifest = present([
+        ("createdOn", Some(created_on(now).into())),
+        ("runtime", runtime.map(Value::from)),
+        (what, Some(present(fields))),
+        ("archiverVersion", Some(VERSION.into())),
+    ]);
     format!("{manifest:#}")
 }
 
-/// The manifest of a workflow.
-pub fn workflow(
-    name: &str,
-    spec: Option<String>,
-    handler: Option<String>,
-    now: SystemTime,
-) -> String {
-    let fields = [
-        ("workflowName", Some(name)),
-        ("specFile", spec.as_deref()),
-        ("handler", handler.as_deref()),
-    ];
-    let manifest = json!({
-        "createdOn": created_on(now),
-        "workflow": present(&fields),
-        "archiverVersion": VERSION,
-    });
-    format!("{manifest:#}")
-}
-
-fn present(fields: &[(&str, Option<&str>)]) -> Map<String, Value> {
-    let present = |(key, value): &(&str, Option<&str>)| Some(((*key).to_owned(), (*value)?.into()));
-    fields.iter().filter_map(present).collect()
+fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 /// `dd/MM/yyyy HH:mm:ss`.
@@ -80,14 +36,21 @@ fn created_on(now: SystemTime) -> String {
 mod tests {
     use std::time::Duration;
 
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_workflow_manifest_has_the_fields_of_torchserve() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_601);
-        let (spec, handler) = (Some("w.yaml".to_owned()), Some("h.py".to_owned()));
+        let fields = [
+            ("workflowName", Some("w".into())),
+            ("specFile", Some("w.yaml".into())),
+            ("handler", Some("h.py".into())),
+            ("none", None),
+        ];
         let manifest: Value =
-            serde_json::from_str(&workflow("w", spec, handler, now)).expect("JSON");
+            serde_json::from_str(&text(now, None, "workflow", fields)).expect("JSON");
         let expected = json!({
             "createdOn": "01/01/2025 00:00:01",
             "workflow": {"workflowName": "w", "specFile": "w.yaml", "handler": "h.py"},

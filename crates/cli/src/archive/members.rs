@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::pattern;
 use crate::failure::Failure;
 
@@ -25,35 +27,22 @@ pub enum MemberSource {
 /// The members of an archive.
 #[derive(Debug, Default)]
 pub struct ArchiveMembers {
-    members: BTreeMap<String, MemberSource>,
-    warnings: Vec<String>,
+    /// Every member by its name.
+    pub members: BTreeMap<String, MemberSource>,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
 }
 
 impl ArchiveMembers {
-    /// Every member, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &MemberSource)> {
-        self.members.iter().map(|(name, source)| (name.as_str(), source))
-    }
-
-    /// The number of members.
-    pub fn len(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Warnings for the user.
-    pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.warnings.iter().map(String::as_str)
-    }
-
     /// Adds the file of a flag, if the flag was given; returns its name inside the archive.
-    pub fn add(&mut self, file: Option<&Path>, flag: &str) -> Result<Option<String>, Failure> {
+    pub fn add(&mut self, file: Option<&Path>, flag: &str) -> Result<Option<Value>, Failure> {
         let Some(file) = file else { return Ok(None) };
         if !file.is_file() {
             return Err(Failure::failed(format!("{flag} file not found: {}", file.display())));
         }
         let name = name_of(file)?;
         self.put(name.clone(), file);
-        Ok(Some(name))
+        Ok(Some(name.into()))
     }
 
     /// Adds the comma list of `--extra-files`.

@@ -29,7 +29,8 @@ pub enum Packing {
 pub struct ArchiveOutput<'a> {
     directory: &'a Path,
     name: &'a str,
-    path: PathBuf,
+    /// Where the archive is written.
+    pub path: PathBuf,
     packing: Packing,
 }
 
@@ -56,11 +57,6 @@ impl<'a> ArchiveOutput<'a> {
             console::err(format!("overwriting {path}"));
         }
         Ok(())
-    }
-
-    /// Where the archive will be.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Writes it.

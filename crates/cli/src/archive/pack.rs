@@ -20,7 +20,7 @@ const YEAR_9999: u64 = 253_402_300_799;
 /// Writes a zip.
 pub fn zip(file: &mut File, members: &ArchiveMembers, method: CompressionMethod) -> io::Result<()> {
     let mut zip = ZipWriter::new(BufWriter::new(file));
-    for (name, source) in members.iter() {
+    for (name, source) in &members.members {
         let mut member = OpenMember::open(source)?;
         let options = SimpleFileOptions::default()
             .compression_method(method)
@@ -37,7 +37,7 @@ pub fn zip(file: &mut File, members: &ArchiveMembers, method: CompressionMethod)
 pub fn tgz(file: &mut File, members: &ArchiveMembers, top: &str) -> io::Result<()> {
     let encoder = GzEncoder::new(BufWriter::new(file), Compression::default());
     let mut tar = tar::Builder::new(encoder);
-    for (name, source) in members.iter() {
+    for (name, source) in &members.members {
         let member = OpenMember::open(source)?;
         let mut header = tar::Header::new_gnu();
         header.set_size(member.size);
@@ -51,7 +51,7 @@ pub fn tgz(file: &mut File, members: &ArchiveMembers, top: &str) -> io::Result<(
 
 /// Writes a directory.
 pub fn directory(root: &Path, members: &ArchiveMembers) -> io::Result<()> {
-    for (name, source) in members.iter() {
+    for (name, source) in &members.members {
         let path = root.join(name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;

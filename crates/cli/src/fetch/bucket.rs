@@ -8,21 +8,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
+use jitney_engine::store::{DownloadError, ResumeFrom};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
-    ClientOptions, Error, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _,
+    ClientOptions, Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _,
     ObjectStoreScheme, RetryConfig,
 };
 use reqwest::{Client, Url};
-use tokio_stream::{Stream, StreamExt as _};
 
-use super::client::error_chain;
+use super::download::{DownloadBody, RemoteDownload, bucket_error};
 use crate::env::Env;
 
 /// The credentials and settings of cloud buckets.
@@ -64,7 +62,7 @@ impl BucketAccess {
         if !wanted {
             return Ok(None);
         }
-        let store = self.store(&scheme, url, client).map_err(|error| trouble(&error))?;
+        let store = self.store(&scheme, url, client).map_err(bucket_error)?;
         Ok(Some(BucketObject { store, path }))
     }
 
@@ -132,7 +130,7 @@ impl BucketObject {
     pub fn open(
         self,
         resume: Option<ResumeFrom<'_>>,
-    ) -> impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + use<> {
+    ) -> impl Future<Output = Result<RemoteDownload, DownloadError>> + Send + use<> {
         let rest = resume.map(|ResumeFrom { bytes, tag }| GetOptions {
             range: Some(GetRange::Offset(bytes)),
             if_match: Some(tag.to_owned()),
@@ -146,53 +144,14 @@ impl BucketObject {
                     other => other,
                 },
             };
-            let object = ObjectDownload::from(response.map_err(|error| trouble(&error))?);
-            Ok(Box::new(object) as Box<dyn Download>)
+            let found = response.map_err(bucket_error)?;
+            Ok(RemoteDownload {
+                bytes_total: Some(found.meta.size),
+                begins_at: found.range.start,
+                tag: found.meta.e_tag.clone(),
+                body: DownloadBody::Bucket(found.into_stream()),
+            })
         }
-    }
-}
-
-fn trouble(error: &Error) -> DownloadError {
-    let lasting = matches!(
-        error,
-        Error::NotFound { .. }
-            | Error::InvalidPath { .. }
-            | Error::PermissionDenied { .. }
-            | Error::Unauthenticated { .. }
-            | Error::NotSupported { .. }
-    );
-    DownloadError { why: error_chain(error), transient: !lasting }
-}
-
-struct ObjectDownload {
-    bytes_total: u64,
-    begins_at: u64,
-    tag: Option<String>,
-    pieces: std::pin::Pin<Box<dyn Stream<Item = object_store::Result<Bytes>> + Send>>,
-}
-
-impl From<GetResult> for ObjectDownload {
-    fn from(got: GetResult) -> Self {
-        let (bytes_total, begins_at) = (got.meta.size, got.range.start);
-        Self { bytes_total, begins_at, tag: got.meta.e_tag.clone(), pieces: got.into_stream() }
-    }
-}
-
-impl Download for ObjectDownload {
-    fn bytes_total(&self) -> Option<u64> {
-        Some(self.bytes_total)
-    }
-
-    fn begins_at(&self) -> u64 {
-        self.begins_at
-    }
-
-    fn tag(&self) -> Option<&str> {
-        self.tag.as_deref()
-    }
-
-    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
-        Box::pin(async { self.pieces.next().await.transpose().map_err(|error| trouble(&error)) })
     }
 }
 

@@ -1,28 +1,28 @@
 //! A plain file over HTTP. A download that broke is resumed with `Range` and `If-Range`; a server that
 //! does not support them, or whose file has another ETag by now, sends the whole file.
 
-use bytes::Bytes;
-use jitney_engine::store::{Download, DownloadError, DownloadFuture, ResumeFrom};
+use jitney_engine::store::{DownloadError, ResumeFrom};
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode, Url};
 
 use super::client::error_chain;
+use super::download::{DownloadBody, RemoteDownload, web_error};
 
 /// Requests the file, or the rest of it.
 pub fn open(
     client: &Client,
     url: Url,
     resume: Option<ResumeFrom<'_>>,
-) -> impl Future<Output = Result<Box<dyn Download>, DownloadError>> + Send + use<> {
+) -> impl Future<Output = Result<RemoteDownload, DownloadError>> + Send + use<> {
     let mut request = client.get(url);
     if let Some(ResumeFrom { bytes, tag }) = resume {
         request = request.header(RANGE, format!("bytes={bytes}-")).header(IF_RANGE, tag);
     }
-    async { Ok(Box::new(HttpDownload::of(answered(request.send().await)?)?) as Box<dyn Download>) }
+    async { download(answered(request.send().await)?) }
 }
 
 fn answered(response: reqwest::Result<Response>) -> Result<Response, DownloadError> {
-    let response = response.map_err(broken)?;
+    let response = response.map_err(web_error)?;
     let status = response.status();
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
     match response.error_for_status() {
@@ -34,31 +34,16 @@ fn answered(response: reqwest::Result<Response>) -> Result<Response, DownloadErr
     }
 }
 
-fn broken(error: reqwest::Error) -> DownloadError {
-    let transient = !(error.is_redirect() || error.is_builder());
-    DownloadError { why: error_chain(&error.without_url()), transient }
-}
-
-struct HttpDownload {
-    response: Response,
-    begins_at: u64,
-    bytes_total: Option<u64>,
-    tag: Option<String>,
-}
-
-impl HttpDownload {
-    fn of(response: Response) -> Result<Self, DownloadError> {
-        let (begins_at, bytes_total) = if response.status() == StatusCode::PARTIAL_CONTENT {
-            let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
-            let unreadable =
-                || DownloadError::permanent("the server sent an invalid Content-Range");
-            range.and_then(content_range).ok_or_else(unreadable)?
-        } else {
-            (0, response.content_length())
-        };
-        let tag = strong_tag(response.headers());
-        Ok(Self { response, begins_at, bytes_total, tag })
-    }
+fn download(response: Response) -> Result<RemoteDownload, DownloadError> {
+    let (begins_at, bytes_total) = if response.status() == StatusCode::PARTIAL_CONTENT {
+        let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+        let unreadable = || DownloadError::permanent("the server sent an invalid Content-Range");
+        range.and_then(content_range).ok_or_else(unreadable)?
+    } else {
+        (0, response.content_length())
+    };
+    let tag = strong_tag(response.headers());
+    Ok(RemoteDownload { bytes_total, begins_at, tag, body: DownloadBody::Web(response) })
 }
 
 /// `bytes 4-9/10`: the first byte, and the total (`*`: not known).
@@ -73,24 +58,6 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
 fn strong_tag(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
-}
-
-impl Download for HttpDownload {
-    fn bytes_total(&self) -> Option<u64> {
-        self.bytes_total
-    }
-
-    fn begins_at(&self) -> u64 {
-        self.begins_at
-    }
-
-    fn tag(&self) -> Option<&str> {
-        self.tag.as_deref()
-    }
-
-    fn next(&mut self) -> DownloadFuture<'_, Result<Option<Bytes>, DownloadError>> {
-        Box::pin(async { self.response.chunk().await.map_err(broken) })
-    }
 }
 
 #[cfg(test)]

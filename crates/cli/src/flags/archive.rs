@@ -103,17 +103,6 @@ pub enum HandlerRuntime {
     Lsp,
 }
 
-impl HandlerRuntime {
-    /// Its name in the manifest.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Python => "python",
-            Self::Python3 => "python3",
-            Self::Lsp => "LSP",
-        }
-    }
-}
-
 /// What an archive is written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PackFormat {

@@ -1,5 +1,7 @@
 //! Flags of settings, made from their declarations.
 
+use std::path::Path;
+
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitney_settings::{Setting, SettingKind, SettingSource, SettingValue, Values, model, server};
 
@@ -61,4 +63,22 @@ impl<const MODELS: bool> Args for SettingFlags<MODELS> {
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
+}
+
+/// The values of flags that commands declare by themselves: the setting, the flag, its value.
+pub fn flag_values<const N: usize>(
+    given: [(&'static Setting, &str, Option<SettingValue>); N],
+) -> Values {
+    let mut values = Values::default();
+    for (setting, flag, value) in given {
+        if let Some(value) = value {
+            values.set(setting, value, SettingSource::Flag(format!("--{flag}")));
+        }
+    }
+    values
+}
+
+/// The value of a flag that names a path.
+pub fn path_value(path: Option<&Path>) -> Option<SettingValue> {
+    path.map(|path| path.to_string_lossy().into_owned().into())
 }

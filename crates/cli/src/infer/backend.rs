@@ -6,24 +6,21 @@ mod in_process;
 mod ray;
 mod server;
 
-use std::path::PathBuf;
-
-use super::parts::RayInput;
-use super::result::RowResult;
-use super::row::{InputRow, StartPosition};
+use super::row::{InputRow, RowResult, StartPosition};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::{InferFlags, InputFormat};
-use crate::logs::Logs;
+use crate::flags::settings::{flag_values, path_value};
+use crate::logs::{self, LogWriter};
 use crate::python::PythonHelper;
 use crate::run::OfflineEngine;
 use crate::serve::{self, model};
 use crate::{console, machine};
 use in_process::InProcessModel;
+use jitney_settings::Values;
 use jitney_settings::model::{MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
 use jitney_settings::server::{LOG_LEVEL, MODEL_STORE, PYTHON};
-use jitney_settings::{Setting, SettingSource, SettingValue, Values};
-use ray::RayJob;
+use ray::{RayInput, RayJob};
 use server::ServerModel;
 
 /// The most rows in flight, whatever the batch size is.
@@ -49,10 +46,11 @@ pub enum Backend {
 impl Backend {
     /// The result of one row.
     pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
-        match self {
-            Self::InProcess(model) => model.infer(row).await,
-            Self::Server(model) => model.infer(row).await,
-            Self::Ray(job) => job.infer(row).await,
+        match (self, row.content.request()) {
+            (Self::Ray(job), _) => job.infer(&row).await,
+            (_, Err(reason)) => Ok(RowResult::bad_input(reason)),
+            (Self::InProcess(model), Ok((kind, body))) => model.infer(row.number, kind, body).await,
+            (Self::Server(model), Ok((kind, body))) => model.infer(kind, body).await,
         }
     }
 }
@@ -64,7 +62,7 @@ pub struct StartedBackend {
     /// The most rows in flight.
     pub in_flight: usize,
     /// The engine of a local model, and its log.
-    pub engine: Option<(OfflineEngine, Logs)>,
+    pub engine: Option<(OfflineEngine, LogWriter)>,
 }
 
 /// Starts the backend that the flags name; the input is read from `start` to `end`.
@@ -92,7 +90,7 @@ pub async fn start(
         return Ok(StartedBackend { backend, in_flight, engine: None });
     }
     let plan = serve::plan_offline(model::parse(&flags.model)?, settings(flags), env)?;
-    let logs = Logs::start(&plan.logs)?;
+    let logs = logs::start(&plan.logs)?;
     plan.remarks.iter().for_each(console::err);
     let engine = match OfflineEngine::start(plan, env, flags.workers, IN_FLIGHT_MAX).await {
         Ok(engine) => engine,
@@ -121,26 +119,16 @@ fn is_server(model: &str) -> bool {
 }
 
 fn settings(flags: &InferFlags) -> Values {
-    let text = |path: &Option<PathBuf>| {
-        path.as_ref().map(|path| path.to_string_lossy().into_owned().into())
-    };
     let level = flags.log_level.as_deref().unwrap_or("error");
-    let given: [(&Setting, Option<SettingValue>); 7] = [
-        (&WORKERS, flags.workers.map(Into::into)),
-        (&MAX_BATCH_SIZE, flags.batch_size.map(Into::into)),
-        (&RESPONSE_TIMEOUT, flags.response_timeout.map(|time| time.0.into())),
-        (&STARTUP_TIMEOUT, flags.startup_timeout.map(|time| time.0.into())),
-        (&PYTHON, text(&flags.python)),
-        (&MODEL_STORE, text(&flags.model_store)),
-        (&LOG_LEVEL, Some(level.into())),
-    ];
-    let mut values = Values::default();
-    for (setting, value) in given {
-        if let (Some(value), Some(flag)) = (value, setting.flag) {
-            values.set(setting, value, SettingSource::Flag(format!("--{flag}")));
-        }
-    }
-    values
+    flag_values([
+        (&WORKERS, "workers", flags.workers.map(Into::into)),
+        (&MAX_BATCH_SIZE, "batch-size", flags.batch_size.map(Into::into)),
+        (&RESPONSE_TIMEOUT, "response-timeout", flags.response_timeout.map(|time| time.0.into())),
+        (&STARTUP_TIMEOUT, "startup-timeout", flags.startup_timeout.map(|time| time.0.into())),
+        (&PYTHON, "python", path_value(flags.python.as_deref())),
+        (&MODEL_STORE, "model-store", path_value(flags.model_store.as_deref())),
+        (&LOG_LEVEL, "log-level", Some(level.into())),
+    ])
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::backend::Backend;
 use super::progress::ProgressDisplay;
 use super::read_ahead::ReadAhead;
-use super::result::RowResult;
-use super::row::InputRow;
+use super::row::{InputRow, RowResult};
 use super::sink::RowSink;
 use crate::failure::Failure;
 

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::identity::JobIdentity;
-use super::result::RowResult;
-use super::row::{InputRow, StartPosition};
+use super::row::{InputRow, RowResult, StartPosition};
 use crate::failure::Failure;
 
 /// The version of the file format.
@@ -57,16 +56,13 @@ impl JobProgress {
 
 /// The journal of one output.
 pub struct JobJournal {
-    path: PathBuf,
-    job: JobIdentity,
+    /// The file.
+    pub path: PathBuf,
+    /// The job.
+    pub job: JobIdentity,
 }
 
 impl JobJournal {
-    /// The journal of a job at a path.
-    pub fn new(path: PathBuf, job: JobIdentity) -> Self {
-        Self { path, job }
-    }
-
     /// The progress of an earlier run of the same job, if there was one.
     pub fn read(&self) -> Result<Option<JobProgress>, Failure> {
         let text = match fs::read(&self.path) {
@@ -131,13 +127,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("out.jsonl.progress");
         let job = JobIdentity { model: "m".to_owned(), ..JobIdentity::default() };
-        let journal = JobJournal::new(path.clone(), job.clone());
+        let journal = JobJournal { path: path.clone(), job: job.clone() };
         assert_eq!(journal.read().expect("nothing there"), None);
         let progress = JobProgress { rows: 5, output_bytes: 80, ..JobProgress::default() };
         journal.write(progress).expect("writes");
         assert_eq!(journal.read().expect("reads"), Some(progress));
         let other = JobIdentity { model: "n".to_owned(), ..job };
-        let failure = JobJournal::new(path.clone(), other).read().expect_err("another job");
+        let failure =
+            JobJournal { path: path.clone(), job: other }.read().expect_err("another job");
         assert!(failure.message.contains("the model was"), "{failure}");
         fs::write(&path, "{").expect("writes");
         assert!(journal.read().is_err());

@@ -6,8 +6,7 @@ use std::io;
 
 use serde_json::{Map, Value};
 
-use super::result::{RowError, cell};
-use super::row::{InputRow, RowContent};
+use super::row::{InputRow, RowContent, RowError, cell};
 
 /// The format of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

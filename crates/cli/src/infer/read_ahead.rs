@@ -6,7 +6,7 @@ use std::vec;
 use tokio::sync::mpsc;
 
 use super::row::{InputRow, RowSource};
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 
 /// The most rows and bytes of a chunk; it is smaller if the next row is not there yet.
 const CHUNK_ROWS: usize = 256;
@@ -28,9 +28,7 @@ impl ReadAhead {
     pub fn start(source: Box<dyn RowSource>) -> Result<Self, Failure> {
         let (sender, chunks) = mpsc::channel(AHEAD);
         let thread = std::thread::Builder::new().name("reader".to_owned());
-        thread
-            .spawn(move || feed(source, &sender))
-            .map_err(|error| Failure::failed(format!("cannot start the reader thread: {error}")))?;
+        thread.spawn(move || feed(source, &sender)).map_err(cannot("start the reader thread"))?;
         Ok(Self { chunks, chunk: Vec::new().into_iter() })
     }
 

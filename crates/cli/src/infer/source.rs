@@ -57,12 +57,12 @@ pub fn open(
         }
         InputFormat::Parquet => {
             let rows = ParquetRows::open(path, start, python)?;
-            let end = rows.end();
+            let end = rows.end;
             (Box::new(rows), end)
         }
         InputFormat::Images => {
             let folder = ImageFolder::open(path, start)?;
-            let end = folder.len();
+            let end = folder.names.len() as u64;
             (Box::new(folder), end)
         }
     };

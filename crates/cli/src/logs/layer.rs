@@ -16,16 +16,13 @@ pub const WORKER_OUTPUT: &str = "jitney::worker_output";
 
 /// Turns events into lines.
 pub struct LogLayer {
-    style: Style,
-    sender: Arc<LogSender>,
+    /// The format of the lines.
+    pub style: Style,
+    /// Takes the lines.
+    pub sender: Arc<LogSender>,
 }
 
 impl LogLayer {
-    /// A layer that writes in this style.
-    pub fn new(style: Style, sender: Arc<LogSender>) -> Self {
-        Self { style, sender }
-    }
-
     fn server_line(&self, level: Level, target: &str, message: &str) -> String {
         let now = SystemTime::now();
         match &self.style {

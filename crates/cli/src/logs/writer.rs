@@ -46,7 +46,8 @@ impl LogSender {
 
 /// The thread and its channel.
 pub struct LogWriter {
-    sender: Arc<LogSender>,
+    /// The sender of lines.
+    pub sender: Arc<LogSender>,
     thread: JoinHandle<()>,
 }
 
@@ -64,11 +65,6 @@ impl LogWriter {
             .name("log".to_owned())
             .spawn(move || write_all(&received, files, &counted.dropped))?;
         Ok(Self { sender, thread })
-    }
-
-    /// The sender of lines.
-    pub fn sender(&self) -> Arc<LogSender> {
-        Arc::clone(&self.sender)
     }
 
     /// Writes the remaining lines and ends the thread.
@@ -187,7 +183,7 @@ mod tests {
     fn finish_writes_the_remaining_lines_in_order() {
         let shared = Shared::default();
         let writer = LogWriter::start(LogFiles::console(Box::new(shared.clone()))).expect("starts");
-        let sender = writer.sender();
+        let sender = Arc::clone(&writer.sender);
         for number in 0..100 {
             sender.send(LogTarget::Server, number.to_string());
         }
@@ -202,7 +198,7 @@ mod tests {
         let shared = Shared::default();
         let console = Box::new(Stuck(blocked, shared.clone()));
         let writer = LogWriter::with_capacity(LogFiles::console(console), 4).expect("starts");
-        let sender = writer.sender();
+        let sender = Arc::clone(&writer.sender);
         for number in 0..1000 {
             sender.send(LogTarget::Server, number.to_string());
         }

@@ -1,37 +1,33 @@
 //! Makes the engine's configuration and the packer of definitions from a plan, for servers and for
 //! offline jobs.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_engine::admission::AdmissionLimits;
-use jitney_engine::python::PythonConfig;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
-use tokio::runtime::Handle;
+use tempfile::TempDir;
+use tokio::runtime::{Handle, Runtime};
 
-use super::scratch::ScratchDir;
+use super::data_plane::DataPlane;
 use crate::definition::Packer;
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::fetch::RemoteFetcher;
-use crate::plan::EnginePlan;
+use crate::plan::{EnginePlan, ServerPlan};
 
 /// The engine's configuration.
-pub fn engine_config(
-    plan: &EnginePlan,
-    scratch: &ScratchDir,
-    env: &Env,
-    admin: &Handle,
-) -> EngineConfig {
+pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handle) -> EngineConfig {
     let fetcher = Arc::new(RemoteFetcher::new(Arc::clone(&plan.urls), env, admin.clone()));
     let store = |directory: Option<&PathBuf>| {
         let urls = Arc::clone(&plan.urls);
         StoreConfig {
             model_store: directory.cloned(),
-            scratch: scratch.path().to_owned(),
+            scratch: scratch.to_owned(),
             limits: plan.store_limits,
             url_allowed: Box::new(move |url| urls.allows(url)),
             remote: Some(Arc::clone(&fetcher) as _),
@@ -42,46 +38,93 @@ pub fn engine_config(
         limits: AdmissionLimits::default(),
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
-        python: PythonConfig {
-            interpreter: plan.python.clone(),
-            env: worker_env(plan, env),
-            decode_input: plan.decode_input,
-            limit_max_image_pixels: plan.limit_max_image_pixels,
-            envelope: plan.envelope.clone(),
-            install_requirements: plan.install_requirements,
-            response_bytes_max: plan.response_bytes_max,
-            gpus: plan.gpus,
-        },
+        python: plan.python.clone(),
         local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }
 }
 
 /// The packer of Python definitions; it imports them from the current directory, as `python` would.
-pub fn packer(
-    plan: &EnginePlan,
-    engine: &Engine,
-    scratch: &ScratchDir,
-    env: &Env,
-) -> Result<Packer, Failure> {
+pub fn packer(plan: &EnginePlan, engine: &Engine, scratch: &Path) -> Result<Packer, Failure> {
     Ok(Packer {
-        python: plan.python.clone(),
+        python: plan.python.interpreter.clone(),
         packages: engine.python_packages().to_owned(),
-        env: plan.hidden.filter(env),
-        scratch: scratch.path().to_owned(),
+        env: plan.python.env.clone(),
+        scratch: scratch.to_owned(),
         directory: std::env::current_dir().map_err(cannot("find the current directory"))?,
         count: AtomicU32::new(0),
     })
 }
 
-fn worker_env(plan: &EnginePlan, env: &Env) -> Vec<(OsString, OsString)> {
-    let mut variables = plan.hidden.filter(env);
-    let more = plan.worker_env.iter();
-    variables.extend(more.map(|(name, value)| (OsString::from(name), OsString::from(value))));
-    variables
+/// An engine that listens on no port, with what it needs.
+pub struct EngineWithoutPorts {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// The packer of definitions for it.
+    pub packer: Packer,
+    data: DataPlane,
+    /// Removed with the engine.
+    _scratch: TempDir,
 }
 
-/// The failure of a step of the start.
-pub fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
-    move |error| Failure::failed(format!("cannot {what}: {error}"))
+impl EngineWithoutPorts {
+    /// Starts it inside the runtime of the caller; `what` names that in failures.
+    pub fn start(
+        plan: &ServerPlan,
+        env: &Env,
+        threads: usize,
+        what: &'static str,
+    ) -> Result<Self, Failure> {
+        let scratch = scratch_directory(&plan.temp_dir)?;
+        let data = DataPlane::start(threads).map_err(cannot(what))?;
+        let config = engine_config(&plan.engine, scratch.path(), env, &Handle::current());
+        let engine = Engine::start(config, data.handles()).map_err(cannot(what))?;
+        let packer = packer(&plan.engine, &engine, scratch.path())?;
+        Ok(Self { engine, packer, data, _scratch: scratch })
+    }
+
+    /// Ends its threads.
+    pub async fn end(self) {
+        // Joining the threads of the data plane here would block this runtime.
+        let data = self.data;
+        let _ = tokio::task::spawn_blocking(move || data.end()).await;
+    }
+}
+
+/// A runtime of this thread alone; `what` names in failures what it is for.
+pub fn runtime(what: &'static str) -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot(what))
+}
+
+/// The path of a Unix socket may have about 100 bytes; this much is left for the parent directory.
+const PARENT_BYTES_MAX: usize = 72;
+
+/// Makes the private directory for unpacked models and the workers' socket, under `parent` or, if a
+/// socket's path would become too long there, under `/tmp`. Other users cannot read it, and it is
+/// removed when the server ends.
+pub fn scratch_directory(parent: &Path) -> Result<TempDir, Failure> {
+    let fits = parent.as_os_str().len() <= PARENT_BYTES_MAX;
+    let parent = if fits { parent } else { Path::new("/tmp") };
+    let private = Permissions::from_mode(0o700);
+    let made = tempfile::Builder::new().prefix("jitney-").permissions(private).tempdir_in(parent);
+    made.map_err(cannot("make a scratch directory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_is_private_has_a_short_path_and_is_removed() {
+        let parent = tempfile::tempdir().expect("directory");
+        let long = parent.path().join("x".repeat(100));
+        std::fs::create_dir(&long).expect("directory");
+        let scratch = scratch_directory(&long).expect("made");
+        let path = scratch.path().to_owned();
+        assert!(path.join("workers.sock").as_os_str().len() < 100);
+        let mode = std::fs::metadata(&path).expect("exists").permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+        drop(scratch);
+        assert!(!path.exists());
+    }
 }

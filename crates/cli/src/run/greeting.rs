@@ -4,7 +4,7 @@
 use jitney_engine::Engine;
 use jitney_server::{Bind, Server, ServerAddresses};
 
-use crate::logs::{LogTarget, Logs};
+use crate::logs::{LogTarget, LogWriter};
 use crate::plan::{ServerKind, ServerPlan};
 use crate::{console, definition};
 
@@ -22,7 +22,7 @@ pub fn banner(plan: &ServerPlan) {
 }
 
 /// Printed after the ports have opened.
-pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &Logs) {
+pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &LogWriter) {
     let addresses = server.addresses();
     let token = if plan.tokens.is_some() { TOKEN } else { "" };
     let example = example(&plan.kind, token, addresses, engine);
@@ -32,7 +32,7 @@ pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &Logs) {
                 tracing::info!("{name} API bind to: {address}");
             }
             tracing::info!("try: {example}");
-            logs.sender().send(LogTarget::Console, STARTED.to_owned());
+            logs.sender.send(LogTarget::Console, STARTED.to_owned());
         }
         ServerKind::Serve | ServerKind::Demo => {
             for (name, address) in named(addresses) {

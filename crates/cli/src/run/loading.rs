@@ -7,9 +7,8 @@ use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
 
 use crate::definition::{Packed, Packer};
-use crate::failure::Failure;
-use crate::plan::{ServerKind, ServerPlan};
-use crate::startup::Startup;
+use crate::failure::{Failure, cannot};
+use crate::plan::{ServerKind, ServerPlan, Startup};
 
 /// A Python definition that is being served.
 pub struct ServedDefinition {
@@ -90,10 +89,7 @@ async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
         at_startup: true,
         ..RegisterOptions::default()
     };
-    engine
-        .register_local(model, options)
-        .await
-        .map_err(|error| Failure::failed(format!("cannot load the embedded model: {error}")))
+    engine.register_local(model, options).await.map_err(cannot("load the embedded model"))
 }
 
 /// Applies what a snapshot holds beside the settings: the default version.

@@ -5,19 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::settings::{PolicyName, RegisterOptions};
-use jitney_engine::{Engine, Model, Registered};
+use jitney_engine::{Model, Registered};
 use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_DELAY, MAX_LATENCY_MS, POLICY, QUEUE};
-use tokio::runtime::Handle;
 
-use super::assembly::{cannot, engine_config, packer};
-use super::data_plane::DataPlane;
+use super::assembly::EngineWithoutPorts;
 use super::loading::{prepare, register};
-use super::scratch::ScratchDir;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::plan::ServerPlan;
-use crate::startup::Startup;
+use crate::plan::{ServerPlan, Startup};
 
 /// A latency target that no row exceeds: longer than any job, short enough for every clock.
 const NO_LATENCY_TARGET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -27,14 +23,11 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// An engine with one model.
 pub struct OfflineEngine {
-    engine: Arc<Engine>,
-    data: DataPlane,
+    engine: EngineWithoutPorts,
     /// The model, with workers that are ready.
     pub model: Arc<Model>,
     /// The number of workers.
     pub workers: u32,
-    /// Removed with the engine.
-    _scratch: ScratchDir,
 }
 
 impl OfflineEngine {
@@ -48,25 +41,18 @@ impl OfflineEngine {
     ) -> Result<Self, Failure> {
         let startup = plan.models.pop().ok_or_else(|| Failure::usage("no model to run"))?;
         plan.engine.defaults.startup_workers = default_workers(&plan);
-        let scratch =
-            ScratchDir::make(&plan.temp_dir).map_err(cannot("make a scratch directory"))?;
-        let data = DataPlane::start(plan.io_threads).map_err(cannot("start the engine"))?;
-        let config = engine_config(&plan.engine, &scratch, env, &Handle::current());
-        let engine = Engine::start(config, data.handles()).map_err(cannot("start the engine"))?;
-        let packer = packer(&plan.engine, &engine, &scratch, env)?;
-        let (options, _) = prepare(&startup, &packer).await?;
-        let registered = register(&engine, &startup, for_throughput(options, queue)).await?;
+        let engine = EngineWithoutPorts::start(&plan, env, plan.io_threads, "start the engine")?;
+        let (options, _) = prepare(&startup, &engine.packer).await?;
+        let registered = register(&engine.engine, &startup, for_throughput(options, queue)).await?;
         let (model, workers) = start_workers(registered, workers, &startup).await?;
-        Ok(Self { engine, data, model, workers, _scratch: scratch })
+        Ok(Self { engine, model, workers })
     }
 
     /// Ends the workers.
     pub async fn end(self) {
-        self.engine.begin_drain();
-        self.engine.drain(GRACE).await;
-        // Joining the threads of the data plane here would block this runtime.
-        let data = self.data;
-        let _ = tokio::task::spawn_blocking(move || data.end()).await;
+        self.engine.engine.begin_drain();
+        self.engine.engine.drain(GRACE).await;
+        self.engine.end().await;
     }
 }
 
@@ -82,7 +68,7 @@ fn for_throughput(options: RegisterOptions, queue: u32) -> RegisterOptions {
 }
 
 fn default_workers(plan: &ServerPlan) -> u32 {
-    match plan.engine.gpus {
+    match plan.engine.python.gpus {
         0 => crate::machine::cpus().clamp(1, 8),
         gpus => gpus,
     }

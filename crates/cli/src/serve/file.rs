@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use jitney_engine::store::Sha256;
 use jitney_settings::{
     Batching, Setting, SettingKind, SettingSource, SettingValue, Values, did_you_mean, model,
     server,
@@ -15,6 +14,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::failure::Failure;
+use crate::plan::Startup;
 
 /// The section of settings about batching.
 const BATCHING: &str = "batching";
@@ -28,24 +28,7 @@ pub struct JitneyYaml {
     /// The settings of the server and of every model.
     pub settings: Values,
     /// The models it lists.
-    pub models: Vec<YamlModel>,
-}
-
-/// One model of the list.
-#[derive(Clone, Debug, Default)]
-pub struct YamlModel {
-    /// Archive, directory or `.onnx` file.
-    pub path: String,
-    /// The name to serve it under.
-    pub name: Option<String>,
-    /// The version to serve it as.
-    pub version: Option<String>,
-    /// The handler, if not the archive's own.
-    pub handler: Option<String>,
-    /// The sum its file must have.
-    pub sha256: Option<Sha256>,
-    /// The settings of this model.
-    pub settings: Values,
+    pub models: Vec<Startup>,
 }
 
 /// Reads the file; relative paths in it count from its own directory.
@@ -54,8 +37,8 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
     let mut file = parse(&text, path)?;
     let base = path.parent().unwrap_or(Path::new(""));
-    for entry in file.models.iter_mut().filter(|entry| !entry.path.contains("://")) {
-        entry.path = base.join(&entry.path).to_string_lossy().into_owned();
+    for entry in file.models.iter_mut().filter(|entry| !entry.url.contains("://")) {
+        entry.url = base.join(&entry.url).to_string_lossy().into_owned();
     }
     for setting in [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY] {
         if let Some(named) = file.settings.read::<String>(setting) {
@@ -167,8 +150,8 @@ impl YamlReader {
         Ok(())
     }
 
-    fn entry(&self, node: &Spanned<YamlNode>) -> Result<YamlModel, Failure> {
-        let mut entry = YamlModel::default();
+    fn entry(&self, node: &Spanned<YamlNode>) -> Result<Startup, Failure> {
+        let mut entry = Startup::default();
         for (key, node) in self.mapping("a model", node)? {
             if !ENTRY_KEYS.contains(&key.value.as_str()) {
                 self.setting(
@@ -193,10 +176,10 @@ impl YamlReader {
                 "version" => entry.version = Some(text),
                 "handler" => entry.handler = Some(text),
                 "sha256" => entry.sha256 = Some(text.parse().map_err(|why: String| wrong(&why))?),
-                _ => entry.path = text,
+                _ => entry.url = text,
             }
         }
-        if entry.path.is_empty() {
+        if entry.url.is_empty() {
             return Err(Failure::usage(format!(
                 "{}: a model of the list has no path",
                 self.at(node)
@@ -328,7 +311,7 @@ mod tests {
             assert_eq!(file.settings.source(setting).to_string(), source);
         }
         let entry = &file.models[0];
-        assert_eq!((entry.path.as_str(), entry.version.as_deref()), ("a.mar", Some("1.10")));
+        assert_eq!((entry.url.as_str(), entry.version.as_deref()), ("a.mar", Some("1.10")));
         for (setting, value) in [
             (&model::WORKERS, "2"),
             (&model::MAX_BATCH_SIZE, "8"),

@@ -4,10 +4,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::file::YamlModel;
 use crate::definition::is_definition;
 use crate::failure::Failure;
-use crate::startup::Startup;
+use crate::plan::Startup;
 
 /// Reads `PATH` or `NAME=PATH`. A path that exists as it stands may have a `=` in it, and so may
 /// what follows a URL's scheme.
@@ -20,15 +19,9 @@ pub fn parse(text: &str) -> Result<Startup, Failure> {
 }
 
 /// Reads an entry of the file's list.
-pub fn from_entry(entry: YamlModel) -> Result<Startup, Failure> {
-    Ok(Startup {
-        name: entry.name,
-        version: entry.version,
-        handler: entry.handler,
-        sha256: entry.sha256,
-        settings: entry.settings,
-        ..from_path(&entry.path)?
-    })
+pub fn from_entry(entry: Startup) -> Result<Startup, Failure> {
+    let Startup { url, definition, .. } = from_path(&entry.url)?;
+    Ok(Startup { url, definition, ..entry })
 }
 
 fn from_path(text: &str) -> Result<Startup, Failure> {

@@ -6,8 +6,7 @@ use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, Trial};
 use jitney_sim::text_table::TextTable;
 use serde_json::{Value, json};
 
-use super::progress::Progress;
-use super::report::StudyReport;
+use super::progress::{Progress, StudyReport};
 use super::workload::{bounded, max_batch, positive, share, trace};
 use super::{curve_file, flag_values};
 use crate::failure::Failure;

@@ -7,8 +7,7 @@ use jitney_sim::text_table::TextTable;
 use jitney_sim::world::Load;
 use serde_json::{Value, json};
 
-use super::progress::Progress;
-use super::report::StudyReport;
+use super::progress::{Progress, StudyReport};
 use super::workload::{Study, StudyLoad};
 use crate::console;
 use crate::failure::Failure;

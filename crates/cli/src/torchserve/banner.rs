@@ -36,9 +36,7 @@ pub struct Facts<'a> {
 /// The banner, one line per fact, in TorchServe's order.
 pub fn text(facts: &Facts<'_>) -> String {
     let mut text = String::new();
-    for (key, value) in
-        machine_lines(facts).into_iter().chain(address_lines(facts)).chain(limit_lines(facts))
-    {
+    for (key, value) in facts_of_start(facts).into_iter().chain(limit_lines(facts)) {
         let _ = write!(text, "\n{key}: {value}");
     }
     text
@@ -46,25 +44,9 @@ pub fn text(facts: &Facts<'_>) -> String {
 
 type Line = (&'static str, String);
 
-fn machine_lines(facts: &Facts<'_>) -> Vec<Line> {
+fn facts_of_start(facts: &Facts<'_>) -> Vec<Line> {
     let show = |path: &Path| path.display().to_string();
     let here = std::env::current_dir().map_or_else(|_| ".".to_owned(), |path| show(&path));
-    let metrics_config = value(facts, "metrics_config", "N/A");
-    vec![
-        ("Torchserve version", format!("{VERSION} (Jitney {})", env!("CARGO_PKG_VERSION"))),
-        ("TS Home", value(facts, "model_server_home", "N/A")),
-        ("Current directory", here),
-        ("Temp directory", show(facts.temp_dir)),
-        ("Metrics config path", metrics_config),
-        ("Number of GPUs", facts.gpus.to_string()),
-        ("Number of CPUs", machine::cpus().to_string()),
-        ("Max heap size", "N/A".to_owned()),
-        ("Python executable", show(facts.python)),
-        ("Config file", facts.file.map_or_else(|| "N/A".to_owned(), show)),
-    ]
-}
-
-fn address_lines(facts: &Facts<'_>) -> Vec<Line> {
     let [inference, management, metrics] = facts.addresses.map(ToString::to_string);
     let (logs, metric_logs) = match facts.style {
         Style::TorchServe { logs, metrics } => {
@@ -73,6 +55,16 @@ fn address_lines(facts: &Facts<'_>) -> Vec<Line> {
         Style::Human { .. } => ("N/A".to_owned(), "N/A".to_owned()),
     };
     vec![
+        ("Torchserve version", format!("{VERSION} (Jitney {})", env!("CARGO_PKG_VERSION"))),
+        ("TS Home", value(facts, "model_server_home", "N/A")),
+        ("Current directory", here),
+        ("Temp directory", show(facts.temp_dir)),
+        ("Metrics config path", value(facts, "metrics_config", "N/A")),
+        ("Number of GPUs", facts.gpus.to_string()),
+        ("Number of CPUs", machine::cpus().to_string()),
+        ("Max heap size", "N/A".to_owned()),
+        ("Python executable", show(facts.python)),
+        ("Config file", facts.file.map_or_else(|| "N/A".to_owned(), show)),
         ("Inference address", inference),
         ("Management address", management),
         ("Metrics address", metrics),

@@ -22,8 +22,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, ServerKind, ServerPlan};
-use crate::startup::Startup;
+use crate::plan::{Drain, ServerKind, ServerPlan, Startup};
 use crate::{gpu, machine, plugins, python, serve};
 
 /// What flags, variables and the file come to.
@@ -45,12 +44,7 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
     }
-    let threads = Values::default().with(
-        &IO_THREADS,
-        machine::io_threads().max(1) as u64,
-        SettingSource::Default,
-    );
-    let values = values.or(&threads);
+    let values = values.or(&machine::threads());
     let defaults: Vec<&Setting> = properties()
         .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
         .collect();
@@ -98,13 +92,14 @@ pub fn assemble(
         server: ServerConfig { tls, ..server(&values, &addresses, &grpc, drain)? },
         tokens: security::tokens(&values)?,
         access_log: true,
-        engine: engine(&values, &store, python.interpreter, gpus)?,
+        engine: engine(&values, &store, python.interpreter, gpus, env)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
         drain,
         logs,
         metrics,
+        sample_every: metrics::sample_every(&values),
         snapshots,
         watch: false,
         until_eof: false,

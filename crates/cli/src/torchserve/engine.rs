@@ -1,24 +1,27 @@
 //! What `config.properties` says about the engine: defaults of models, the stores' limits, workers.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_engine::call::SequenceHeaders;
+use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
 use jitney_settings::server::INSTALL_REQUIREMENTS;
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
-    MODELS, SERVICE_ENVELOPE, UNREGISTER_MODEL_TIMEOUT, WORKFLOW_STORE,
+    MODELS, SEQUENCE_END_HEADER, SEQUENCE_ID_HEADER, SEQUENCE_START_HEADER, SERVICE_ENVELOPE,
+    UNREGISTER_MODEL_TIMEOUT, WORKFLOW_STORE,
 };
-use jitney_settings::{SettingSource, Values, model};
+use jitney_settings::{Setting, SettingSource, Values, model};
 
-use super::sequences;
+use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::plan::EnginePlan;
 use crate::url_rule::UrlRule;
-use crate::worker_env::Hidden;
 use crate::{machine, serve};
 
 /// Long enough to look at a worker with a debugger.
@@ -33,6 +36,7 @@ pub(super) fn engine(
     store: &Path,
     python: PathBuf,
     gpus: u32,
+    env: &Env,
 ) -> Result<EnginePlan, Failure> {
     let urls = UrlRule::patterns(&values.read::<String>(&ALLOWED_URLS).unwrap_or_default())?;
     Ok(EnginePlan {
@@ -41,26 +45,31 @@ pub(super) fn engine(
         workflow_store: values.read(&WORKFLOW_STORE),
         store_limits: serve::store_limits(values),
         urls: Arc::new(urls),
-        python,
-        hidden: Hidden::pattern(values.show(&BLACKLIST_ENV_VARS).as_deref())?,
-        decode_input: values.flag(&DECODE_INPUT_REQUEST),
-        limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
-        envelope: values.read(&SERVICE_ENVELOPE),
+        python: PythonConfig {
+            interpreter: python,
+            env: worker_env(values, env)?,
+            decode_input: values.flag(&DECODE_INPUT_REQUEST),
+            limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
+            envelope: values.read(&SERVICE_ENVELOPE),
+            install_requirements: values.flag(&INSTALL_REQUIREMENTS),
+            response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
+            gpus,
+        },
         first_worker_id: values.read(&INITIAL_WORKER_PORT).unwrap_or_default(),
-        install_requirements: values.flag(&INSTALL_REQUIREMENTS),
-        response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
-        gpus,
-        worker_env: ipex(values).into_iter().chain(sequences::variables(values)).collect(),
     })
 }
 
-/// Intel's extension is switched on inside the workers.
-fn ipex(values: &Values) -> Vec<(&'static str, String)> {
-    [(&IPEX_ENABLE, "TS_IPEX_ENABLE"), (&IPEX_GPU_ENABLE, "TS_IPEX_GPU_ENABLE")]
+/// The server's variables that workers see, and those that switch on Intel's extension and name the
+/// headers of sequences inside the workers.
+fn worker_env(values: &Values, env: &Env) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let hidden = Hidden::pattern(values.show(&BLACKLIST_ENV_VARS).as_deref())?;
+    let ipex = [(&IPEX_ENABLE, "TS_IPEX_ENABLE"), (&IPEX_GPU_ENABLE, "TS_IPEX_GPU_ENABLE")]
         .into_iter()
         .filter(|(setting, _)| values.flag(setting))
-        .map(|(_, variable)| (variable, "true".to_owned()))
-        .collect()
+        .map(|(_, variable)| (variable, "true".to_owned()));
+    let more = ipex.chain(sequence_variables(values));
+    let more = more.map(|(name, value)| (name.into(), value.into()));
+    Ok(hidden.filter(env).into_iter().chain(more).collect())
 }
 
 /// Without a number, start-up models get a worker per GPU, or per processor where there is none;
@@ -96,7 +105,7 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
         unregister_timeout: values
             .read(&UNREGISTER_MODEL_TIMEOUT)
             .unwrap_or(ours.unregister_timeout),
-        sequence_headers: Arc::new(sequences::headers(values)?),
+        sequence_headers: Arc::new(sequence_headers(values)?),
     })
 }
 
@@ -104,4 +113,41 @@ fn per_model(values: &Values) -> Result<serde_json::Map<String, serde_json::Valu
     let Some(text) = values.show(&MODELS) else { return Ok(serde_json::Map::new()) };
     serde_json::from_str(&text)
         .map_err(|error| Failure::failed(format!("models: not a JSON object: {error}")))
+}
+
+/// Where handlers read the names, by the setting.
+const VARIABLES: [(&Setting, &str); 3] = [
+    (&SEQUENCE_ID_HEADER, "TS_REQUEST_SEQUENCE_ID"),
+    (&SEQUENCE_START_HEADER, "TS_REQUEST_SEQUENCE_START"),
+    (&SEQUENCE_END_HEADER, "TS_REQUEST_SEQUENCE_END"),
+];
+
+/// The names that the configuration gives, else TorchServe's.
+fn sequence_headers(values: &Values) -> Result<SequenceHeaders, Failure> {
+    let name = |setting: &Setting| {
+        let name: String = values.read(setting).unwrap_or_default();
+        if is_header(&name) {
+            return Ok(name);
+        }
+        Err(Failure::failed(format!("{}={name}: not the name of a header", setting.name)))
+    };
+    Ok(SequenceHeaders {
+        id: name(&SEQUENCE_ID_HEADER)?,
+        start: name(&SEQUENCE_START_HEADER)?,
+        end: name(&SEQUENCE_END_HEADER)?,
+    })
+}
+
+/// What workers are told, as far as the configuration says anything.
+fn sequence_variables(values: &Values) -> impl Iterator<Item = (&'static str, String)> {
+    VARIABLES.into_iter().filter_map(|(setting, variable)| {
+        let is_set = values.source(setting) != SettingSource::Default;
+        values.show(setting).filter(|_| is_set).map(|name| (variable, name))
+    })
+}
+
+/// HTTP's own rule for names.
+fn is_header(name: &str) -> bool {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(sound)
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_server::metrics::{MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode};
+use jitney_server::metrics::{
+    MeterPlan, MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode,
+};
 use jitney_settings::Values;
 use jitney_settings::torchserve::{
     DISABLE_SYSTEM_METRICS, METRIC_TIME_INTERVAL, METRICS_CONFIG, METRICS_MODE,
@@ -11,24 +13,25 @@ use jitney_settings::torchserve::{
 };
 use serde::Deserialize;
 
-use crate::metrics::MetricsPlan;
-
 /// What the values say. A file that makes no sense costs TorchServe's metrics and a remark, not the
 /// start, as upstream.
-pub fn plan(values: &Values, remarks: &mut Vec<String>) -> MetricsPlan {
+pub fn plan(values: &Values, remarks: &mut Vec<String>) -> MeterPlan {
     if values.has(&SYSTEM_METRICS_CMD) {
         let why = "accepted without effect, the server looks at the machine itself";
         remarks.push(format!("{why}: system_metrics_cmd"));
     }
-    let every: Duration = values.read(&METRIC_TIME_INTERVAL).unwrap_or_default();
-    let system = !values.flag(&DISABLE_SYSTEM_METRICS);
-    MetricsPlan {
+    MeterPlan {
         mode: mode(values),
         declared: declared(values, remarks),
         auto_detect: values.flag(&MODEL_METRICS_AUTO_DETECT),
-        sample_every: system.then(|| every.max(Duration::from_secs(1))),
-        ..MetricsPlan::default()
+        ..MeterPlan::default()
     }
+}
+
+/// How often the machine is sampled, if at all.
+pub fn sample_every(values: &Values) -> Option<Duration> {
+    let every: Duration = values.read(&METRIC_TIME_INTERVAL).unwrap_or_default();
+    (!values.flag(&DISABLE_SYSTEM_METRICS)).then(|| every.max(Duration::from_secs(1)))
 }
 
 /// Anything that is no mode means the log, as upstream.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use jitney_engine::store::models_in;
 
-use crate::startup::Startup;
+use crate::plan::Startup;
 
 /// Reads `--models` or `load_models`; `all` looks into the store.
 pub fn parse(text: &str, store: &Path) -> Vec<Startup> {

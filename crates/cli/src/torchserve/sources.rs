@@ -14,6 +14,7 @@ use jitney_settings::{
 use super::properties::Property;
 use crate::env::Env;
 use crate::failure::Failure;
+use crate::flags::settings::{flag_values, path_value};
 use crate::flags::torchserve::TorchserveFlags;
 
 /// What the sources set, and warnings about keys that are unknown or have no effect.
@@ -75,30 +76,16 @@ fn parse(setting: &Setting, text: &str) -> Option<Result<SettingValue, String>> 
 
 /// The command line can switch the two permissions on, never off.
 fn given(flags: &TorchserveFlags) -> Values {
-    let mut values = Values::default();
-    let paths = [
-        (&MODEL_STORE, &flags.model_store, "--model-store"),
-        (&WORKFLOW_STORE, &flags.workflow_store, "--workflow-store"),
-        (&PLUGINS_PATH, &flags.plugins_path, "--plugins-path"),
-    ];
-    for (setting, path, flag) in paths {
-        if let Some(path) = path {
-            let path = path.to_string_lossy().into_owned();
-            values.set(setting, path, SettingSource::Flag(flag.to_owned()));
-        }
-    }
-    if !flags.models.is_empty() {
-        let source = SettingSource::Flag("--models".to_owned());
-        values.set(&LOAD_MODELS, flags.models.join(","), source);
-    }
-    let switches = [
-        (&DISABLE_TOKEN_AUTHORIZATION, flags.disable_token_auth, "--disable-token-auth"),
-        (&ENABLE_MODEL_API, flags.enable_model_api, "--enable-model-api"),
-    ];
-    for (setting, _, flag) in switches.into_iter().filter(|(_, on, _)| *on) {
-        values.set(setting, true, SettingSource::Flag(flag.to_owned()));
-    }
-    values
+    let models = (!flags.models.is_empty()).then(|| flags.models.join(",").into());
+    let on = |switch: bool| switch.then(|| true.into());
+    flag_values([
+        (&MODEL_STORE, "model-store", path_value(flags.model_store.as_deref())),
+        (&WORKFLOW_STORE, "workflow-store", path_value(flags.workflow_store.as_deref())),
+        (&PLUGINS_PATH, "plugins-path", path_value(flags.plugins_path.as_deref())),
+        (&LOAD_MODELS, "models", models),
+        (&DISABLE_TOKEN_AUTHORIZATION, "disable-token-auth", on(flags.disable_token_auth)),
+        (&ENABLE_MODEL_API, "enable-model-api", on(flags.enable_model_api)),
+    ])
 }
 
 fn variables(env: &Env, urls_allowed: bool) -> Result<Values, Failure> {

@@ -13,8 +13,7 @@ use jitney_engine::{Model, Rejection};
 use jitney_server::errors::FailedCall;
 
 use crate::failure::Failure;
-use crate::infer::result::{RowError, RowResult};
-use crate::infer::row::InputRow;
+use crate::infer::row::{RowError, RowResult};
 
 /// How long a rejected row waits before it is sent again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -38,15 +37,16 @@ impl InProcessModel {
         Self { model, endpoint: endpoint.map(Arc::from) }
     }
 
-    /// The result of one row.
-    pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
-        let (content_type, body) = match row.content.request() {
-            Ok(request) => request,
-            Err(reason) => return Ok(RowResult::bad_input(reason)),
-        };
+    /// The result of the row of this number.
+    pub async fn infer(
+        self,
+        number: u64,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<RowResult, Failure> {
         let mut timeouts = 0;
         loop {
-            let call = self.call(row.number, content_type, body.clone());
+            let call = self.call(number, content_type, body.clone());
             let error = match self.model.call(call).await {
                 Ok(answer) => match collect(answer).await {
                     Ok(result) => return Ok(result),

@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 
 use crate::env::Env;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot};
 use crate::fetch::client::{self, error_chain};
-use crate::infer::result::{RowError, RowResult};
-use crate::infer::row::InputRow;
+use crate::infer::row::{RowError, RowResult};
 use crate::url_rule::UrlRule;
 
 /// How often a row is sent before the server counts as unreachable.
@@ -59,17 +59,16 @@ impl ServerModel {
             path.pop_if_empty().push(endpoint);
         }
         let rule = UrlRule::Named([url.to_string()].into());
-        let client = client::make(Arc::new(rule))
-            .map_err(|error| Failure::failed(format!("cannot make an HTTP client: {error}")))?;
+        let client = client::make(Arc::new(rule)).map_err(cannot("make an HTTP client"))?;
         let token = env.text("JITNEY_TOKEN").map(Arc::from);
         Ok(Self { client, url: Arc::new(url), token })
     }
 
     /// The result of one row.
-    pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
+    pub async fn infer(self, content_type: &str, body: Bytes) -> Result<RowResult, Failure> {
         let mut last = String::new();
         for attempt in 0..TRIES {
-            match self.try_once(&row).await {
+            match self.try_once(content_type, body.clone()).await {
                 Attempt::Done(result) => return Ok(result),
                 Attempt::EndJob(reason) => {
                     return Err(Failure::failed(format!("{}: {reason}", self.url)));
@@ -85,11 +84,7 @@ impl ServerModel {
             .hint("the same command resumes the job when the server answers again"))
     }
 
-    async fn try_once(&self, row: &InputRow) -> Attempt {
-        let (content_type, body) = match row.content.request() {
-            Ok(request) => request,
-            Err(reason) => return Attempt::Done(RowResult::bad_input(reason)),
-        };
+    async fn try_once(&self, content_type: &str, body: Bytes) -> Attempt {
         let mut request = self.client.post(Url::clone(&self.url));
         request = request.header(CONTENT_TYPE, content_type).header("x-jitney-priority", "bulk");
         if let Some(token) = &self.token {

@@ -24,7 +24,7 @@ pub struct CsvTable {
 }
 
 impl CsvTable {
-    /// Opens a file with the delimiter of its format.
+    /// Opens a file with the delimiter of its format, reads the header and moves to the start position.
     pub fn open(
         path: &Path,
         format: InputFormat,
@@ -33,16 +33,6 @@ impl CsvTable {
     ) -> Result<Self, Failure> {
         let delimiter = if format == InputFormat::Tsv { b'\t' } else { b',' };
         let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
-        Self::new(file, delimiter, numbers, start)
-    }
-
-    /// Reads the header and moves to the start position.
-    fn new(
-        file: File,
-        delimiter: u8,
-        numbers: bool,
-        start: StartPosition,
-    ) -> Result<Self, Failure> {
         let limited = RowLimit { file, bytes: 0 };
         let mut reader =
             ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(limited);
@@ -155,15 +145,15 @@ impl Seek for RowLimit {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek as _, Write as _};
+    use std::io::Write as _;
 
     use super::*;
 
     fn rows(input: &[u8], numbers: bool, start: StartPosition) -> Vec<(u64, u64, String)> {
-        let mut file = tempfile::tempfile().expect("file");
+        let mut file = tempfile::NamedTempFile::new().expect("file");
         file.write_all(input).expect("writes");
-        file.rewind().expect("rewinds");
-        let mut table = CsvTable::new(file, b',', numbers, start).expect("opens");
+        let table = CsvTable::open(file.path(), InputFormat::Csv, numbers, start);
+        let mut table = table.expect("opens");
         let mut found = Vec::new();
         while let Some(row) = table.next().expect("reads") {
             let text = match row.content {

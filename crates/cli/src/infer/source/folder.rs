@@ -31,7 +31,8 @@ const DEPTH_MAX: usize = 64;
 /// The images below a folder.
 pub struct ImageFolder {
     root: PathBuf,
-    names: Vec<String>,
+    /// The files, sorted.
+    pub names: Vec<String>,
     at: usize,
 }
 
@@ -41,11 +42,6 @@ impl ImageFolder {
         let names = list_images(root)?;
         let at = usize::try_from(start.position).unwrap_or(usize::MAX);
         Ok(Self { root: root.to_owned(), names, at })
-    }
-
-    /// How many files there are.
-    pub fn len(&self) -> u64 {
-        self.names.len() as u64
     }
 }
 
@@ -176,7 +172,7 @@ mod tests {
         let mut folder =
             ImageFolder::open(dir.path(), StartPosition { rows: 1, position: 1 }).expect("opens");
         assert_eq!(
-            (folder.len(), folder.names.join(" ")),
+            (folder.names.len(), folder.names.join(" ")),
             (3, "a.png b.JPG sub/c.jpeg".to_owned())
         );
         let row = folder.next().expect("reads").expect("a row");

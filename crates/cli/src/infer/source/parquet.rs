@@ -15,7 +15,8 @@ pub struct ParquetRows {
     lines: JsonLines<ChildStdout>,
     child: Child,
     next: u64,
-    end: u64,
+    /// The number of rows.
+    pub end: u64,
 }
 
 impl ParquetRows {
@@ -37,11 +38,6 @@ impl ParquetRows {
         };
         let lines = JsonLines::new(reader, start);
         Ok(Self { lines, child, next: start.position, end })
-    }
-
-    /// The number of rows.
-    pub fn end(&self) -> u64 {
-        self.end
     }
 }
 

@@ -51,8 +51,8 @@ fn sequences_are_named_by_headers_of_the_operators_choice() {
     assert_eq!((headers.id.as_str(), headers.end.as_str()), ("x-session", "x-over"));
     assert_eq!(headers.start, "ts_request_sequence_start");
     let told = [("TS_REQUEST_SEQUENCE_ID", "x-session"), ("TS_REQUEST_SEQUENCE_END", "x-over")];
-    let told = told.map(|(name, value)| (name, value.to_owned()));
-    assert_eq!(plan.engine.worker_env, told);
+    let told = told.map(|(name, value)| (name.into(), value.into()));
+    assert_eq!(plan.engine.python.env, told);
     assert!(message("ts_header_key_sequence_id=a b\n").ends_with("not the name of a header"));
 }
 
@@ -237,7 +237,7 @@ fn metrics_are_logged_unless_a_known_mode_says_otherwise() {
 
 #[test]
 fn the_machine_is_looked_at_every_minute_unless_said_otherwise() {
-    let every = |text| plan_of(text).metrics.sample_every.map(|every| every.as_secs());
+    let every = |text| plan_of(text).sample_every.map(|every| every.as_secs());
     assert_eq!(every(""), Some(60));
     assert_eq!(every("metric_time_interval=5\n"), Some(5));
     assert_eq!(every("metric_time_interval=0\n"), Some(1));

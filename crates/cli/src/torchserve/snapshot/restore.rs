@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::KEY;
 use super::document::{Models, SnapshotEndpoint, SnapshotVersion, last_element};
 use crate::failure::Failure;
-use crate::startup::Startup;
+use crate::plan::Startup;
 
 #[derive(Deserialize)]
 struct SnapshotModels {

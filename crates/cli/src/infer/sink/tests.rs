@@ -5,8 +5,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::env::Env;
-use crate::infer::result::RowError;
-use crate::infer::row::RowContent;
+use crate::infer::row::{RowContent, RowError};
 
 const LAYOUT: OutputLayout = OutputLayout { csv: false, with_input: false, from_table: false };
 

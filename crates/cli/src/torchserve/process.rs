@@ -1,13 +1,20 @@
-//! The pid file: how `--stop` finds the server that `--start` left behind. It lies in the temporary
-//! directory, so servers with different ones do not see each other.
+//! A server in the background. The launcher starts this very program again, notes its pid and ends; the
+//! server keeps the launcher's output, so that whoever reads it sees the start succeed or fail.
+//! `--stop` finds the server by its pid file. The file lies in the temporary directory, so servers with
+//! different ones do not see each other.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::console;
 use crate::env::Env;
+use crate::failure::{Failure, cannot};
+use crate::key_file::KEY_FILE;
 
 /// The file, which may or may not exist.
 #[derive(Clone, Debug)]
@@ -89,6 +96,50 @@ fn name_and_state(pid: &str) -> Option<(String, char)> {
     let (head, tail) = stat.rsplit_once(") ")?;
     let (_, name) = head.split_once(" (")?;
     Some((name.to_owned(), tail.chars().next()?))
+}
+
+/// Starts the server and returns at once.
+pub fn in_background(args: &[OsString], pid_file: &PidFile) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(cannot("start the server"))?;
+    // The hidden flag goes before the others: `--models` would swallow a word after it.
+    let child = Command::new(program)
+        .args(args.get(1))
+        .arg("--detached")
+        .args(args.iter().skip(2))
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(cannot("start the server"))?;
+    pid_file.write(child.id()).map_err(cannot("write the pid file"))
+}
+
+/// The server becomes the leader of a session of its own, so that closing the terminal does not end
+/// it. It already is one if that fails.
+pub fn detach_terminal() {
+    let _ = rustix::process::setsid();
+}
+
+/// How long `--stop --foreground` waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Stops the recorded server. Nothing to stop is no error.
+pub fn stop(pid_file: &PidFile, wait: bool) {
+    let Some(recorded) = pid_file.recorded() else {
+        return console::out("TorchServe is not currently running.");
+    };
+    if !recorded.runs() {
+        console::out("Removing orphan pid file.");
+        console::out("TorchServe is not currently running.");
+        return pid_file.remove();
+    }
+    if !recorded.terminate() {
+        console::out("TorchServe already stopped.");
+    } else if !wait {
+        console::out("TorchServe has stopped.");
+    } else if !recorded.wait(PATIENCE) {
+        console::out("Stopping TorchServe took too long.");
+    }
+    pid_file.remove();
+    let _ = std::fs::remove_file(KEY_FILE);
 }
 
 #[cfg(test)]
