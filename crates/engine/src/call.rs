@@ -195,7 +195,7 @@ pub struct Claim {
 }
 
 /// A request as a protocol hands it to the engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// What it brings.
     pub input: Input,

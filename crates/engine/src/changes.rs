@@ -7,14 +7,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The sending side, shared by the engine and its models.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(Arc<watch::Sender<u64>>);
-
-impl Default for Changes {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-}
 
 impl Changes {
     /// Notifies those who wait.

@@ -1,7 +1,6 @@
 //! The engine as its owner holds it: registered models, workflows and plugins, and how they end.
 //! Requests call [`Engine::model`]; management calls the rest.
 
-pub(crate) mod draft;
 mod plugins;
 mod registrar;
 mod workflows;
@@ -63,7 +62,7 @@ impl Engine {
 
     /// Where our own Python packages lie, for whoever runs Python beside the workers.
     pub fn python_packages(&self) -> &Path {
-        self.models.python.packages()
+        &self.models.python.packages
     }
 
     /// The model of this name, and version if one is asked for.
@@ -149,12 +148,12 @@ impl Engine {
 
     /// The workflow of this name.
     pub fn workflow(&self, name: &str) -> Result<Arc<Workflow>, UnknownWorkflow> {
-        self.workflows.find(name)
+        self.workflows.table.find(name)
     }
 
     /// All workflows, sorted by name.
     pub fn workflows(&self) -> Vec<Arc<Workflow>> {
-        self.workflows.all()
+        self.workflows.table.all()
     }
 
     /// Registers a workflow and starts all its nodes; if one of them fails, none is left.

@@ -14,7 +14,7 @@ use crate::call::{DecodedInput, Input};
 use crate::reply::Reply;
 
 /// What a model's worker understands: made from an [`Input`] by the model's intake.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
     Raw(Input),

@@ -69,14 +69,12 @@ pub(crate) type PartsReceiver = mpsc::Receiver<Result<Answer, CallError>>;
 
 /// The engine's end of the way back, held by the request. Dropping it says that the request was lost.
 #[derive(Debug)]
-pub(crate) struct Reply(ReplyPath);
-
-#[derive(Debug)]
-enum ReplyPath {
+#[expect(private_interfaces, reason = "only this file makes one and looks inside")]
+pub(crate) enum Reply {
     Whole(oneshot::Sender<Result<Answer, CallError>>),
     Pieces(PieceSender),
     /// One of the parts of a request.
-    ReplyPart(ReplyPart),
+    Part(ReplyPart),
     /// The caller of a stream went away, or fell too far behind.
     Gone,
 }
@@ -124,7 +122,7 @@ struct StreamBuffer {
 impl Reply {
     pub(crate) fn new() -> (Self, AnswerReceiver) {
         let (sender, answer) = oneshot::channel();
-        (Self(ReplyPath::Whole(sender)), answer)
+        (Self::Whole(sender), answer)
     }
 
     /// The replies of a request in so many parts. Each of them answers once.
@@ -134,60 +132,58 @@ impl Reply {
         let part = |place| {
             let (sender, permit) = (sender.clone(), Arc::clone(&permit));
             let last = place + 1 == count;
-            Self(ReplyPath::ReplyPart(ReplyPart { sender, last, told: false, _permit: permit }))
+            Self::Part(ReplyPart { sender, last, told: false, _permit: permit })
         };
         ((0..count).map(part).collect(), answers)
     }
 
     /// Whether this is a part of a request only, which its caller puts together and counts.
     pub(crate) fn is_part(&self) -> bool {
-        matches!(self.0, ReplyPath::ReplyPart(_))
+        matches!(self, Self::Part(_))
     }
 
     /// What it adds to a number of requests: parts before the last add nothing.
     pub(crate) fn counts(&self) -> u64 {
-        u64::from(!matches!(self.0, ReplyPath::ReplyPart(ReplyPart { last: false, .. })))
+        u64::from(!matches!(self, Self::Part(ReplyPart { last: false, .. })))
     }
 
     /// Whether the caller has stopped waiting.
     pub(crate) fn is_closed(&self) -> bool {
-        match &self.0 {
-            ReplyPath::Whole(sender) => sender.is_closed(),
-            ReplyPath::Pieces(pieces) => pieces.sender.is_closed(),
-            ReplyPath::ReplyPart(part) => part.sender.is_closed(),
-            ReplyPath::Gone => true,
+        match self {
+            Self::Whole(sender) => sender.is_closed(),
+            Self::Pieces(pieces) => pieces.sender.is_closed(),
+            Self::Part(part) => part.sender.is_closed(),
+            Self::Gone => true,
         }
     }
 
     /// Whether a first piece was sent.
     pub(crate) fn streams(&self) -> bool {
-        matches!(self.0, ReplyPath::Pieces(_) | ReplyPath::Gone)
+        matches!(self, Self::Pieces(_) | Self::Gone)
     }
 
     /// Sends one piece; more will follow. Of the first one all is told, of later ones the body.
     pub(crate) fn piece(&mut self, piece: Answer) {
-        self.0 = match std::mem::replace(&mut self.0, ReplyPath::Gone) {
-            ReplyPath::Whole(sender) => ReplyPath::begin(sender, piece),
-            ReplyPath::Pieces(pieces) => pieces.push(piece.output.body),
+        *self = match std::mem::replace(self, Self::Gone) {
+            Self::Whole(sender) => Self::begin(sender, piece),
+            Self::Pieces(pieces) => pieces.push(piece.output.body),
             // A request that streams is not split; the last answer is enough.
-            ReplyPath::ReplyPart(part) => ReplyPath::ReplyPart(part),
-            ReplyPath::Gone => ReplyPath::Gone,
+            Self::Part(part) => Self::Part(part),
+            Self::Gone => Self::Gone,
         };
     }
 
     /// Ends the request.
     pub(crate) fn finish(self, answer: Result<Answer, CallError>) {
-        match self.0 {
+        match self {
             // A caller that has just stopped waiting is fine.
-            ReplyPath::Whole(sender) => drop(sender.send(answer)),
-            ReplyPath::Pieces(pieces) => pieces.finish(answer),
-            ReplyPath::ReplyPart(mut part) => part.tell(answer),
-            ReplyPath::Gone => {}
+            Self::Whole(sender) => drop(sender.send(answer)),
+            Self::Pieces(pieces) => pieces.finish(answer),
+            Self::Part(mut part) => part.tell(answer),
+            Self::Gone => {}
         }
     }
-}
 
-impl ReplyPath {
     fn begin(sender: oneshot::Sender<Result<Answer, CallError>>, mut first: Answer) -> Self {
         let (pieces, rest) = mpsc::channel(PIECES_MAX);
         let buffer = Arc::new(StreamBuffer::default());
@@ -201,15 +197,15 @@ impl ReplyPath {
 }
 
 impl PieceSender {
-    fn push(self, piece: Bytes) -> ReplyPath {
+    fn push(self, piece: Bytes) -> Reply {
         if self.sender.is_closed() {
-            return ReplyPath::Gone;
+            return Reply::Gone;
         }
         if self.enqueue(piece) {
-            return ReplyPath::Pieces(self);
+            return Reply::Pieces(self);
         }
         self.end(Err(CallError::SlowReader));
-        ReplyPath::Gone
+        Reply::Gone
     }
 
     fn enqueue(&self, piece: Bytes) -> bool {

@@ -1,8 +1,7 @@
 //! The effective settings of a model version, in the types that the engine uses. Which value wins is
 //! decided in `resolve`; a live change goes through [`ModelSettings::changed`].
 
-mod defaults;
-mod register_options;
+mod origins;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,7 @@ use jitney_settings::model::{
 };
 use jitney_settings::{SettingSource, Values};
 
-pub use self::defaults::{ModelDefaults, Precedence};
-pub use self::register_options::{EndpointOptions, RegisterOptions};
+pub use self::origins::{EndpointOptions, ModelDefaults, Precedence, RegisterOptions};
 use crate::call::SequenceHeaders;
 use crate::error::RegisterError;
 use crate::shares::Shares;

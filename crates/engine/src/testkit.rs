@@ -23,9 +23,9 @@ use crate::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use crate::changes::Changes;
-use crate::engine::draft::Draft;
 use crate::error::CallError;
 use crate::local::LocalModel;
+use crate::model::draft::Draft;
 use crate::model::{Intake, Model, ModelIdentity};
 use crate::outcome::LaunchError;
 use crate::settings::{ModelSettings, PolicyName};

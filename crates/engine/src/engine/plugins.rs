@@ -12,14 +12,14 @@ use std::time::Duration;
 use jitney_settings::Values;
 use serde_json::json;
 
-use super::draft::Draft;
 use super::registrar::Registrar;
 use crate::changes::Changes;
 use crate::error::ScaleError;
+use crate::model::draft::Draft;
 use crate::model::{Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Environment, LoadCommand, PythonLauncher};
-use crate::settings::{ModelSettings, PolicyName};
+use crate::settings::{ModelSettings, PolicyName, WorkerMode};
 
 /// The module that a plugin's process runs.
 const HOST: &str = "jitney.plugin.host:handle";
@@ -118,8 +118,9 @@ fn command(plan: &PluginPlan) -> LoadCommand {
             "gpu_id": null,
             "decode_input": false,
             "model_yaml_config": { "plugin": plan.source },
-            "mode": "concurrent",
+            "mode": WorkerMode::Concurrent.as_str(),
         }),
+        mode: WorkerMode::Concurrent,
         sequence_headers: Arc::default(),
     }
 }

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use tokio::runtime::Handle;
 
-use super::draft::Draft;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::thread::ThreadLauncher;
 use crate::local::{LocalModel, LocalRuntime};
+use crate::model::draft::Draft;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
@@ -197,7 +197,7 @@ impl Registrar {
         let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
         let environment =
-            Environment::prepare(&python.config, python.packages(), &models, &name, &mut package);
+            Environment::prepare(&python.config, &python.packages, &models, &name, &mut package);
         let environment = environment.await?;
         let gpus = python.gpus(python.config.gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();

@@ -26,7 +26,7 @@ const FUNCTION_VERSION: &str = "1.0";
 
 /// All workflows, and what their nodes are registered with.
 pub(super) struct Workflows {
-    table: WorkflowTable,
+    pub(super) table: WorkflowTable,
     /// Where their archives come from.
     store: Arc<Store>,
     models: Arc<Registrar>,
@@ -37,16 +37,6 @@ impl Workflows {
     pub(super) fn new(models: Arc<Registrar>, store: Option<Arc<Store>>) -> Self {
         let store = store.unwrap_or_else(|| Arc::clone(&models.store));
         Self { table: WorkflowTable::default(), store, models }
-    }
-
-    /// The workflow of this name.
-    pub(super) fn find(&self, name: &str) -> Result<Arc<Workflow>, UnknownWorkflow> {
-        self.table.find(name)
-    }
-
-    /// All workflows, sorted by name.
-    pub(super) fn all(&self) -> Vec<Arc<Workflow>> {
-        self.table.all()
     }
 
     /// Registers a workflow and starts all its nodes; if one of them fails, none is left.
@@ -91,7 +81,7 @@ impl Workflows {
     /// Lets every request come to the end of its workflow, within the grace.
     pub(super) async fn finish(&self, grace: Duration) {
         let started = Instant::now();
-        for workflow in self.all() {
+        for workflow in self.table.all() {
             workflow.idle(grace.saturating_sub(started.elapsed())).await;
         }
     }
@@ -104,7 +94,7 @@ impl Workflows {
         options: &WorkflowOptions,
     ) -> Result<Vec<WorkflowNode>, WorkflowError> {
         let (mut nodes, mut starts, mut failures) = (Vec::new(), JoinSet::new(), Vec::new());
-        for name in archive.spec.dag.nodes() {
+        for name in &archive.spec.dag.nodes {
             match self.register_node(workflow, name, archive, options).await {
                 Ok((node, registered)) => {
                     starts.spawn(scaled(registered));

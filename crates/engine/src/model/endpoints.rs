@@ -6,13 +6,12 @@
 //! sent with the requests, so that a change shows at once and costs nothing where there was none.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
+use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
-use super::objectives::{Objective, Objectives, strictest};
-use super::reconfigure::Reconfigure;
 use crate::call::CallRoute;
 use crate::settings::{EndpointOptions, ModelSettings};
 use crate::store::Api;
@@ -22,7 +21,7 @@ const DEFAULTS: [&str; 2] = ["call", "predict"];
 
 /// A definition's endpoints.
 pub(crate) struct Endpoints {
-    api: Api,
+    pub(super) api: Api,
     /// By endpoint; 0 where the definition's own size holds.
     told: Vec<AtomicU32>,
     objectives: Objectives,
@@ -85,11 +84,6 @@ impl Endpoints {
                 self.apply(&tuning);
             }
         }
-    }
-
-    /// What the definition says about itself.
-    pub(crate) fn api(&self) -> &Api {
-        &self.api
     }
 
     /// How every endpoint is served at the moment.
@@ -216,6 +210,131 @@ fn find<'a>(mut known: impl Iterator<Item = (usize, &'a str)>, name: &str) -> Op
 fn unknown<'a>(what: &str, known: impl Iterator<Item = (usize, &'a str)>) -> String {
     let known: Vec<&str> = known.map(|(_, name)| name).collect();
     format!("there is no {what}: {}", known.join(", "))
+}
+
+/// A change of a live model: what is not named stays. It is checked as a whole before any of it is
+/// done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reconfigure {
+    /// The endpoint of a definition whose batch size or latency target changes; all of them if none
+    /// is named.
+    pub endpoint: Option<String>,
+    /// The settings that change.
+    pub settings: Values,
+}
+
+impl Reconfigure {
+    /// A change of one setting of the model.
+    pub fn of(setting: &Setting, value: impl Into<SettingValue>) -> Self {
+        Self {
+            endpoint: None,
+            settings: Values::default().with(setting, value, SettingSource::Live),
+        }
+    }
+
+    /// The most items in a batch, if they change.
+    pub(crate) fn batch_size(&self) -> Option<u32> {
+        self.settings.read(&MAX_BATCH_SIZE)
+    }
+
+    /// The latency target, if it changes; zero for none.
+    pub(crate) fn latency(&self) -> Option<Duration> {
+        self.settings.read(&MAX_LATENCY_MS)
+    }
+}
+
+/// The latency that a request is to keep unless it brings a deadline of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// The model's, if it has one.
+    #[default]
+    Models,
+    /// The endpoint's own.
+    Own(Duration),
+    /// None, although others of the model have one.
+    Free,
+}
+
+/// Stands for [`Objective::Free`]; any other number above zero is microseconds.
+const FREE: u64 = u64::MAX;
+
+/// The objectives of all endpoints, by their place.
+///
+/// Endpoints that say the same have the model's objective. Where they differ each has its own, or none,
+/// and the model's is the strictest of them. What an endpoint keeps is the deadline of its requests,
+/// so a change holds from the next request on and no batcher is told.
+pub(crate) struct Objectives(Vec<AtomicU64>);
+
+impl Objectives {
+    /// What the definition says, unless an operator asked for another latency of the whole model.
+    pub(crate) fn new(api: &Api, model: Option<Duration>) -> Self {
+        let objectives = Self(api.endpoints.iter().map(|_| AtomicU64::new(0)).collect());
+        let own = |name: &String| api.latencies_ms.get(name).and_then(|ms| from_millis(*ms));
+        let options: Vec<_> = api.endpoints.iter().map(own).collect();
+        let strictest = options.iter().flatten().min().copied();
+        if strictest.is_some() && strictest == model {
+            let said = options.into_iter().map(|own| own.map_or(Objective::Free, Objective::Own));
+            objectives.set(&said.collect::<Vec<_>>());
+        }
+        objectives
+    }
+
+    /// What the endpoint at this place keeps.
+    pub(crate) fn get(&self, place: Option<usize>) -> Objective {
+        let told = place.and_then(|place| self.0.get(place));
+        match told.map_or(0, |told| told.load(Ordering::Relaxed)) {
+            0 => Objective::Models,
+            FREE => Objective::Free,
+            micros => Objective::Own(Duration::from_micros(micros)),
+        }
+    }
+
+    /// All of them as they would be with one changed, each by itself from then on.
+    pub(crate) fn with(
+        &self,
+        place: usize,
+        latency: Option<Duration>,
+        model: Option<Duration>,
+    ) -> Vec<Objective> {
+        let spelt = |latency: Option<Duration>| latency.map_or(Objective::Free, Objective::Own);
+        let now = (0..self.0.len()).map(|other| match self.get(Some(other)) {
+            _ if other == place => spelt(latency),
+            Objective::Models => spelt(model),
+            own @ (Objective::Own(_) | Objective::Free) => own,
+        });
+        now.collect()
+    }
+
+    /// Makes a change; places that are left out keep what they have.
+    pub(crate) fn set(&self, objectives: &[Objective]) {
+        for (told, objective) in self.0.iter().zip(objectives) {
+            let number = match objective {
+                Objective::Models => 0,
+                Objective::Own(latency) => (latency.as_micros() as u64).clamp(1, FREE - 1),
+                Objective::Free => FREE,
+            };
+            told.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets all of them keep the model's.
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|told| told.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The strictest of several, which a model with such endpoints has.
+pub(crate) fn strictest(objectives: &[Objective]) -> Option<Duration> {
+    let own = objectives.iter().filter_map(|objective| match objective {
+        Objective::Own(latency) => Some(*latency),
+        Objective::Models | Objective::Free => None,
+    });
+    own.min()
+}
+
+/// A latency as people write it; none if it makes no sense.
+fn from_millis(ms: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(ms / 1e3).ok().filter(|latency| !latency.is_zero())
 }
 
 #[cfg(test)]

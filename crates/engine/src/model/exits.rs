@@ -55,7 +55,8 @@ mod tests {
     use super::*;
 
     fn plan(batches: &[u64], blamed: Option<u64>, ahead: bool) -> ExitPlan {
-        let batches = batches.iter().map(|id| WorkerBatch::of_nothing(BatchId(*id))).collect();
+        let batches =
+            batches.iter().map(|id| WorkerBatch::full(BatchId(*id), Vec::new(), 1)).collect();
         ExitPlan::new(WorkerExit::TimedOut, batches, blamed.map(BatchId), ahead)
     }
 

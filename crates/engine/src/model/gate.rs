@@ -14,12 +14,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::clock::ModelClock;
+use super::endpoints::Objective;
 use super::intake::{AcceptedInput, Intake};
-use super::measures::add;
 use super::messages::RequestMessage;
-use super::objectives::Objective;
 use super::parts::{self, SplitReply};
-use super::state::ModelState;
+use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
 use crate::call::{Call, DecodedInput};
 use crate::error::CallError;

@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use super::endpoints::{EndpointChange, Endpoints};
-use super::objectives::Objective;
-use super::reconfigure::Reconfigure;
+use super::endpoints::{EndpointChange, Endpoints, Objective, Reconfigure};
 use crate::call::{Input, Parameter};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
@@ -55,7 +53,7 @@ impl Intake {
             Self::Defined(endpoints) => {
                 let place = endpoints.index(&input.route);
                 let objective = endpoints.complete(place, &mut input.route);
-                let group = group_of(endpoints.api(), place);
+                let group = group_of(&endpoints.api, place);
                 let accepted = Self::accept_raw(input, batch_size)?;
                 Ok(AcceptedInput { group: accepted.group.max(group), objective, ..accepted })
             }
@@ -95,7 +93,7 @@ impl Intake {
 
     /// The model's description of its own API, if it brought one.
     pub(crate) fn api(&self) -> Option<&Api> {
-        self.endpoints().map(Endpoints::api)
+        self.endpoints().map(|endpoints| &endpoints.api)
     }
 
     /// A raw input fits when the frame to the worker can carry it.

@@ -7,21 +7,17 @@
 //! [`slots`] (what a worker may hold), [`warm_up`], [`exits`] and [`closing`].
 
 mod alarm;
-mod announced;
 mod clock;
 mod closing;
+pub(crate) mod draft;
 mod endpoints;
 mod exits;
 mod gate;
 mod identity;
 mod intake;
-mod measures;
 mod messages;
-mod objectives;
 mod parts;
-mod reconfigure;
 mod report;
-mod sample;
 mod scatter;
 mod sequence;
 mod slots;
@@ -30,14 +26,13 @@ mod table;
 mod task;
 mod turns;
 mod warm_up;
-mod worker_target;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use jitney_batcher::{CurvePoint, Origin};
@@ -45,25 +40,16 @@ use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::announced::Announced;
-pub(crate) use self::clock::ModelClock;
-pub use self::endpoints::EndpointView;
 pub(crate) use self::endpoints::Endpoints;
-pub(crate) use self::gate::RequestGate;
+pub use self::endpoints::{EndpointView, Objective, Reconfigure};
 pub use self::identity::ModelIdentity;
 pub(crate) use self::intake::Intake;
-pub use self::measures::{Measures, REJECTIONS, Traffic};
-pub(crate) use self::messages::ControlMessage;
-pub use self::objectives::Objective;
-pub use self::reconfigure::Reconfigure;
 pub use self::report::{BatcherReport, PastDecision, main_group};
-pub(crate) use self::sample::Sample;
-pub(crate) use self::state::ModelState;
-pub use self::state::{Counters, Status};
-pub(crate) use self::task::{Task, TaskParts};
-pub(crate) use self::warm_up::WarmUp;
-pub(crate) use self::worker_target::WorkerTarget;
+pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
 
+use self::gate::RequestGate;
+pub use self::messages::Announced;
+use self::messages::ControlMessage;
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
@@ -83,7 +69,9 @@ pub struct Model {
     pub(crate) tag: Arc<ModelTag>,
     /// Calls that named no version, and calls that named this one.
     pub(crate) traffic: [Traffic; 2],
-    pub(crate) worker_target: WorkerTarget,
+    /// The fewest and the most workers that were asked for last. The two may be read a moment apart,
+    /// which a later change sets right.
+    pub(crate) worker_target: [AtomicU32; 2],
     pub(crate) changes: Changes,
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
@@ -198,12 +186,14 @@ impl Model {
 
     /// The fewest and the most workers that were asked for last, whether or not they run yet.
     pub fn worker_target(&self) -> (u32, u32) {
-        self.worker_target.get()
+        let [min, max] = &self.worker_target;
+        (min.load(Ordering::Relaxed), max.load(Ordering::Relaxed))
     }
 
     /// Says how many workers [`Model::scale`] is about to be asked for.
     pub fn set_worker_target(&self, min: u32, max: u32) {
-        self.worker_target.set(min, max);
+        self.worker_target[0].store(min, Ordering::Relaxed);
+        self.worker_target[1].store(max, Ordering::Relaxed);
     }
 
     /// Changes how requests are batched, at once.

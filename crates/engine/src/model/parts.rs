@@ -12,10 +12,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::measures::add;
 use super::messages::RequestMessage;
 use super::scatter;
-use super::state::ModelState;
+use super::state::{ModelState, add};
 use crate::error::CallError;
 use crate::outcome::Output;
 use crate::pending::SharedId;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use jitney_batcher::Rejection;
 use tokio::time::Instant;
 
-use super::measures::add;
-use super::state::ModelState;
+use super::state::{ModelState, add};
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use crate::pending::PendingRequest;
@@ -84,21 +83,8 @@ pub(super) fn count(answer: &Result<Answer, CallError>, abandoned: bool, publish
     let counter = match answer {
         _ if abandoned => &published.abandoned,
         Ok(_) => &published.answered,
-        Err(
-            CallError::Rejected { .. }
-            | CallError::ServerFull { .. }
-            | CallError::Sequence(_)
-            | CallError::BadInput(_),
-        ) => &published.rejected,
-        Err(
-            CallError::Model(_)
-            | CallError::WorkerExited { .. }
-            | CallError::SlowReader
-            | CallError::Gone,
-        ) => &published.failed,
+        Err(error) if published.meters.rejected(error) => &published.rejected,
+        Err(_) => &published.failed,
     };
     add(counter, 1);
-    if let (Err(error), false) = (answer, abandoned) {
-        published.meters.rejected(error);
-    }
 }

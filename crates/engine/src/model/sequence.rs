@@ -6,7 +6,6 @@
 //! another); the others wait here, in order and within a bound. Time is an argument and what waits is
 //! opaque, so that nothing in this file can wait for anything itself.
 
-mod one;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +15,6 @@ use std::sync::Arc;
 use slab::Slab;
 use tokio::time::Instant;
 
-use self::one::{Sequence, SequenceEntry};
 use crate::error::SequenceRejection;
 use crate::settings::SequenceLimits;
 
@@ -51,11 +49,13 @@ pub(crate) struct Sequences<T> {
     workers: BTreeMap<u32, usize>,
     /// Sequences whose turn it may be; one that is not finds out when it is looked at.
     due: VecDeque<usize>,
-    waiting: usize,
+    /// Requests that wait here.
+    pub(super) waiting: usize,
     /// Requests that came so far.
     came: u64,
-    /// No sequence ends and no deadline passes before this.
-    alarm: Option<Instant>,
+    /// When [`Sequences::expire`] has something to do, at the earliest: no sequence ends and no deadline
+    /// passes before this.
+    pub(super) alarm: Option<Instant>,
 }
 
 impl<T> Sequences<T> {
@@ -70,16 +70,6 @@ impl<T> Sequences<T> {
             came: 0,
             alarm: None,
         }
-    }
-
-    /// Requests that wait here.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    /// When [`Sequences::expire`] has something to do, at the earliest.
-    pub(crate) fn alarm(&self) -> Option<Instant> {
-        self.alarm
     }
 
     // Workers
@@ -288,5 +278,89 @@ impl<T> Sequences<T> {
         {
             *load += 1;
         }
+    }
+}
+
+/// One sequence: who remembers it, what of it waits and runs, and when it is over by itself. It knows
+/// nothing of other sequences and decides nothing; [`Sequences`] does.
+struct Sequence<T> {
+    id: Arc<str>,
+    /// Whoever remembers it; none before its first turn and after its worker is lost.
+    worker: Option<u32>,
+    begun: Instant,
+    /// When something of it last came or was answered.
+    touched: Instant,
+    waiting: VecDeque<SequenceEntry<T>>,
+    /// How many of it are on their way.
+    running: usize,
+    /// Its memory was lost on the way, so that its next request must begin anew.
+    forgotten: bool,
+    /// It ends when those on their way are answered.
+    ended: bool,
+    /// Its only request so far named no sequence: its client may not even know that it has one.
+    passing: bool,
+}
+
+struct SequenceEntry<T> {
+    /// When it came, counted in requests.
+    number: u64,
+    deadline: Option<Instant>,
+    what: T,
+}
+
+impl<T> Sequence<T> {
+    fn begin(id: Arc<str>, now: Instant, passing: bool) -> Self {
+        Self {
+            id,
+            worker: None,
+            begun: now,
+            touched: now,
+            waiting: VecDeque::new(),
+            running: 0,
+            forgotten: false,
+            ended: false,
+            passing,
+        }
+    }
+
+    /// Nothing of it is on its way, and nothing waits.
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty()
+    }
+
+    /// It has lived as long as a sequence may.
+    fn is_old(&self, now: Instant, limits: &SequenceLimits) -> bool {
+        !limits.life.is_zero() && now >= self.begun + limits.life
+    }
+
+    /// When it ends if nothing more comes.
+    fn idle_end(&self, limits: &SequenceLimits) -> Instant {
+        self.touched + limits.idle
+    }
+
+    /// When something about it is over by itself.
+    fn next_end(&self, limits: &SequenceLimits) -> Option<Instant> {
+        let idle = self.is_idle().then(|| self.idle_end(limits));
+        let lives = !limits.life.is_zero() && !self.ended;
+        let life = lives.then(|| self.begun + limits.life);
+        let deadlines = self.waiting.iter().filter_map(|entry| entry.deadline);
+        deadlines.chain(idle).chain(life).min()
+    }
+
+    /// Lets one wait again, before all that came later.
+    fn put_back(&mut self, entry: SequenceEntry<T>) {
+        let place = self.waiting.partition_point(|other| other.number < entry.number);
+        self.waiting.insert(place, entry);
+    }
+
+    /// Takes those out whose deadline is over; how many they are.
+    fn take_late(&mut self, now: Instant, late: &mut Vec<T>) -> usize {
+        let before = late.len();
+        let is_late =
+            |entry: &SequenceEntry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
+        while let Some(at) = self.waiting.iter().position(is_late) {
+            late.extend(self.waiting.remove(at).map(|entry| entry.what));
+        }
+        late.len() - before
     }
 }

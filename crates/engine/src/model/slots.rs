@@ -40,16 +40,12 @@ pub(super) struct WorkerSlots {
     usual: u8,
     /// Whether each worker gets one batch at a time for now: after the exit of a worker with several
     /// batches nothing tells which of them ended it, until the second tries are over.
-    single: bool,
+    pub(super) single: bool,
 }
 
 impl WorkerSlots {
     pub(super) fn new(usual: u8) -> Self {
         Self { usual, single: false }
-    }
-
-    pub(super) fn single(&self) -> bool {
-        self.single
     }
 
     /// Changes whether each worker gets one batch at a time; true if that is a change.

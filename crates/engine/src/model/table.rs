@@ -18,23 +18,15 @@ pub(super) struct TurnRef {
     pub(super) number: u64,
 }
 
-#[derive(Debug)]
-struct TableEntry {
+/// A request, and what is known of it until it has ended.
+#[derive(Debug, Default)]
+pub(super) struct TableEntry {
     generation: u32,
     /// `None` while the request is in a batch that is with a worker.
-    request: Option<PendingRequest>,
-    /// What its last try came to, told to the caller if there is no other.
-    failure: Option<CallError>,
-    /// For models that keep sequences.
-    turn: Option<TurnRef>,
-}
-
-/// What is left of a request that has ended.
-#[derive(Debug, Default)]
-pub(super) struct EndedRequest {
-    /// `None` if it is with a worker, or was.
     pub(super) request: Option<PendingRequest>,
+    /// What its last try came to, told to the caller if there is no other.
     pub(super) failure: Option<CallError>,
+    /// For models that keep sequences.
     pub(super) turn: Option<TurnRef>,
 }
 
@@ -81,13 +73,9 @@ impl RequestTable {
         self.entry(id).is_some()
     }
 
-    /// Frees the entry of a request that has ended.
-    pub(super) fn end(&mut self, id: RequestId) -> EndedRequest {
-        if self.entry(id).is_none() {
-            return EndedRequest::default();
-        }
-        let TableEntry { request, failure, turn, .. } = self.entries.remove(id.index());
-        EndedRequest { request, failure, turn }
+    /// Takes the entry of a request that has ended; an empty one if it had ended before.
+    pub(super) fn end(&mut self, id: RequestId) -> TableEntry {
+        if self.holds(id) { self.entries.remove(id.index()) } else { TableEntry::default() }
     }
 
     /// The ids of all requests that wait.

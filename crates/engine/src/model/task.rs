@@ -2,17 +2,19 @@
 //!
 //! It turns what happens (requests, cancellations, workers, the operator, the clock) into events for
 //! the batcher, and the batcher's actions into batches and answers. It waits for nothing but its own
-//! inboxes, so it can neither block nor be blocked. Here: the loop and the requests; `actions`: what
-//! the batcher decided; `workers`: what happens to workers; `control`: what the operator wants.
+//! inboxes, so it can neither block nor be blocked. Here: the loop, the requests, what the operator
+//! wants, and what the batcher decided, done in the order of its actions; `workers`: what happens to
+//! workers.
 
-mod actions;
-mod control;
 mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use jitney_batcher::{Actions, Batcher, Event, Policy, Rejection, RequestId};
+use jitney_batcher::{
+    Action, Actions, Batcher, Dispatch, Event, Policy, Rejection, Request, RequestId,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -20,90 +22,50 @@ use super::alarm::Alarm;
 use super::clock::ModelClock;
 use super::closing::Closing;
 use super::intake::ALONE;
-use super::measures::add;
 use super::messages::{ControlMessage, RequestMessage};
+use super::report::BatcherReport;
 use super::scatter;
-use super::slots::WorkerSlots;
-use super::state::ModelState;
-use super::table::{RequestTable, TurnRef};
+use super::slots::{SlotChange, WorkerSlots, worker_of};
+use super::state::{ModelState, add};
+use super::table::{RequestTable, TableEntry, TurnRef};
 use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
+use crate::error::CallError;
 use crate::observer::{ModelTag, Observer};
 use crate::pending::{PendingRequest, SharedId};
-use crate::pool::{WorkerEvent, WorkerPool};
-use crate::settings::ModelSettings;
+use crate::pool::{WorkerBatch, WorkerEvent, WorkerPool};
 
 /// Messages taken in at one go before workers and timers get their turn.
 const MESSAGES_AT_ONCE: usize = 256;
 
-/// What a task is made of.
-pub(crate) struct TaskParts {
-    /// `model_version`, for the log.
-    pub(crate) label: String,
-    pub(crate) inbox: mpsc::Receiver<RequestMessage>,
-    pub(crate) control: mpsc::Receiver<ControlMessage>,
-    pub(crate) workers: mpsc::Receiver<WorkerEvent>,
-    pub(crate) published: Arc<ModelState>,
-    pub(crate) tag: Arc<ModelTag>,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) clock: ModelClock,
-    pub(crate) pool: WorkerPool,
-    /// For models that have a sample.
-    pub(crate) warm_up: Option<WarmUp>,
-}
-
 pub(crate) struct Task {
-    label: String,
-    inbox: mpsc::Receiver<RequestMessage>,
-    control: mpsc::Receiver<ControlMessage>,
-    workers: mpsc::Receiver<WorkerEvent>,
-    published: Arc<ModelState>,
-    tag: Arc<ModelTag>,
-    observer: Arc<dyn Observer>,
-    clock: ModelClock,
-    batcher: Batcher,
-    actions: Actions,
-    table: RequestTable,
-    turns: SequenceTurns,
-    pool: WorkerPool,
-    slots: WorkerSlots,
-    warm_up: Option<WarmUp>,
-    closing: Option<Closing>,
+    /// `model_version`, for the log.
+    pub(super) label: String,
+    pub(super) inbox: mpsc::Receiver<RequestMessage>,
+    pub(super) control: mpsc::Receiver<ControlMessage>,
+    pub(super) workers: mpsc::Receiver<WorkerEvent>,
+    pub(super) published: Arc<ModelState>,
+    pub(super) tag: Arc<ModelTag>,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) clock: ModelClock,
+    pub(super) batcher: Batcher,
+    pub(super) actions: Actions,
+    pub(super) table: RequestTable,
+    pub(super) turns: SequenceTurns,
+    pub(super) pool: WorkerPool,
+    pub(super) slots: WorkerSlots,
+    /// For models that have a sample.
+    pub(super) warm_up: Option<WarmUp>,
+    pub(super) closing: Option<Closing>,
     /// When the batcher wants to look again.
-    timer: Option<Instant>,
+    pub(super) timer: Option<Instant>,
     /// The time for which the alarm has just rung.
-    rung: Option<Instant>,
+    pub(super) rung: Option<Instant>,
     /// When the learned curve was last published.
-    curve_published: Option<Instant>,
+    pub(super) curve_published: Option<Instant>,
 }
 
 impl Task {
-    pub(crate) fn new(parts: TaskParts, settings: &ModelSettings) -> Self {
-        let TaskParts { label, inbox, control, workers, published, tag, observer, .. } = parts;
-        let TaskParts { clock, pool, warm_up, .. } = parts;
-        Self {
-            label,
-            inbox,
-            control,
-            workers,
-            published,
-            tag,
-            observer,
-            clock,
-            batcher: Batcher::new(settings.batcher()),
-            actions: Actions::new(),
-            table: RequestTable::default(),
-            turns: SequenceTurns::new(settings, clock),
-            slots: WorkerSlots::new(pool.plan.slots),
-            pool,
-            warm_up,
-            closing: None,
-            timer: None,
-            rung: None,
-            curve_published: None,
-        }
-    }
-
     /// Lives until the model is closed.
     pub(crate) async fn run(mut self) {
         let mut alarm = Alarm::new();
@@ -208,7 +170,7 @@ impl Task {
     fn admit(&mut self, request: PendingRequest, turn: Option<TurnRef>) -> RequestId {
         let facts = request.facts;
         let id = self.table.insert(request, turn);
-        self.feed(Event::Arrive(jitney_batcher::Request { id, ..facts }));
+        self.feed(Event::Arrive(Request { id, ..facts }));
         id
     }
 
@@ -231,6 +193,141 @@ impl Task {
             scatter::reject(self.table.take(id), reason, &self.published);
             self.step(Event::Cancel { id });
         }
+    }
+
+    fn on_control(&mut self, message: ControlMessage) {
+        match message {
+            ControlMessage::Scale { min, max, reply } => {
+                for worker in self.pool.scale(min, max, reply) {
+                    self.tell_slots(worker, SlotChange::Retired);
+                }
+                self.pool_changed();
+            }
+            ControlMessage::Reconfigure { settings, reply } => {
+                let config = settings.batcher();
+                let before = std::mem::discriminant(&self.batcher.config().policy);
+                let other_policy = before != std::mem::discriminant(&config.policy);
+                let single = self.slots.single;
+                // A second slot belongs to one policy only: others would fill it at once.
+                self.set_single(single || other_policy);
+                self.step(Event::Configure(config));
+                self.set_single(single);
+                // A caller that does not wait any more is fine, here and below.
+                let _ = reply.send(());
+            }
+            ControlMessage::Report { reply } => {
+                let _ = reply.send(BatcherReport::of(&self.batcher, self.clock.now()));
+            }
+            ControlMessage::Close { grace, reply } => {
+                Closing::ask(&mut self.closing, Instant::now() + grace, Some(reply));
+                self.pool_changed();
+            }
+        }
+    }
+
+    /// Whether the model is closed and nothing is left to do; takes the next step towards that.
+    fn is_over(&mut self) -> bool {
+        let turns_waiting = self.turns.waiting();
+        let Some(closing) = &mut self.closing else { return false };
+        if Instant::now() >= closing.deadline {
+            return true;
+        }
+        if closing.begins_to_drain(turns_waiting) {
+            self.step(Event::Drain);
+        }
+        let drained = self.batcher.drained();
+        if self.closing.as_mut().is_some_and(|closing| closing.stops_workers(drained)) {
+            for worker in self.pool.retire_all() {
+                self.tell_slots(worker, SlotChange::Retired);
+            }
+        }
+        self.closing.as_ref().is_some_and(|closing| closing.is_over(self.pool.is_empty()))
+    }
+
+    /// Feeds one event to the batcher, does what it says, and lets sequences go on.
+    fn step(&mut self, event: Event) {
+        self.feed(event);
+        self.take_turns();
+    }
+
+    /// Feeds one event to the batcher and does what it says.
+    fn feed(&mut self, event: Event) {
+        let mut actions = std::mem::take(&mut self.actions);
+        actions.clear();
+        self.batcher.step(self.clock.now(), event, &mut actions);
+        for action in actions.iter() {
+            match action {
+                Action::Dispatch(dispatch) => self.dispatch(dispatch, &actions),
+                Action::Reject { id, reason, retry_after } => {
+                    self.reject(*id, *reason, retry_after.map(Duration::from_nanos));
+                }
+                Action::Fail { id, .. } => {
+                    let TableEntry { request, failure, .. } = self.end(*id);
+                    let error = failure.unwrap_or(CallError::WorkerExited { killed: false });
+                    if let Some(request) = request {
+                        scatter::end(request, Err(error), &self.published);
+                    }
+                }
+                Action::SetTimer(at) => self.timer = Some(self.clock.instant(*at)),
+                Action::ClearTimer => self.timer = None,
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch, actions: &Actions) {
+        let ids = actions.members(&dispatch.members);
+        let requests: Vec<_> = ids.iter().filter_map(|id| self.table.take(*id)).collect();
+        assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
+        let items_max = self.batcher.config().max_items;
+        self.published.dispatched(dispatch, items_max);
+        if dispatch.attempt > 1 {
+            let retried = requests.iter().map(|request| request.reply.counts()).sum();
+            add(&self.published.retried, retried);
+        }
+        let dispatched = Instant::now();
+        let batch = WorkerBatch {
+            id: dispatch.batch,
+            requests,
+            items: dispatch.items,
+            items_max,
+            attempt: dispatch.attempt,
+            reason: dispatch.reason,
+            dispatched,
+            predicted: dispatch.predicted.map(Duration::from_nanos),
+            handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
+            padding: dispatch.padding,
+        };
+        if let Err(batch) = self.pool.hand(worker_of(dispatch.worker), batch) {
+            // The worker has just exited and its supervisor's event is on the way; the batcher is
+            // told then and finds the requests in the table.
+            self.table.put_back(batch, Some(&CallError::WorkerExited { killed: false }));
+        }
+    }
+
+    fn reject(&mut self, id: RequestId, reason: Rejection, retry_after: Option<Duration>) {
+        // Its worker is gone: it waits again for its turn, with another worker.
+        if reason == Rejection::NoWorker {
+            if let TableEntry { request: Some(request), turn: Some(turn), .. } = self.table.end(id)
+            {
+                self.turns.put_back(request, turn);
+            }
+            return;
+        }
+        let Some(request) = self.end(id).request else { return };
+        if reason != Rejection::Cancelled {
+            let error = CallError::Rejected { reason, retry_after };
+            scatter::end(request, Err(error), &self.published);
+        } else if !request.reply.is_part() {
+            add(&self.published.abandoned, 1);
+        }
+    }
+
+    /// Takes a request that has ended out of the table; its sequence, if it has one, goes on.
+    fn end(&mut self, id: RequestId) -> TableEntry {
+        let ended = self.table.end(id);
+        self.turns.answered(ended.turn);
+        ended
     }
 }
 

@@ -113,14 +113,14 @@ impl SequenceTurns {
 
     /// When [`SequenceTurns::expire`] has something to do, at the earliest.
     pub(super) fn alarm(&self) -> Option<Instant> {
-        self.sequences.as_ref().and_then(Sequences::alarm)
+        self.sequences.as_ref().and_then(|sequences| sequences.alarm)
     }
 
     /// Ends the sequences whose time is over; returns the requests whose deadline passed in one.
     pub(super) fn expire(&mut self) -> Vec<PendingRequest> {
         let now = Instant::now();
         match &mut self.sequences {
-            Some(sequences) if sequences.alarm().is_some_and(|alarm| alarm <= now) => {
+            Some(sequences) if sequences.alarm.is_some_and(|alarm| alarm <= now) => {
                 sequences.expire(now)
             }
             Some(_) | None => Vec::new(),
@@ -134,7 +134,7 @@ impl SequenceTurns {
 
     /// How many wait for their turn.
     pub(super) fn waiting(&self) -> u32 {
-        let waiting = self.sequences.as_ref().map_or(0, Sequences::waiting);
+        let waiting = self.sequences.as_ref().map_or(0, |sequences| sequences.waiting);
         u32::try_from(waiting).unwrap_or(u32::MAX)
     }
 

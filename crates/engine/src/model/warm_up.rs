@@ -5,16 +5,22 @@
 //! ever sees them. It is bounded in time and by the limits of a batch, and a sample that does harm is
 //! not tried again. Where items differ in cost and the cost of the sample is unknown, sizes are made
 //! warm and nothing is learned.
+//!
+//! The sample is a file that the model brings, or what a local model makes up. Requests of users are
+//! never kept for this. A model without a sample is not warmed up.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{BatchId, Config, DispatchReason, Event, Request};
+use jitney_batcher::{BatchId, Config, Event, Request};
 use tokio::time::Instant;
 
-use super::Sample;
+use super::intake::Intake;
 use crate::admission::Admission;
-use crate::pending::{PendingRequest, SharedId};
+use crate::call::{CallRoute, HeaderBlock, Input, Parameter};
+use crate::local::Decoded;
+use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::pool::WorkerBatch;
 use crate::reply::Reply;
 
@@ -117,28 +123,77 @@ impl WarmUp {
             let permit = self.admission.admit(1, 0).ok()?;
             let (reply, _unread) = Reply::new();
             let facts = Request::new(SharedId::UNSET);
-            Some(PendingRequest::new(facts, self.sample.payload(), now, reply, Some(permit)))
+            Some(PendingRequest::new(facts, self.sample.payload.clone(), now, reply, Some(permit)))
         };
-        Some(WorkerBatch {
-            id: BatchId(WARM_UP | u64::from(worker)),
-            requests: (0..size).map(request).collect::<Option<_>>()?,
-            items: size,
-            items_max: size,
-            attempt: 1,
-            reason: DispatchReason::Idle,
-            dispatched: now,
-            predicted: None,
-            handoff: None,
-            padding: None,
-        })
+        let requests = (0..size).map(request).collect::<Option<_>>()?;
+        Some(WorkerBatch::full(BatchId(WARM_UP | u64::from(worker)), requests, size))
     }
+}
+
+/// The name of the file, in front of its extension.
+const STEM: &str = "jitney_sample";
+
+/// The largest sample: as many of them as fit into a batch are held at a time.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// One request's worth of input, to be had again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    payload: Payload,
+    pub(crate) group: u16,
+    /// How long it is, where that is seen.
+    pub(crate) length: Option<u64>,
+}
+
+impl Sample {
+    /// The model's sample, if there is one.
+    pub(crate) fn of(intake: &Intake, dir: Option<&Path>) -> Option<Self> {
+        match intake {
+            Intake::Local(model) => {
+                let Decoded { input, group, length, .. } = model.sample()?;
+                Some(Self { payload: Payload::Decoded(input), group, length })
+            }
+            // Nothing says for which endpoint the file would be.
+            Intake::Defined(endpoints) if endpoints.api.endpoints.len() > 1 => None,
+            Intake::Python | Intake::Defined(_) => {
+                Some(Self { payload: Payload::Raw(read(dir?)?), group: 0, length: None })
+            }
+        }
+    }
+
+    /// The bytes of its values, where they are such as clients send: zeros are not.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.payload.raw().map(Input::value_bytes)
+    }
+}
+
+/// `jitney_sample.json`, `.jpg` and so on at the top of the model's directory.
+fn read(dir: &Path) -> Option<Input> {
+    let files = dir.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let path = files
+        .into_iter()
+        .find(|path| path.is_file() && path.file_stem().is_some_and(|stem| stem == STEM))?;
+    if path.metadata().ok()?.len() > BYTES_MAX {
+        tracing::warn!(path = %path.display(), "sample is larger than {BYTES_MAX} bytes, not used");
+        return None;
+    }
+    let content_type = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => "application/json",
+        Some("txt") => "text/plain",
+        Some("jpg" | "jpeg") => "image/jpeg",
+        Some("png") => "image/png",
+        _ => "application/octet-stream",
+    };
+    let value = std::fs::read(&path).ok()?.into();
+    let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
+    let (id, headers) = ("jitney-warm-up".to_owned(), HeaderBlock::new());
+    Some(Input { id, headers, route: CallRoute::default(), parameters: vec![parameter] })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::admission::AdmissionLimits;
-    use crate::model::Intake;
 
     fn warm_up(cost: Option<u64>) -> WarmUp {
         let dir = tempfile::tempdir().expect("a directory");
@@ -176,5 +231,17 @@ mod tests {
         assert!(warm_up(None).begin(1, &config(4, 100)).is_none());
         assert!(warm_up(None).begin(1, &config(4, u64::MAX)).is_some());
         assert!(warm_up(Some(200)).begin(1, &config(4, 100)).is_none(), "not even one fits");
+    }
+
+    #[test]
+    fn a_file_of_the_model_is_its_sample() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Sample::of(&Intake::Python, Some(dir.path())).is_none(), "no sample, no warm-up");
+        std::fs::write(dir.path().join("jitney_sample.json"), b"[1]").unwrap();
+        let sample = Sample::of(&Intake::Python, Some(dir.path())).unwrap();
+        let Payload::Raw(input) = sample.payload.clone() else { panic!("raw") };
+        assert_eq!(input.parameters[0].content_type, "application/json");
+        assert_eq!(&input.parameters[0].value[..], b"[1]");
+        assert_eq!(sample.bytes(), Some(3));
     }
 }

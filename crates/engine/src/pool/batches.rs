@@ -33,14 +33,13 @@ pub(crate) struct WorkerBatch {
 }
 
 impl WorkerBatch {
-    /// A batch without requests.
-    #[cfg(test)]
-    pub(crate) fn of_nothing(id: BatchId) -> Self {
+    /// The first try of a batch that is as large as may be.
+    pub(crate) fn full(id: BatchId, requests: Vec<PendingRequest>, items: u32) -> Self {
         Self {
             id,
-            requests: Vec::new(),
-            items: 1,
-            items_max: 1,
+            requests,
+            items,
+            items_max: items,
             attempt: 1,
             reason: DispatchReason::Idle,
             dispatched: Instant::now(),
@@ -190,8 +189,8 @@ mod tests {
     async fn a_batch_that_waits_behind_a_stream_is_not_overdue() {
         for (queued, quietest) in [(true, 1), (false, 2)] {
             let mut running = SentBatches::new(queued);
-            running.add(WorkerBatch::of_nothing(BatchId(1)));
-            running.add(WorkerBatch::of_nothing(BatchId(2)));
+            running.add(WorkerBatch::full(BatchId(1), Vec::new(), 1));
+            running.add(WorkerBatch::full(BatchId(2), Vec::new(), 1));
             tokio::time::advance(Duration::from_secs(1)).await;
             assert!(running.pieces(1, Vec::new()));
             assert_eq!(running.quietest().map(|it| it.0), Some(BatchId(quietest)));

@@ -4,9 +4,7 @@
 //! [`supervisor`] of its own, a task that starts it, hands it batches, and starts it again when it
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
-mod backoff;
 mod batches;
-mod event;
 mod recovery;
 mod supervisor;
 mod worker;
@@ -20,9 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::batches::WorkerBatch;
-pub(crate) use self::event::{WorkerCapacity, WorkerEvent};
-pub(crate) use self::supervisor::WorkerPlan;
 use self::supervisor::WorkerSupervisor;
+pub(crate) use self::supervisor::{WorkerCapacity, WorkerEvent, WorkerPlan};
 pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 use crate::error::ScaleError;
@@ -69,30 +66,27 @@ enum PoolWorkerState {
     Stopping,
 }
 
-struct Waiter {
-    reply: oneshot::Sender<Result<(), ScaleError>>,
-}
-
 /// All workers of one model version.
 pub(crate) struct WorkerPool {
     launcher: Arc<dyn Launcher>,
     pub(crate) plan: WorkerPlan,
-    ids: Arc<AtomicU32>,
+    next_id: Arc<AtomicU32>,
     events: mpsc::Sender<WorkerEvent>,
     workers: BTreeMap<u32, PoolWorker>,
     min: u32,
-    waiters: Vec<Waiter>,
+    /// Those who wait until the workers that they asked for are ready.
+    waiters: Vec<oneshot::Sender<Result<(), ScaleError>>>,
 }
 
 impl WorkerPool {
     pub(crate) fn new(
         launcher: Arc<dyn Launcher>,
         plan: WorkerPlan,
-        ids: Arc<AtomicU32>,
+        next_id: Arc<AtomicU32>,
         events: mpsc::Sender<WorkerEvent>,
     ) -> Self {
         let (workers, waiters) = (BTreeMap::new(), Vec::new());
-        Self { launcher, plan, ids, events, workers, min: 0, waiters }
+        Self { launcher, plan, next_id, events, workers, min: 0, waiters }
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
@@ -105,30 +99,21 @@ impl WorkerPool {
     ) -> Vec<u32> {
         self.min = min;
         self.launcher.set_worker_count(max);
-        self.dismiss_given_up();
-        while self.staying() < min as usize {
-            self.add_worker();
+        // A worker that gave up is replaced by a new one.
+        self.retire(self.ids(|state| state == PoolWorkerState::GivenUp));
+        let mut staying = self.ids(|state| state != PoolWorkerState::Stopping);
+        while staying.len() < min as usize {
+            staying.push(self.add_worker());
         }
-        let surplus = self.staying().saturating_sub(max as usize);
-        let leaving: Vec<u32> = self.staying_ids().rev().take(surplus).collect();
-        for worker in &leaving {
-            self.retire(*worker);
-        }
-        self.waiters.push(Waiter { reply });
-        leaving
+        self.waiters.push(reply);
+        self.retire(staying.split_off(staying.len().min(max as usize)))
     }
 
     /// Asks all workers to stop; returns which.
     pub(crate) fn retire_all(&mut self) -> Vec<u32> {
         self.min = 0;
-        for waiter in self.waiters.drain(..) {
-            drop(waiter.reply.send(Err(ScaleError::Gone)));
-        }
-        let everyone: Vec<u32> = self.staying_ids().collect();
-        for worker in &everyone {
-            self.retire(*worker);
-        }
-        everyone
+        self.answer_waiters(&Err(ScaleError::Gone));
+        self.retire(self.ids(|state| state != PoolWorkerState::Stopping))
     }
 
     /// Ends all workers at once; batches under way are dropped with their requests.
@@ -176,10 +161,7 @@ impl WorkerPool {
     }
 
     pub(crate) fn launch_failed(&mut self, error: &LaunchError) {
-        for waiter in self.waiters.drain(..) {
-            // A caller that does not wait any more is fine.
-            drop(waiter.reply.send(Err(ScaleError::Launch(error.clone()))));
-        }
+        self.answer_waiters(&Err(ScaleError::Launch(error.clone())));
     }
 
     pub(crate) fn given_up(&mut self, worker: u32) {
@@ -199,10 +181,7 @@ impl WorkerPool {
 
     /// The workers that have loaded the model and stay.
     pub(crate) fn ready(&self) -> Vec<u32> {
-        let ready = |(id, worker): (&u32, &PoolWorker)| {
-            (worker.state == PoolWorkerState::Ready).then_some(*id)
-        };
-        self.workers.iter().filter_map(ready).collect()
+        self.ids(|state| state == PoolWorkerState::Ready)
     }
 
     /// How many batches a worker can hold.
@@ -213,16 +192,13 @@ impl WorkerPool {
 
     /// Whether a worker serves or is being started.
     pub(crate) fn has_workers(&self) -> bool {
-        self.workers.values().any(|worker| {
-            matches!(worker.state, PoolWorkerState::Starting | PoolWorkerState::Ready)
-        })
+        let serves = |state| matches!(state, PoolWorkerState::Starting | PoolWorkerState::Ready);
+        self.workers.values().any(|worker| serves(worker.state))
     }
 
     /// TorchServe's health: no fewer workers than wanted, counting those that are being restarted.
     pub(crate) fn healthy(&self) -> bool {
-        let alive =
-            self.workers.values().filter(|worker| worker.state != PoolWorkerState::GivenUp).count();
-        alive >= self.min as usize
+        self.ids(|state| state != PoolWorkerState::GivenUp).len() >= self.min as usize
     }
 
     pub(crate) fn views(&self) -> Vec<WorkerView> {
@@ -241,8 +217,8 @@ impl WorkerPool {
             .collect()
     }
 
-    fn add_worker(&mut self) {
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+    fn add_worker(&mut self) -> u32 {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (retire, retired) = oneshot::channel();
         let supervisor =
             WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, &self.events);
@@ -256,48 +232,38 @@ impl WorkerPool {
             capacity: WorkerCapacity { slots: self.plan.slots, ahead: false },
         };
         self.workers.insert(id, entry);
+        id
     }
 
-    fn retire(&mut self, worker: u32) {
-        if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.state = PoolWorkerState::Stopping;
-            // Dropping the sender is the signal.
-            worker.retire.take();
+    /// Asks these workers to stop and returns them.
+    fn retire(&mut self, leaving: Vec<u32>) -> Vec<u32> {
+        for id in &leaving {
+            if let Some(worker) = self.workers.get_mut(id) {
+                worker.state = PoolWorkerState::Stopping;
+                // Dropping the sender is the signal.
+                worker.retire.take();
+            }
         }
+        leaving
     }
 
-    /// A worker that gave up is replaced by a new one at the next scaling.
-    fn dismiss_given_up(&mut self) {
-        let lost: Vec<u32> = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| worker.state == PoolWorkerState::GivenUp)
-            .map(|(id, _)| *id)
-            .collect();
-        for worker in lost {
-            self.retire(worker);
+    /// The workers whose state is such, the oldest first.
+    fn ids(&self, is_such: impl Fn(PoolWorkerState) -> bool) -> Vec<u32> {
+        let such = self.workers.iter().filter(|(_, worker)| is_such(worker.state));
+        such.map(|(id, _)| *id).collect()
+    }
+
+    fn answer_waiters(&mut self, answer: &Result<(), ScaleError>) {
+        for waiter in self.waiters.drain(..) {
+            // A caller that does not wait any more is fine.
+            drop(waiter.send(answer.clone()));
         }
-    }
-
-    fn staying_ids(&self) -> impl DoubleEndedIterator<Item = u32> {
-        self.workers
-            .iter()
-            .filter(|(_, worker)| worker.state != PoolWorkerState::Stopping)
-            .map(|(id, _)| *id)
-    }
-
-    fn staying(&self) -> usize {
-        self.staying_ids().count()
     }
 
     /// Tells those who wait for the workers, if all that are wanted are ready.
     pub(crate) fn tell_waiters(&mut self) {
-        let ready =
-            self.workers.values().filter(|worker| worker.state == PoolWorkerState::Ready).count();
-        if ready >= self.min as usize {
-            for waiter in self.waiters.drain(..) {
-                drop(waiter.reply.send(Ok(())));
-            }
+        if self.ready().len() >= self.min as usize {
+            self.answer_waiters(&Ok(()));
         }
     }
 }

@@ -1,23 +1,55 @@
-//! What the log says about a worker that exits and comes back, in the words that TorchServe's users
-//! and their alarms look for. Nothing here decides anything.
+//! What becomes of a worker that exited: it is started again at once the first time, then after 1, 1, 2,
+//! 3, 5 ... seconds, until it has been down for the whole retry window. A worker that comes up and
+//! exits again right away must not spin, so the count starts anew only after it has served a while.
+//! The log tells of it in the words that TorchServe's users and their alarms look for.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
 use crate::outcome::LaunchError;
+
+const STEPS_S: [u64; 17] = [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987];
 
 /// What happened to a worker since its last batch that went well.
 #[derive(Debug, Default)]
-pub(crate) struct RecoveryLog {
+pub(crate) struct Recovery {
+    window: Duration,
+    failures: usize,
+    down_since: Option<Instant>,
     /// It is down, or came up and has not served yet.
     down: bool,
     /// Times in a row that it left a batch unanswered.
     unanswered: u32,
 }
 
-impl RecoveryLog {
+impl Recovery {
+    pub(crate) fn new(window: Duration) -> Self {
+        Self { window, ..Self::default() }
+    }
+
     /// It answered a batch.
     pub(crate) fn served(&mut self) {
-        self.unanswered = 0;
+        (self.failures, self.down_since, self.unanswered) = (0, None, 0);
+    }
+
+    /// The pause before the next start; none once that is given up.
+    pub(crate) fn next(&mut self, worker: u32) -> Option<Duration> {
+        let now = Instant::now();
+        let down_since = *self.down_since.get_or_insert(now);
+        if self.failures > 0 && now.duration_since(down_since) >= self.window {
+            return None;
+        }
+        let pause = STEPS_S[self.failures.min(STEPS_S.len() - 1)];
+        self.failures += 1;
+        if std::mem::replace(&mut self.down, true) {
+            tracing::warn!("Auto recovery failed again");
+        } else {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            tracing::info!("Auto recovery start timestamp: {}", since.as_millis());
+        }
+        tracing::info!("Retry worker: {worker} in {pause} seconds.");
+        Some(Duration::from_secs(pause))
     }
 
     /// It exited, perhaps with batches.
@@ -40,22 +72,35 @@ impl RecoveryLog {
         tracing::info!("{worker} Worker disconnected. WORKER_STARTED");
     }
 
-    /// It will be started again after a pause.
-    pub(crate) fn retry(&mut self, worker: u32, pause: Duration) {
-        if self.down {
-            tracing::warn!("Auto recovery failed again");
-        } else {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            tracing::info!("Auto recovery start timestamp: {}", since.as_millis());
-        }
-        self.down = true;
-        tracing::info!("Retry worker: {worker} in {} seconds.", pause.as_secs());
-    }
-
     /// It is up.
     pub(crate) fn up(&mut self) {
         if std::mem::take(&mut self.down) {
             tracing::info!("Auto recovery succeeded, reset recoveryStartTS");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_until_the_window_is_over() {
+        let mut recovery = Recovery::new(Duration::from_secs(10));
+        let mut pauses = Vec::new();
+        while let Some(pause) = recovery.next(1) {
+            pauses.push(pause.as_secs());
+            tokio::time::advance(pause).await;
+        }
+        assert_eq!(pauses, [0, 1, 1, 2, 3, 5]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_served_is_restarted_at_once() {
+        let mut recovery = Recovery::new(Duration::from_secs(1));
+        assert_eq!(recovery.next(1), Some(Duration::ZERO));
+        assert_eq!(recovery.next(1), Some(Duration::from_secs(1)));
+        recovery.served();
+        assert_eq!(recovery.next(1), Some(Duration::ZERO));
     }
 }

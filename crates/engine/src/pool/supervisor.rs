@@ -18,14 +18,13 @@ use std::time::Duration;
 
 use jitney_batcher::BatchId;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::backoff::Backoff;
 use super::batches::{SentBatches, WorkerBatch};
-use super::event::{WorkerCapacity, WorkerEvent};
-use super::recovery::RecoveryLog;
+use super::recovery::Recovery;
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
-use crate::outcome::{LaunchError, WorkerExit};
+use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
 /// The limits of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +34,57 @@ pub(crate) struct WorkerPlan {
     pub(crate) retry_window: Duration,
     /// Batches a worker may hold at a time.
     pub(crate) slots: u8,
+}
+
+/// How many batches a worker can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkerCapacity {
+    /// Batches it may run at a time.
+    pub(crate) slots: u8,
+    /// Whether it may be handed one more, to be run afterwards.
+    pub(crate) ahead: bool,
+}
+
+/// What a supervisor tells the model's task. Events of one worker come in the order in which things
+/// happened to it, and every batch that it was handed comes back in exactly one of them.
+#[derive(Debug)]
+pub(crate) enum WorkerEvent {
+    /// Loaded, and ready for batches through `batches` until it exits. The channel belongs to this
+    /// start of the worker: a batch sent too late is given back to the sender or comes with `Exited`.
+    Up {
+        worker: u32,
+        pid: Option<u32>,
+        capacity: WorkerCapacity,
+        batches: mpsc::Sender<WorkerBatch>,
+        /// How long it took to load.
+        took: Duration,
+    },
+    Finished {
+        batch: WorkerBatch,
+        outcome: BatchOutcome,
+        exec: Duration,
+    },
+    /// It exited, with every batch that was handed to it and not finished.
+    Exited {
+        worker: u32,
+        batches: Vec<WorkerBatch>,
+        exit: WorkerExit,
+        /// The batch to blame: the one that took too long, or the one that it was at. The others
+        /// are innocent. None if that is unknown, or if it was at none.
+        blamed: Option<BatchId>,
+    },
+    LaunchFailed {
+        worker: u32,
+        error: LaunchError,
+    },
+    /// Starting it again was given up.
+    GivenUp {
+        worker: u32,
+    },
+    /// It stopped as it was asked to.
+    Stopped {
+        worker: u32,
+    },
 }
 
 /// How a worker ended.
@@ -72,8 +122,7 @@ pub(crate) struct WorkerSupervisor {
     /// Resolves when the worker is asked to stop, or when the pool is gone.
     retire: oneshot::Receiver<()>,
     events: mpsc::Sender<WorkerEvent>,
-    backoff: Backoff,
-    recovery: RecoveryLog,
+    recovery: Recovery,
 }
 
 impl WorkerSupervisor {
@@ -84,10 +133,9 @@ impl WorkerSupervisor {
         retire: oneshot::Receiver<()>,
         events: &mpsc::Sender<WorkerEvent>,
     ) -> Self {
-        let backoff = Backoff::new(plan.retry_window);
         let (launcher, events) = (Arc::clone(launcher), events.clone());
-        let recovery = RecoveryLog::default();
-        Self { worker, launcher, plan: *plan, retire, events, backoff, recovery }
+        let recovery = Recovery::new(plan.retry_window);
+        Self { worker, launcher, plan: *plan, retire, events, recovery }
     }
 
     /// Runs until the worker is asked to stop.
@@ -181,7 +229,6 @@ impl WorkerSupervisor {
             Ok(WorkerMessage::Finished { batch, outcome }) => match running.finish(batch) {
                 None => false,
                 Some((batch, exec)) => {
-                    self.backoff.served();
                     self.recovery.served();
                     self.tell(WorkerEvent::Finished { batch, outcome, exec }).await;
                     true
@@ -215,11 +262,8 @@ impl WorkerSupervisor {
 
     /// No caller waits for this batch any more.
     async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), ExitReport> {
-        match timeout(self.plan.response_timeout, worker.cancel(batch)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
-            Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(BatchId(batch)) }),
-        }
+        let sent = timeout(self.plan.response_timeout, worker.cancel(batch)).await;
+        check_sent(sent, worker, BatchId(batch)).await
     }
 
     async fn give(
@@ -230,14 +274,10 @@ impl WorkerSupervisor {
     ) -> Result<(), ExitReport> {
         let batch = running.add(batch);
         let given = worker.send_batch(batch.id.0, &batch.requests);
-        match timeout(self.plan.response_timeout, given).await {
-            Ok(Ok(())) => {
-                running.handed();
-                Ok(())
-            }
-            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
-            Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch.id) }),
-        }
+        let (id, sent) = (batch.id, timeout(self.plan.response_timeout, given).await);
+        check_sent(sent, worker, id).await?;
+        running.handed();
+        Ok(())
     }
 
     /// The alarm rang: is any batch overdue?
@@ -274,13 +314,12 @@ impl WorkerSupervisor {
 
     /// Waits before the next start, or for ever once that is given up.
     async fn pause(&mut self) -> ControlFlow<()> {
-        let Some(pause) = self.backoff.next(Instant::now()) else {
+        let Some(pause) = self.recovery.next(self.worker) else {
             self.tell(WorkerEvent::GivenUp { worker: self.worker }).await;
             // An error means that the pool is gone, which is as good as being asked to stop.
             drop((&mut self.retire).await);
             return ControlFlow::Break(());
         };
-        self.recovery.retry(self.worker, pause);
         tokio::select! {
             () = sleep(pause) => ControlFlow::Continue(()),
             _ = &mut self.retire => ControlFlow::Break(()),
@@ -291,5 +330,18 @@ impl WorkerSupervisor {
         // A closed channel means that the model's task has gone, and the pool with it: the supervisor
         // is asked to stop next.
         drop(self.events.send(event).await);
+    }
+}
+
+/// Whether something about this batch was sent in time, to a worker that is there.
+async fn check_sent(
+    sent: Result<Result<(), WorkerGone>, Elapsed>,
+    worker: &mut dyn Worker,
+    batch: BatchId,
+) -> Result<(), ExitReport> {
+    match sent {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
+        Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch) }),
     }
 }

@@ -6,9 +6,8 @@
 //! environment, log what they do, and are ended when they take too long or when their
 //! caller goes away. What fails leaves nothing behind.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -68,6 +67,24 @@ impl Environment {
         package.dir.attach(dir);
         Ok(environment)
     }
+
+    /// The search path of a worker's interpreter: our packages, the operator's path, the model's
+    /// directory, what was installed for it.
+    pub(crate) fn python_path(
+        &self,
+        runtime: &Path,
+        config: &PythonConfig,
+        model: &Path,
+    ) -> OsString {
+        let operators = config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+        let parts = [
+            Some(runtime.as_os_str()),
+            operators.map(|(_, path)| path.as_os_str()),
+            Some(model.as_os_str()),
+            self.packages.as_deref().map(Path::as_os_str),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"))
+    }
 }
 
 fn failed(model: &str, venv: bool, why: String) -> RegisterError {
@@ -87,7 +104,7 @@ impl EnvironmentBuilder<'_> {
     /// A virtual environment that also finds what the server's interpreter finds.
     async fn venv(&self, runtime: &Path, beside: &Path) -> Result<Environment, RegisterError> {
         let venv = beside.join("venv");
-        let mut command = self.command(&self.config.interpreter);
+        let mut command = self.config.command(&self.config.interpreter, self.dir);
         command.args(["-m", "jitney.environment"]).arg(&venv).env("PYTHONPATH", runtime);
         tracing::info!(model = self.model, "making a virtual environment");
         let made = self.run("venv", command).await;
@@ -104,7 +121,7 @@ impl EnvironmentBuilder<'_> {
         file: &str,
     ) -> Result<Environment, RegisterError> {
         let target = beside.join("packages");
-        let mut command = self.command(&environment.interpreter);
+        let mut command = self.config.command(&environment.interpreter, self.dir);
         command.args(["-m", "pip", "install", "--no-input", "-U"]);
         if venv {
             command.args(["--upgrade-strategy", "only-if-needed"]);
@@ -117,19 +134,6 @@ impl EnvironmentBuilder<'_> {
         installed.map_err(|why| failed(self.model, false, why))?;
         tracing::info!(model = self.model, file, "requirements installed");
         Ok(Environment { packages: (!venv).then_some(target), ..environment })
-    }
-
-    fn command(&self, interpreter: &Path) -> Command {
-        let mut command = Command::new(interpreter);
-        command
-            .env_clear()
-            .envs(self.config.env.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        command
     }
 
     /// The error is the last line that it printed, or how it ended.
@@ -186,29 +190,19 @@ async fn log_pipe(
     last
 }
 
-/// The search path of a worker's interpreter: our packages, the operator's path, the model's
-/// directory, what was installed for it.
-pub(crate) fn python_path<'a>(
-    runtime: &'a Path,
-    operators: Option<&'a OsStr>,
-    model: &'a Path,
-    packages: Option<&'a Path>,
-) -> std::ffi::OsString {
-    let parts = [Some(runtime.as_os_str()), operators, Some(model.as_os_str())];
-    let parts: Vec<&OsStr> =
-        parts.into_iter().chain([packages.map(Path::as_os_str)]).flatten().collect();
-    parts.join(OsStr::new(":"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_model_finds_its_own_files_before_what_was_installed_for_it() {
+        let mut config = PythonConfig::bare(PathBuf::from("python3"));
+        let mut environment = Environment::shared(&config);
         let (runtime, model) = (Path::new("/r"), Path::new("/m"));
-        assert_eq!(python_path(runtime, None, model, None), "/r:/m");
-        let all = python_path(runtime, Some(OsStr::new("/a:/b")), model, Some(Path::new("/p")));
+        assert_eq!(environment.python_path(runtime, &config, model), "/r:/m");
+        config.env.push(("PYTHONPATH".into(), "/a:/b".into()));
+        environment.packages = Some("/p".into());
+        let all = environment.python_path(runtime, &config, model);
         assert_eq!(all, "/r:/a:/b:/m:/p");
     }
 
@@ -217,7 +211,7 @@ mod tests {
         let config = PythonConfig::bare(PathBuf::from("/bin/sh"));
         let builder = EnvironmentBuilder { config: &config, model: "m", dir: Path::new("/") };
         let shell = |script: &str| {
-            let mut command = builder.command(&config.interpreter);
+            let mut command = config.command(&config.interpreter, builder.dir);
             command.args(["-c", script]);
             command
         };

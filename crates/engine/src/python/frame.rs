@@ -1,16 +1,16 @@
 //! The worker frames of `protocol/spec.md` as bytes: encoding what the server says, decoding what
-//! workers say. Pure functions over buffers; `link` does the reading and writing.
+//! workers say. Pure functions over buffers; `connection` does the reading and writing.
 //!
 //! A decoder trusts no length: every field is checked against the frame before it is used, and a
 //! frame that does not add up is an error, never a panic and never a read beyond its end.
 
-mod batch;
-mod reply;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use bytes::{Buf, BufMut, BytesMut};
-
-pub(crate) use self::batch::BatchFrame;
-pub(crate) use self::reply::{decode_chunk, decode_failed, decode_reply};
+use crate::call::{
+    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, Input, Operation, Output, Parameter,
+    SequenceHeaders, put_header,
+};
+use crate::outcome::{Cause, ItemOutcome, ModelFailure};
 
 /// Bytes of every frame's header.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -125,4 +125,252 @@ pub(crate) fn decode_control<T: serde::de::DeserializeOwned>(
 ) -> Result<T, FrameError> {
     let payload = if payload.is_empty() { b"{}" } else { payload };
     serde_json::from_slice(payload).map_err(|error| FrameError::BadControl(error.to_string()))
+}
+
+/// The header that tells a worker the size of an endpoint's batches. No client can send one of this
+/// name, since HTTP allows no spaces in it.
+const SIZE_HEADER: &str = "jitney batch size";
+
+/// A batch as a worker reads it: a header, a table, then every item's meta and values.
+///
+/// Written in two ways for speed: into one buffer while values are small, and as pieces that share the
+/// values where copying would cost more. Both give the same bytes.
+pub(crate) struct BatchFrame<'a> {
+    id: u64,
+    inputs: Vec<&'a Input>,
+    names: &'a SequenceHeaders,
+}
+
+impl<'a> BatchFrame<'a> {
+    /// `names` are those under which handlers read about sequences.
+    pub(crate) fn new(id: u64, inputs: Vec<&'a Input>, names: &'a SequenceHeaders) -> Self {
+        Self { id, inputs, names }
+    }
+
+    /// Bytes after the header.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.inputs
+            .iter()
+            .map(|input| 8 + self.meta_len(input) + input.value_bytes() as usize)
+            .sum()
+    }
+
+    /// Writes header and table.
+    pub(crate) fn encode_head(&self, out: &mut BytesMut) {
+        let (length, count) = (self.payload_len() as u32, self.inputs.len() as u16);
+        FrameHeader { length, kind: FrameKind::Batch, count, id: self.id }.encode(out);
+        for input in &self.inputs {
+            out.put_u32_le(self.meta_len(input) as u32);
+            out.put_u32_le(input.value_bytes() as u32);
+        }
+    }
+
+    /// Writes the whole frame into one buffer, which is best while bodies are small.
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        out.reserve(HEADER_LEN + self.payload_len());
+        self.encode_head(out);
+        for input in &self.inputs {
+            self.encode_meta(input, out);
+            for parameter in &input.parameters {
+                out.put_slice(&parameter.value);
+            }
+        }
+    }
+
+    /// Cuts the frame into pieces that share the values instead of copying them.
+    pub(crate) fn segments(&self) -> Vec<Bytes> {
+        let mut head = BytesMut::new();
+        self.encode_head(&mut head);
+        let mut segments = Vec::with_capacity(2 * self.inputs.len());
+        for input in &self.inputs {
+            self.encode_meta(input, &mut head);
+            segments.push(head.split().freeze());
+            segments.extend(input.parameters.iter().map(|parameter| parameter.value.clone()));
+        }
+        segments
+    }
+
+    fn meta_len(&self, input: &Input) -> usize {
+        let parameter = |it: &Parameter| 8 + it.name.len() + it.content_type.len();
+        let parameters: usize = input.parameters.iter().map(parameter).sum();
+        8 + input.id.len() + self.headers_len(input) + parameters
+    }
+
+    fn headers_len(&self, input: &Input) -> usize {
+        let mut length = input.headers.as_bytes().len();
+        self.route_headers(input, |name, value| length += 6 + name.len() + value.len());
+        length
+    }
+
+    fn encode_meta(&self, input: &Input, out: &mut BytesMut) {
+        out.put_u8(input.id.len() as u8);
+        out.put_u8(input.parameters.len() as u8);
+        out.put_u16_le(0);
+        out.put_u32_le(self.headers_len(input) as u32);
+        out.put_slice(input.id.as_bytes());
+        out.put_slice(input.headers.as_bytes());
+        self.route_headers(input, |name, value| put_header(out, name, value));
+        for parameter in &input.parameters {
+            out.put_u16_le(parameter.name.len() as u16);
+            out.put_u16_le(parameter.content_type.len() as u16);
+            out.put_u32_le(parameter.value.len() as u32);
+            out.put_slice(parameter.name.as_bytes());
+            out.put_slice(parameter.content_type.as_bytes());
+        }
+    }
+
+    /// What handlers read in headers although the route says it. It follows the client's headers,
+    /// and of several headers of one name the last counts.
+    fn route_headers(&self, input: &Input, mut header: impl FnMut(&str, &[u8])) {
+        let route = &input.route;
+        if let Some(endpoint) = &route.endpoint {
+            header(ENDPOINT_HEADER, endpoint.as_bytes());
+        }
+        match route.operation {
+            Operation::Predict if route.tells_explain => header(EXPLAIN_HEADER, b"False"),
+            Operation::Predict => {}
+            Operation::Explain => header(EXPLAIN_HEADER, b"True"),
+            Operation::Describe => header(DESCRIBE_HEADER, b"True"),
+        }
+        if route.batch_size > 0 {
+            header(SIZE_HEADER, route.batch_size.to_string().as_bytes());
+        }
+        if let Some(sequence) = &route.sequence {
+            header(&self.names.id, sequence.id.as_bytes());
+            if sequence.starts {
+                header(&self.names.start, b"true");
+            }
+        }
+    }
+}
+
+/// Reads a reply's items. Bodies share the frame's memory.
+pub(crate) fn decode_reply(count: u16, payload: Bytes) -> Result<Vec<ItemOutcome>, FrameError> {
+    decode_items(count, payload, decode_item)
+}
+
+/// Reads a chunk's pieces: each with the place of its request in the batch.
+pub(crate) fn decode_chunk(count: u16, payload: Bytes) -> Result<Vec<(usize, Output)>, FrameError> {
+    decode_items(count, payload, |mut meta, body| {
+        let position = meta.try_get_u16_le().map_err(|_| FrameError::Truncated)?;
+        // A piece that failed could only be told as the end of its request, which a reply says.
+        let piece = decode_item(meta, body)?.map_err(|_| FrameError::UnknownOutcome(1))?;
+        Ok((usize::from(position), piece))
+    })
+}
+
+/// Cuts a table of items into metas and bodies and reads each.
+fn decode_items<T>(
+    count: u16,
+    payload: Bytes,
+    item: impl Fn(Bytes, Bytes) -> Result<T, FrameError>,
+) -> Result<Vec<T>, FrameError> {
+    let mut items = Vec::with_capacity(usize::from(count));
+    let mut table = Reader(payload.clone());
+    let mut rest = Reader(payload);
+    rest.take(usize::from(count) * 8)?;
+    for _ in 0..count {
+        let (meta_len, body_len) = (table.u32()?, table.u32()?);
+        let meta = rest.take(meta_len as usize)?;
+        items.push(item(meta, rest.take(body_len as usize)?)?);
+    }
+    rest.finish()?;
+    Ok(items)
+}
+
+fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {
+    if meta.is_empty() {
+        return Ok(Ok(Output { body, ..Output::default() }));
+    }
+    let mut meta = Reader(meta);
+    let (outcome, cause, status) = (meta.u8()?, meta.u8()?, meta.u16()?);
+    let (phrase_len, header_count) = (meta.u16()?, meta.u16()?);
+    let phrase = meta.text(usize::from(phrase_len))?;
+    let headers = (0..header_count).map(|_| meta.header()).collect::<Result<_, _>>()?;
+    meta.finish()?;
+    match outcome {
+        0 => Ok(Ok(Output { status: Some((status, phrase)), headers, body })),
+        1 => {
+            let status = (status != 0).then_some(status);
+            let message = String::from_utf8_lossy(&body).into_owned();
+            Ok(Err(ModelFailure { cause: cause_of(cause)?, status, message }))
+        }
+        other => Err(FrameError::UnknownOutcome(other)),
+    }
+}
+
+fn cause_of(code: u8) -> Result<Cause, FrameError> {
+    Ok(match code {
+        1 => Cause::Raised,
+        2 => Cause::Memory,
+        3 => Cause::Prediction,
+        4 => Cause::NotAList,
+        5 => Cause::WrongLength,
+        6 => Cause::UnsupportedOutput,
+        7 => Cause::Stated,
+        other => return Err(FrameError::UnknownOutcome(other)),
+    })
+}
+
+/// The payload of a `Failed` frame.
+#[derive(Debug, serde::Deserialize)]
+struct FailedMessage {
+    cause: String,
+    status: Option<u16>,
+    message: String,
+}
+
+/// Reads the failure of a whole batch.
+pub(crate) fn decode_failed(payload: &[u8]) -> Result<ModelFailure, FrameError> {
+    let failed: FailedMessage = decode_control(payload)?;
+    let cause = match failed.cause.as_str() {
+        "raised" => Cause::Raised,
+        "memory" => Cause::Memory,
+        "prediction" => Cause::Prediction,
+        "not-a-list" => Cause::NotAList,
+        "wrong-length" => Cause::WrongLength,
+        other => return Err(FrameError::BadControl(format!("unknown cause {other:?}"))),
+    };
+    Ok(ModelFailure { cause, status: failed.status, message: failed.message })
+}
+
+/// Takes checked pieces off the front of a buffer.
+struct Reader(Bytes);
+
+impl Reader {
+    fn take(&mut self, length: usize) -> Result<Bytes, FrameError> {
+        if length > self.0.len() {
+            return Err(FrameError::Truncated);
+        }
+        Ok(self.0.split_to(length))
+    }
+
+    fn u8(&mut self) -> Result<u8, FrameError> {
+        self.0.try_get_u8().map_err(|_| FrameError::Truncated)
+    }
+
+    fn u16(&mut self) -> Result<u16, FrameError> {
+        self.0.try_get_u16_le().map_err(|_| FrameError::Truncated)
+    }
+
+    fn u32(&mut self) -> Result<u32, FrameError> {
+        self.0.try_get_u32_le().map_err(|_| FrameError::Truncated)
+    }
+
+    fn text(&mut self, length: usize) -> Result<String, FrameError> {
+        let bytes = self.take(length)?;
+        String::from_utf8(bytes.into()).map_err(|_| FrameError::NotText)
+    }
+
+    fn header(&mut self) -> Result<(String, String), FrameError> {
+        let (name_len, value_len) = (self.u16()?, self.u32()?);
+        Ok((self.text(usize::from(name_len))?, self.text(value_len as usize)?))
+    }
+
+    fn finish(self) -> Result<(), FrameError> {
+        match self.0.len() {
+            0 => Ok(()),
+            left => Err(FrameError::LeftOver(left)),
+        }
+    }
 }

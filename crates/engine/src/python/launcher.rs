@@ -1,29 +1,80 @@
 //! Starts one Python process and waits until it has loaded the model.
 
-use std::os::unix::net::UnixStream as StdStream;
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde_json::{Value, json};
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
-use super::connection::{ConnectionError, WorkerConnection};
-use super::environment::{Environment, python_path};
+use super::connection::WorkerConnection;
+use super::environment::Environment;
 use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
-use super::load_command::LoadCommand;
 use super::output::{OutputSource, log_output};
-use super::worker::PythonWorker;
-use super::workers::PythonWorkers;
+use super::worker::{PythonWorker, next_frame};
+use super::workers::{PythonConfig, PythonWorkers};
+use crate::call::SequenceHeaders;
+use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
-use crate::settings::WorkerMode;
+use crate::settings::{ModelSettings, WorkerMode};
+use crate::store::Package;
 
 /// The most batches that a worker with overlapping stages is given.
 const OVERLAP_MAX: u8 = 8;
+
+/// The command that makes a worker load a model (`protocol/spec.md`). Made once for a model version and
+/// sent to each of its workers, which add only what differs between them: their GPUs, and how many
+/// they are.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadCommand {
+    pub(crate) model: String,
+    pub(crate) version: String,
+    pub(crate) dir: PathBuf,
+    /// The `Load` message of `protocol/spec.md`.
+    pub(crate) message: Value,
+    pub(crate) mode: WorkerMode,
+    /// The headers in which its handler reads about sequences.
+    pub(crate) sequence_headers: Arc<SequenceHeaders>,
+}
+
+impl LoadCommand {
+    /// What the workers of an archive load.
+    pub(crate) fn of(
+        identity: &ModelIdentity,
+        package: &Package,
+        settings: &ModelSettings,
+        python: &PythonConfig,
+        model_metrics: Value,
+    ) -> Self {
+        let (ModelIdentity { name, version, .. }, mode) = (identity, settings.worker_mode());
+        let message = json!({
+            "model_name": name,
+            "model_version": version,
+            "model_dir": package.dir.path(),
+            "handler": settings.handler,
+            "batch_size": settings.batch_size,
+            "gpu_id": null,
+            "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
+            "limit_max_image_pixels": python.limit_max_image_pixels,
+            "decode_input": python.decode_input,
+            "manifest": package.manifest_json,
+            "model_yaml_config": package.yaml_json,
+            "server_version": "0.12.0",
+            "workers": settings.workers_max.max(1),
+            "mode": mode.as_str(),
+            "model_metrics": model_metrics,
+        });
+        let dir = package.dir.path().to_owned();
+        let sequence_headers = Arc::clone(&settings.sequence_headers);
+        let (model, version) = (name.clone(), version.clone());
+        Self { model, version, dir, message, mode, sequence_headers }
+    }
+}
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {
@@ -52,20 +103,20 @@ impl Launcher for PythonLauncher {
             message["gpu_ids"] = gpus.into();
         }
         let response_bytes_max = self.python.config.response_bytes_max;
-        let sequence_headers = Arc::clone(&self.load.sequence_headers);
+        let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
         Box::pin(async move {
             let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let stream = connected(expected, &mut child).await?;
             let (connection, slots) = load(stream, &message, &mut child).await?;
-            let mode = mode_of(&message);
-            let worker = PythonWorker::new(
+            let worker = PythonWorker {
                 child,
                 connection,
                 slots,
                 mode,
                 sequence_headers,
                 response_bytes_max,
-            );
+                broken: None,
+            };
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
@@ -97,9 +148,17 @@ impl PythonLauncher {
     }
 
     fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
-        let mut command = self.command(expected);
+        let PythonWorkers { config, listener, packages, .. } = &*self.python;
+        let (environment, dir) = (&self.environment, &self.load.dir);
+        let mut command = config.command(&environment.interpreter, dir);
+        command
+            .args(["-u", "-m", "jitney.worker"])
+            .env("PYTHONPATH", environment.python_path(packages, config, dir))
+            .env("JITNEY_WORKER_SOCKET", &listener.path)
+            .env("JITNEY_WORKER_TOKEN", &expected.token)
+            .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| {
-            let interpreter = self.environment.interpreter.display();
+            let interpreter = environment.interpreter.display();
             std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
         })?;
         let source = Arc::new(OutputSource {
@@ -117,37 +176,6 @@ impl PythonLauncher {
         }
         Ok(child)
     }
-
-    /// A process group of its own keeps the worker out of a terminal's Ctrl-C, so that a drain can
-    /// still answer what it was given.
-    fn command(&self, expected: &ExpectedWorker) -> Command {
-        let mut command = Command::new(&self.environment.interpreter);
-        command
-            .args(["-u", "-m", "jitney.worker"])
-            .env_clear()
-            .envs(self.python.config.env.iter().map(|(name, value)| (name, value)))
-            .env("PYTHONPATH", self.python_path())
-            .env("JITNEY_WORKER_SOCKET", self.python.listener.path())
-            .env("JITNEY_WORKER_TOKEN", &expected.token)
-            .current_dir(&self.load.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        command
-    }
-
-    fn python_path(&self) -> std::ffi::OsString {
-        let given = self.python.config.env.iter().find(|(name, _)| name == "PYTHONPATH");
-        let (given, packages) = (given.map(|(_, path)| path), self.environment.packages.as_deref());
-        python_path(
-            self.python.packages(),
-            given.map(|path| path.as_os_str()),
-            &self.load.dir,
-            packages,
-        )
-    }
 }
 
 /// Connect = alive. A process that ends instead is reported at once.
@@ -155,20 +183,11 @@ async fn connected(
     mut expected: ExpectedWorker,
     child: &mut Child,
 ) -> Result<UnixStream, LaunchError> {
-    let stream: StdStream = tokio::select! {
+    let stream = tokio::select! {
         stream = &mut expected.connection => stream.map_err(|_| LaunchError::Ended)?,
         _ = child.wait() => return Err(LaunchError::Ended),
     };
     UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
-}
-
-/// How the worker takes its batches.
-fn mode_of(message: &serde_json::Value) -> WorkerMode {
-    let is_mode = |mode: &WorkerMode| message["mode"] == mode.as_str();
-    [WorkerMode::Single, WorkerMode::Continuous]
-        .into_iter()
-        .find(is_mode)
-        .unwrap_or(WorkerMode::Concurrent)
 }
 
 #[derive(serde::Deserialize)]
@@ -188,16 +207,12 @@ struct Loaded {
 /// Handshake = loaded. Returns the connection and the worker's slots.
 async fn load(
     stream: UnixStream,
-    message: &serde_json::Value,
+    message: &Value,
     child: &mut Child,
 ) -> Result<(WorkerConnection, u8), LaunchError> {
     let mut connection = WorkerConnection::new(stream);
     connection.send_control(FrameKind::Load, message).await.map_err(|_| LaunchError::Ended)?;
-    let received = tokio::select! {
-        biased;
-        received = connection.receive() => received,
-        _ = child.wait() => Err(ConnectionError::Closed),
-    };
+    let received = next_frame(&mut connection, child).await;
     let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
     if header.kind == FrameKind::Loaded {
         let loaded: Loaded = decode_control(&payload)

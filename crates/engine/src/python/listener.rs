@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ type Expected = Arc<Mutex<HashMap<String, oneshot::Sender<std::os::unix::net::Un
 /// The socket and the workers that are expected on it.
 #[derive(Debug)]
 pub(crate) struct WorkerListener {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     expected: Expected,
 }
 
@@ -45,11 +45,6 @@ impl WorkerListener {
         let listener = Arc::new(Self { path, expected: Expected::default() });
         runtime.spawn(accept(socket, Arc::clone(&listener.expected)));
         Ok(listener)
-    }
-
-    /// Where a worker must connect.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Makes a token for one worker; the receiver gets its connection.

@@ -10,7 +10,6 @@ mod frame;
 mod gpus;
 mod launcher;
 mod listener;
-mod load_command;
 mod output;
 mod worker;
 mod workers;
@@ -19,7 +18,6 @@ mod workers;
 mod tests;
 
 pub(crate) use self::environment::Environment;
-pub(crate) use self::launcher::PythonLauncher;
-pub(crate) use self::load_command::LoadCommand;
+pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

@@ -29,45 +29,20 @@ const AHEAD_MAX: usize = 32 * 1024;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct PythonWorker {
-    child: Child,
-    connection: WorkerConnection,
+    pub(super) child: Child,
+    pub(super) connection: WorkerConnection,
     /// Batches it can hold at a time.
-    slots: u8,
-    /// Whether it runs its batches one after another.
-    queues: bool,
-    /// Whether it can drop a batch whose requests were all cancelled.
-    cancels: bool,
+    pub(super) slots: u8,
+    pub(super) mode: WorkerMode,
     /// The headers in which its handler reads about sequences.
-    sequence_headers: Arc<SequenceHeaders>,
+    pub(super) sequence_headers: Arc<SequenceHeaders>,
     /// Bytes of one answer.
-    response_bytes_max: Option<u64>,
+    pub(super) response_bytes_max: Option<u64>,
     /// Why it was found lost.
-    broken: Option<ConnectionError>,
+    pub(super) broken: Option<ConnectionError>,
 }
 
 impl PythonWorker {
-    pub(crate) fn new(
-        child: Child,
-        connection: WorkerConnection,
-        slots: u8,
-        mode: WorkerMode,
-        sequence_headers: Arc<SequenceHeaders>,
-        response_bytes_max: Option<u64>,
-    ) -> Self {
-        let queues = mode == WorkerMode::Single && slots == 1;
-        let cancels = mode == WorkerMode::Continuous;
-        Self {
-            child,
-            connection,
-            slots,
-            queues,
-            cancels,
-            sequence_headers,
-            response_bytes_max,
-            broken: None,
-        }
-    }
-
     fn lose(&mut self, error: ConnectionError) -> WorkerGone {
         self.broken = Some(error);
         WorkerGone
@@ -85,7 +60,7 @@ impl PythonWorker {
     }
 
     async fn next_message(&mut self) -> Result<WorkerMessage, ConnectionError> {
-        let (header, payload) = self.receive().await?;
+        let (header, payload) = next_frame(&mut self.connection, &mut self.child).await?;
         let (batch, count) = (header.id, header.count);
         let over = |outcome| WorkerMessage::Finished { batch, outcome };
         if header.kind == FrameKind::Reply {
@@ -100,16 +75,6 @@ impl PythonWorker {
             Ok(WorkerMessage::Pieces { batch, pieces: decode_chunk(count, payload)? })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
-        }
-    }
-
-    /// The next frame, or the end of the process: a child that the handler forked may keep the
-    /// connection open after the worker itself is gone.
-    async fn receive(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
-        tokio::select! {
-            biased;
-            received = self.connection.receive() => received,
-            _ = self.child.wait() => Err(ConnectionError::Closed),
         }
     }
 
@@ -131,6 +96,19 @@ impl PythonWorker {
 }
 
 /// TorchServe closes the worker for this; here only the request fails.
+/// The next frame, or the end of the process: a child that the handler forked may keep the connection
+/// open after the worker itself is gone.
+pub(super) async fn next_frame(
+    connection: &mut WorkerConnection,
+    child: &mut Child,
+) -> Result<(FrameHeader, Bytes), ConnectionError> {
+    tokio::select! {
+        biased;
+        received = connection.receive() => received,
+        _ = child.wait() => Err(ConnectionError::Closed),
+    }
+}
+
 fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
     if bytes > max {
@@ -153,7 +131,8 @@ impl Worker for PythonWorker {
             let inputs = requests.iter().filter_map(|request| request.payload.raw()).collect();
             BatchFrame::new(0, inputs, &self.sequence_headers).payload_len() <= AHEAD_MAX
         };
-        self.queues && small()
+        // Others do not run their batches one after another.
+        self.mode == WorkerMode::Single && self.slots == 1 && small()
     }
 
     fn send_batch<'a>(
@@ -169,7 +148,8 @@ impl Worker for PythonWorker {
 
     fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
         Box::pin(async move {
-            if !self.cancels {
+            // No other can drop a batch whose requests were all cancelled.
+            if self.mode != WorkerMode::Continuous {
                 return Ok(());
             }
             let sent = self.connection.send_cancel(batch).await;

@@ -7,10 +7,12 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_settings::Values;
+use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
@@ -53,6 +55,21 @@ impl PythonConfig {
             gpus: 0,
         }
     }
+
+    /// A process of this interpreter, with the workers' environment. A process group of its own keeps
+    /// it out of a terminal's Ctrl-C, so that a drain can still answer what it was given.
+    pub(super) fn command(&self, interpreter: &Path, dir: &Path) -> Command {
+        let mut command = Command::new(interpreter);
+        command
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
+    }
 }
 
 /// What all Python workers share.
@@ -60,7 +77,7 @@ pub(crate) struct PythonWorkers {
     pub(crate) config: PythonConfig,
     pub(super) listener: Arc<WorkerListener>,
     /// Where our own Python packages lie.
-    packages: PathBuf,
+    pub(crate) packages: PathBuf,
     /// Whose turn it is to get a GPU, over all models.
     gpu_turn: Arc<AtomicU32>,
 }
@@ -78,11 +95,6 @@ impl PythonWorkers {
             packages: unpack_packages(scratch)?,
             gpu_turn: Arc::default(),
         }))
-    }
-
-    /// Where our own Python packages lie.
-    pub(crate) fn packages(&self) -> &Path {
-        &self.packages
     }
 
     /// The GPUs of a model's workers, out of so many.

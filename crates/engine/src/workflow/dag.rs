@@ -37,14 +37,18 @@ fn list(nodes: &[String]) -> String {
 }
 
 /// A directed acyclic graph with one start. Nodes are known by their position in [`Dag::nodes`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dag {
-    nodes: Vec<String>,
-    successors: Vec<Vec<usize>>,
-    predecessors: Vec<Vec<usize>>,
+    /// All nodes, in the order in which the specification first names them.
+    pub(crate) nodes: Vec<String>,
+    /// The nodes that each node feeds.
+    pub(super) successors: Vec<Vec<usize>>,
+    /// The nodes that each node waits for.
+    pub(super) predecessors: Vec<Vec<usize>>,
     /// The nodes that the specification gives a list, in its order.
     listed: Vec<usize>,
-    start: usize,
+    /// The node that gets the request.
+    pub(super) start: usize,
 }
 
 impl Dag {
@@ -65,13 +69,7 @@ impl Dag {
     }
 
     fn unchecked(edges: &[(String, Vec<String>)]) -> Result<Self, DagError> {
-        let mut dag = Self {
-            nodes: Vec::new(),
-            successors: Vec::new(),
-            predecessors: Vec::new(),
-            listed: Vec::new(),
-            start: 0,
-        };
+        let mut dag = Self::default();
         for (name, successors) in edges {
             let from = dag.node(name)?;
             dag.listed.push(from);
@@ -124,26 +122,6 @@ impl Dag {
         nodes.iter().map(|node| self.nodes[*node].clone()).collect()
     }
 
-    /// All nodes, in the order in which the specification first names them.
-    pub fn nodes(&self) -> &[String] {
-        &self.nodes
-    }
-
-    /// The node that gets the request.
-    pub fn start(&self) -> usize {
-        self.start
-    }
-
-    /// The nodes that a node feeds.
-    pub fn successors(&self, node: usize) -> &[usize] {
-        &self.successors[node]
-    }
-
-    /// The nodes that a node waits for.
-    pub fn predecessors(&self, node: usize) -> &[usize] {
-        &self.predecessors[node]
-    }
-
     /// The nodes whose outputs are the answer.
     pub fn last_nodes(&self) -> impl Iterator<Item = usize> {
         (0..self.nodes.len()).filter(|node| self.successors[*node].is_empty())
@@ -179,16 +157,16 @@ mod tests {
     #[test]
     fn a_diamond_knows_its_start_its_leaves_and_who_waits_for_whom() {
         let dag = dag("a:b,c b:d c:d,d").unwrap();
-        assert_eq!(dag.nodes(), ["a", "b", "c", "d"]);
-        assert_eq!((dag.start(), dag.last_nodes().collect::<Vec<_>>()), (0, vec![3]));
-        assert_eq!((dag.successors(0), dag.predecessors(3)), (&[1, 2][..], &[1, 2][..]));
+        assert_eq!(dag.nodes, ["a", "b", "c", "d"]);
+        assert_eq!((dag.start, dag.last_nodes().collect::<Vec<_>>()), (0, vec![3]));
+        assert_eq!((&dag.successors[0], &dag.predecessors[3]), (&vec![1, 2], &vec![1, 2]));
         assert_eq!(dag.to_string(), "{a=[b, c], b=[d], c=[d]}");
     }
 
     #[test]
     fn one_node_is_enough_and_the_start_may_be_named_last() {
         assert_eq!(dag("only:").unwrap().to_string(), "{only=[]}");
-        assert_eq!(dag("b:c a:b").unwrap().start(), 2);
+        assert_eq!(dag("b:c a:b").unwrap().start, 2);
     }
 
     #[test]

@@ -4,10 +4,8 @@
 //! node is a model like any other, so queueing, batching, isolation and limits are the models'. Nothing
 //! here starts a worker: `engine::workflows` registers the nodes and removes them.
 
-mod archive;
 mod dag;
 mod error;
-mod nodes;
 mod registered;
 mod run;
 mod spec;
@@ -15,12 +13,12 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::archive::WorkflowArchive;
 pub use self::dag::{Dag, DagError};
 pub use self::error::{RunError, UnknownWorkflow, WorkflowError};
-pub(crate) use self::nodes::{NodeGraph, WorkflowNode};
 pub use self::registered::Workflow;
 pub(crate) use self::registered::WorkflowTable;
+pub(crate) use self::run::{NodeGraph, WorkflowNode};
+pub(crate) use self::spec::WorkflowArchive;
 pub use self::spec::{ModelNode, NodeSettings, WorkflowSpec};
 
 /// What a caller asks when registering a workflow; everything but the url may be left out.

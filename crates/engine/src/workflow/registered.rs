@@ -10,8 +10,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::error::{RunError, UnknownWorkflow, WorkflowError};
-use super::nodes::NodeGraph;
-use super::run;
+use super::run::{self, NodeGraph};
 use super::spec::WorkflowSpec;
 use crate::Rejection;
 use crate::call::{Call, Output};

@@ -5,40 +5,60 @@
 //! fails, the request leaves every queue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::dag::Dag;
 use super::error::RunError;
-use super::nodes::{NodeGraph, WorkflowNode};
 use crate::Rejection;
-use crate::call::{
-    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, Output, Parameter, Priority,
-};
+use crate::call::{Answer, Call, Input, Output, Parameter};
 use crate::error::CallError;
+use crate::model::Model;
 
 /// A streamed answer is put together before the next node sees it, up to here.
 const COLLECTED_BYTES_MAX: usize = 256 << 20;
 
-/// What all calls of a run have in common.
-#[derive(Clone)]
-struct RunContext {
-    id: String,
-    /// The request's own: every node may look at them, as in TorchServe.
-    headers: HeaderBlock,
-    route: CallRoute,
-    deadline: Option<Instant>,
-    origin: Origin,
-    priority: Priority,
-    claim: Claim,
+/// A node and the model behind it.
+pub(crate) struct WorkflowNode {
+    /// Its name in the DAG.
+    pub(crate) name: String,
+    pub(crate) model: Arc<Model>,
+    /// How long one attempt may take.
+    pub(crate) timeout: Duration,
+    /// Attempts after the first one.
+    pub(crate) retries: u32,
+}
+
+impl WorkflowNode {
+    /// The error of a call that is not worth a second attempt.
+    pub(crate) fn rejection(&self, error: CallError) -> RunError {
+        let queue_max = self.model.settings().queue_max;
+        RunError::Rejected { model: self.model.name().to_owned(), queue_max, error }
+    }
+}
+
+/// The nodes in the DAG's order.
+pub(crate) struct NodeGraph {
+    pub(crate) dag: Dag,
+    pub(crate) nodes: Vec<WorkflowNode>,
+}
+
+impl NodeGraph {
+    /// The node that gets the request.
+    pub(crate) fn start(&self) -> &WorkflowNode {
+        &self.nodes[self.dag.start]
+    }
 }
 
 /// A running request.
 struct Run<'a> {
     graph: &'a Arc<NodeGraph>,
-    context: RunContext,
+    /// What the request brings for every node; without its values.
+    context: Call,
     outputs: Vec<Option<Output>>,
     /// How many outputs each node still waits for.
     missing: Vec<usize>,
@@ -47,18 +67,17 @@ struct Run<'a> {
 
 /// Runs a request through the whole graph.
 pub(super) async fn run(graph: &Arc<NodeGraph>, call: Call) -> Result<Output, RunError> {
-    let Call { input, deadline, origin, priority, claim, .. } = call;
-    let Input { id, headers, route, .. } = input.clone();
-    let context = RunContext { id, headers, route, deadline, origin, priority, claim };
+    let (input, mut context) = (call.input.clone(), call);
+    context.input.parameters = Vec::new();
     let count = graph.nodes.len();
     let mut run = Run {
         graph,
         context,
         outputs: vec![None; count],
-        missing: (0..count).map(|node| graph.dag.predecessors(node).len()).collect(),
+        missing: (0..count).map(|node| graph.dag.predecessors[node].len()).collect(),
         running: JoinSet::new(),
     };
-    run.start_node(graph.dag.start(), input);
+    run.start_node(graph.dag.start, input);
     run.finish().await
 }
 
@@ -68,7 +87,7 @@ impl Run<'_> {
             let lost = |_| Err(self.graph.start().rejection(CallError::Gone));
             let (node, output) = joined.unwrap_or_else(lost)?;
             self.outputs[node] = Some(output);
-            for &next in self.graph.dag.successors(node) {
+            for &next in &self.graph.dag.successors[node] {
                 self.missing[next] -= 1;
                 if self.missing[next] == 0 {
                     self.start_node(next, self.input_of(next));
@@ -88,7 +107,7 @@ impl Run<'_> {
 
     /// One predecessor's output is the body; several have a parameter each, by their names.
     fn input_of(&self, node: usize) -> Input {
-        let from = self.graph.dag.predecessors(node);
+        let from = &self.graph.dag.predecessors[node][..];
         let parameter = |&before: &usize| Parameter {
             name: match from {
                 [_] => "body".into(),
@@ -98,8 +117,7 @@ impl Run<'_> {
             value: self.output(before),
         };
         let parameters = from.iter().map(parameter).collect();
-        let RunContext { id, headers, route, .. } = self.context.clone();
-        Input { id, headers, route, parameters }
+        Input { parameters, ..self.context.input.clone() }
     }
 
     fn output(&self, node: usize) -> Bytes {
@@ -135,11 +153,7 @@ enum AttemptError {
 }
 
 /// Calls a node until it answers, as often as it may be tried.
-async fn call_node(
-    node: &WorkflowNode,
-    context: &RunContext,
-    input: Input,
-) -> Result<Output, RunError> {
+async fn call_node(node: &WorkflowNode, context: &Call, input: Input) -> Result<Output, RunError> {
     let mut attempts = 1;
     loop {
         let why = match attempt(node, context, input.clone()).await {
@@ -158,7 +172,7 @@ async fn call_node(
 
 async fn attempt(
     node: &WorkflowNode,
-    context: &RunContext,
+    context: &Call,
     input: Input,
 ) -> Result<Output, AttemptError> {
     let until = Instant::now() + node.timeout;
@@ -178,7 +192,7 @@ async fn attempt(
 }
 
 /// Distinguishes what another attempt may change from what it cannot.
-fn attempt_error(error: CallError, context: &RunContext) -> AttemptError {
+fn attempt_error(error: CallError, context: &Call) -> AttemptError {
     let in_time = context.deadline.is_none_or(|deadline| Instant::now() < deadline);
     match error {
         CallError::Model(failure)
@@ -199,7 +213,7 @@ fn attempt_error(error: CallError, context: &RunContext) -> AttemptError {
 }
 
 /// The whole of an answer that may come in pieces.
-async fn whole(answer: Answer, context: &RunContext) -> Result<Output, AttemptError> {
+async fn whole(answer: Answer, context: &Call) -> Result<Output, AttemptError> {
     let Answer { mut output, stream, .. } = answer;
     let Some(mut stream) = stream else { return Ok(output) };
     let mut body = BytesMut::from(&output.body[..]);

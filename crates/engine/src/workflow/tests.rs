@@ -31,7 +31,7 @@ impl Stage {
         let dag = Dag::new(&edges.split(' ').map(edge).collect::<Vec<_>>()).unwrap();
         let script = Arc::new(script);
         let (mut nodes, mut kits) = (Vec::new(), Vec::new());
-        for name in dag.nodes().to_vec() {
+        for name in dag.nodes.clone() {
             let (script, own) = (Arc::clone(&script), name.clone());
             let mut settings = settings();
             settings.batch_size = 1;
@@ -54,7 +54,7 @@ impl Stage {
 
     /// How often a node was asked.
     fn batches(&self, node: &str) -> usize {
-        let at = self.graph.dag.nodes().iter().position(|name| name == node).unwrap();
+        let at = self.graph.dag.nodes.iter().position(|name| name == node).unwrap();
         self.kits[at].batches().len()
     }
 }

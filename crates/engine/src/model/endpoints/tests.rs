@@ -3,7 +3,6 @@
 use super::*;
 use crate::testkit;
 use jitney_settings::model::POLICY;
-use jitney_settings::{Setting, SettingSource, SettingValue};
 
 const NONE: BTreeMap<String, EndpointOptions> = BTreeMap::new();
 
@@ -111,4 +110,50 @@ fn the_operators_size_is_every_endpoints_unless_one_is_named() {
     let own = Objective::Own(Duration::from_millis(30));
     assert_eq!(objectives(&endpoints), [own, Objective::Free, Objective::Free]);
     assert!(!endpoints.views()["one"].as_defined);
+}
+
+mod objectives {
+    use super::*;
+
+    const FAST: Duration = Duration::from_millis(40);
+
+    fn objectives(model: Option<Duration>) -> Objectives {
+        let latencies_ms = BTreeMap::from([("fast".to_owned(), 40.0), ("slow".to_owned(), 900.5)]);
+        let endpoints = ["fast", "slow", "patient"].map(str::to_owned).to_vec();
+        Objectives::new(&Api { endpoints, latencies_ms, ..Api::default() }, model)
+    }
+
+    fn all(objectives: &Objectives) -> [Objective; 3] {
+        [0, 1, 2].map(|place| objectives.get(Some(place)))
+    }
+
+    #[test]
+    fn each_endpoint_keeps_what_the_definition_says() {
+        let slow = Objective::Own(Duration::from_micros(900_500));
+        let objectives = objectives(Some(FAST));
+        assert_eq!(all(&objectives), [Objective::Own(FAST), slow, Objective::Free]);
+        assert_eq!(objectives.get(None), Objective::Models, "a request that names none of them");
+    }
+
+    #[test]
+    fn what_an_operator_asks_of_the_model_holds_for_all() {
+        for model in [None, Some(FAST * 2)] {
+            assert_eq!(all(&objectives(model)), [Objective::Models; 3]);
+        }
+    }
+
+    #[test]
+    fn a_change_of_one_leaves_the_others_with_what_they_had() {
+        let objectives = objectives(None);
+        let changed = objectives.with(1, Some(FAST), Some(FAST * 3));
+        let others = Objective::Own(FAST * 3);
+        assert_eq!(changed, [others, Objective::Own(FAST), others]);
+        assert_eq!(strictest(&changed), Some(FAST));
+        objectives.set(&changed);
+        let freed = objectives.with(1, None, Some(FAST));
+        assert_eq!(freed, [others, Objective::Free, others]);
+        assert_eq!((strictest(&freed), strictest(&[Objective::Free])), (Some(FAST * 3), None));
+        objectives.clear();
+        assert_eq!(all(&objectives), [Objective::Models; 3]);
+    }
 }

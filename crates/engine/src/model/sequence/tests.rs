@@ -66,7 +66,7 @@ fn one_of_a_sequence_runs_at_a_time_and_in_order() {
     play.expect(&["a2@0"]);
     play.sequences.answered(play.at(2), keys[0]);
     play.expect(&["a2@0"]);
-    assert_eq!(play.sequences.waiting(), 2);
+    assert_eq!(play.sequences.waiting, 2);
 }
 
 #[test]
@@ -121,11 +121,11 @@ fn an_idle_sequence_ends_and_makes_room() {
     play.arrive(0, "a", "1");
     let keys = play.expect(&["1@0"]);
     play.sequences.answered(play.at(5), keys[0]);
-    assert_eq!(play.sequences.alarm(), Some(play.at(15)));
+    assert_eq!(play.sequences.alarm, Some(play.at(15)));
     play.sequences.expire(play.at(14));
     assert!(play.arrive(14, "b", "1").is_some());
     play.sequences.expire(play.at(15));
-    assert_eq!((play.arrive(15, "b", "1"), play.sequences.alarm()), (None, None));
+    assert_eq!((play.arrive(15, "b", "1"), play.sequences.alarm), (None, None));
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn a_life_limit_ends_a_busy_sequence_after_the_request_under_way() {
     play.arrive(0, "a", "1");
     play.arrive(1, "a", "2");
     let keys = play.expect(&["1@0"]);
-    assert_eq!(play.sequences.alarm(), Some(play.at(5)));
+    assert_eq!(play.sequences.alarm, Some(play.at(5)));
     play.sequences.expire(play.at(5));
-    assert_eq!(play.sequences.alarm(), None, "it is over when it is answered, and not before");
+    assert_eq!(play.sequences.alarm, None, "it is over when it is answered, and not before");
     play.sequences.answered(play.at(6), keys[0]);
     play.expect(&["2@0!"]);
-    assert_eq!(play.sequences.alarm(), Some(play.at(11)));
+    assert_eq!(play.sequences.alarm, Some(play.at(11)));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn one_that_never_reached_its_worker_goes_first_with_another() {
     let turn = play.sequences.next().unwrap();
     play.sequences.put_back(play.at(1), turn);
     play.expect(&["1@1!"]);
-    assert_eq!(play.sequences.waiting(), 1);
+    assert_eq!(play.sequences.waiting, 1);
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn deadlines_pass_while_they_wait() {
     let name = SequenceName { id: "a".to_owned(), chosen: true };
     let key = play.sequences.find_room(now, &name).unwrap();
     play.sequences.join(now, key, deadline, "late");
-    assert_eq!(play.sequences.alarm(), deadline);
+    assert_eq!(play.sequences.alarm, deadline);
     assert_eq!(play.sequences.expire(play.at(3)), ["late"]);
-    assert_eq!((play.sequences.waiting(), play.sequences.alarm()), (0, None));
+    assert_eq!((play.sequences.waiting, play.sequences.alarm), (0, None));
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Task {
     fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, exec: Duration) {
         let id = batch.id;
         // Second tries go before fresh work, so fresh work means that they are over.
-        if self.slots.single() && batch.attempt == 1 {
+        if self.slots.single && batch.attempt == 1 {
             self.set_single(false);
         }
         let items = match scatter::checked(outcome, batch.requests.len()) {
@@ -226,47 +226,26 @@ impl Task {
 }
 
 fn log_launch_failure(label: &str, worker: u32, error: &LaunchError) {
-    match error {
+    if let LaunchError::Load(_) = error {
         // The worker has printed the traceback; a second line with the exception in it would only
         // look like a second one to those who search for it.
-        LaunchError::Load(_) => tracing::error!(
+        tracing::error!(
             model = label,
             worker,
             "worker did not start: the model did not load; its error is in the lines above"
-        ),
-        error @ (LaunchError::Spawn(_)
-        | LaunchError::Ended
-        | LaunchError::TimedOut { .. }
-        | LaunchError::Memory(_)) => {
-            tracing::error!(model = label, worker, %error, "worker did not start");
-        }
+        );
+    } else {
+        tracing::error!(model = label, worker, %error, "worker did not start");
     }
 }
 
 fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {
     let (requests, attempt, error) = (batch.requests.len(), batch.attempt, &failure.message);
     let first = batch.requests.first().and_then(|request| request.payload.raw());
-    let request = first.map_or("", |input| input.id.as_str());
-    match failure.cause {
-        Cause::Prediction | Cause::Stated => {
-            tracing::debug!(model = label, requests, request, attempt, error, "prediction error");
-        }
-        Cause::Raised
-        | Cause::Memory
-        | Cause::NotAList
-        | Cause::WrongLength
-        | Cause::UnsupportedOutput
-        | Cause::TooLarge => {
-            let cause = &failure.cause;
-            tracing::warn!(
-                model = label,
-                requests,
-                request,
-                attempt,
-                ?cause,
-                error,
-                "batch failed"
-            );
-        }
+    let (request, cause) = (first.map_or("", |input| input.id.as_str()), failure.cause);
+    if matches!(cause, Cause::Prediction | Cause::Stated) {
+        tracing::debug!(model = label, requests, request, attempt, error, "prediction error");
+    } else {
+        tracing::warn!(model = label, requests, request, attempt, ?cause, error, "batch failed");
     }
 }

@@ -7,14 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use arc_swap::ArcSwap;
+use jitney_batcher::{Actions, Batcher};
 use tokio::sync::mpsc;
 
+use super::Model;
+use super::clock::ModelClock;
+use super::gate::RequestGate;
+use super::identity::ModelIdentity;
+use super::intake::Intake;
+use super::slots::WorkerSlots;
+use super::state::ModelState;
+use super::table::RequestTable;
+use super::task::Task;
+use super::turns::SequenceTurns;
+use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
 use crate::changes::Changes;
-use crate::model::{
-    Intake, Model, ModelClock, ModelIdentity, ModelState, RequestGate, Sample, Task, TaskParts,
-    WarmUp, WorkerTarget,
-};
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, WorkerPlan, WorkerPool};
 use crate::settings::ModelSettings;
@@ -61,7 +69,8 @@ impl Draft {
             let cost = self.settings.shares.of_sample(sample.bytes(), sample.length);
             WarmUp::new(sample, cost, Arc::clone(admission))
         });
-        let parts = TaskParts {
+        let settings = self.settings;
+        let task = Task {
             label: format!("{name}_{version}"),
             inbox: requests,
             control: orders,
@@ -70,15 +79,23 @@ impl Draft {
             tag: Arc::clone(&tag),
             observer: self.observer,
             clock,
+            batcher: Batcher::new(settings.batcher()),
+            actions: Actions::new(),
+            table: RequestTable::default(),
+            turns: SequenceTurns::new(&settings, clock),
+            slots: WorkerSlots::new(plan.slots),
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
+            closing: None,
+            timer: None,
+            rung: None,
+            curve_published: None,
         };
-        let task = Task::new(parts, &self.settings);
         let model = Arc::new(Model {
             identity: self.identity,
-            worker_target: WorkerTarget::of(&self.settings),
+            worker_target: [settings.workers_min.into(), settings.workers_max.into()],
             gate: RequestGate {
-                settings: ArcSwap::from_pointee(self.settings),
+                settings: ArcSwap::from_pointee(settings),
                 intake: self.intake,
                 admission: Arc::clone(admission),
                 inbox,

@@ -1,11 +1,14 @@
-//! What applies to models beyond what their callers and archives give.
+//! What the settings of a model come from beside its archive: what its caller gives when registering it,
+//! the same for query parameters, flags and files; and what applies to all models.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_settings::{SettingSource, Values};
 
 use crate::call::SequenceHeaders;
+use crate::store::Sha256;
 
 /// Whose value wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,4 +59,42 @@ impl Default for ModelDefaults {
             sequence_headers: Arc::default(),
         }
     }
+}
+
+/// What a caller gives when registering a model; everything but the url may be left out.
+#[derive(Clone, Debug, Default)]
+pub struct RegisterOptions {
+    /// File in the store, directory, `file://` URL, or a path to an `.onnx` file.
+    pub url: String,
+    /// Overrides the archive's own name.
+    pub model_name: Option<String>,
+    /// Overrides the archive's own version (only `jitney serve` offers it).
+    pub version: Option<String>,
+    /// Overrides the manifest's handler.
+    pub handler: Option<String>,
+    /// Overrides the manifest's runtime.
+    pub runtime: Option<String>,
+    /// The settings that the caller gives.
+    pub settings: Values,
+    /// What single endpoints of a definition take, where it is not what the model does.
+    pub endpoints: BTreeMap<String, EndpointOptions>,
+    /// Whether the server itself loads it at start-up.
+    pub at_startup: bool,
+    /// Whether a snapshot is restored: its workers win over the archive's.
+    pub restored: bool,
+    /// The workflow that the model is a node of.
+    pub workflow: Option<String>,
+    /// The sum its file must have.
+    pub sha256: Option<Sha256>,
+    /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
+    pub s3_sse_kms: bool,
+}
+
+/// What is asked of one endpoint of a definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointOptions {
+    /// Most items in a batch of its own; never more than the model's batches take.
+    pub batch_size: Option<u32>,
+    /// The latency target in milliseconds; 0 for none.
+    pub max_latency_ms: Option<u64>,
 }
