@@ -134,3 +134,10 @@ def test_everything_the_image_copies_is_let_through() -> None:
     copied = re.findall(r"^COPY (?:--chown=\S+ )?([\w./-]+) /", DOCKERFILE, re.MULTILINE)
     assert copied and all((ROOT / path).exists() and path.split("/")[0] in allowed for path in copied)
     assert all((ROOT / path).exists() for path in allowed)
+
+
+def test_every_crate_of_the_workspace_is_let_through() -> None:
+    allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    [members] = re.findall(r"^members = \[(.*)\]$", (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    for member in re.findall(r'"([^"]+)"', members):
+        assert member in allowed or member.split("/")[0] in allowed, f"cargo needs {member} in the image's build"
