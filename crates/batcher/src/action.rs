@@ -71,7 +71,7 @@ pub enum Rejection {
     /// The model is being shut down.
     Draining,
     /// It could not be answered before its deadline (adaptive policy).
-    Hopeless,
+    Infeasible,
     /// Serving it would make others late (adaptive policy).
     Overload,
     /// Its tenant holds more than its share of a full queue (adaptive policy).

@@ -307,7 +307,7 @@ impl Batcher {
 
     fn dispatch_planned(&mut self, out: &mut Actions) {
         self.planner.look(&self.state);
-        self.planner.reject_hopeless(&mut self.state, out);
+        self.planner.reject_infeasible(&mut self.state, out);
         if self.planner.goes_on_waiting(&self.state) {
             return;
         }
@@ -321,8 +321,8 @@ impl Batcher {
             self.planner.look(&self.state);
         }
         if dispatched {
-            // A request behind a smaller head that has left may be hopeless too.
-            self.planner.reject_hopeless(&mut self.state, out);
+            // A request behind a smaller head that has left may be infeasible too.
+            self.planner.reject_infeasible(&mut self.state, out);
         }
     }
 

@@ -82,7 +82,7 @@
 //!   behind it can still be served. If not, the batch that serves the most per unit of time. The
 //!   requests that were passed over are rejected (`Overload`) once no worker can serve them in time.
 //!   A request that no batch can answer in time is rejected on arrival or at the head of its queue
-//!   (`Hopeless`). Both carry the predicted time to drain. "Can" means feasible at the 5th
+//!   (`Infeasible`). Both carry the predicted time to drain. "Can" means feasible at the 5th
 //!   percentile of the service time; such a request is tried where that makes no other late.
 //! - **When**: at once, unless waiting pays. It pays if more requests come before the next worker is
 //!   free than the wait costs, if clients that were just answered are about to come back, if several

@@ -214,13 +214,13 @@ impl Planner {
     }
 
     /// Rejects the requests at the heads that cannot be answered in time any more.
-    pub(crate) fn reject_hopeless(&mut self, state: &mut BatcherState, out: &mut Actions) {
+    pub(crate) fn reject_infeasible(&mut self, state: &mut BatcherState, out: &mut Actions) {
         if self.hope_ends(state) >= state.rules.now {
             return;
         }
         for group in 0..state.queue.groups.len() {
             for priority in 0..2 {
-                self.reject_heads(state, (group, priority), 0, Rejection::Hopeless, out);
+                self.reject_heads(state, (group, priority), 0, Rejection::Infeasible, out);
             }
         }
     }
@@ -250,7 +250,7 @@ impl Planner {
     ) {
         while state.queue.groups[group].planned()
             && let Some(&head) = state.queue.groups[group].queues[priority].head()
-            && self.view(state).hopeless(group, head.deadline, head.size, after)
+            && self.view(state).infeasible(group, head.deadline, head.size, after)
         {
             let retry_after = self.view(state).drain_time();
             self.note_rejection(state, reason, head.deadline, head.size);
@@ -276,7 +276,7 @@ impl Planner {
         self.until.unwrap_or(NEVER).min(ahead).min(hope_ends)
     }
 
-    /// When the first head becomes hopeless; computed anew only after a change.
+    /// When the first head becomes infeasible; computed anew only after a change.
     #[inline]
     fn hope_ends(&mut self, state: &BatcherState) -> Nanos {
         let changes = state.queue.head_changes + state.learned.answered;

@@ -65,7 +65,7 @@ pub(crate) struct Situation<'a> {
 
 impl Situation<'_> {
     /// The batch to dispatch if one is dispatched now. Where no request is planned to be in time it
-    /// is one that may be with luck. None: all are hopeless.
+    /// is one that may be with luck. None: all are infeasible.
     pub(crate) fn candidate(&self, free: &mut Vec<Nanos>) -> Option<Candidate> {
         self.planned(free).or_else(|| self.with_luck().planned(free))
     }

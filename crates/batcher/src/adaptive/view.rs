@@ -1,4 +1,4 @@
-//! What the planner expects: how long a batch takes, which request is hopeless, when the queue is
+//! What the planner expects: how long a batch takes, which request is infeasible, when the queue is
 //! empty.
 //!
 //! A view of the state and of the workers at one moment; it changes nothing. On it rests what each
@@ -90,14 +90,20 @@ impl<'a> View<'a> {
             return overloaded.then_some(Rejection::Overload);
         }
         let soonest = self.forecast.soonest(self.rules().now)?;
-        if self.hopeless(group, request.deadline, size, soonest) {
-            return Some(Rejection::Hopeless);
+        if self.infeasible(group, request.deadline, size, soonest) {
+            return Some(Rejection::Infeasible);
         }
         self.crowded(request, group, size, soonest).then_some(Rejection::Overload)
     }
 
     /// Whether a request could not be in time even with a fast batch that starts `after` this time.
-    pub(crate) fn hopeless(&self, group: usize, deadline: Nanos, size: u32, after: Nanos) -> bool {
+    pub(crate) fn infeasible(
+        &self,
+        group: usize,
+        deadline: Nanos,
+        size: u32,
+        after: Nanos,
+    ) -> bool {
         let way = self.way();
         self.misses(group, deadline, after, |curve| {
             curve.with_luck().planned(size.into()) as Nanos + way
@@ -125,7 +131,7 @@ impl<'a> View<'a> {
         deadline < (self.rules().now + after).saturating_add(needs(curve) + 1)
     }
 
-    /// When the first head of all planned groups becomes hopeless.
+    /// When the first head of all planned groups becomes infeasible.
     pub(crate) fn hope_ends(&self) -> Nanos {
         let way = self.way();
         let mut first = NEVER;

@@ -95,7 +95,7 @@ impl Oracle {
             }
             Action::Fail { id, kind } => {
                 let known = self.end(*id)?;
-                ensure(self.hopeless(&known, *kind), || format!("{id:?} deserved another chance"))
+                ensure(self.infeasible(&known, *kind), || format!("{id:?} deserved another chance"))
             }
             Action::SetTimer(time) => self.turn(Some(*time)),
             Action::ClearTimer => self.turn(None),
@@ -123,7 +123,7 @@ impl Oracle {
             Rejection::Draining => newcomer && self.books.draining,
             Rejection::QueueFull => newcomer && self.books.full_for(known),
             // By what was learned, which the oracle does not know: only where there is a deadline.
-            Rejection::Hopeless | Rejection::Overload => {
+            Rejection::Infeasible | Rejection::Overload => {
                 self.books.adaptive() && known.request.deadline != Nanos::MAX
             }
             Rejection::Quota => self.books.adaptive() && self.books.full_for(known),
@@ -131,7 +131,7 @@ impl Oracle {
         }
     }
 
-    fn hopeless(&self, known: &Known, kind: BatchFailure) -> bool {
+    fn infeasible(&self, known: &Known, kind: BatchFailure) -> bool {
         let spent = kind != BatchFailure::Crashed && self.books.config.retry_budget != ENDLESS;
         let last = match kind {
             BatchFailure::Handler | BatchFailure::TimedOut => known.company == 1,

@@ -302,7 +302,7 @@ fn rejection(error: &CallError) -> Option<usize> {
             Rejection::TooLarge => Some(1),
             Rejection::Expired => Some(2),
             Rejection::Draining => Some(3),
-            Rejection::Hopeless => Some(4),
+            Rejection::Infeasible => Some(4),
             Rejection::Overload => Some(5),
             Rejection::Quota => Some(6),
             Rejection::NoWorker => Some(7),

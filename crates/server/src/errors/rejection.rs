@@ -17,7 +17,7 @@ impl FailedCall<'_> {
                 return with_retry(ErrorCode::NoWorker, self.no_worker(), retry_after);
             }
             Rejection::QueueFull => (ErrorCode::Busy, self.queue_full()),
-            Rejection::Hopeless => (ErrorCode::Busy, format!(" cannot {deadline}")),
+            Rejection::Infeasible => (ErrorCode::Busy, format!(" cannot {deadline}")),
             Rejection::Overload => (ErrorCode::Busy, " is overloaded".to_owned()),
             Rejection::Quota => {
                 (ErrorCode::Quota, " has reached its limit for this client".to_owned())
@@ -113,7 +113,7 @@ pub(crate) fn reason_word(reason: Rejection) -> &'static str {
         Rejection::Expired => "expired",
         Rejection::Cancelled => "cancelled",
         Rejection::Draining => "draining",
-        Rejection::Hopeless => "hopeless",
+        Rejection::Infeasible => "hopeless",
         Rejection::Overload => "overload",
         Rejection::Quota => "quota",
         Rejection::NoWorker => "no_worker",

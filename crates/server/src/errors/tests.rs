@@ -51,7 +51,7 @@ fn rejections_have_a_reason() {
              expired; or exceeds maxSequenceJobQueueSize",
         ),
         (
-            Rejection::Hopeless,
+            Rejection::Infeasible,
             503,
             unavailable,
             "Model \"m\" cannot answer before the request's deadline. [reason: hopeless]",

@@ -106,19 +106,19 @@ fn the_earliest_deadline_leads_however_late_it_came() {
 #[test]
 fn a_request_that_could_not_be_in_time_is_rejected_on_arrival() {
     let mut it = alone(Config::default());
-    it.arrive(0.0, by(0, 5 * MS), &["0 Hopeless"]);
+    it.arrive(0.0, by(0, 5 * MS), &["0 Infeasible"]);
     it.arrive(0.0, by(1, 20 * MS), &["b1 w0 [1] idle"]);
-    it.arrive(1.0, by(2, 9 * MS), &["2 Hopeless"]);
+    it.arrive(1.0, by(2, 9 * MS), &["2 Infeasible"]);
     it.arrive(1.0, by(3, 15 * MS), &[]);
 }
 
 #[test]
-fn a_request_that_becomes_hopeless_is_rejected_before_its_deadline() {
+fn a_request_that_becomes_infeasible_is_rejected_before_its_deadline() {
     let mut it = alone(Config::default());
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
     it.arrive(0.1, by(1, 14 * MS), &[]);
     it.step(7.0, Event::Timer, &[]);
-    it.step(8.1, Event::Timer, &["1 Hopeless"]);
+    it.step(8.1, Event::Timer, &["1 Infeasible"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_objective_is_the_deadline_of_requests_without_one() {
     let config = Config { policy: policy(Some(11 * MS)), max_items: 8, ..Config::default() };
     let mut it = Taught::new(config, 1);
     it.arrive(0.0, request(0), &["b1 w0 [0] idle"]);
-    it.arrive(1.0, request(1), &["1 Hopeless"]);
+    it.arrive(1.0, request(1), &["1 Infeasible"]);
     it.arrive(1.0, by(2, 90 * MS), &[]);
 }
 
@@ -311,13 +311,13 @@ fn a_full_queue_is_kept_at_the_cost_of_the_tenant_above_its_share() {
 #[test]
 fn it_tells_its_curve_and_its_last_decisions() {
     let mut it = alone(Config::default());
-    it.arrive(0.0, by(0, 2 * MS), &["0 Hopeless"]);
+    it.arrive(0.0, by(0, 2 * MS), &["0 Infeasible"]);
     it.arrive(0.0, request(1), &["b1 w0 [1] idle"]);
     let point = it.play.batcher.curve().find(|point| point.size == 4).unwrap();
     assert!((point.mean as i64 - 9 * MS as i64).abs() < 1000, "{point:?}");
     let last: Vec<_> = it.play.batcher.decisions().map(|it| it.kind).collect();
     let want =
-        [DecisionKind::Reject(Rejection::Hopeless), DecisionKind::Dispatch(DispatchReason::Idle)];
+        [DecisionKind::Reject(Rejection::Infeasible), DecisionKind::Dispatch(DispatchReason::Idle)];
     assert!(last.ends_with(&want), "{last:?}");
     assert!(last.len() <= 64);
 }

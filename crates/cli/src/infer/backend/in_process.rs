@@ -110,7 +110,7 @@ fn reaction(error: &CallError) -> Reaction {
     match error {
         CallError::Rejected { reason, .. } => match reason {
             Rejection::QueueFull | Rejection::Overload | Rejection::Quota => Reaction::Retry,
-            Rejection::Expired | Rejection::Hopeless => Reaction::RetryTimeout,
+            Rejection::Expired | Rejection::Infeasible => Reaction::RetryTimeout,
             Rejection::NoWorker | Rejection::Draining | Rejection::Cancelled => Reaction::EndJob,
             Rejection::TooLarge => Reaction::FailRow,
         },

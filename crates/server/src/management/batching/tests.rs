@@ -38,7 +38,7 @@ fn every_decision_is_a_sentence_with_its_figures() {
             "8 items waited for others, at most 3.00 ms: 812 items arrive per second",
         ),
         (
-            DecisionKind::Reject(Rejection::Hopeless),
+            DecisionKind::Reject(Rejection::Infeasible),
             "rejected a request of 8 items: it would have been late with 30.00 ms left; the next \
              worker is free in 2.00 ms",
         ),

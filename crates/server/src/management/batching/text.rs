@@ -84,7 +84,7 @@ fn why(decided: &PastDecision, reason: Rejection) -> String {
     let left = it.slack.map_or_else(String::new, |slack| format!(" with {} left", ms(slack)));
     let free = ms(it.next_free);
     match reason {
-        Rejection::Hopeless => {
+        Rejection::Infeasible => {
             format!("it would have been late{left}; the next worker is free in {free}")
         }
         Rejection::Overload => format!("serving it{left} would have made others late"),
