@@ -97,7 +97,17 @@ def test_a_decompression_bomb_is_rejected_unless_the_operator_removed_the_limit(
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
     assert two.decode(STOCK.plan(), bomb.getvalue()) is None
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    assert json.loads(STOCK.plan())["limited"] is False
+    assert json.loads(STOCK.plan())["pixels"] is None
+
+
+def test_an_image_that_pillow_only_warns_of_is_its_clients_mistake(two, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100 * 100)
+    large, fits = image(1, (101, 100)), image(1, (100, 100))
+    with pytest.raises(PredictionException, match="101 x 100 pixels, and the server takes at most 10000") as caught:
+        STOCK.read(large, two, STOCK.plan())
+    assert caught.value.error_code == 400
+    assert two.decode(STOCK.plan(), large) is None
+    assert two.decode(STOCK.plan(), fits) is not None
 
 
 def test_a_killed_helper_is_replaced_and_its_image_read_by_the_worker(two):

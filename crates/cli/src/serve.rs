@@ -16,10 +16,10 @@ use jitney_engine::store::Limits;
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{ServerConfig, Tls};
 use jitney_settings::server::{
-    ACCESS_LOG, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
-    INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT, MAX_DOWNLOAD_SIZE,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, METRICS_PORT, MODEL_STORE, PYTHON,
-    TLS_CERT, TLS_KEY, TOKEN_AUTH,
+    ACCESS_LOG, DEBUG_ERRORS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
+    INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT,
+    MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
+    METRICS_PORT, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -201,6 +201,8 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
             env: Hidden::default().filter(env),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             gpus: gpu::count(env),
+            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
+            debug_errors: values.flag(&DEBUG_ERRORS),
             ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
         },
         first_worker_id: 9000,

@@ -12,6 +12,8 @@ mod body;
 mod config;
 mod connection;
 pub mod errors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod handles;
 mod handshake;

@@ -1,0 +1,3 @@
+//! What `fuzz/` calls.
+
+pub use crate::handles::fuzzing::handle_frames;
