@@ -179,10 +179,9 @@ def report(world: World, judge: Judge, load: LoadResult, early: gauge.Holdings, 
     """Prints the figures; 0 if all of them are as they should be."""
     ratio = late.resident / early.resident
     rejected = sum(judge.rejected.values())
+    own = load.statuses[200] - load.wrong
     print(f"at the end: {late}\n")
-    print(
-        f"requests {load.sent}, answered with their own row {load.statuses[200] - load.wrong}, rejected or failed with a reason {rejected}"
-    )
+    print(f"requests {load.sent}, answered with their own row {own}, rejected or failed with a reason {rejected}")
     print(f"lost {load.lost}, wrong {load.wrong}, {load.rate:.0f} requests/s, retried {load.retried}")
     for reason, count in judge.rejected.most_common():
         print(f"  {count:8} {reason}")
@@ -195,9 +194,11 @@ def report(world: World, judge: Judge, load: LoadResult, early: gauge.Holdings, 
         failures.append(f"{load.lost} requests lost, {load.wrong} wrong")
     if ratio > MEMORY_RATIO_MAX:
         failures.append(f"memory grew by {ratio - 1:.1%}")
-    for name in ("threads", "descriptors", "processes"):
-        if getattr(late, name) > getattr(early, name):
-            failures.append(f"{name} grew from {getattr(early, name)} to {getattr(late, name)}")
+    failures += [
+        f"{name} grew from {getattr(early, name)} to {getattr(late, name)}"
+        for name in ("threads", "descriptors", "processes")
+        if getattr(late, name) > getattr(early, name)
+    ]
     for failure in failures:
         print(f"FAILED: {failure}")
     print("soak passed" if not failures else f"soak failed ({len(failures)} complaints)")

@@ -12,7 +12,7 @@ DISK_BYTES = 256 << 20
 
 
 class SmallDisk:
-    """A file system of its own over a directory, seen only by who enters it. Needs no root where users may make namespaces."""
+    """A file system of its own over a directory, seen only by who enters it. Needs no root, only user namespaces."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
