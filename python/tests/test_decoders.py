@@ -24,6 +24,7 @@ from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import Image, Recipe, transforms
 from ts.torch_handler.settings import HandlerSettings, read_settings
 from ts.torch_handler.threads import decode_processes, preprocess_threads
+from ts.utils.util import PredictionException
 
 STOCK = Recipe(ImageClassifier.image_processing, True)
 SIZES = [(640, 480), (480, 640), (256, 256), (257, 256), (256, 999), (300, 301), (31, 47), (17, 900), (1023, 333)]

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
-use jitney_server::auth::Tokens;
+use jitney_server::auth::{TokenClock, Tokens};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
 
@@ -183,7 +183,8 @@ fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
 fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
-    let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));
+    let clock = TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(machine::uptime) };
+    let tokens = Tokens::new(lifetime, Box::new(here), clock);
     tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
 }
 

@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{config::Limits, unpack::unpack};
+use serde_json::Value;
+
+use super::{
+    config::Limits, jail::stays_inside, manifest::Manifest, package::parse_yaml, unpack::unpack,
+};
 
 const LIMITS: Limits =
     Limits { unpacked_bytes_max: 1 << 16, files_max: 64, fetched_bytes_max: 1 << 20 };
@@ -72,11 +76,50 @@ fn meta(entry: &fs::DirEntry) -> fs::Metadata {
     entry.metadata().expect("a file")
 }
 
+/// Reads the text as `model-config.yaml` and as a manifest.
+pub fn documents(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(map) = parse_yaml(text) {
+        let source = jitney_settings::SettingSource::Archive("m.mar".to_owned());
+        let (values, warnings) = jitney_settings::from_archive(&map, &source);
+        assert!(warnings.len() <= 4 * jitney_settings::model::SETTINGS.len());
+        let record = jitney_settings::to_record(&values);
+        let again = jitney_settings::from_record(&record, &source, true);
+        assert_eq!(jitney_settings::to_record(&again), record, "settings survive a snapshot");
+        // Numbers with a fraction are not read to the last digit.
+        let json = Value::Object(map.clone()).to_string();
+        if !json.contains(['.', 'e', 'E']) {
+            assert_eq!(parse_yaml(&json).ok(), Some(map), "JSON is YAML: {json}");
+        }
+    }
+    if let Ok(document) = serde_json::from_str(text)
+        && let Ok(manifest) = Manifest::from_json(&document)
+    {
+        let handler = manifest.handler.as_deref();
+        let handler = handler.map(|name| name.split(':').next().unwrap_or(name));
+        let files = [
+            handler,
+            manifest.serialized_file.as_deref(),
+            manifest.model_file.as_deref(),
+            manifest.requirements_file.as_deref(),
+            manifest.config_file.as_deref(),
+        ];
+        for file in files.into_iter().flatten() {
+            let leaves = Path::new(file).components().any(|part| {
+                !matches!(part, std::path::Component::Normal(_) | std::path::Component::CurDir)
+            });
+            assert!(stays_inside(file) && !leaves, "{file:?}");
+        }
+    }
+}
+
 #[cfg(test)]
 #[test]
 fn the_corpus_holds() {
-    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/archives");
-    for file in fs::read_dir(corpus).unwrap() {
-        archives(&fs::read(file.unwrap().path()).unwrap());
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
+    for (target, check) in [("archives", archives as fn(&[u8])), ("documents", documents)] {
+        for file in fs::read_dir(format!("{corpus}/{target}")).unwrap() {
+            check(&fs::read(file.unwrap().path()).unwrap());
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A key: eight random characters, with or without an expiry.
 
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
@@ -13,27 +13,36 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 #[derive(Clone)]
 pub(super) struct AuthKey {
     text: [u8; 8],
-    expires: Option<SystemTime>,
+    expires: Option<KeyExpiry>,
+}
+
+/// When a key ends.
+#[derive(Clone, Copy)]
+pub(super) struct KeyExpiry {
+    /// By the time of day, as it is written down.
+    pub(super) wall: SystemTime,
+    /// By the clock that decides: setting the time of day back revives no key.
+    pub(super) steady: Duration,
 }
 
 impl AuthKey {
     /// Six bytes of the system's own randomness (`getrandom`), as upstream's keys.
-    pub(super) fn fresh(expires: Option<SystemTime>) -> io::Result<Self> {
+    pub(super) fn fresh(expires: Option<KeyExpiry>) -> io::Result<Self> {
         let mut bytes = [0; 6];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         Ok(Self { text: encode(bytes), expires })
     }
 
     /// Whether a token is this key, in a time that does not depend on where they differ.
-    pub(super) fn is(&self, token: &[u8], now: SystemTime) -> bool {
-        let alive = self.expires.is_none_or(|expires| now < expires);
+    pub(super) fn is(&self, token: &[u8], now: Duration) -> bool {
+        let alive = self.expires.is_none_or(|expires| now < expires.steady);
         bool::from(self.text.as_slice().ct_eq(token)) & alive
     }
 
     fn json(&self) -> Value {
         let mut json = json!({ "key": String::from_utf8_lossy(&self.text) });
         if let Some(expires) = self.expires {
-            json["expiration time"] = humantime::format_rfc3339_micros(expires).to_string().into();
+            json["expiration time"] = humantime::format_rfc3339_micros(expires.wall).to_string().into();
         }
         json
     }
@@ -48,7 +57,7 @@ pub(super) struct AuthKeys {
 }
 
 impl AuthKeys {
-    pub(super) fn fresh(expires: SystemTime) -> io::Result<Self> {
+    pub(super) fn fresh(expires: KeyExpiry) -> io::Result<Self> {
         let (management, inference) =
             (AuthKey::fresh(Some(expires))?, AuthKey::fresh(Some(expires))?);
         Ok(Self { management, inference, api: AuthKey::fresh(None)? })

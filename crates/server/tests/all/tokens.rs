@@ -2,9 +2,9 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use jitney_server::auth::{KeyStore, Tokens};
+use jitney_server::auth::{KeyStore, TokenClock, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
 
@@ -28,9 +28,14 @@ impl Notes {
     }
 }
 
+fn clock() -> TokenClock {
+    let start = Instant::now();
+    TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(move || start.elapsed()) }
+}
+
 async fn locked(config: ServerConfig) -> (Server, Notes) {
     let (notes, hour) = (Notes::default(), Duration::from_secs(3600));
-    let tokens = Tokens::new(hour, Box::new(notes.clone()), Box::new(SystemTime::now)).unwrap();
+    let tokens = Tokens::new(hour, Box::new(notes.clone()), clock()).unwrap();
     tokens.issue().unwrap();
     let config = ServerConfig { tokens: Some(Arc::new(tokens)), oip: true, ..config };
     (Server::with(config).await.with_magika().await, notes)
