@@ -10,6 +10,7 @@
 //! here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`], except
 //! for downloads, which go into the store. An archive that fails to unpack leaves nothing behind.
 
+mod allowance;
 mod checksum;
 mod config;
 mod dir;
@@ -19,6 +20,7 @@ mod fetch;
 mod jail;
 mod locate;
 mod manifest;
+mod model_url;
 mod package;
 mod store;
 mod unpack;
@@ -36,6 +38,7 @@ pub use self::{
     jail::stays_inside,
     locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},
+    model_url::{ShownUrl, serialised},
     package::{Api, Package, parse_yaml, read_text},
-    store::{Store, models_in},
+    store::{Store, UnpackTurn, models_in},
 };
