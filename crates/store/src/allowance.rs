@@ -47,10 +47,10 @@ impl Allowance {
     }
 
     fn on_disk(root: PathBuf, free: u64, packed: u64, limits: &Limits) -> Self {
-        let (times, floor) = (limits.expansion_max, limits.expansion_floor);
+        let (times, exempt) = (limits.expansion_max, limits.expansion_exempt);
         let configured = limits.unpacked_bytes_max.unwrap_or(BYTES_MAX);
         let by_disk = bytes_max(limits.unpacked_bytes_max, free);
-        let by_size = packed.saturating_mul(times).max(floor);
+        let by_size = packed.saturating_mul(times).max(exempt);
         let max = by_disk.min(by_size);
         let excess = match max {
             _ if max == configured => Excess::Bytes(max),

@@ -36,7 +36,7 @@ pub struct Limits {
     /// and padded tables by less than 100; deflate itself ends at 1032, which only zeros reach.
     pub expansion_max: u64,
     /// What any archive may unpack to, however small it is: dummies whose weights are zeros.
-    pub expansion_floor: u64,
+    pub expansion_exempt: u64,
 }
 
 impl Default for Limits {
@@ -46,7 +46,7 @@ impl Default for Limits {
             files_max: 200_000,
             fetched_bytes_max: None,
             expansion_max: 200,
-            expansion_floor: 1 << 30,
+            expansion_exempt: 1 << 30,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{io, path::PathBuf};
 
-use super::{checksum::Sha256, model_url::ShownUrl};
+use super::{checksum::Sha256, shown_url::ShownUrl};
 
 /// Why a model could not be opened. A url is as the caller gave it, without its secrets.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ use super::{
     dir::removed,
     download::{Download, DownloadError, DownloadRequest, Downloader, ResumeFrom},
     error::StoreError,
-    model_url::ShownUrl,
+    shown_url::ShownUrl,
     unpack::{HEAD_BYTES, is_archive},
 };
 

@@ -22,6 +22,7 @@ mod locate;
 mod manifest;
 mod model_url;
 mod package;
+mod shown_url;
 mod store;
 mod unpack;
 
@@ -38,7 +39,8 @@ pub use self::{
     jail::stays_inside,
     locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},
-    model_url::{ShownUrl, serialised},
+    model_url::serialised,
     package::{Api, Package, parse_yaml, read_text},
+    shown_url::ShownUrl,
     store::{Store, UnpackTurn, models_in},
 };

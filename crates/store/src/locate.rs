@@ -18,7 +18,8 @@ use super::{
     config::StoreConfig,
     error::StoreError,
     fetch::FetchedFile,
-    model_url::{self, ShownUrl, file_url},
+    model_url::{self, file_url},
+    shown_url::ShownUrl,
 };
 
 /// What a url names.

@@ -18,7 +18,7 @@ use super::{
     error::StoreError,
     fetch::FetchedFile,
     manifest::Manifest,
-    model_url::ShownUrl,
+    shown_url::ShownUrl,
 };
 
 /// A manifest or a model's YAML is read into memory, so its size is limited.

@@ -17,8 +17,8 @@ use super::{
     error::StoreError,
     fetch,
     locate::{ModelSource, locate},
-    model_url::ShownUrl,
     package::Package,
+    shown_url::ShownUrl,
     unpack::unpack,
 };
 
