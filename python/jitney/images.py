@@ -44,6 +44,7 @@ def open_image(content: Any) -> Any:
         raise TooManyPixels(str(error)) from None
     width, height = image.size
     if limit is not None and width * height > limit:
-        raise TooManyPixels(f"it has {width} x {height} pixels, and the server takes at most {limit} (max_image_pixels)")
+        what = f"{width} x {height} pixels, and the server takes at most {limit} (max_image_pixels)"
+        raise TooManyPixels(f"it has {what}")
     image.load()
     return image

@@ -102,9 +102,9 @@ def test_a_decompression_bomb_is_rejected_unless_the_operator_removed_the_limit(
 
 
 def test_an_image_that_pillow_only_warns_of_is_its_clients_mistake(two, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100 * 100)
-    large, fits = image(1, (101, 100)), image(1, (100, 100))
-    with pytest.raises(PredictionException, match="101 x 100 pixels, and the server takes at most 10000") as caught:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400 * 250)
+    large, fits = image(1, (401, 250)), image(1, (400, 250))
+    with pytest.raises(PredictionException, match="401 x 250 pixels, and the server takes at most 100000") as caught:
         STOCK.read(large, two, STOCK.plan())
     assert caught.value.error_code == 400
     assert two.decode(STOCK.plan(), large) is None

@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 from jitney import images
 from jitney.errors import BadInput
 from jitney.http.convert import convert
