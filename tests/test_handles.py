@@ -222,6 +222,9 @@ def test_an_exception_arrives_with_its_type_and_without_the_workers_traceback(se
         session.model("Kit").divide.remote(0).result(ASK_SECONDS)
     assert divided.value.__cause__ is None
     served.logged("in divide")
+    answer = requests.post(served.url("/Kit/divide"), json={"x": 0}, timeout=ASK_SECONDS)
+    assert answer.status_code == 500
+    assert "division by zero" in answer.text and "Traceback" not in answer.text and "app.py" not in answer.text
     with pytest.raises(jitney.WrongLength):
         session.model("broken").remote(1).result(ASK_SECONDS)
 
