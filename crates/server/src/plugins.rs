@@ -18,6 +18,7 @@ use jitney_engine::call::Answer;
 pub(crate) use self::call::{ApiKind, PluginRequest};
 use self::call::{PluginCall, call_plugin};
 use self::description::{DeclaredEndpoint, PluginDescription};
+use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::{self, Apis, Route};
 
@@ -209,6 +210,11 @@ impl PluginEndpoint {
     /// The plugin's name.
     pub(crate) fn plugin(&self) -> &str {
         self.plugin.name()
+    }
+
+    /// What opens it, wherever it answers.
+    pub(crate) fn gate(&self) -> Gate {
+        self.listener.gate()
     }
 
     /// Whether the plugin takes this method.

@@ -1,5 +1,5 @@
-//! The gRPC services of one listener: finds the service by the request's path, checks the token, hands the
-//! request over and logs how it ended.
+//! The gRPC services of one listener: finds the service by the request's path, checks the token that the
+//! service needs, hands the request over and logs how it ended.
 //!
 //! hyper serves HTTP/2 here and tonic only reads the messages: its own server would bring a router and a
 //! second accept loop.
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsServiceServer;
 use jitney_proto::kserve::grpc_inference_service_server as kserve;
@@ -39,51 +39,54 @@ type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
     state: Arc<ServerState>,
+    services: Vec<GrpcService>,
+}
+
+/// A service and what opens it.
+struct GrpcService {
+    name: &'static str,
     gate: Gate,
-    services: Vec<(&'static str, ServiceFn)>,
+    answer: ServiceFn,
 }
 
 impl GrpcServices {
     /// The services of these APIs; health and reflection are always among them.
     pub(crate) fn new(state: &Arc<ServerState>, apis: Apis) -> Self {
-        let gate = match (apis.inference, apis.management) {
-            (true, true) => Gate::Either,
-            (true, false) => Gate::Inference,
-            (false, _) => Gate::Management,
-        };
-        let mut services = Self { state: Arc::clone(state), gate, services: Vec::new() };
+        let mut services = Self { state: Arc::clone(state), services: Vec::new() };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
-            services.add(InferenceApIsServiceServer::new(service).max_decoding_message_size(limit));
+            let service = InferenceApIsServiceServer::new(service);
+            services.add(Gate::Inference, service.max_decoding_message_size(limit));
         }
         if apis.inference && apis.oip {
             let service = Arc::new(oip::OpenInferenceService::new(Arc::clone(state)));
             let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
-            services.add(ours.max_decoding_message_size(limit));
+            services.add(Gate::Inference, ours.max_decoding_message_size(limit));
             let original = kserve::GrpcInferenceServiceServer::from_arc(service);
-            services.add(original.max_decoding_message_size(limit));
+            services.add(Gate::Inference, original.max_decoding_message_size(limit));
         }
         if apis.management {
             let service = management::TorchServeManagement::new(Arc::clone(state));
-            services
-                .add(ManagementApIsServiceServer::new(service).max_decoding_message_size(limit));
+            let service = ManagementApIsServiceServer::new(service);
+            services.add(Gate::Management, service.max_decoding_message_size(limit));
         }
-        let names: Vec<_> = services.services.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = services.services.iter().map(|service| service.name).collect();
         let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
-        services.add(HealthServer::new(health));
-        services.add_reflection(&names);
+        let gate = Gate::of_listener(apis);
+        services.add(gate, HealthServer::new(health));
+        services.add_reflection(gate, &names);
         services
     }
 
     /// Adds both versions of reflection, with which grpcurl and its like need no `.proto` files.
-    fn add_reflection(&mut self, names: &[&'static str]) {
-        if let Err(error) = self.try_add_reflection(names) {
+    fn add_reflection(&mut self, gate: Gate, names: &[&'static str]) {
+        if let Err(error) = self.try_add_reflection(gate, names) {
             tracing::error!(%error, "gRPC reflection is not available");
         }
     }
 
-    fn try_add_reflection(&mut self, names: &[&'static str]) -> Result<(), Error> {
+    fn try_add_reflection(&mut self, gate: Gate, names: &[&'static str]) -> Result<(), Error> {
         let builder = || {
             let builder = Builder::configure()
                 .register_encoded_file_descriptor_set(jitney_proto::DESCRIPTORS)
@@ -91,19 +94,19 @@ impl GrpcServices {
                 .with_service_name("grpc.health.v1.Health");
             names.iter().fold(builder, |builder, name| builder.with_service_name(*name))
         };
-        self.add(builder().build_v1()?);
-        self.add(builder().build_v1alpha()?);
+        self.add(gate, builder().build_v1()?);
+        self.add(gate, builder().build_v1alpha()?);
         Ok(())
     }
 
-    fn add<S>(&mut self, service: S)
+    fn add<S>(&mut self, gate: Gate, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
         let service = move |request| Box::pin(service.clone().call(request)) as Answering;
-        self.services.push((S::NAME, Box::new(service)));
+        self.services.push(GrpcService { name: S::NAME, gate, answer: Box::new(service) });
     }
 
     /// Answers a request, whatever becomes of it.
@@ -116,53 +119,59 @@ impl GrpcServices {
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
         let service = self.find(request.uri().path());
         request.extensions_mut().insert(caller);
-        let admitted = match &self.state.config.plugins {
-            Some(plugins) if service.is_some() => {
-                Box::pin(self.authorize(plugins, peer, &request, &caller)).await
-            }
-            Some(_) | None => self.check_token(request.headers()),
-        };
-        let response = match (service, admitted) {
-            (None, _) => status::unknown_service(request.uri().path()).into_http(),
-            (Some(_), Err(closed)) => Status::from(closed).into_http(),
-            (Some(service), Ok(())) => service(request).await?,
+        let response = match service {
+            None => status::unknown_service(request.uri().path()).into_http(),
+            Some(service) => match self.admit(service, peer, &request, &caller).await {
+                Ok(()) => (service.answer)(request).await?,
+                Err(closed) => Status::from(closed).into_http(),
+            },
         };
         Ok(log.attach(response, caller.id))
     }
 
-    /// Checks the token, if the server asks for one.
-    fn check_token(&self, metadata: &HeaderMap) -> Result<(), Problem> {
-        let Some(tokens) = &self.state.config.tokens else { return Ok(()) };
-        tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
-    }
-
-    /// Checks the token, then asks the operator's plugin, if one authorizes requests.
-    async fn authorize(
+    /// Checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes
+    /// requests.
+    async fn admit(
         &self,
-        plugins: &Plugins,
+        service: &GrpcService,
         peer: &Peer,
         request: &Request<Incoming>,
         caller: &GrpcCaller,
     ) -> Result<(), Problem> {
-        self.check_token(request.headers())?;
-        let listener = match self.gate {
-            Gate::Management | Gate::Renewal => ApiKind::Management,
-            Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
-        };
-        let plugin_request = PluginRequest {
-            id: caller.id.text(),
-            method: request.method(),
-            path: request.uri().path(),
-            query: None,
-            headers: request.headers(),
-            client: &peer.address,
-            origin: caller.origin(),
-        };
-        plugins.authorize(plugin_request, listener).await
+        let config = &self.state.config;
+        if let Some(tokens) = &config.tokens {
+            let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+            tokens.admit(service.gate, authorization)?;
+        }
+        let Some(plugins) = &config.plugins else { return Ok(()) };
+        Box::pin(authorize(plugins, service.gate, peer, request, caller)).await
     }
 
-    fn find(&self, path: &str) -> Option<&ServiceFn> {
+    fn find(&self, path: &str) -> Option<&GrpcService> {
         let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
-        self.services.iter().find(|(name, _)| *name == service).map(|(_, service)| service)
+        self.services.iter().find(|it| it.name == service)
     }
+}
+
+async fn authorize(
+    plugins: &Plugins,
+    gate: Gate,
+    peer: &Peer,
+    request: &Request<Incoming>,
+    caller: &GrpcCaller,
+) -> Result<(), Problem> {
+    let listener = match gate {
+        Gate::Management | Gate::Renewal => ApiKind::Management,
+        Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
+    };
+    let plugin_request = PluginRequest {
+        id: caller.id.text(),
+        method: request.method(),
+        path: request.uri().path(),
+        query: None,
+        headers: request.headers(),
+        client: &peer.address,
+        origin: caller.origin(),
+    };
+    plugins.authorize(plugin_request, listener).await
 }

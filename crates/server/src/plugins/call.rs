@@ -11,6 +11,7 @@ use jitney_engine::call::{
 use jitney_engine::error::CallError;
 use tokio::time::Instant;
 
+use crate::auth::Gate;
 use crate::errors::ErrorCode;
 use crate::inference::plain_call;
 use crate::route::Apis;
@@ -26,6 +27,14 @@ pub(crate) enum ApiKind {
 }
 
 impl ApiKind {
+    /// What opens whatever belongs to it, wherever it answers.
+    pub(crate) fn gate(self) -> Gate {
+        match self {
+            Self::Inference => Gate::Inference,
+            Self::Management => Gate::Management,
+        }
+    }
+
     pub(super) fn is_of(self, apis: Apis) -> bool {
         match self {
             Self::Inference => apis.inference,

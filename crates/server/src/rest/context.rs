@@ -5,6 +5,7 @@ use http::request::Parts;
 use jitney_engine::call::{Origin, OriginKind};
 use tokio::time::Instant;
 
+use crate::auth::BrowserRule;
 use crate::body::RequestBody;
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
@@ -18,6 +19,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) state: &'a ServerState,
     /// What its listener offers.
     pub(crate) apis: Apis,
+    /// What its listener believes of browsers.
+    pub(crate) browsers: BrowserRule,
     pub(crate) peer: &'a Peer,
     pub(crate) parts: &'a Parts,
     pub(crate) id: RequestUuid,

@@ -9,18 +9,18 @@ use super::inference;
 use crate::auth::Gate;
 use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, PluginRequest, Plugins};
+use crate::plugins::{ApiKind, PluginEndpoint, PluginRequest, Plugins};
 use crate::respond::HttpResult;
-use crate::route::{self, Route};
+use crate::route;
 
 /// Asks the plugin that authorizes requests, if there is one; a route that needs no token needs no
 /// authorization.
 pub(super) async fn authorize(
     context: &RequestContext<'_>,
     plugins: &Plugins,
-    route: &Route<'_>,
+    gate: Gate,
 ) -> Result<(), Problem> {
-    let listener = match Gate::of(context.apis, route) {
+    let listener = match gate {
         Gate::Open => return Ok(()),
         Gate::Management | Gate::Renewal => ApiKind::Management,
         Gate::Inference | Gate::Either => ApiKind::Inference,
@@ -35,13 +35,13 @@ pub(super) async fn authorize(
 /// Lets a plugin answer a path that the server does not know.
 pub(super) async fn answer(
     context: &RequestContext<'_>,
+    endpoint: Option<&PluginEndpoint>,
     path: &str,
     body: RequestBody,
 ) -> HttpResult {
-    let found = context.state.config.plugins.as_ref().and_then(|plugins| {
-        plugins.endpoint(context.apis, path).map(|endpoint| (plugins, endpoint))
-    });
-    let Some((plugins, endpoint)) = found else { return Err(Problem::not_found()) };
+    let (Some(plugins), Some(endpoint)) = (&context.state.config.plugins, endpoint) else {
+        return Err(Problem::not_found());
+    };
     if !endpoint.takes(&context.parts.method) {
         return Err(Problem::method_not_allowed());
     }

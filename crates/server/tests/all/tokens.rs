@@ -4,11 +4,21 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use jitney_proto::inference::inference_ap_is_service_client::InferenceApIsServiceClient;
+use jitney_proto::management::ListModelsRequest;
+use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
+use jitney_proto::openinference::ServerLiveRequest;
+use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use jitney_server::auth::{KeyStore, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
+use tonic::Code;
+use tonic::metadata::MetadataValue;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::fixture::{HttpResponse, Server, ask, config, send, talk};
+use crate::grpc_client::unix_channel;
 
 /// What was written down last.
 #[derive(Clone, Default)]
@@ -92,7 +102,7 @@ async fn on_one_address_each_token_opens_its_own_routes() {
         for (asked, status) in [("/ping", ping), ("/models", models), ("/no/such", 404)] {
             let stream = UnixStream::connect(&path).await.unwrap();
             let request = format!(
-                "GET {asked} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+                "GET {asked} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
                  Authorization: {}\r\n\r\n",
                 notes.bearer(name)
             );
@@ -123,4 +133,46 @@ async fn the_api_key_renews_the_others() {
 async fn without_tokens_there_is_nothing_to_renew() {
     let server = Server::start().await;
     assert_eq!(ask(server.management(), "GET", "/token?type=inference").await.status, 404);
+}
+
+#[tokio::test]
+async fn on_one_grpc_port_each_token_opens_its_own_services() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grpc.sock");
+    let both = Some(Bind::Unix(path.clone()).into());
+    let both = ServerConfig { grpc_inference: both.clone(), grpc_management: both, ..config() };
+    let (_server, notes) = locked(both).await;
+    let channel = unix_channel(&path).await;
+    for (name, inference, management, either) in [
+        ("inference", true, false, true),
+        ("management", false, true, true),
+        ("API", false, false, false),
+    ] {
+        let bearer = notes.bearer(name);
+        let keyed = || {
+            let bearer: MetadataValue<_> = bearer.parse().unwrap();
+            move |mut request: tonic::Request<()>| {
+                request.metadata_mut().insert("authorization", bearer.clone());
+                Ok::<_, tonic::Status>(request)
+            }
+        };
+        let opened = |code: Result<(), Code>, opens: bool, what: &str| {
+            assert_eq!(
+                code,
+                if opens { Ok(()) } else { Err(Code::PermissionDenied) },
+                "{name}: {what}"
+            );
+        };
+        let mut client = InferenceApIsServiceClient::with_interceptor(channel.clone(), keyed());
+        opened(client.ping(()).await.map(drop).map_err(|it| it.code()), inference, "inference");
+        let mut client = GrpcInferenceServiceClient::with_interceptor(channel.clone(), keyed());
+        let live = client.server_live(ServerLiveRequest {}).await;
+        opened(live.map(drop).map_err(|it| it.code()), inference, "open inference");
+        let mut client = ManagementApIsServiceClient::with_interceptor(channel.clone(), keyed());
+        let listed = client.list_models(ListModelsRequest::default()).await;
+        opened(listed.map(drop).map_err(|it| it.code()), management, "management");
+        let mut client = HealthClient::with_interceptor(channel.clone(), keyed());
+        let healthy = client.check(HealthCheckRequest::default()).await;
+        opened(healthy.map(drop).map_err(|it| it.code()), either, "health");
+    }
 }
