@@ -29,7 +29,7 @@ use super::{health, inference, management, oip, status};
 use crate::auth::Gate;
 use crate::connection::Peer;
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, PluginRequest, Plugins};
+use crate::plugins::{ApiKind, ApiOperation, CallGuard, Intent, Plugins};
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -46,6 +46,8 @@ pub(crate) struct GrpcServices {
 struct GrpcService {
     name: &'static str,
     gate: Gate,
+    /// What its calls do; nothing where each message has to be asked about.
+    operation: Option<ApiOperation>,
     answer: ServiceFn,
 }
 
@@ -74,7 +76,7 @@ impl GrpcServices {
         let names: Vec<_> = services.services.iter().map(|service| service.name).collect();
         let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
         let gate = Gate::of_listener(apis);
-        services.add(gate, HealthServer::new(health));
+        services.add_plain(gate, ApiOperation::Health, HealthServer::new(health));
         services.add_reflection(gate, &names);
         services
     }
@@ -94,11 +96,12 @@ impl GrpcServices {
                 .with_service_name("grpc.health.v1.Health");
             names.iter().fold(builder, |builder, name| builder.with_service_name(*name))
         };
-        self.add(gate, builder().build_v1()?);
-        self.add(gate, builder().build_v1alpha()?);
+        self.add_plain(gate, ApiOperation::Reflect, builder().build_v1()?);
+        self.add_plain(gate, ApiOperation::Reflect, builder().build_v1alpha()?);
         Ok(())
     }
 
+    /// Adds a service whose messages are authorized one by one: it opens each as a `GrpcRequest`.
     fn add<S>(&mut self, gate: Gate, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
@@ -106,7 +109,21 @@ impl GrpcServices {
         S::Future: Send + 'static,
     {
         let service = move |request| Box::pin(service.clone().call(request)) as Answering;
-        self.services.push(GrpcService { name: S::NAME, gate, answer: Box::new(service) });
+        let (name, answer) = (S::NAME, Box::new(service));
+        self.services.push(GrpcService { name, gate, operation: None, answer });
+    }
+
+    /// Adds a service whose calls all do the same, for no model.
+    fn add_plain<S>(&mut self, gate: Gate, operation: ApiOperation, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        self.add(gate, service);
+        if let Some(added) = self.services.last_mut() {
+            added.operation = Some(operation);
+        }
     }
 
     /// Answers a request, whatever becomes of it.
@@ -116,35 +133,44 @@ impl GrpcServices {
         mut request: Request<Incoming>,
     ) -> Result<Response<LoggedBody>, Infallible> {
         let caller = GrpcCaller::new(peer.number);
+        let id = caller.id;
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
-        let service = self.find(request.uri().path());
-        request.extensions_mut().insert(caller);
-        let response = match service {
+        let response = match self.find(request.uri().path()) {
             None => status::unknown_service(request.uri().path()).into_http(),
-            Some(service) => match self.admit(service, peer, &request, &caller).await {
+            Some(service) => match self.admit(service, peer, caller, &mut request).await {
                 Ok(()) => (service.answer)(request).await?,
                 Err(closed) => Status::from(closed).into_http(),
             },
         };
-        Ok(log.attach(response, caller.id))
+        Ok(log.attach(response, id))
     }
 
     /// Checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes
-    /// requests.
+    /// requests. What comes in messages is asked about message by message: they name the model.
     async fn admit(
         &self,
         service: &GrpcService,
         peer: &Peer,
-        request: &Request<Incoming>,
-        caller: &GrpcCaller,
+        mut caller: GrpcCaller,
+        request: &mut Request<Incoming>,
     ) -> Result<(), Problem> {
         let config = &self.state.config;
         if let Some(tokens) = &config.tokens {
             let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
             tokens.admit(service.gate, authorization)?;
         }
-        let Some(plugins) = &config.plugins else { return Ok(()) };
-        Box::pin(authorize(plugins, service.gate, peer, request, caller)).await
+        if let Some(plugins) = config.plugins.as_ref().filter(|plugins| plugins.guarded()) {
+            let guard = call_guard(plugins, service, peer, &caller, request);
+            match service.operation {
+                None => caller.guard = Some(Arc::new(guard)),
+                Some(operation) => {
+                    let intent = Intent::plain(operation);
+                    Box::pin(guard.authorize(caller.id.text(), &intent)).await?;
+                }
+            }
+        }
+        request.extensions_mut().insert(caller);
+        Ok(())
     }
 
     fn find(&self, path: &str) -> Option<&GrpcService> {
@@ -153,25 +179,25 @@ impl GrpcServices {
     }
 }
 
-async fn authorize(
-    plugins: &Plugins,
-    gate: Gate,
+/// Who authorizes a call or its messages.
+fn call_guard(
+    plugins: &Arc<Plugins>,
+    service: &GrpcService,
     peer: &Peer,
-    request: &Request<Incoming>,
     caller: &GrpcCaller,
-) -> Result<(), Problem> {
-    let listener = match gate {
-        Gate::Management | Gate::Renewal => ApiKind::Management,
-        Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
-    };
-    let plugin_request = PluginRequest {
-        id: caller.id.text(),
-        method: request.method(),
-        path: request.uri().path(),
+    request: &Request<Incoming>,
+) -> CallGuard {
+    CallGuard {
+        plugins: Arc::clone(plugins),
+        listener: match service.gate {
+            Gate::Management | Gate::Renewal => ApiKind::Management,
+            Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
+        },
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
         query: None,
-        headers: request.headers(),
-        client: &peer.address,
+        headers: request.headers().clone(),
+        client: peer.address.clone(),
         origin: caller.origin(),
-    };
-    plugins.authorize(plugin_request, listener).await
+    }
 }

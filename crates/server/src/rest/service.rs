@@ -11,21 +11,22 @@ use http::{HeaderValue, Method, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::RequestContext;
-use super::{admin, health, inference, management, openapi, plugins};
+use super::{admin, authorize, health, inference, management, openapi, plugins};
 use crate::access_log::AccessRecord;
 use crate::auth::{BrowserRule, Gate};
 use crate::body::RequestBody;
-use crate::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream, log_end};
+use crate::connection::{
+    ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
+};
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
-use crate::plugins::PluginEndpoint;
+use crate::plugins::{ApiOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
@@ -43,7 +44,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     apis: Apis,
     browsers: BrowserRule,
     signals: &mut watch::Receiver<ListenerSignal>,
-) -> Option<OnUpgrade> {
+) -> Option<HandleUpgrade> {
     let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(peer));
     let service =
         service_fn(|request: Request<Incoming>| answer(state, apis, browsers, peer, request));
@@ -90,7 +91,9 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let id = RequestUuid::fresh();
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let context = RequestContext { state, apis, browsers, peer, parts: &parts, id, started };
+    let authorized = None;
+    let context =
+        RequestContext { state, apis, browsers, peer, parts: &parts, id, started, authorized };
     let mut reply = match dispatch(&context, body).await {
         Ok(reply) => reply,
         Err(problem) => respond::problem(&problem),
@@ -120,10 +123,8 @@ fn log(state: &ServerState, peer: &Peer, parts: &Parts, status: StatusCode, star
     }
 }
 
-/// Calls the endpoint of the request's route. Predictions stay in this future; what is rare and waits
-/// is boxed, so that the future stays small.
+/// Finds where the request goes and whether it may, before its body is read.
 async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
-    let (state, engine) = (context.state, &context.state.engine);
     check_host(context.parts)?;
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
     let (route, endpoint) = destination(context, &path);
@@ -132,14 +133,54 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         check_browser(context, gate)?;
     }
     check_token(context, gate)?;
-    if let Some(plugins) = &state.config.plugins {
-        Box::pin(plugins::authorize(context, plugins, gate)).await?;
+    match context.state.config.plugins.as_deref().filter(|plugins| plugins.guarded()) {
+        None => call(context, route, endpoint, body).await,
+        Some(plugins) => {
+            Box::pin(call_authorized(context, plugins, gate, route, endpoint, body)).await
+        }
     }
+}
+
+/// Asks the operator's plugin first. For `/invocations` the body may have to name the model, so that
+/// endpoint asks by itself.
+async fn call_authorized(
+    context: &RequestContext<'_>,
+    plugins: &Plugins,
+    gate: Gate,
+    route: Route<'_>,
+    endpoint: Option<&PluginEndpoint>,
+    body: RequestBody,
+) -> HttpResult {
+    if route == Route::Invocations {
+        return inference::invoke(context, Some(plugins), body).await;
+    }
+    let query = context.query();
+    let intent = match endpoint {
+        Some(_) => Some(Intent::plain(ApiOperation::Endpoint)),
+        None => authorize::intent(context, &route, &query),
+    };
+    let Some(intent) = intent else { return call(context, route, endpoint, body).await };
+    let listener = authorize::listener(gate);
+    let authorized = authorize::authorize(context, plugins, listener, intent).await?;
+    call(&authorized.context(context), route, endpoint, body).await
+}
+
+/// Calls the endpoint of the request's route. Predictions stay in this future; what is rare and waits
+/// is boxed, so that the future stays small.
+async fn call(
+    context: &RequestContext<'_>,
+    route: Route<'_>,
+    endpoint: Option<&PluginEndpoint>,
+    body: RequestBody,
+) -> HttpResult {
+    let (state, engine) = (context.state, &context.state.engine);
     match route {
         Route::Predict(route) => inference::predict(context, body, route).await,
-        Route::Invocations => Box::pin(inference::invoke(context, body)).await,
+        Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
-        Route::Handle => handles::upgrade(context.parts, context.peer),
+        Route::Handle => {
+            handles::upgrade(context.parts, context.peer, authorize::call_guard(context))
+        }
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(engine)),
@@ -169,7 +210,7 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         Route::RenewToken => admin::renew_token(context),
         Route::Metrics => Ok(admin::metrics(context)),
         Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
-        Route::NotFound => Box::pin(plugins::answer(context, endpoint, &path, body)).await,
+        Route::NotFound => Box::pin(plugins::answer(context, endpoint, body)).await,
     }
 }
 

@@ -12,8 +12,7 @@ use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceSer
 use jitney_server::auth::{KeyStore, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
-use tonic::Code;
-use tonic::metadata::MetadataValue;
+use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
@@ -149,30 +148,28 @@ async fn on_one_grpc_port_each_token_opens_its_own_services() {
         ("API", false, false, false),
     ] {
         let bearer = notes.bearer(name);
-        let keyed = || {
-            let bearer: MetadataValue<_> = bearer.parse().unwrap();
-            move |mut request: tonic::Request<()>| {
-                request.metadata_mut().insert("authorization", bearer.clone());
-                Ok::<_, tonic::Status>(request)
-            }
-        };
-        let opened = |code: Result<(), Code>, opens: bool, what: &str| {
-            assert_eq!(
-                code,
-                if opens { Ok(()) } else { Err(Code::PermissionDenied) },
-                "{name}: {what}"
-            );
-        };
-        let mut client = InferenceApIsServiceClient::with_interceptor(channel.clone(), keyed());
-        opened(client.ping(()).await.map(drop).map_err(|it| it.code()), inference, "inference");
-        let mut client = GrpcInferenceServiceClient::with_interceptor(channel.clone(), keyed());
-        let live = client.server_live(ServerLiveRequest {}).await;
-        opened(live.map(drop).map_err(|it| it.code()), inference, "open inference");
-        let mut client = ManagementApIsServiceClient::with_interceptor(channel.clone(), keyed());
-        let listed = client.list_models(ListModelsRequest::default()).await;
-        opened(listed.map(drop).map_err(|it| it.code()), management, "management");
-        let mut client = HealthClient::with_interceptor(channel.clone(), keyed());
-        let healthy = client.check(HealthCheckRequest::default()).await;
-        opened(healthy.map(drop).map_err(|it| it.code()), either, "health");
+        let mut client = InferenceApIsServiceClient::new(channel.clone());
+        assert_opens(client.ping(keyed(&bearer, ())).await, inference);
+        let mut client = GrpcInferenceServiceClient::new(channel.clone());
+        let live = client.server_live(keyed(&bearer, ServerLiveRequest {})).await;
+        assert_opens(live, inference);
+        let mut client = ManagementApIsServiceClient::new(channel.clone());
+        let listed = client.list_models(keyed(&bearer, ListModelsRequest::default())).await;
+        assert_opens(listed, management);
+        let mut client = HealthClient::new(channel.clone());
+        let healthy = client.check(keyed(&bearer, HealthCheckRequest::default())).await;
+        assert_opens(healthy, either);
     }
+}
+
+fn keyed<T>(bearer: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", bearer.parse().unwrap());
+    request
+}
+
+#[track_caller]
+fn assert_opens<T>(answer: Result<Response<T>, Status>, opens: bool) {
+    let code = answer.map(drop).map_err(|status| status.code());
+    assert_eq!(code, if opens { Ok(()) } else { Err(Code::PermissionDenied) });
 }
