@@ -14,7 +14,7 @@ use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
 use crate::errors::Problem;
 use crate::health;
-use crate::plugins::{ApiOperation, Intent};
+use crate::plugins::{GuardedOperation, Intent};
 use crate::respond;
 use crate::state::ServerState;
 
@@ -47,7 +47,7 @@ impl InferenceApIsService for TorchServeInference {
         request: Request<()>,
     ) -> Result<Response<TorchServeHealthResponse>, Status> {
         let (mut request, ()) = GrpcRequest::open(request)?;
-        request.authorize(Intent::plain(ApiOperation::Health)).await?;
+        request.authorize(Intent::plain(GuardedOperation::Health)).await?;
         let status = json!({ "status": health::status(&self.state.engine) });
         Ok(Response::new(TorchServeHealthResponse { health: respond::pretty(&status) }))
     }

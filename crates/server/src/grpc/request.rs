@@ -15,7 +15,7 @@ use tonic::{Request, Response};
 use super::call_log::TimingTrailer;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
-use crate::plugins::{ApiOperation, CallGuard, Intent};
+use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_id::RequestUuid;
 use crate::request_options::{self, RequestOptions, set_tenant};
 use crate::route::ModelRef;
@@ -88,7 +88,7 @@ impl GrpcRequest {
     pub(super) async fn model(
         &mut self,
         service: &InferenceService,
-        operation: ApiOperation,
+        operation: GuardedOperation,
         target: ModelRef<'_>,
     ) -> Result<Arc<Model>, Problem> {
         let found = model(service, target);

@@ -29,7 +29,7 @@ use super::{health, inference, management, oip, status};
 use crate::auth::Gate;
 use crate::connection::Peer;
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, ApiOperation, CallGuard, Intent, Plugins};
+use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, Plugins};
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -47,7 +47,7 @@ struct GrpcService {
     name: &'static str,
     gate: Gate,
     /// What its calls do; nothing where each message has to be asked about.
-    operation: Option<ApiOperation>,
+    operation: Option<GuardedOperation>,
     answer: ServiceFn,
 }
 
@@ -76,7 +76,7 @@ impl GrpcServices {
         let names: Vec<_> = services.services.iter().map(|service| service.name).collect();
         let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
         let gate = Gate::of_listener(apis);
-        services.add_plain(gate, ApiOperation::Health, HealthServer::new(health));
+        services.add_plain(gate, GuardedOperation::Health, HealthServer::new(health));
         services.add_reflection(gate, &names);
         services
     }
@@ -96,8 +96,8 @@ impl GrpcServices {
                 .with_service_name("grpc.health.v1.Health");
             names.iter().fold(builder, |builder, name| builder.with_service_name(*name))
         };
-        self.add_plain(gate, ApiOperation::Reflect, builder().build_v1()?);
-        self.add_plain(gate, ApiOperation::Reflect, builder().build_v1alpha()?);
+        self.add_plain(gate, GuardedOperation::Reflect, builder().build_v1()?);
+        self.add_plain(gate, GuardedOperation::Reflect, builder().build_v1alpha()?);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl GrpcServices {
     }
 
     /// Adds a service whose calls all do the same, for no model.
-    fn add_plain<S>(&mut self, gate: Gate, operation: ApiOperation, service: S)
+    fn add_plain<S>(&mut self, gate: Gate, operation: GuardedOperation, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,

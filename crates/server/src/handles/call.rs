@@ -18,7 +18,7 @@ use crate::access_log::AccessRecord;
 use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
-use crate::plugins::{ApiOperation, CallGuard, Intent};
+use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_id::RequestUuid;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
@@ -53,7 +53,7 @@ pub(super) async fn run_authorized(
 ) {
     let target = ModelRef { model: &model, version: version.as_deref() };
     let found = pending.as_ref().ok().map(|pending| Arc::clone(&pending.model));
-    let intent = Intent::with_model(ApiOperation::Predict, target, found);
+    let intent = Intent::with_model(GuardedOperation::Predict, target, found);
     let verdict = guard.authorize(RequestUuid::fresh().text(), &intent).await;
     match (verdict, pending) {
         (Ok(tenant), Ok(mut pending)) => {

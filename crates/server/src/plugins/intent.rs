@@ -11,7 +11,7 @@ use crate::route::{ModelRef, PredictRoute, Route};
 /// What can be done with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ApiOperation {
+pub(crate) enum GuardedOperation {
     /// A prediction.
     Predict,
     /// An explanation.
@@ -58,7 +58,7 @@ pub(crate) enum ApiOperation {
 
 /// An operation, and the model or workflow it is for.
 pub(crate) struct Intent<'a> {
-    pub(super) operation: ApiOperation,
+    pub(super) operation: GuardedOperation,
     /// The model as the request names it.
     target: Option<ModelRef<'a>>,
     pub(super) workflow: Option<&'a str>,
@@ -68,20 +68,20 @@ pub(crate) struct Intent<'a> {
 
 impl<'a> Intent<'a> {
     /// What is for no model.
-    pub(crate) fn plain(operation: ApiOperation) -> Self {
+    pub(crate) fn plain(operation: GuardedOperation) -> Self {
         Self { operation, target: None, workflow: None, model: None }
     }
 
     /// What is for a model; `model` is the version that it comes to, if there is one.
     pub(crate) fn with_model(
-        operation: ApiOperation,
+        operation: GuardedOperation,
         target: ModelRef<'a>,
         model: Option<Arc<Model>>,
     ) -> Self {
         Self { target: Some(target), model, ..Self::plain(operation) }
     }
 
-    fn with_workflow(operation: ApiOperation, name: &'a str) -> Self {
+    fn with_workflow(operation: GuardedOperation, name: &'a str) -> Self {
         Self { workflow: Some(name), ..Self::plain(operation) }
     }
 
@@ -95,44 +95,46 @@ impl<'a> Intent<'a> {
         Some(match *route {
             Route::Description | Route::OpenApi | Route::Docs | Route::Metrics => return None,
             Route::Predict(PredictRoute { target, explain: Some(true), .. }) => {
-                to_model(ApiOperation::Explain, target)
+                to_model(GuardedOperation::Explain, target)
             }
-            Route::Predict(PredictRoute { target, .. }) => to_model(ApiOperation::Predict, target),
-            Route::Invocations => Self::plain(ApiOperation::Predict),
-            Route::RunWorkflow(name) => Self::with_workflow(ApiOperation::RunWorkflow, name),
-            Route::Handle => Self::plain(ApiOperation::Connect),
+            Route::Predict(PredictRoute { target, .. }) => {
+                to_model(GuardedOperation::Predict, target)
+            }
+            Route::Invocations => Self::plain(GuardedOperation::Predict),
+            Route::RunWorkflow(name) => Self::with_workflow(GuardedOperation::RunWorkflow, name),
+            Route::Handle => Self::plain(GuardedOperation::Connect),
             Route::Ping | Route::SagemakerPing | Route::OipLive | Route::OipReady => {
-                Self::plain(ApiOperation::Health)
+                Self::plain(GuardedOperation::Health)
             }
             Route::ExecutionParameters | Route::OipServer | Route::OipVersions => {
-                Self::plain(ApiOperation::Metadata)
+                Self::plain(GuardedOperation::Metadata)
             }
             Route::PredictDescription(target) | Route::ManageDescription(target) => {
-                to_model(ApiOperation::Metadata, target)
+                to_model(GuardedOperation::Metadata, target)
             }
             Route::ModelReady(model) => {
-                to_model(ApiOperation::Ready, ModelRef { model, version: None })
+                to_model(GuardedOperation::Ready, ModelRef { model, version: None })
             }
-            Route::List => Self::plain(ApiOperation::List),
-            Route::Register => Self::plain(ApiOperation::Register),
+            Route::List => Self::plain(GuardedOperation::List),
+            Route::Register => Self::plain(GuardedOperation::Register),
             Route::Describe(target) | Route::Batching(target) => {
-                to_model(ApiOperation::Describe, target)
+                to_model(GuardedOperation::Describe, target)
             }
-            Route::Scale(target) => to_model(ApiOperation::Scale, target),
-            Route::Unregister(target) => to_model(ApiOperation::Unregister, target),
+            Route::Scale(target) => to_model(GuardedOperation::Scale, target),
+            Route::Unregister(target) => to_model(GuardedOperation::Unregister, target),
             Route::SetDefault { model, version } => {
-                to_model(ApiOperation::SetDefault, ModelRef { model, version: Some(version) })
+                to_model(GuardedOperation::SetDefault, ModelRef { model, version: Some(version) })
             }
-            Route::ListWorkflows => Self::plain(ApiOperation::ListWorkflows),
-            Route::RegisterWorkflow => Self::plain(ApiOperation::RegisterWorkflow),
+            Route::ListWorkflows => Self::plain(GuardedOperation::ListWorkflows),
+            Route::RegisterWorkflow => Self::plain(GuardedOperation::RegisterWorkflow),
             Route::DescribeWorkflow(name) => {
-                Self::with_workflow(ApiOperation::DescribeWorkflow, name)
+                Self::with_workflow(GuardedOperation::DescribeWorkflow, name)
             }
             Route::UnregisterWorkflow(name) => {
-                Self::with_workflow(ApiOperation::UnregisterWorkflow, name)
+                Self::with_workflow(GuardedOperation::UnregisterWorkflow, name)
             }
-            Route::RenewToken => Self::plain(ApiOperation::RenewToken),
-            Route::MethodNotAllowed | Route::NotFound => Self::plain(ApiOperation::Unknown),
+            Route::RenewToken => Self::plain(GuardedOperation::RenewToken),
+            Route::MethodNotAllowed | Route::NotFound => Self::plain(GuardedOperation::Unknown),
         })
     }
 

@@ -20,7 +20,7 @@ use super::input;
 use crate::body::{RequestBody, ResponseBody};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::InferenceRequest;
-use crate::plugins::{ApiKind, ApiOperation, Intent, Plugins};
+use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
 use crate::request_options::{RequestOptions, sequence};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
@@ -96,7 +96,7 @@ async fn authorize_model(
 ) -> Result<Authorized, Problem> {
     let target = ModelRef { model: name, version: None };
     let model = context.state.inference.model(target).ok();
-    let intent = Intent::with_model(ApiOperation::Predict, target, model);
+    let intent = Intent::with_model(GuardedOperation::Predict, target, model);
     authorize(context, plugins, ApiKind::Inference, intent).await
 }
 

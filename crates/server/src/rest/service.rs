@@ -26,7 +26,7 @@ use crate::connection::{
 };
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
-use crate::plugins::{ApiOperation, Intent, PluginEndpoint, Plugins};
+use crate::plugins::{GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
@@ -157,7 +157,7 @@ async fn call_authorized(
     }
     let query = context.query();
     let intent = match endpoint {
-        Some(_) => Some(Intent::plain(ApiOperation::Endpoint)),
+        Some(_) => Some(Intent::plain(GuardedOperation::Endpoint)),
         None => authorize::intent(context, &route, &query),
     };
     let Some(intent) = intent else { return call(context, route, endpoint, body).await };

@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status};
 use super::request::{self, GrpcRequest, ModelCall, target};
 use crate::errors::{ErrorCode, Problem};
 use crate::health;
-use crate::plugins::{ApiOperation, Intent};
+use crate::plugins::{GuardedOperation, Intent};
 use crate::state::ServerState;
 
 /// The service.
@@ -39,7 +39,7 @@ impl OpenInferenceService {
     async fn is_ready(&self, request: Request<pb::ModelReadyRequest>) -> Result<bool, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.name, &message.version);
-        let model = request.model(&self.state.inference, ApiOperation::Ready, target).await?;
+        let model = request.model(&self.state.inference, GuardedOperation::Ready, target).await?;
         Ok(model.healthy() && model.status().workers.iter().any(|worker| worker.ready))
     }
 
@@ -49,7 +49,8 @@ impl OpenInferenceService {
     ) -> Result<pb::ModelMetadataResponse, Problem> {
         let (mut request, pb::ModelMetadataRequest { name, version }) = GrpcRequest::open(request)?;
         let target = target(&name, &version);
-        let model = request.model(&self.state.inference, ApiOperation::Metadata, target).await?;
+        let model =
+            request.model(&self.state.inference, GuardedOperation::Metadata, target).await?;
         let versions = self.state.engine.versions(&name)?;
         let signature = model.signature();
         Ok(pb::ModelMetadataResponse {
@@ -68,7 +69,7 @@ impl OpenInferenceService {
         let (mut request, message) = GrpcRequest::open(request)?;
         let service = &self.state.inference;
         let target = target(&message.model_name, &message.model_version);
-        let model = request.model(service, ApiOperation::Predict, target).await?;
+        let model = request.model(service, GuardedOperation::Predict, target).await?;
         let body = request_json::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
         let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
@@ -86,7 +87,7 @@ impl OpenInferenceService {
 }
 
 /// Authorizes what is for no model.
-async fn authorize<T>(request: Request<T>, operation: ApiOperation) -> Result<(), Problem> {
+async fn authorize<T>(request: Request<T>, operation: GuardedOperation) -> Result<(), Problem> {
     let (mut request, _) = GrpcRequest::open(request)?;
     request.authorize(Intent::plain(operation)).await
 }
@@ -140,7 +141,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerLiveRequest>,
             ) -> Result<Response<pb::ServerLiveResponse>, Status> {
-                authorize(request, ApiOperation::Health).await?;
+                authorize(request, GuardedOperation::Health).await?;
                 Ok(Response::new(pb::ServerLiveResponse { live: true }))
             }
 
@@ -148,7 +149,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
-                authorize(request, ApiOperation::Health).await?;
+                authorize(request, GuardedOperation::Health).await?;
                 let ready = health::is_ready(&self.state.engine);
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
@@ -165,7 +166,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerMetadataRequest>,
             ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
-                authorize(request, ApiOperation::Metadata).await?;
+                authorize(request, GuardedOperation::Metadata).await?;
                 Ok(Response::new(pb::ServerMetadataResponse {
                     name: health::SERVER_NAME.to_owned(),
                     version: self.state.config.server_version.clone(),
