@@ -42,7 +42,8 @@ impl AuthKey {
     fn json(&self) -> Value {
         let mut json = json!({ "key": String::from_utf8_lossy(&self.text) });
         if let Some(expires) = self.expires {
-            json["expiration time"] = humantime::format_rfc3339_micros(expires.wall).to_string().into();
+            json["expiration time"] =
+                humantime::format_rfc3339_micros(expires.wall).to_string().into();
         }
         json
     }

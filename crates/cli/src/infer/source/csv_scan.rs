@@ -64,9 +64,13 @@ impl CsvScan {
 /// The failure of a table with an open quote.
 pub fn open_quote(file: &mut File, at: u64) -> io::Result<Failure> {
     file.seek(SeekFrom::Start(0))?;
-    let (mut line, mut before) = (1, BufReader::with_capacity(1 << 16, file).take(at));
-    while before.skip_until(b'\n')? > 0 {
-        line += 1;
+    let mut before = BufReader::with_capacity(1 << 16, file).take(at);
+    let (mut line, mut length) = (1, usize::MAX);
+    while length > 0 {
+        let bytes = before.fill_buf()?;
+        line += bytes.iter().filter(|byte| **byte == b'\n').count();
+        length = bytes.len();
+        before.consume(length);
     }
     let what =
         format!("cannot read the table: the quote that opens in line {line} is never closed");
