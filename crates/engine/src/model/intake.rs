@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use jitney_batcher::Rejection;
+
 use super::endpoints::{EndpointChange, Endpoints, Objective, Reconfigure};
-use crate::call::{Input, Parameter};
+use crate::call::{Input, PARAMETERS_MAX, Parameter, REQUEST_BYTES_MAX};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
 use crate::pending::Payload;
@@ -15,9 +17,6 @@ use crate::store::Api;
 
 /// The group of requests that must be run alone; each of them fills a batch.
 pub(super) const ALONE: u16 = u16::MAX;
-
-/// Parameters of one request that a frame has room for.
-const PARAMETERS_MAX: usize = u8::MAX as usize;
 
 /// How a model takes its inputs in.
 pub(crate) enum Intake {
@@ -106,6 +105,10 @@ impl Intake {
                 "a request may have at most {PARAMETERS_MAX} parameters with names of at most {} bytes",
                 u16::MAX
             )));
+        }
+        if input.weight() > REQUEST_BYTES_MAX {
+            let reason = Rejection::TooLarge;
+            return Err(CallError::Rejected { reason, retry_after: None });
         }
         let (items, group) = if input.route.is_alone() { (batch_size, ALONE) } else { (1, 0) };
         let (payload, objective) = (Payload::Raw(input), Objective::Models);

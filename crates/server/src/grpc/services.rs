@@ -24,6 +24,7 @@ use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
 use super::call_log::{CallLog, LoggedBody};
+use super::message_body::MessageBody;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status};
 use crate::auth::Gate;
@@ -34,7 +35,7 @@ use crate::route::Apis;
 use crate::state::ServerState;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+type ServiceFn = Box<dyn Fn(Request<MessageBody>) -> Answering + Send + Sync>;
 
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
@@ -98,7 +99,7 @@ impl GrpcServices {
 
     fn add<S>(&mut self, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+        S: Service<Request<MessageBody>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
@@ -125,9 +126,15 @@ impl GrpcServices {
         let response = match (service, admitted) {
             (None, _) => status::unknown_service(request.uri().path()).into_http(),
             (Some(_), Err(closed)) => Status::from(closed).into_http(),
-            (Some(service), Ok(())) => service(request).await?,
+            (Some(service), Ok(())) => service(self.by_message(request)).await?,
         };
         Ok(log.attach(response, caller.id))
+    }
+
+    /// The request with a body that takes its memory as it comes.
+    fn by_message(&self, request: Request<Incoming>) -> Request<MessageBody> {
+        let limit = usize::try_from(self.state.config.max_request_bytes).unwrap_or(usize::MAX);
+        request.map(|body| MessageBody::new(body, self.state.engine.admission(), limit))
     }
 
     /// Checks the token, if the server asks for one.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
+use jitney_engine::admission::{Admission, HeldBytes};
 use jitney_engine::call::{
     Answer, AnswerStream, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
@@ -29,6 +30,15 @@ const CALL_PARAMETER: &str = "jitney-call";
 pub(super) struct CallFrame {
     pub(super) id: u64,
     pub(super) frame: ServerFrame,
+    /// Its memory while it waits to be written.
+    _held: HeldBytes,
+}
+
+impl CallFrame {
+    pub(super) fn new(id: u64, frame: ServerFrame, admission: &Arc<Admission>) -> Self {
+        let held = admission.keep(frame.body_len() as u64);
+        Self { id, frame, _held: held }
+    }
 }
 
 /// A call that is about to be made.
@@ -38,6 +48,8 @@ pub(super) struct PendingCall {
     pub(super) model: Arc<Model>,
     pub(super) call: HandleCall,
     pub(super) started: Instant,
+    /// Its memory until the model admits it.
+    pub(super) held: Option<HeldBytes>,
 }
 
 impl PendingCall {
@@ -45,24 +57,27 @@ impl PendingCall {
     pub(super) async fn run(mut self, sender: mpsc::Sender<CallFrame>) {
         let id = self.call.id;
         let (input, options) = self.input();
+        let admission = Arc::clone(self.state.engine.admission());
+        let held = self.held.take();
         let request = InferenceRequest {
             target: self.target(),
             input,
             options,
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
+            held,
         };
         let last = match self.state.inference.predict(&self.model, request).await {
             Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
             Ok(Answer { output, timing, stream: Some(stream) }) => {
                 let first = ServerFrame::First(output, timing);
-                drop(sender.send(CallFrame { id, frame: first }).await);
+                drop(sender.send(CallFrame::new(id, first, &admission)).await);
                 self.send_pieces(stream, &sender).await
             }
             Err(problem) => ServerFrame::Failed(problem),
         };
         self.log(&last);
-        drop(sender.send(CallFrame { id, frame: last }).await);
+        drop(sender.send(CallFrame::new(id, last, &admission)).await);
     }
 
     /// Sends the further pieces of a stream; returns its last frame.
@@ -75,7 +90,9 @@ impl PendingCall {
         while let Some(piece) = stream.next().await {
             match piece {
                 Ok(piece) => {
-                    drop(sender.send(CallFrame { id, frame: ServerFrame::Chunk(piece) }).await);
+                    let admission = self.state.engine.admission();
+                    let frame = CallFrame::new(id, ServerFrame::Chunk(piece), admission);
+                    drop(sender.send(frame).await);
                 }
                 Err(error) => {
                     let problem = inference::failure(&self.model, self.target(), &error);
