@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use crate::error::CallError;
-use crate::transfers::{Transfer, TransferKind, Transfers};
+use crate::transfers::{ClientTransfer, TransferKind, Transfers};
 
 pub use crate::transfers::{CutReason, CutSwitch, TransferRules};
 
@@ -94,33 +94,42 @@ impl Admission {
 
     /// A body that begins to come in; it has no bytes yet.
     pub fn body(self: &Arc<Self>) -> TransferShare {
-        self.transfer(Transfer::new(TransferKind::Body, Arc::default()))
+        self.transfer(ClientTransfer::new(TransferKind::Body, Arc::default()))
     }
 
     /// An answer that goes to a client. It exists already, so its bytes count even where they are too
     /// many. The switch ends the client's connection.
     pub fn answer(self: &Arc<Self>, bytes: u64, switch: &Arc<CutSwitch>) -> TransferShare {
-        let transfer = Transfer::new(TransferKind::Answer, Arc::clone(switch));
+        let transfer = ClientTransfer::new(TransferKind::Answer, Arc::clone(switch));
         transfer.held.store(bytes, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.cut_beyond_limit(total);
         self.transfer(transfer)
     }
 
-    fn transfer(self: &Arc<Self>, transfer: Transfer) -> TransferShare {
+    fn transfer(self: &Arc<Self>, transfer: ClientTransfer) -> TransferShare {
         let transfer = Arc::new(transfer);
         let number = self.transfers.enter(&transfer);
         TransferShare { admission: Arc::clone(self), transfer, number }
     }
 
-    /// Cuts clients that are too slow; called every [`TransferRules::look_every`].
+    /// Cuts clients that are too slow, and more while the limit is passed; called every [`TransferRules::look_every`].
     pub fn cut_overdue(&self) {
         self.give_back(self.transfers.cut_overdue());
+        self.cut_beyond_limit(self.bytes());
+    }
+
+    /// Answers can bring the account beyond its limit; then the slowest clients go, as far as that helps.
+    fn cut_beyond_limit(&self, total: u64) {
+        if let Some(over) = total.checked_sub(self.limits.bytes).filter(|over| *over > 0) {
+            self.give_back(self.transfers.cut_slowest(over, None, true));
+        }
     }
 
     /// Cuts slow clients until `total` bytes are within `limit`; false if that is not possible.
-    fn make_room(&self, total: u64, limit: u64, faster: Option<&Transfer>) -> bool {
+    fn make_room(&self, total: u64, limit: u64, faster: Option<&ClientTransfer>) -> bool {
         let wanted = total - limit;
-        let freed = self.transfers.cut_slowest(wanted, faster);
+        let freed = self.transfers.cut_slowest(wanted, faster, false);
         self.give_back(freed);
         freed >= wanted
     }
@@ -207,7 +216,7 @@ impl Drop for HeldBytes {
 #[derive(Debug)]
 pub struct TransferShare {
     admission: Arc<Admission>,
-    transfer: Arc<Transfer>,
+    transfer: Arc<ClientTransfer>,
     number: u64,
 }
 
@@ -252,7 +261,12 @@ mod tests {
     use super::*;
 
     fn gate() -> Arc<Admission> {
-        Admission::new(AdmissionLimits { requests: 2, items: 10, bytes: 100, ..AdmissionLimits::default() })
+        Admission::new(AdmissionLimits {
+            requests: 2,
+            items: 10,
+            bytes: 100,
+            ..AdmissionLimits::default()
+        })
     }
 
     fn rejected_by(result: Result<Permit, CallError>) -> Option<&'static str> {

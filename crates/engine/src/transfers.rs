@@ -118,7 +118,7 @@ pub(crate) enum TransferKind {
 
 /// A body or an answer that waits for its client.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct ClientTransfer {
     kind: TransferKind,
     began: Instant,
     moved: AtomicU64,
@@ -130,7 +130,7 @@ pub(crate) struct Transfer {
     pub(crate) switch: Arc<CutSwitch>,
 }
 
-impl Transfer {
+impl ClientTransfer {
     pub(crate) fn new(kind: TransferKind, switch: Arc<CutSwitch>) -> Self {
         Self {
             kind,
@@ -174,9 +174,8 @@ impl Transfer {
     }
 
     fn overdue(&self, now: Instant, rules: &TransferRules) -> Option<CutReason> {
-        let over = |millis: u64, most: Duration| {
-            !most.is_zero() && u128::from(millis) >= most.as_millis()
-        };
+        let over =
+            |millis: u64, most: Duration| !most.is_zero() && u128::from(millis) >= most.as_millis();
         let age = self.age(now);
         match self.kind {
             TransferKind::Body if over(age, rules.body_time_max) => Some(CutReason::TooLong),
@@ -207,7 +206,7 @@ pub(crate) struct Transfers {
 #[derive(Debug, Default)]
 struct TransferTable {
     next: u64,
-    under_way: BTreeMap<u64, Arc<Transfer>>,
+    under_way: BTreeMap<u64, Arc<ClientTransfer>>,
 }
 
 impl Transfers {
@@ -224,7 +223,7 @@ impl Transfers {
     }
 
     /// Enters a transfer; returns its number.
-    pub(crate) fn enter(&self, transfer: &Arc<Transfer>) -> u64 {
+    pub(crate) fn enter(&self, transfer: &Arc<ClientTransfer>) -> u64 {
         let mut table = self.lock();
         table.next += 1;
         let number = table.next;
@@ -247,8 +246,13 @@ impl Transfers {
     }
 
     /// Cuts the slowest transfers until `wanted` bytes are free, for one that is faster than they are.
-    /// Returns the bytes that they had; nothing is cut where that would not be enough.
-    pub(crate) fn cut_slowest(&self, wanted: u64, faster: Option<&Transfer>) -> u64 {
+    /// Returns the bytes that they had. Where that is not enough nothing is cut, unless `anyway`.
+    pub(crate) fn cut_slowest(
+        &self,
+        wanted: u64,
+        faster: Option<&ClientTransfer>,
+        anyway: bool,
+    ) -> u64 {
         let now = Instant::now();
         let most = faster.map_or(u64::MAX, |faster| faster.rate(now)).min(FAST_RATE);
         let mut table = self.lock();
@@ -264,8 +268,12 @@ impl Transfers {
             found += held;
             found >= wanted
         });
-        let Some(last) = enough else { return 0 };
-        let cut = slow[..=last].iter().filter_map(|(_, number, _)| table.under_way.remove(number));
+        let count = match enough {
+            Some(last) => last + 1,
+            None if anyway => slow.len(),
+            None => return 0,
+        };
+        let cut = slow[..count].iter().filter_map(|(_, number, _)| table.under_way.remove(number));
         cut.map(|it| self.cut(&it, CutReason::Room)).sum()
     }
 
@@ -285,9 +293,12 @@ impl Transfers {
         freed
     }
 
-    fn cut(&self, transfer: &Transfer, reason: CutReason) -> u64 {
-        self.count(reason);
-        transfer.switch.cut(reason);
+    fn cut(&self, transfer: &ClientTransfer, reason: CutReason) -> u64 {
+        // Several answers of one connection end with it, and count once.
+        if transfer.switch.reason().is_none() {
+            self.count(reason);
+            transfer.switch.cut(reason);
+        }
         transfer.held.swap(0, Ordering::Relaxed)
     }
 }
@@ -302,13 +313,13 @@ mod tests {
         tokio::time::advance(Duration::from_millis(millis)).await;
     }
 
-    fn transfer(kind: TransferKind, held: u64) -> Arc<Transfer> {
-        let transfer = Transfer::new(kind, Arc::default());
+    fn transfer(kind: TransferKind, held: u64) -> Arc<ClientTransfer> {
+        let transfer = ClientTransfer::new(kind, Arc::default());
         transfer.held.store(held, Ordering::Relaxed);
         Arc::new(transfer)
     }
 
-    fn body(all: &Transfers, held: u64) -> Arc<Transfer> {
+    fn body(all: &Transfers, held: u64) -> Arc<ClientTransfer> {
         let body = transfer(TransferKind::Body, held);
         all.enter(&body);
         body
@@ -318,20 +329,26 @@ mod tests {
     async fn the_slowest_is_cut_first_and_a_young_or_a_fast_one_never() {
         let all = Transfers::default();
         let [slow, slower, fast] = [100, 100, 100].map(|held| body(&all, held));
-        assert_eq!(all.cut_slowest(1, None), 0, "all are too young to be called slow");
+        assert_eq!(all.cut_slowest(1, None, false), 0, "all are too young to be called slow");
         after(2000).await;
         let young = body(&all, 100);
         slow.advance(200 * KIB);
         slower.advance(100 * KIB);
         fast.advance(20_000 * KIB);
         after(10).await;
-        assert_eq!(all.cut_slowest(301, None), 0, "nothing is cut in vain");
-        assert_eq!(all.cut_slowest(1, None), 100);
+        assert_eq!(all.cut_slowest(301, None, false), 0, "nothing is cut in vain");
+        let young_and_fast = 200;
+        assert_eq!(all.cut_slowest(1 + young_and_fast, Some(&slower), true), 0);
+        assert_eq!(all.cut_slowest(1, None, false), 100);
         assert_eq!(slower.switch.reason(), Some(CutReason::Room));
-        assert_eq!(all.cut_slowest(1, Some(&slow)), 0, "none is slower than the one that asks");
-        assert_eq!(all.cut_slowest(1, Some(&young)), 100);
+        assert_eq!(
+            all.cut_slowest(1, Some(&slow), false),
+            0,
+            "none is slower than the one that asks"
+        );
+        assert_eq!(all.cut_slowest(1, Some(&young), false), 100);
         assert_eq!(slow.switch.reason(), Some(CutReason::Room));
-        assert_eq!(all.cut_slowest(1, None), 0);
+        assert_eq!(all.cut_slowest(1, None, false), 0);
         assert_eq!((fast.switch.reason(), young.switch.reason()), (None, None));
         assert_eq!(all.cut_count(CutReason::Room), 2);
     }
@@ -345,7 +362,7 @@ mod tests {
             after(500).await;
             drips.advance(1);
         }
-        assert_eq!(all.cut_slowest(1, None), 1);
+        assert_eq!(all.cut_slowest(1, None, false), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,8 +28,8 @@ use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 
 /// The room of a body that comes in pieces begins with this and grows by this factor.
-const ROOM_MIN: usize = 64 << 10;
-const ROOM_FACTOR: usize = 4;
+const ROOM_MIN: usize = 16 << 10;
+const ROOM_FACTOR: usize = 8;
 /// Answers up to this size usually fit into the system's buffer of a connection and are not counted.
 const SMALL_ANSWER: usize = 16 << 10;
 /// Bodies above this usually arrive after their head; below it, with it.

@@ -143,6 +143,23 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_no_frame_has_room_for_is_too_large() {
+        let accept = |bytes: u64| {
+            // The pages are never touched.
+            let value = vec![0; usize::try_from(bytes).expect("fits")].into();
+            let parameters =
+                vec![Parameter { name: "body".into(), content_type: "".into(), value }];
+            let headers = HeaderBlock::default();
+            let input =
+                Input { id: String::new(), headers, route: CallRoute::default(), parameters };
+            Intake::Python.accept(input, 1).map(drop)
+        };
+        assert!(accept(REQUEST_BYTES_MAX).is_ok());
+        let error = accept(REQUEST_BYTES_MAX + 1).expect_err("too large");
+        assert!(matches!(error, CallError::Rejected { reason: Rejection::TooLarge, .. }));
+    }
+
+    #[test]
     fn endpoints_of_a_definition_have_groups_of_their_own() {
         let asked = [Some("one"), Some("two"), Some("?"), None];
         assert_eq!(asked.map(group), [1, 2, 0, 0]);

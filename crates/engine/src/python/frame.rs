@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::call::{
-    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, FRAME_BYTES_MAX, Input, Operation, Output, Parameter,
-    SequenceHeaders, put_header,
+    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, FRAME_BYTES_MAX, Input, Operation, Output,
+    Parameter, SequenceHeaders, put_header,
 };
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
 

@@ -243,7 +243,7 @@ mod tests {
         let sent = message(100_000_000);
         collector.push(Bytes::copy_from_slice(&sent[..50]), &mut out).unwrap();
         assert!(out.is_empty() && !collector.is_between());
-        assert_eq!(collector.admission.bytes(), 64 << 10);
+        assert_eq!(collector.admission.bytes(), 16 << 10);
     }
 
     #[test]

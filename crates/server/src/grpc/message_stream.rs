@@ -78,11 +78,7 @@ impl MessageStream {
         MessageAnswers { receiver, _task: task }
     }
 
-    async fn run(
-        mut self,
-        mut messages: Streaming<PredictionsRequest>,
-        to: AnswerSender,
-    ) {
+    async fn run(mut self, mut messages: Streaming<PredictionsRequest>, to: AnswerSender) {
         let (mut open, mut next) = (true, None);
         while open || next.is_some() || !self.calls.is_empty() {
             if let Some(message) =

@@ -9,9 +9,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
-use jitney_engine::call::{
-    CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter,
-};
+use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter};
 
 use crate::errors::{ErrorCode, Problem};
 use crate::query::{RequestFields, pairs};
