@@ -68,7 +68,9 @@ pub(crate) fn problem(problem: &Problem) -> HttpResponse {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if matches!(problem.code, ErrorCode::TooLarge | ErrorCode::TooSlow | ErrorCode::NoRoom) {
+    let unread =
+        [ErrorCode::TooLarge, ErrorCode::InvalidHead, ErrorCode::TooSlow, ErrorCode::NoRoom];
+    if unread.contains(&problem.code) {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use jitney_engine::admission::{CutReason, TransferShare};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,12 +21,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::call::{CallFrame, PendingCall};
+use super::call::{self, CallFrame, PendingCall};
 use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
 use crate::body::AnswerPiece;
-use crate::connection::{ConnectionStage, ListenerSignal, Peer};
+use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::errors::Problem;
 use crate::inference;
+use crate::plugins::CallGuard;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -45,15 +46,16 @@ const COPY_BYTES_MAX: usize = 16 << 10;
 
 /// Serves frames until the client goes away, breaks the protocol, or the server ends.
 pub(crate) async fn serve(
-    upgrade: OnUpgrade,
+    upgrade: HandleUpgrade,
     peer: &Arc<Peer>,
     state: &Arc<ServerState>,
     mut signals: watch::Receiver<ListenerSignal>,
 ) {
     peer.enter(ConnectionStage::Busy);
-    let Ok(stream) = upgrade.await else { return };
+    let HandleUpgrade { connection, guard } = upgrade;
+    let Ok(stream) = connection.await else { return };
     let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
-    let mut calls = Calls::new(state, peer, sender);
+    let mut calls = Calls::new(state, peer, guard, sender);
     let mut stream = FrameStream::new(stream);
     let ended = serve_calls(&mut stream, &mut calls, &mut receiver, &mut signals).await;
     if let Err(error) = ended {
@@ -126,7 +128,9 @@ impl FrameStream {
         receiver: &mut mpsc::Receiver<CallFrame>,
     ) -> io::Result<()> {
         let mut next = Some(outgoing);
-        while let Some(CallFrame { id, frame, .. }) = next {
+        while let Some(CallFrame { id, frame, held }) = next {
+            // From here on what is large has its memory as a piece that the client must take.
+            drop(held);
             if calls.is_awaited(id, &frame) {
                 let body = frame.write(id, &mut self.output);
                 self.put(body, calls.peer).await?;
@@ -161,6 +165,7 @@ struct RunningCall {
 struct Calls<'a> {
     state: &'a Arc<ServerState>,
     peer: &'a Arc<Peer>,
+    guard: Option<Arc<CallGuard>>,
     sender: mpsc::Sender<CallFrame>,
     tasks: JoinSet<()>,
     /// Those without a last frame so far.
@@ -177,10 +182,11 @@ impl<'a> Calls<'a> {
     fn new(
         state: &'a Arc<ServerState>,
         peer: &'a Arc<Peer>,
+        guard: Option<Arc<CallGuard>>,
         sender: mpsc::Sender<CallFrame>,
     ) -> Self {
         let (tasks, running) = (JoinSet::new(), HashMap::new());
-        Self { state, peer, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
+        Self { state, peer, guard, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
     }
 
     fn has_room(&self) -> bool {
@@ -215,7 +221,8 @@ impl<'a> Calls<'a> {
     /// Takes memory for a frame that is not complete. Where there is none the call fails, and what comes
     /// of the frame is thrown away.
     fn hold_half(&mut self, input: &mut BytesMut) -> io::Result<()> {
-        if input.is_empty() {
+        // While calls wait to be read, the client is not to blame for what is missing.
+        if input.is_empty() || !self.has_room() {
             self.half = None;
             return Ok(());
         }
@@ -230,7 +237,11 @@ impl<'a> Calls<'a> {
                 self.skipped = length - input.len();
                 // Its memory is what is needed.
                 *input = BytesMut::new();
-                self.start(id, 0, Err(Problem::cut(reason)))
+                self.check_free(id)?;
+                let failing = call::fail(id, Problem::cut(reason), self.sender.clone());
+                let task = self.tasks.spawn(failing);
+                self.running.insert(id, RunningCall { task, bytes: 0 });
+                Ok(())
             }
             (Err(reason), _) => Err(too_slow(reason)),
         }
@@ -253,32 +264,28 @@ impl<'a> Calls<'a> {
     }
 
     fn begin(&mut self, call: HandleCall) -> io::Result<()> {
-        let (id, bytes) = (call.id, call.body.len());
-        let pending = self.pending(call);
-        self.start(id, bytes, pending)
-    }
-
-    fn start(
-        &mut self,
-        id: u64,
-        bytes: usize,
-        pending: Result<PendingCall, Problem>,
-    ) -> io::Result<()> {
-        if self.running.contains_key(&id) {
-            return Err(broken(HandleFrameError::TakenId));
-        }
-        let sender = self.sender.clone();
-        let task = match pending {
-            Ok(pending) => self.tasks.spawn(pending.run(sender)),
-            Err(problem) => {
-                let failed = ServerFrame::Failed(problem);
-                let frame = CallFrame::new(id, failed, self.state.engine.admission());
-                self.tasks.spawn(async move { drop(sender.send(frame).await) })
+        let (id, bytes, sender) = (call.id, call.body.len(), self.sender.clone());
+        self.check_free(id)?;
+        let task = match &self.guard {
+            Some(guard) => {
+                let (guard, asked) =
+                    (Arc::clone(guard), (call.model.clone(), call.version.clone()));
+                let pending = self.pending(call);
+                self.tasks.spawn(call::run_authorized(guard, id, asked, pending, sender))
             }
+            None => match self.pending(call) {
+                Ok(pending) => self.tasks.spawn(pending.run(sender)),
+                Err(problem) => self.tasks.spawn(call::fail(id, problem, sender)),
+            },
         };
         self.running.insert(id, RunningCall { task, bytes });
         self.bytes += bytes;
         Ok(())
+    }
+
+    fn check_free(&self, id: u64) -> io::Result<()> {
+        let taken = self.running.contains_key(&id);
+        if taken { Err(broken(HandleFrameError::TakenId)) } else { Ok(()) }
     }
 
     fn release(&mut self, id: u64) -> Option<RunningCall> {
