@@ -111,6 +111,7 @@ fn failure(error: &CallError) -> PluginFailure {
         | CallError::ServerFull { .. }
         | CallError::Sequence(_)
         | CallError::WorkerExited { .. }
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone => PluginFailure::Away,
     }
