@@ -18,8 +18,8 @@ use jitney_server::{ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
     INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT, MAX_DOWNLOAD_SIZE,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, METRICS_PORT, MODEL_STORE, PYTHON,
-    TLS_CERT, TLS_KEY, TOKEN_AUTH,
+    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
+    MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -105,7 +105,8 @@ fn effective(
     remarks.extend(python.remark.filter(|_| needs_python));
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
-    let values = values.or(&machine::threads()).or_defaults(server::SETTINGS);
+    let limit = machine::workers_limit(&values);
+    let values = values.or(&machine::threads()).or(&limit).or_defaults(server::SETTINGS);
     ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
 }
 
@@ -195,7 +196,11 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
     let named = models.iter().map(|model| model.url.as_str());
     let settings = values.only(jitney_settings::model::SETTINGS);
     Ok(EnginePlan {
-        defaults: ModelDefaults { settings, ..ModelDefaults::default() },
+        defaults: ModelDefaults {
+            settings,
+            workers_limit: values.read(&MAX_WORKERS_PER_MODEL),
+            ..ModelDefaults::default()
+        },
         model_store,
         workflow_store: None,
         store_limits: store_limits(values),
