@@ -175,7 +175,7 @@ def test_a_model_is_never_given_up_because_of_its_requests(start: Callable[..., 
 
 
 def test_nobody_gets_more_workers_than_a_model_may_have(start: Callable[..., Server], store: Store) -> None:
-    flags = ("--workers", "1", "--max-workers-per-model", "2", "--model-store", store.path)
+    flags = ("--max-workers-per-model", "2", "--model-store", store.path)
     server = start("serve", store.mar("begetter"), *flags, store=store)
     store.mar("bomb", "begetter", config="minWorkers: 100000\nmaxWorkers: 100000\n")
     too_many = "are more than max_workers_per_model=2 allows"
