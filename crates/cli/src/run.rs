@@ -62,6 +62,9 @@ fn log_failure(failure: Failure) -> u8 {
 
 fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    let open_files = machine::raise_open_files();
+    plan.server.open_files = open_files.now;
+    plan.engine.python.open_files = open_files.inherited;
     let scratch = scratch_directory(&plan.temp_dir)?;
     data_plane::reduce_timer_slack();
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;

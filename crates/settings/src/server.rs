@@ -28,6 +28,10 @@ settings! {
         .or_else("none").flag("model-store", "DIR").property("model_store");
     MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
+    MAX_CONNECTIONS = Setting::new("max_connections", SettingKind::from(1), "Most connections at a time, for predictions and for management and metrics each; they also stay below the limit of open files")
+        .or("16384").flag("max-connections", "N").property("max_connections");
+    IDLE_TIMEOUT = Setting::new("idle_timeout", SECONDS, "Time that a connection may be open without a request; longer than load balancers keep theirs")
+        .or("620s").flag("idle-timeout", "TIME").property("idle_timeout");
     MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
         .or("64GiB").flag("max-download-size", "SIZE").property("max_download_size");
     MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")

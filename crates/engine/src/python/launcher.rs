@@ -161,6 +161,7 @@ impl PythonLauncher {
             let interpreter = environment.interpreter.display();
             std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
         })?;
+        config.limit_open_files(&child);
         let source = Arc::new(OutputSource {
             model: self.load.model.clone(),
             version: self.load.version.clone(),

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_settings::Values;
-use tokio::process::Command;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
@@ -39,6 +40,8 @@ pub struct PythonConfig {
     pub response_bytes_max: Option<u64>,
     /// GPUs that workers are spread over.
     pub gpus: u32,
+    /// How many files a worker may have open, where that is less than what the server may.
+    pub open_files: Option<u64>,
 }
 
 impl PythonConfig {
@@ -53,6 +56,18 @@ impl PythonConfig {
             install_requirements: false,
             response_bytes_max: None,
             gpus: 0,
+            open_files: None,
+        }
+    }
+
+    /// Gives a process that was just started the limit of open files that the server was started with:
+    /// `select` fails above 1024, and some programs visit every possible file.
+    pub(super) fn limit_open_files(&self, process: &Child) {
+        let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let (Some(pid), Some(limit)) = (pid, self.open_files) else { return };
+        let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+        if let Err(error) = prlimit(Some(pid), Resource::Nofile, limit) {
+            tracing::debug!(%error, "a worker has the server's limit of open files");
         }
     }
 
