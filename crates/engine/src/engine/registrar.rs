@@ -24,7 +24,8 @@ use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
 use crate::store::{
-    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, Store, StoreConfig, StoreError,
+    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, ShownUrl, Store, StoreConfig,
+    StoreError,
 };
 
 /// What an engine is made of.
@@ -128,7 +129,8 @@ impl Registrar {
                 Ok((draft.identity.name, draft.settings))
             }
             Opened::Package(package) => {
-                let (name, version) = resolve::name_and_version(&package, options)?;
+                let (name, version) =
+                    resolve::name_and_version(resolve::own_name(&package), options)?;
                 let settings =
                     resolve::settings(&name, &version, &package, options, &self.defaults)?;
                 Ok((name, settings))
@@ -149,11 +151,16 @@ impl Registrar {
                 return Ok(Opened::Local(model, found.fetched()));
             }
             if is_local(Path::new(&url)) {
-                return Err(StoreError::NotFound(url).into());
+                return Err(StoreError::NotFound(ShownUrl::of(&url)).into());
             }
         }
         let file = found.file().map(Path::to_owned);
-        let package = blocking(move || store.open(&url, found)).await??;
+        let turn = store.turn(&found).await;
+        let opening = move || {
+            let _turn = turn;
+            store.open(&url, found)
+        };
+        let package = blocking(opening).await??;
         let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
         Ok(Opened::Package(Box::new(package)))
@@ -190,7 +197,7 @@ impl Registrar {
         mut package: Package,
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        let (name, version) = resolve::name_and_version(&package, options)?;
+        let (name, version) = resolve::name_and_version(resolve::own_name(&package), options)?;
         if self.registry.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
@@ -237,8 +244,8 @@ impl Registrar {
         options: &RegisterOptions,
         fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
-        let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
-        let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
+        let own = (Some(model.name()), model.version());
+        let (name, version) = resolve::name_and_version(own, options)?;
         let settings =
             resolve::local_settings((&name, &version), &*model, options, &self.defaults)?;
         let launcher = ThreadLauncher {
