@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
-use jitney_server::auth::Tokens;
+use jitney_server::auth::{KeyStrength, Tokens};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
 
@@ -31,7 +31,7 @@ use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, LogWriter, Style};
-use crate::plan::{Drain, ServerPlan};
+use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::{machine, plugins};
 pub use assembly::runtime;
 use assembly::{engine_config, packer, scratch_directory};
@@ -186,7 +186,11 @@ fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
 fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
-    let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));
+    let strength = match plan.kind {
+        ServerKind::TorchServe { .. } => KeyStrength::TorchServe,
+        ServerKind::Serve | ServerKind::Demo => KeyStrength::Strong,
+    };
+    let tokens = Tokens::new(strength, lifetime, Box::new(here), Box::new(SystemTime::now));
     tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
 }
 

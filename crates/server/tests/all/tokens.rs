@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use jitney_server::auth::{KeyStore, Tokens};
+use jitney_server::auth::{KeyStore, KeyStrength, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
 
@@ -30,7 +30,13 @@ impl Notes {
 
 async fn locked(config: ServerConfig) -> (Server, Notes) {
     let (notes, hour) = (Notes::default(), Duration::from_secs(3600));
-    let tokens = Tokens::new(hour, Box::new(notes.clone()), Box::new(SystemTime::now)).unwrap();
+    let tokens = Tokens::new(
+        KeyStrength::TorchServe,
+        hour,
+        Box::new(notes.clone()),
+        Box::new(SystemTime::now),
+    )
+    .unwrap();
     tokens.issue().unwrap();
     let config = ServerConfig { tokens: Some(Arc::new(tokens)), oip: true, ..config };
     (Server::with(config).await.with_magika().await, notes)
