@@ -5,7 +5,7 @@
 //! no worker: whoever registers also scales.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -19,6 +19,7 @@ use crate::local::{LocalModel, LocalRuntime};
 use crate::model::draft::Draft;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
+use crate::process::ProcessThread;
 use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
 use crate::resolve;
@@ -40,6 +41,8 @@ pub struct EngineConfig {
     pub workflow_store: Option<StoreConfig>,
     /// How Python workers are started.
     pub python: PythonConfig,
+    /// This very program, which is started once more to end the workers if this process is killed.
+    pub program: Option<PathBuf>,
     /// Serves models in this process, without Python; `None` if only Python workers run models.
     pub local: Option<LocalRuntime>,
     /// The id of the first worker; later ones count up and are never used again.
@@ -90,6 +93,7 @@ impl Registrar {
     ) -> io::Result<Self> {
         let scratch = config.store.scratch.clone();
         std::fs::create_dir_all(&scratch)?;
+        let processes = Arc::new(ProcessThread::start(config.program.as_deref())?);
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
         Ok(Self {
             registry: Registry::default(),
@@ -98,7 +102,7 @@ impl Registrar {
             rejecting: Arc::default(),
             defaults: config.defaults,
             store: Arc::new(Store::new(config.store)),
-            python: PythonWorkers::start(config.python, &scratch, first)?,
+            python: PythonWorkers::start(config.python, processes, &scratch, first)?,
             local: config.local,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
@@ -203,8 +207,7 @@ impl Registrar {
         }
         let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
-        let environment =
-            Environment::prepare(&python.config, &python.packages, &models, &name, &mut package);
+        let environment = Environment::prepare(python, &models, &name, &mut package);
         let environment = environment.await?;
         let gpus = python.gpus(python.config.gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();

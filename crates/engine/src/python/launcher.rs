@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
-use tokio::process::Child;
 
 use super::connection::WorkerConnection;
 use super::environment::Environment;
 use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
-use super::output::{OutputSource, log_output};
+use super::output::{OutputSource, WorkerStream};
 use super::worker::{PythonWorker, next_frame};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
@@ -21,6 +21,7 @@ use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::process::WorkerProcess;
 use crate::settings::{ModelSettings, WorkerMode};
 use crate::store::Package;
 
@@ -105,11 +106,12 @@ impl Launcher for PythonLauncher {
         let response_bytes_max = self.python.config.response_bytes_max;
         let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
         Box::pin(async move {
-            let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
-            let stream = connected(expected, &mut child).await?;
-            let (connection, slots) = load(stream, &message, &mut child).await?;
+            let spawned = spawned.await;
+            let mut process = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
+            let stream = connected(expected, &mut process).await?;
+            let (connection, slots) = load(stream, &message, &mut process).await?;
             let worker = PythonWorker {
-                child,
+                process,
                 connection,
                 slots,
                 mode,
@@ -147,8 +149,12 @@ impl PythonLauncher {
         Self { python, load, environment, gpus, workers, observer }
     }
 
-    fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
-        let PythonWorkers { config, listener, packages, .. } = &*self.python;
+    fn spawn(
+        &self,
+        worker: u32,
+        expected: &ExpectedWorker,
+    ) -> impl Future<Output = std::io::Result<WorkerProcess>> + Send + use<> {
+        let PythonWorkers { config, listener, packages, processes, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
         command
@@ -156,37 +162,47 @@ impl PythonLauncher {
             .env("PYTHONPATH", environment.python_path(packages, config, dir))
             .env("JITNEY_WORKER_SOCKET", &listener.path)
             .env("JITNEY_WORKER_TOKEN", &expected.token)
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| {
-            let interpreter = environment.interpreter.display();
-            std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
-        })?;
-        config.limit_open_files(&child);
+            .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
         let source = Arc::new(OutputSource {
             model: self.load.model.clone(),
             version: self.load.version.clone(),
             worker,
             observer: Arc::clone(&self.observer),
         });
-        if let Some(stdout) = child.stdout.take() {
-            let pipe = std::fs::File::from(stdout.into_owned_fd()?);
-            log_output(pipe, Arc::clone(&source), "stdout")?;
+        let [stdout, stderr] =
+            ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
+        let (interpreter, open_files) = (environment.interpreter.clone(), config.open_files);
+        let spawned = processes.spawn(command, stdout, stderr);
+        async move {
+            let process = spawned.await.map_err(|error| {
+                std::io::Error::new(error.kind(), format!("{}: {error}", interpreter.display()))
+            })?;
+            if let Some(open_files) = open_files {
+                limit_open_files(process.id(), open_files);
+            }
+            Ok(process)
         }
-        if let Some(stderr) = child.stderr.take() {
-            log_output(std::fs::File::from(stderr.into_owned_fd()?), source, "stderr")?;
-        }
-        Ok(child)
+    }
+}
+
+/// Gives a worker the limit of open files that the server was started with: `select` fails above 1024, and
+/// some programs visit every file that they could have open.
+fn limit_open_files(process: u32, limit: u64) {
+    let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+    let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
+    if let Err(error) = prlimit(Some(process), Resource::Nofile, limit) {
+        tracing::debug!(%error, "a worker has the server's limit of open files");
     }
 }
 
 /// Connect = alive. A process that ends instead is reported at once.
 async fn connected(
     mut expected: ExpectedWorker,
-    child: &mut Child,
+    process: &mut WorkerProcess,
 ) -> Result<UnixStream, LaunchError> {
     let stream = tokio::select! {
         stream = &mut expected.connection => stream.map_err(|_| LaunchError::Ended)?,
-        _ = child.wait() => return Err(LaunchError::Ended),
+        _ = process.wait() => return Err(LaunchError::Ended),
     };
     UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
 }
@@ -209,11 +225,11 @@ struct Loaded {
 async fn load(
     stream: UnixStream,
     message: &Value,
-    child: &mut Child,
+    process: &mut WorkerProcess,
 ) -> Result<(WorkerConnection, u8), LaunchError> {
     let mut connection = WorkerConnection::new(stream);
     connection.send_control(FrameKind::Load, message).await.map_err(|_| LaunchError::Ended)?;
-    let received = next_frame(&mut connection, child).await;
+    let received = next_frame(&mut connection, process).await;
     let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
     if header.kind == FrameKind::Loaded {
         let loaded: Loaded = decode_control(&payload)

@@ -1,17 +1,11 @@
 //! What a worker prints: every line goes to the log under the model's name, but for the metrics
-//! among them, which go to the observer.
-//!
-//! Reading happens on a thread of its own, because a handler that prints megabytes must neither
-//! block on a full pipe nor take time from the data plane. Lines are bounded: a longer one is
-//! logged in pieces, and of a longer metric only the first piece is read.
+//! among them, which go to the observer. Of a metric that is longer than a piece only the first piece is
+//! read.
 
-use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use crate::observer::Observer;
-
-/// Bytes of a line that are logged at once.
-const LINE_MAX: u64 = 8 * 1024;
+use crate::process::OutputSink;
 
 /// How a metric begins (`protocol/spec.md`).
 const METRIC: &[u8] = b"[METRICS]";
@@ -24,38 +18,30 @@ pub(crate) struct OutputSource {
     pub(crate) observer: Arc<dyn Observer>,
 }
 
-/// Logs everything that comes out of `pipe` until it ends.
-pub(crate) fn log_output(
-    pipe: impl Read + Send + 'static,
+/// One stream of a worker.
+pub(crate) struct WorkerStream {
     source: Arc<OutputSource>,
     stream: &'static str,
-) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name(format!("W-{}-{stream}", source.worker))
-        .stack_size(128 * 1024)
-        .spawn(move || read_lines(BufReader::new(pipe), &source, stream))?;
-    Ok(())
+    /// Whether the line at hand is a metric.
+    metric: bool,
 }
 
-fn read_lines(mut pipe: impl BufRead, source: &OutputSource, stream: &'static str) {
-    let mut line = Vec::new();
-    // Whether the piece at hand begins a line, and whether its line is a metric.
-    let (mut begins, mut metric) = (true, false);
-    loop {
-        line.clear();
-        match pipe.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
+impl WorkerStream {
+    pub(crate) fn new(source: &Arc<OutputSource>, stream: &'static str) -> Self {
+        Self { source: Arc::clone(source), stream, metric: false }
+    }
+}
+
+impl OutputSink for WorkerStream {
+    fn take(&mut self, piece: &[u8], begins: bool) {
         if begins {
-            metric = stream == "stdout" && line.starts_with(METRIC);
+            self.metric = self.stream == "stdout" && piece.starts_with(METRIC);
         }
-        match (metric, begins) {
-            (true, true) => source.observer.metric_printed(&text(&line[METRIC.len()..])),
+        match (self.metric, begins) {
+            (true, true) => self.source.observer.metric_printed(&text(&piece[METRIC.len()..])),
             (true, false) => {}
-            (false, _) => log_line(&text(&line), source, stream),
+            (false, _) => log_line(&text(piece), &self.source, self.stream),
         }
-        begins = line.ends_with(b"\n");
     }
 }
 
@@ -77,6 +63,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::process::{OUTPUT_PIECE_MAX, read_pieces};
 
     #[derive(Default)]
     struct Printed(Mutex<Vec<String>>);
@@ -87,28 +74,28 @@ mod tests {
         }
     }
 
-    fn printed(output: &str, stream: &'static str) -> Vec<String> {
+    async fn printed(output: &str, stream: &'static str) -> Vec<String> {
         let printed = Arc::new(Printed::default());
         let observer: Arc<dyn Observer> = Arc::clone(&printed) as _;
         let (model, version) = ("m".to_owned(), "1".to_owned());
-        let source = OutputSource { model, version, worker: 9000, observer };
-        read_lines(output.as_bytes(), &source, stream);
+        let source = Arc::new(OutputSource { model, version, worker: 9000, observer });
+        read_pieces(output.as_bytes(), WorkerStream::new(&source, stream)).await;
         std::mem::take(&mut *printed.0.lock().expect("lock"))
     }
 
-    #[test]
-    fn metrics_are_told_apart_from_output_at_the_beginning_of_a_line() {
+    #[tokio::test]
+    async fn metrics_are_told_apart_from_output_at_the_beginning_of_a_line() {
         let output = "hello\n[METRICS]a\r\nsee [METRICS]b\n [METRICS]c\n[METRICS]d";
-        assert_eq!(printed(output, "stdout"), ["a", "d"]);
-        assert!(printed(output, "stderr").is_empty());
+        assert_eq!(printed(output, "stdout").await, ["a", "d"]);
+        assert!(printed(output, "stderr").await.is_empty());
     }
 
-    #[test]
-    fn of_an_endless_metric_only_the_first_piece_is_read() {
-        let endless = "x".repeat(3 * LINE_MAX as usize);
+    #[tokio::test]
+    async fn of_an_endless_metric_only_the_first_piece_is_read() {
+        let endless = "x".repeat(3 * OUTPUT_PIECE_MAX as usize);
         let output = format!("[METRICS]{endless}\n[METRICS]next\n{endless}[METRICS]no\n");
-        let lines = printed(&output, "stdout");
+        let lines = printed(&output, "stdout").await;
         assert_eq!((lines.len(), lines[1].as_str()), (2, "next"));
-        assert!(lines[0].len() < LINE_MAX as usize);
+        assert!(lines[0].len() < OUTPUT_PIECE_MAX as usize);
     }
 }

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_settings::Values;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
 use super::listener::WorkerListener;
+use crate::process::ProcessThread;
 
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
@@ -60,19 +60,8 @@ impl PythonConfig {
         }
     }
 
-    /// Gives a process that was just started the limit of open files that the server was started with:
-    /// `select` fails above 1024, and some programs visit every possible file.
-    pub(super) fn limit_open_files(&self, process: &Child) {
-        let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let (Some(pid), Some(limit)) = (pid, self.open_files) else { return };
-        let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
-        if let Err(error) = prlimit(Some(pid), Resource::Nofile, limit) {
-            tracing::debug!(%error, "a worker has the server's limit of open files");
-        }
-    }
-
-    /// A process of this interpreter, with the workers' environment. A process group of its own keeps
-    /// it out of a terminal's Ctrl-C, so that a drain can still answer what it was given.
+    /// A process of this interpreter, with the workers' environment. The process group of its own that
+    /// it gets keeps it out of a terminal's Ctrl-C, so that a drain can still answer what it was given.
     pub(super) fn command(&self, interpreter: &Path, dir: &Path) -> Command {
         let mut command = Command::new(interpreter);
         command
@@ -81,8 +70,7 @@ impl PythonConfig {
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .stderr(Stdio::piped());
         command
     }
 }
@@ -91,6 +79,8 @@ impl PythonConfig {
 pub(crate) struct PythonWorkers {
     pub(crate) config: PythonConfig,
     pub(super) listener: Arc<WorkerListener>,
+    /// Where they are started.
+    pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.
     pub(crate) packages: PathBuf,
     /// Whose turn it is to get a GPU, over all models.
@@ -101,11 +91,13 @@ impl PythonWorkers {
     /// Unpacks the packages and opens the socket, both below `scratch`.
     pub(crate) fn start(
         config: PythonConfig,
+        processes: Arc<ProcessThread>,
         scratch: &Path,
         runtime: &Handle,
     ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             config,
+            processes,
             listener: WorkerListener::listen(scratch.join("workers.sock"), runtime)?,
             packages: unpack_packages(scratch)?,
             gpu_turn: Arc::default(),
