@@ -80,8 +80,7 @@ impl OpenConnections {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Some(permit);
         }
-        self.close_longest_idle();
-        let _waiting = WaitingForRoom::new(&self.waiting);
+        let _waiting = (!self.close_longest_idle()).then(|| WaitingForRoom::new(&self.waiting));
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
@@ -367,14 +366,25 @@ mod tests {
         let mut plane = Plane::with(2).await;
         plane.pass(10).await;
         plane.request(0);
-        let open = Arc::clone(&plane.connections[0].open);
-        assert!(!open.is_needed());
         let (ours, closing) = (Arc::clone(&plane.plane), plane.connections.remove(1));
         let waiting = tokio::spawn(async move { ours.permit().await.is_some() });
         closing.open.close_asked().await;
-        assert!(open.is_needed(), "answers tell clients to close meanwhile");
+        assert!(!plane.connections[0].open.is_needed());
         drop(closing);
         assert!(waiting.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_none_is_idle_an_answer_ends_its_connection() {
+        let plane = Plane::with(1).await;
+        let open = &plane.connections[0].open;
+        open.note_busy();
+        let mut permit = std::pin::pin!(plane.plane.permit());
+        assert!(!open.is_needed());
+        assert!(tokio::time::timeout(Duration::ZERO, permit.as_mut()).await.is_err());
+        assert!(open.is_needed());
+        plane.plane.permits.add_permits(1);
+        assert!(permit.await.is_some());
         assert!(!open.is_needed());
     }
 }
