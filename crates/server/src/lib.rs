@@ -47,6 +47,7 @@ use jitney_engine::Engine;
 use tokio::sync::watch;
 
 use crate::accept::{Listener, ListenerProtocol};
+use crate::auth::BrowserRule;
 use crate::connection_limits::ConnectionLimits;
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
@@ -120,7 +121,9 @@ impl Server {
                 Some(age) => ListenerProtocol::Grpc(Arc::new(GrpcServices::new(&state, apis)), age),
             };
             let state = Arc::clone(&state);
-            let listener = Arc::new(Listener { state, apis, open, protocol });
+            let browsers = BrowserRule::of(&address);
+            let listener = Listener { state, apis, browsers, open, protocol };
+            let listener = Arc::new(listener);
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = BoundListener { socket, listener: Arc::clone(&listener) };
                 if apis.inference { thread.push(bound) } else { admin.push(bound) }
