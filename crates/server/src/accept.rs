@@ -209,7 +209,8 @@ impl Connections<'_> {
     fn connection(&mut self, address: String) -> Option<NewConnection> {
         let number = self.listener.state.peers.fetch_add(1, Relaxed);
         let listed = self.listener.open.list(number, self.permit.take()?);
-        let peer = Arc::new(Peer::new(number, address, Arc::clone(&listed.open)));
+        let admission = Arc::clone(self.listener.state.engine.admission());
+        let peer = Arc::new(Peer::new(number, address, Arc::clone(&listed.open), admission));
         let signals = self.signals.subscribe();
         Some(NewConnection { peer, listener: Arc::clone(self.listener), signals, listed })
     }

@@ -26,8 +26,16 @@ settings! {
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
-    MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB")
+    MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB; at most 960MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
+    MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")
+        .or_else("half of the memory of the machine or of its cgroup").flag("max-request-memory", "SIZE").property("max_request_memory");
+    MIN_BODY_RATE = Setting::new("min_body_rate", SettingKind::Size, "Bytes per second that a request body must bring on average after its first 20 seconds; 0 for no limit")
+        .or("1KiB").flag("min-body-rate", "SIZE").property("min_body_rate");
+    BODY_TIMEOUT = Setting::new("body_timeout", SECONDS, "Time that a request body may take to arrive in all; 0 for no limit")
+        .or("600s").flag("body-timeout", "TIME").property("body_timeout");
+    WRITE_TIMEOUT = Setting::new("write_timeout", SECONDS, "Time in which a client must take 64 KiB of its answer, or what is left of it; else it is disconnected; 0 for no limit")
+        .or("60s").flag("write-timeout", "TIME").property("write_timeout");
     MAX_CONNECTIONS = Setting::new("max_connections", SettingKind::from(1), "Most connections at a time, for predictions and for management and metrics each; they also stay below the limit of open files")
         .or("16384").flag("max-connections", "N").property("max_connections");
     IDLE_TIMEOUT = Setting::new("idle_timeout", SECONDS, "Time that a connection may be open without a request; longer than load balancers keep theirs")
