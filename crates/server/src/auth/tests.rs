@@ -40,7 +40,8 @@ impl Bench {
             steady: Box::new(move || Duration::from_secs(time.load(Relaxed))),
         };
         let minute = Duration::from_secs(60);
-        let tokens = Tokens::new(minute, Box::new(memory.clone()), clock).unwrap();
+        let tokens =
+            Tokens::new(KeyStrength::TorchServe, minute, Box::new(memory.clone()), clock).unwrap();
         tokens.issue().unwrap();
         Self { memory, seconds, wall, tokens }
     }
