@@ -65,12 +65,12 @@ pub(crate) struct LocalLoad {
 
 /// What a loaded process reports.
 #[derive(serde::Deserialize)]
-struct Loaded {
+struct LocalLoaded {
     signature: Signature,
 }
 
 #[derive(serde::Deserialize)]
-struct LoadFailed {
+struct LocalLoadFailed {
     message: String,
 }
 
@@ -78,7 +78,7 @@ struct LoadFailed {
 pub(crate) struct LoadedProcess {
     process: WorkerProcess,
     connection: WorkerConnection,
-    memory_line: MemoryLine,
+    last_words: LastWords,
     pub(crate) signature: Signature,
 }
 
@@ -114,12 +114,12 @@ impl LocalProcesses {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let memory_line = MemoryLine::default();
+        let last_words = LastWords::default();
         let output = |stream| LocalOutput {
             load: load.clone(),
             worker,
             stream,
-            memory_line: Arc::clone(&memory_line),
+            last_words: Arc::clone(&last_words),
         };
         let spawned = self.processes.spawn(command, output("stdout"), output("stderr")).await;
         let cannot_spawn = |error: std::io::Error| LaunchError::Spawn(error.to_string());
@@ -140,12 +140,12 @@ impl LocalProcesses {
             process.kill();
             process.wait().await;
             process.drained().await;
-            return Err(match memory_line.get() {
+            return Err(match last_words.get() {
                 Some(line) => LaunchError::Memory(line.clone()),
                 None => LaunchError::Ended,
             });
         };
-        Ok(LoadedProcess { process, connection, memory_line, signature })
+        Ok(LoadedProcess { process, connection, last_words, signature })
     }
 }
 
@@ -169,10 +169,10 @@ async fn handshake(
     };
     let unreadable = |error: FrameError| LaunchError::Load(error.to_string());
     if header.kind == FrameKind::Loaded {
-        let loaded: Loaded = decode_control(&payload).map_err(unreadable)?;
+        let loaded: LocalLoaded = decode_control(&payload).map_err(unreadable)?;
         Ok(Some((connection, loaded.signature)))
     } else if header.kind == FrameKind::LoadFailed {
-        let failed: LoadFailed = decode_control(&payload).map_err(unreadable)?;
+        let failed: LocalLoadFailed = decode_control(&payload).map_err(unreadable)?;
         Err(LaunchError::Load(failed.message))
     } else {
         Err(unreadable(FrameError::Unexpected(header.kind)))
@@ -192,7 +192,7 @@ async fn next_frame(
 }
 
 /// The line in which a process said that it got no more memory, its last words.
-type MemoryLine = Arc<OnceLock<String>>;
+type LastWords = Arc<OnceLock<String>>;
 
 /// What Rust's runtime prints before it aborts; there is no hook for it.
 fn says_out_of_memory(line: &str) -> bool {
@@ -205,7 +205,7 @@ struct LocalOutput {
     /// `None` for a process that only tries to load the model.
     worker: Option<u32>,
     stream: &'static str,
-    memory_line: MemoryLine,
+    last_words: LastWords,
 }
 
 impl OutputSink for LocalOutput {
@@ -217,7 +217,7 @@ impl OutputSink for LocalOutput {
         }
         if says_out_of_memory(line) {
             // It ends with the first one.
-            let _ = self.memory_line.set(line.to_owned());
+            let _ = self.last_words.set(line.to_owned());
         }
         let (LocalLoad { name: model, version, .. }, stream) = (&self.load, self.stream);
         let worker = self.worker;
@@ -245,11 +245,11 @@ impl Launcher for LocalLauncher {
                     load.file.display()
                 )));
             }
-            let LoadedProcess { process, connection, memory_line, .. } = loaded;
+            let LoadedProcess { process, connection, last_words, .. } = loaded;
             let worker = LocalWorker {
                 process,
                 connection,
-                memory_line,
+                last_words,
                 model,
                 load,
                 running: None,
@@ -273,7 +273,7 @@ struct RunningBatch {
 pub(crate) struct LocalWorker {
     process: WorkerProcess,
     connection: WorkerConnection,
-    memory_line: MemoryLine,
+    last_words: LastWords,
     model: Arc<dyn LocalModel>,
     load: Arc<LocalLoad>,
     running: Option<RunningBatch>,
@@ -380,7 +380,7 @@ impl LocalWorker {
     /// What becomes of the batch of a process that ran out of memory: a request that was alone in it needs
     /// too much, and would on every other worker. Others are tried again, one by one.
     fn out_of_memory(&mut self) -> Option<WorkerMessage> {
-        let line = self.memory_line.get()?;
+        let line = self.last_words.get()?;
         let running = self.running.take_if(|running| running.requests == 1)?;
         let message = format!("the model ran out of memory on this request: {line}");
         let failure = ModelFailure { cause: Cause::Memory, status: None, message };
