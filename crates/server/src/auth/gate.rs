@@ -1,4 +1,4 @@
-//! Which token a request needs: a pure function of the listener and the route.
+//! Which token a request needs: a pure function of the listener and the route, or of a gRPC service.
 //!
 //! Where one listener offers both APIs each token opens the routes of its own API; TorchServe asks
 //! for both there, which no request can bring.
@@ -53,11 +53,12 @@ impl Gate {
             | Route::ManageDescription(_)
             | Route::ModelReady(_) => Self::Management,
             Route::RenewToken => Self::Renewal,
-            Route::MethodNotAllowed | Route::NotFound => Self::around(apis),
+            Route::MethodNotAllowed | Route::NotFound => Self::of_listener(apis),
         }
     }
 
-    fn around(apis: Apis) -> Self {
+    /// The gate of what belongs to no API: unknown paths, and over gRPC health and reflection.
+    pub(crate) fn of_listener(apis: Apis) -> Self {
         match (apis.inference, apis.management) {
             (true, true) => Self::Either,
             (true, false) => Self::Inference,
