@@ -396,9 +396,6 @@ impl Registrar {
 fn not_loadable(error: LaunchError) -> RegisterError {
     RegisterError::NotLoadable(match error {
         LaunchError::Load(message) => message,
-        LaunchError::Memory(line) => {
-            format!("loading it takes more memory than memory_limit allows ({line})")
-        }
         other => other.to_string(),
     })
 }

@@ -141,7 +141,10 @@ impl LocalProcesses {
             process.wait().await;
             process.drained().await;
             return Err(match last_words.get() {
-                Some(line) => LaunchError::Memory(line.clone()),
+                Some(bytes) => {
+                    let limit = "more than its memory_limit allows";
+                    LaunchError::Memory(format!("it asked for {bytes} bytes {limit}"))
+                }
                 None => LaunchError::Ended,
             });
         };
@@ -191,12 +194,12 @@ async fn next_frame(
     }
 }
 
-/// The line in which a process said that it got no more memory, its last words.
-type LastWords = Arc<OnceLock<String>>;
+/// The bytes that a process asked for in vain before it aborted.
+type LastWords = Arc<OnceLock<u64>>;
 
-/// What Rust's runtime prints before it aborts; there is no hook for it.
-fn says_out_of_memory(line: &str) -> bool {
-    line.starts_with("memory allocation of ") && line.ends_with(" bytes failed")
+/// Reads what Rust's runtime prints before it aborts; there is no hook for it.
+fn failed_allocation(line: &str) -> Option<u64> {
+    line.strip_prefix("memory allocation of ")?.strip_suffix(" bytes failed")?.parse().ok()
 }
 
 /// Logs what a process prints on one stream.
@@ -215,9 +218,9 @@ impl OutputSink for LocalOutput {
         if line.is_empty() {
             return;
         }
-        if says_out_of_memory(line) {
+        if let Some(bytes) = failed_allocation(line) {
             // It ends with the first one.
-            let _ = self.last_words.set(line.to_owned());
+            let _ = self.last_words.set(bytes);
         }
         let (LocalLoad { name: model, version, .. }, stream) = (&self.load, self.stream);
         let worker = self.worker;
@@ -252,21 +255,13 @@ impl Launcher for LocalLauncher {
                 last_words,
                 model,
                 load,
-                running: None,
+                inputs: Vec::new(),
                 finishing: None,
                 exit: None,
             };
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
     }
-}
-
-/// The batch that a process has.
-struct RunningBatch {
-    id: u64,
-    requests: usize,
-    /// Its inputs, if one of them is a part of a request; empty otherwise.
-    inputs: Vec<Arc<dyn DecodedInput>>,
 }
 
 /// A loaded process, as the pool sees it.
@@ -276,7 +271,8 @@ pub(crate) struct LocalWorker {
     last_words: LastWords,
     model: Arc<dyn LocalModel>,
     load: Arc<LocalLoad>,
-    running: Option<RunningBatch>,
+    /// The inputs of the batch that it has, if one of them is a part of a request.
+    inputs: Vec<Arc<dyn DecodedInput>>,
     /// A batch whose parts are being put together, or one that could not be sent.
     finishing: Option<(u64, JoinHandle<BatchOutcome>)>,
     /// How it ended, once it has.
@@ -296,8 +292,10 @@ impl LocalWorker {
             }
             Some(inputs) => {
                 let has_parts = inputs.iter().any(|input| input.is_part());
-                let inputs = if has_parts { inputs.into_iter().cloned().collect() } else { vec![] };
-                self.running = Some(RunningBatch { id, requests: requests.len(), inputs });
+                self.inputs.clear();
+                if has_parts {
+                    self.inputs.extend(inputs.into_iter().cloned());
+                }
                 self.connection.send_bytes(&frame).await
             }
         };
@@ -330,7 +328,7 @@ impl LocalWorker {
             Ok(None) => Box::pin(self.next_message()).await,
             Err(error) => {
                 self.lose(&error).await;
-                self.out_of_memory().ok_or(WorkerGone)
+                Err(WorkerGone)
             }
         }
     }
@@ -348,7 +346,7 @@ impl LocalWorker {
         } else {
             return Err(FrameError::Unexpected(header.kind));
         };
-        let inputs = self.running.take().map(|running| running.inputs).unwrap_or_default();
+        let inputs = std::mem::take(&mut self.inputs);
         match outcome {
             BatchOutcome::Items(items) if !inputs.is_empty() => {
                 let (model, load) = (Arc::clone(&self.model), Arc::clone(&self.load));
@@ -371,21 +369,13 @@ impl LocalWorker {
         self.process.kill();
         let status = self.process.wait().await;
         self.process.drained().await;
-        self.exit = Some(WorkerExit::Ended {
-            status: status.and_then(|status| status.code()),
-            signal: status.and_then(|status| status.signal()),
+        self.exit = Some(match self.last_words.get() {
+            Some(bytes) => WorkerExit::OutOfMemory { bytes: *bytes },
+            None => WorkerExit::Ended {
+                status: status.and_then(|status| status.code()),
+                signal: status.and_then(|status| status.signal()),
+            },
         });
-    }
-
-    /// What becomes of the batch of a process that ran out of memory: a request that was alone in it needs
-    /// too much, and would on every other worker. Others are tried again, one by one.
-    fn out_of_memory(&mut self) -> Option<WorkerMessage> {
-        let line = self.last_words.get()?;
-        let running = self.running.take_if(|running| running.requests == 1)?;
-        let message = format!("the model ran out of memory on this request: {line}");
-        let failure = ModelFailure { cause: Cause::Memory, status: None, message };
-        let outcome = BatchOutcome::Failed(failure);
-        Some(WorkerMessage::Finished { batch: running.id, outcome })
     }
 }
 
@@ -484,9 +474,10 @@ mod tests {
 
     #[test]
     fn only_the_words_of_a_failed_allocation_mean_out_of_memory() {
-        assert!(says_out_of_memory("memory allocation of 858993458800000 bytes failed"));
-        assert!(!says_out_of_memory("thread 'main' has overflowed its stack"));
-        assert!(!says_out_of_memory(""));
+        let line = "memory allocation of 858993458800000 bytes failed";
+        assert_eq!(failed_allocation(line), Some(858_993_458_800_000));
+        assert_eq!(failed_allocation("thread 'main' has overflowed its stack"), None);
+        assert_eq!(failed_allocation(""), None);
     }
 
     #[test]
