@@ -11,5 +11,5 @@ pub fn run(env: &Env) -> Result<u8, Failure> {
         let words = "onnx-worker is started by the server itself; try `jitney serve model.onnx`";
         return Err(Failure::usage(words));
     };
-    Ok(jitney_onnx::run_worker(&socket, token, machine::memory() / 2))
+    Ok(jitney_onnx::run_worker(&socket, token, machine::worker_memory()))
 }
