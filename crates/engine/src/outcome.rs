@@ -79,6 +79,7 @@ pub enum WorkerExit {
 }
 
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
 
 impl WorkerExit {
     /// The end of a thread, or of a process of which nothing more is known.
@@ -87,6 +88,11 @@ impl WorkerExit {
     /// Whether it was killed as the kernel kills when memory runs out.
     pub(crate) fn is_killed(self) -> bool {
         matches!(self, Self::Ended { signal: Some(SIGKILL), .. })
+    }
+
+    /// Whether something else than its own code may have ended it: the kernel, an operator.
+    pub(crate) fn is_from_outside(self) -> bool {
+        matches!(self, Self::Ended { signal: Some(SIGKILL | SIGTERM), .. })
     }
 }
 

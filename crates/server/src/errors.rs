@@ -138,6 +138,7 @@ impl FailedCall<'_> {
             CallError::WorkerExited { killed: true } => {
                 Problem::new(ErrorCode::WorkerKilled, "Worker died.")
             }
+            CallError::Poisonous => self.poisonous(),
             CallError::SlowReader => {
                 let message = "The client read its stream too slowly.";
                 Problem::new(ErrorCode::Busy, message)

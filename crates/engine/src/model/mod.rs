@@ -17,6 +17,7 @@ mod identity;
 mod intake;
 mod messages;
 mod parts;
+mod poison;
 mod report;
 mod scatter;
 mod sequence;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jitney_batcher::{CurvePoint, Dispatch, DispatchReason, Padding, Rejection};
 
+use super::poison::PoisonList;
 use crate::error::CallError;
 use crate::histogram::{
     AtomicHistogram, Distribution, FILL_PERMILLE, ITEMS, RATIO_PERMILLE, TIME_US,
@@ -94,6 +95,7 @@ pub(crate) struct ModelState {
     pub(crate) batches: AtomicU64,
     pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
+    pub(crate) poison: PoisonList,
     pub(crate) dispatches: [AtomicU64; 7],
     cost_real: AtomicU64,
     cost_padded: AtomicU64,
@@ -160,7 +162,7 @@ pub(super) fn add(counter: &AtomicU64, amount: u64) {
 }
 
 /// Why requests are rejected, in the words of the error messages and the metrics.
-pub const REJECTIONS: [&str; 10] = [
+pub const REJECTIONS: [&str; 11] = [
     "queue_full",
     "too_large",
     "expired",
@@ -171,6 +173,7 @@ pub const REJECTIONS: [&str; 10] = [
     "no_worker",
     "crowded",
     "bad_input",
+    "poison",
 ];
 
 /// What was measured about the requests and batches of a model version so far.
@@ -312,6 +315,7 @@ fn rejection(error: &CallError) -> Option<usize> {
         CallError::Sequence(_) => Some(0),
         CallError::ServerFull { .. } => Some(8),
         CallError::BadInput(_) => Some(9),
+        CallError::Poisonous => Some(10),
         CallError::Model(_)
         | CallError::WorkerExited { .. }
         | CallError::SlowReader

@@ -207,6 +207,7 @@ fn attempt_error(error: CallError, context: &Call) -> AttemptError {
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)
         | CallError::Sequence(_)
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone) => AttemptError::Final(other),
     }

@@ -128,6 +128,15 @@ fn failures_of_the_model_keep_its_message() {
 #[test]
 fn other_failures_of_a_call() {
     check_call(
+        CallError::Poisonous,
+        (
+            400,
+            "BadRequestException",
+            "Model \"m\" is not given this request again for some minutes: it has made its workers exit. \
+             Send a different one. [reason: poison]",
+        ),
+    );
+    check_call(
         CallError::BadInput("wants 4 numbers".to_owned()),
         (400, "BadRequestException", "wants 4 numbers"),
     );

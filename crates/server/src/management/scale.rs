@@ -23,6 +23,8 @@ pub(crate) struct Scaling<'a> {
 pub(crate) async fn scale(engine: &Engine, scaling: Scaling<'_>) -> Result<Notice, Problem> {
     let ModelRef { model: name, version } = scaling.target;
     let model = engine.model(name, version)?;
+    let workers = scaling.workers.map_or(0, |(_, max)| max);
+    engine.check_workers(workers).map_err(Problem::bad_request)?;
     if let Some(change) = scaling.change {
         model.reconfigure(change).await.map_err(Problem::bad_request)?;
     }

@@ -138,6 +138,7 @@ fn failure(error: &CallError) -> PluginFailure {
         | CallError::ServerFull { .. }
         | CallError::Sequence(_)
         | CallError::WorkerExited { .. }
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone => PluginFailure::Away,
     }
