@@ -10,7 +10,7 @@ use rten::{RunOptions, ThreadPool};
 use super::answer::ServedName;
 use super::card::Card;
 use super::decode::decode;
-use super::model::OnnxModel;
+use super::model::OnnxSession;
 use super::{batch, file};
 use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
 use jitney_engine::local::Dim;
@@ -20,21 +20,20 @@ use jitney_engine::outcome::BatchOutcome;
 pub fn onnx_files(bytes: &[u8]) {
     let checked = file::check(bytes).is_ok();
     drop(file::datatypes(bytes));
-    let Ok(model) = OnnxModel::from_bytes("m", Cow::Owned(bytes.to_vec()), Card::default()) else {
-        return;
-    };
+    let loaded = OnnxSession::from_bytes("m", Cow::Owned(bytes.to_vec()), Card::default());
+    let Ok(OnnxSession { model, .. }) = loaded else { return };
     assert!(checked, "nothing is loaded that was not looked through");
     assert!(!model.signature.inputs.is_empty() && !model.signature.outputs.is_empty());
 }
 
-static MODELS: LazyLock<[Arc<OnnxModel>; 3]> = LazyLock::new(|| {
+static SESSIONS: LazyLock<[OnnxSession; 3]> = LazyLock::new(|| {
     let files: [&[u8]; 3] = [
         include_bytes!("testdata/pair.onnx"),
         include_bytes!("testdata/length.onnx"),
         include_bytes!("testdata/single.onnx"),
     ];
     files.map(|file| {
-        OnnxModel::from_bytes("m", Cow::Borrowed(file), Card::default()).expect("a model")
+        OnnxSession::from_bytes("m", Cow::Borrowed(file), Card::default()).expect("a model")
     })
 });
 
@@ -47,7 +46,8 @@ const NEIGHBOURS: [&[u8]; 3] =
 pub fn bodies(bytes: &[u8]) {
     let Some((first, body)) = bytes.split_first() else { return };
     let which = usize::from(first % 3);
-    let model = &MODELS[which];
+    let session = &SESSIONS[which];
+    let model = &*session.model;
     let Ok(decoded) = decode(model, &input(body, first & 4 != 0)) else { return };
     let request = &decoded.shared;
     assert_eq!(request.tensors.len(), model.signature.inputs.len());
@@ -69,20 +69,20 @@ pub fn bodies(bytes: &[u8]) {
         return;
     }
     let neighbour = decode(model, &input(NEIGHBOURS[which], false)).expect("a good body");
-    let alone = second(model, &[Arc::new(neighbour.clone())]).expect("an answer");
+    let alone = second(session, &[Arc::new(neighbour.clone())]).expect("an answer");
     if model.signature.batches() && neighbour.group() == decoded.group() {
-        let together = second(model, &[Arc::new(decoded), Arc::new(neighbour)]);
+        let together = second(session, &[Arc::new(decoded), Arc::new(neighbour)]);
         assert_eq!(together, Some(alone), "nobody is answered with the rows of another");
     }
 }
 
 /// The last answer of a batch.
-fn second(model: &OnnxModel, inputs: &[Arc<dyn DecodedInput>]) -> Option<Bytes> {
+fn second(session: &OnnxSession, inputs: &[Arc<dyn DecodedInput>]) -> Option<Bytes> {
     static POOL: LazyLock<Arc<ThreadPool>> =
         LazyLock::new(|| Arc::new(ThreadPool::with_num_threads(1)));
     let served = ServedName { name: "m".to_owned(), version: "1.0".to_owned() };
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&POOL)));
-    let BatchOutcome::Items(mut items) = batch::run(model, &served, inputs, &options) else {
+    let BatchOutcome::Items(mut items) = batch::run(session, &served, inputs, &options) else {
         return None;
     };
     assert_eq!(items.len(), inputs.len());
