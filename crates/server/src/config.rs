@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::access_log::AccessLog;
 use crate::auth::Tokens;
+use crate::dialect::Dialect;
 use crate::listen::Bind;
 use crate::metrics::Meter;
 use crate::plugins::Plugins;
@@ -40,6 +41,8 @@ pub struct ServerConfig {
     pub natural: bool,
     /// Whether SageMaker's health and execution parameters exist.
     pub sagemaker: bool,
+    /// Whose messages and health rules it follows.
+    pub dialect: Dialect,
     /// Headers for scripts of other origins.
     pub cors: Cors,
     /// The tokens that requests must bring; without them any request is admitted.
@@ -73,6 +76,7 @@ impl Default for ServerConfig {
             oip: false,
             natural: false,
             sagemaker: false,
+            dialect: Dialect::default(),
             cors: Cors::default(),
             tokens: None,
             plugins: None,

@@ -21,7 +21,8 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
-        let inference = InferenceService::new(Arc::clone(&engine), Arc::clone(&config.meter));
+        let meter = Arc::clone(&config.meter);
+        let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
         let cors = CorsHeaders::new(&config.cors);
         Self { config, engine, inference, peers: AtomicU64::new(1), cors }
     }

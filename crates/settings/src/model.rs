@@ -114,6 +114,9 @@ settings! {
     STARTUP_TIMEOUT = Setting::new("startup_timeout", SECONDS, "Time a worker may take to load its model").or("120")
         .flag("startup-timeout", "TIME").property("default_startup_timeout")
         .archive(&["startupTimeout"], 1).parameter(&["startup_timeout"], 0).record("startupTimeout").archive_first();
+    STARTUP_WAIT = Setting::new("startup_wait", SECONDS, "Time a request waits while no worker of its model has loaded; then it is told that the model is loading")
+        .or_else("30; under jitney torchserve as long as startup_timeout").or("30")
+        .flag("startup-wait", "TIME").property("startup_wait").archive(&["startupWait"], 0).parameter(&["startup_wait"], 0);
     MAX_RETRY_TIMEOUT = Setting::new("max_retry_timeout", SECONDS, "How long a worker that fails is started again before it is given up").or("300")
         .archive(&["maxRetryTimeoutInSec"], 0);
     CLIENT_TIMEOUT = Setting::new("client_timeout", MILLIS, "How long a client waits at most; 0 means without limit").or("0")

@@ -13,13 +13,13 @@ use super::environment::Environment;
 use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
-use super::output::{OutputSource, log_output};
-use super::worker::{PythonWorker, next_frame};
+use super::output::{ErrorOutput, OutputSource, log_output};
+use super::worker::{PythonWorker, next_frame, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
-use crate::outcome::LaunchError;
+use crate::outcome::{LaunchError, LoadFault};
 use crate::pool::{BoxFuture, Launcher, Worker};
 use crate::settings::{ModelSettings, WorkerMode};
 use crate::store::Package;
@@ -105,9 +105,17 @@ impl Launcher for PythonLauncher {
         let response_bytes_max = self.python.config.response_bytes_max;
         let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
         Box::pin(async move {
-            let mut child = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
-            let stream = connected(expected, &mut child).await?;
-            let (connection, slots) = load(stream, &message, &mut child).await?;
+            let (mut child, errors) =
+                spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
+            let loaded = match connected(expected, &mut child).await {
+                Ok(stream) => load(stream, &message, &mut child).await,
+                Err(error) => Err(error),
+            };
+            let (connection, slots) = match loaded {
+                Ok(loaded) => loaded,
+                Err(LoadStop::Failed(error)) => return Err(error),
+                Err(LoadStop::Ended) => return Err(ended(&mut child, errors).await),
+            };
             let worker = PythonWorker {
                 child,
                 connection,
@@ -147,7 +155,11 @@ impl PythonLauncher {
         Self { python, load, environment, gpus, workers, observer }
     }
 
-    fn spawn(&self, worker: u32, expected: &ExpectedWorker) -> std::io::Result<Child> {
+    fn spawn(
+        &self,
+        worker: u32,
+        expected: &ExpectedWorker,
+    ) -> std::io::Result<(Child, ErrorOutput)> {
         let PythonWorkers { config, listener, packages, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
@@ -171,29 +183,48 @@ impl PythonLauncher {
             let pipe = std::fs::File::from(stdout.into_owned_fd()?);
             log_output(pipe, Arc::clone(&source), "stdout")?;
         }
+        let mut errors = ErrorOutput::default();
         if let Some(stderr) = child.stderr.take() {
-            log_output(std::fs::File::from(stderr.into_owned_fd()?), source, "stderr")?;
+            let pipe = std::fs::File::from(stderr.into_owned_fd()?);
+            errors = log_output(pipe, source, "stderr")?;
         }
-        Ok(child)
+        Ok((child, errors))
     }
+}
+
+/// Why a process did not load its model.
+enum LoadStop {
+    /// It said why, or could not be reached.
+    Failed(LaunchError),
+    /// It ended or hung up.
+    Ended,
+}
+
+/// How a process that hung up ended, and the last that it said.
+async fn ended(child: &mut Child, errors: ErrorOutput) -> LaunchError {
+    let exit = reaped(child).await;
+    LaunchError::Ended { exit, last_line: errors.last_line().await }
 }
 
 /// Connect = alive. A process that ends instead is reported at once.
 async fn connected(
     mut expected: ExpectedWorker,
     child: &mut Child,
-) -> Result<UnixStream, LaunchError> {
+) -> Result<UnixStream, LoadStop> {
     let stream = tokio::select! {
-        stream = &mut expected.connection => stream.map_err(|_| LaunchError::Ended)?,
-        _ = child.wait() => return Err(LaunchError::Ended),
+        stream = &mut expected.connection => stream.map_err(|_| LoadStop::Ended)?,
+        _ = child.wait() => return Err(LoadStop::Ended),
     };
-    UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
+    let unusable = |error: std::io::Error| LaunchError::Spawn(error.to_string());
+    UnixStream::from_std(stream).map_err(|error| LoadStop::Failed(unusable(error)))
 }
 
 #[derive(serde::Deserialize)]
 struct LoadFailed {
     cause: String,
     message: String,
+    #[serde(default)]
+    traceback: String,
 }
 
 /// What a loaded worker reports.
@@ -209,26 +240,29 @@ async fn load(
     stream: UnixStream,
     message: &Value,
     child: &mut Child,
-) -> Result<(WorkerConnection, u8), LaunchError> {
+) -> Result<(WorkerConnection, u8), LoadStop> {
     let mut connection = WorkerConnection::new(stream);
-    connection.send_control(FrameKind::Load, message).await.map_err(|_| LaunchError::Ended)?;
+    connection.send_control(FrameKind::Load, message).await.map_err(|_| LoadStop::Ended)?;
     let received = next_frame(&mut connection, child).await;
-    let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
+    let (header, payload) = received.map_err(|_| LoadStop::Ended)?;
+    let failed = |message: String| LoadStop::Failed(LaunchError::Load(message.into()));
     if header.kind == FrameKind::Loaded {
         let loaded: Loaded = decode_control(&payload)
-            .map_err(|error| LaunchError::Load(format!("its LOADED is unreadable: {error}")))?;
+            .map_err(|error| failed(format!("its LOADED is unreadable: {error}")))?;
         Ok((connection, loaded.slots.clamp(1, OVERLAP_MAX)))
     } else if header.kind == FrameKind::LoadFailed {
-        Err(load_failed(&payload))
+        Err(LoadStop::Failed(load_failed(&payload)))
     } else {
-        Err(LaunchError::Load(FrameError::Unexpected(header.kind).to_string()))
+        Err(failed(FrameError::Unexpected(header.kind).to_string()))
     }
 }
 
 fn load_failed(payload: &[u8]) -> LaunchError {
     match decode_control::<LoadFailed>(payload) {
-        Ok(failed) if failed.cause == "memory" => LaunchError::Memory(failed.message),
-        Ok(failed) => LaunchError::Load(failed.message),
-        Err(error) => LaunchError::Load(error.to_string()),
+        Ok(LoadFailed { cause, message, traceback }) => {
+            let fault = LoadFault { message, traceback };
+            if cause == "memory" { LaunchError::Memory(fault) } else { LaunchError::Load(fault) }
+        }
+        Err(error) => LaunchError::Load(error.to_string().into()),
     }
 }

@@ -7,14 +7,37 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::observer::Observer;
+use crate::outcome::last_line;
 
 /// Bytes of a line that are logged at once.
 const LINE_MAX: u64 = 8 * 1024;
 
 /// How a metric begins (`protocol/spec.md`).
 const METRIC: &[u8] = b"[METRICS]";
+
+/// How long the end of a process's output may take to be read after the process has ended. It takes
+/// longer only where a child of it holds the pipe.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a stream ended with, once it has ended.
+#[derive(Default)]
+pub(crate) struct ErrorOutput {
+    last_line: Option<oneshot::Receiver<String>>,
+}
+
+impl ErrorOutput {
+    /// The last line of a process that has ended; empty if it printed none.
+    pub(crate) async fn last_line(self) -> String {
+        let Some(line) = self.last_line else { return String::new() };
+        timeout(END_TIMEOUT, line).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
 
 /// The worker whose output it is.
 pub(crate) struct OutputSource {
@@ -29,22 +52,27 @@ pub(crate) fn log_output(
     pipe: impl Read + Send + 'static,
     source: Arc<OutputSource>,
     stream: &'static str,
-) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name(format!("W-{}-{stream}", source.worker))
-        .stack_size(128 * 1024)
-        .spawn(move || read_lines(BufReader::new(pipe), &source, stream))?;
-    Ok(())
+) -> std::io::Result<ErrorOutput> {
+    let (ended, last_line) = oneshot::channel();
+    let name = format!("W-{}-{stream}", source.worker);
+    let read = move || {
+        let last = read_lines(BufReader::new(pipe), &source, stream);
+        // A worker that has loaded is not asked for it.
+        let _ = ended.send(last);
+    };
+    std::thread::Builder::new().name(name).stack_size(128 * 1024).spawn(read)?;
+    Ok(ErrorOutput { last_line: Some(last_line) })
 }
 
-fn read_lines(mut pipe: impl BufRead, source: &OutputSource, stream: &'static str) {
-    let mut line = Vec::new();
+/// Reads to the end; returns the last line that is not empty.
+fn read_lines(mut pipe: impl BufRead, source: &OutputSource, stream: &'static str) -> String {
+    let (mut line, mut last) = (Vec::new(), String::new());
     // Whether the piece at hand begins a line, and whether its line is a metric.
     let (mut begins, mut metric) = (true, false);
     loop {
         line.clear();
         match pipe.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return last,
             Ok(_) => {}
         }
         if begins {
@@ -53,7 +81,13 @@ fn read_lines(mut pipe: impl BufRead, source: &OutputSource, stream: &'static st
         match (metric, begins) {
             (true, true) => source.observer.metric_printed(&text(&line[METRIC.len()..])),
             (true, false) => {}
-            (false, _) => log_line(&text(&line), source, stream),
+            (false, _) => {
+                let text = text(&line);
+                log_line(&text, source, stream);
+                if stream == "stderr" && !last_line(&text).is_empty() {
+                    last_line(&text).clone_into(&mut last);
+                }
+            }
         }
         begins = line.ends_with(b"\n");
     }

@@ -85,17 +85,18 @@ impl PythonWorker {
                 tracing::error!(%error, "worker broke the protocol");
                 WorkerExit::BrokeProtocol
             }
-            ConnectionError::Closed | ConnectionError::Io(_) => {
-                let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await;
-                let exit = exit.ok().and_then(Result::ok);
-                let status = exit.and_then(|exit| exit.code());
-                WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
-            }
+            ConnectionError::Closed | ConnectionError::Io(_) => reaped(&mut self.child).await,
         }
     }
 }
 
-/// TorchServe closes the worker for this; here only the request fails.
+/// How a process ended that closed its connection.
+pub(super) async fn reaped(child: &mut Child) -> WorkerExit {
+    let exit = timeout(EXIT_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
+    let status = exit.and_then(|exit| exit.code());
+    WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
+}
+
 /// The next frame, or the end of the process: a child that the handler forked may keep the connection
 /// open after the worker itself is gone.
 pub(super) async fn next_frame(
@@ -109,6 +110,7 @@ pub(super) async fn next_frame(
     }
 }
 
+/// TorchServe closes the worker for this; here only the request fails.
 fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
     if bytes > max {

@@ -28,6 +28,16 @@ impl Gate {
         match route {
             Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
             Route::Ping
+            | Route::SagemakerPing
+            | Route::OipLive
+            | Route::OipReady
+            | Route::OipModelReady(_)
+            | Route::ModelReady(_)
+                if apis.open_health =>
+            {
+                Self::Open
+            }
+            Route::Ping
             | Route::Predict(_)
             | Route::Invocations
             | Route::RunWorkflow(_)
@@ -37,6 +47,7 @@ impl Gate {
             | Route::PredictDescription(_)
             | Route::OipLive
             | Route::OipReady
+            | Route::OipModelReady(_)
             | Route::OipServer
             | Route::OipVersions => Self::Inference,
             Route::List
@@ -50,11 +61,18 @@ impl Gate {
             | Route::RegisterWorkflow
             | Route::DescribeWorkflow(_)
             | Route::UnregisterWorkflow(_)
-            | Route::ManageDescription(_)
-            | Route::ModelReady(_) => Self::Management,
+            | Route::ManageDescription(_) => Self::Management,
             Route::RenewToken => Self::Renewal,
-            Route::MethodNotAllowed | Route::NotFound => Self::around(apis),
+            Route::ModelReady(_) | Route::MethodNotAllowed | Route::NotFound => Self::around(apis),
         }
+    }
+
+    /// Whether a gRPC path asks for health or readiness.
+    pub(crate) fn is_grpc_health(path: &str) -> bool {
+        path.starts_with("/grpc.health.v1.Health/")
+            || ["/ServerLive", "/ServerReady", "/ModelReady", "/Ping"]
+                .iter()
+                .any(|method| path.ends_with(method))
     }
 
     fn around(apis: Apis) -> Self {

@@ -42,7 +42,7 @@ impl TorchServeInference {
 #[tonic::async_trait]
 impl InferenceApIsService for TorchServeInference {
     async fn ping(&self, _: Request<()>) -> Result<Response<TorchServeHealthResponse>, Status> {
-        let status = json!({ "status": health::status(&self.state.engine) });
+        let status = json!({ "status": health::status(&self.state) });
         Ok(Response::new(TorchServeHealthResponse { health: respond::pretty(&status) }))
     }
 

@@ -59,7 +59,7 @@ impl ManagementApIsService for TorchServeManagement {
         let message = request.into_inner();
         let synchronous = message.synchronous;
         let options = options(message)?;
-        notice(management::register(&self.state.engine, options, synchronous).await)
+        notice(management::register(&self.state, options, synchronous).await)
     }
 
     async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> ManagementResult {
@@ -71,7 +71,7 @@ impl ManagementApIsService for TorchServeManagement {
             workers: Some(range),
             synchronous: message.synchronous,
         };
-        notice(management::scale(&self.state.engine, scaling).await)
+        notice(management::scale(&self.state, scaling).await)
     }
 
     async fn set_default(&self, request: Request<SetDefaultRequest>) -> ManagementResult {

@@ -40,6 +40,8 @@ type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 pub(crate) struct GrpcServices {
     state: Arc<ServerState>,
     gate: Gate,
+    /// Whether health and readiness need no token.
+    open_health: bool,
     services: Vec<(&'static str, ServiceFn)>,
 }
 
@@ -51,7 +53,9 @@ impl GrpcServices {
             (true, false) => Gate::Inference,
             (false, _) => Gate::Management,
         };
-        let mut services = Self { state: Arc::clone(state), gate, services: Vec::new() };
+        let open_health = apis.open_health;
+        let mut services =
+            Self { state: Arc::clone(state), gate, open_health, services: Vec::new() };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
@@ -120,7 +124,7 @@ impl GrpcServices {
             Some(plugins) if service.is_some() => {
                 Box::pin(self.authorize(plugins, peer, &request, &caller)).await
             }
-            Some(_) | None => self.check_token(request.headers()),
+            Some(_) | None => self.check_token(request.uri().path(), request.headers()),
         };
         let response = match (service, admitted) {
             (None, _) => status::unknown_service(request.uri().path()).into_http(),
@@ -131,8 +135,11 @@ impl GrpcServices {
     }
 
     /// Checks the token, if the server asks for one.
-    fn check_token(&self, metadata: &HeaderMap) -> Result<(), Problem> {
+    fn check_token(&self, path: &str, metadata: &HeaderMap) -> Result<(), Problem> {
         let Some(tokens) = &self.state.config.tokens else { return Ok(()) };
+        if self.open_health && Gate::is_grpc_health(path) {
+            return Ok(());
+        }
         tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
     }
 
@@ -144,7 +151,7 @@ impl GrpcServices {
         request: &Request<Incoming>,
         caller: &GrpcCaller,
     ) -> Result<(), Problem> {
-        self.check_token(request.headers())?;
+        self.check_token(request.uri().path(), request.headers())?;
         let listener = match self.gate {
             Gate::Management | Gate::Renewal => ApiKind::Management,
             Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,

@@ -78,7 +78,8 @@ impl PendingCall {
                     drop(sender.send(CallFrame { id, frame: ServerFrame::Chunk(piece) }).await);
                 }
                 Err(error) => {
-                    let problem = inference::failure(&self.model, self.target(), &error);
+                    let dialect = self.state.config.dialect;
+                    let problem = inference::failure(dialect, &self.model, self.target(), &error);
                     return ServerFrame::Failed(problem);
                 }
             }

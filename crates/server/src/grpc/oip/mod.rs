@@ -34,10 +34,10 @@ impl OpenInferenceService {
         Self { state }
     }
 
-    /// Ready when a worker has loaded it, and it has all the workers it wants or is getting them.
+    /// Ready when a worker has loaded it and is warm.
     fn is_ready(&self, request: &pb::ModelReadyRequest) -> Result<bool, Problem> {
         let model = request::model(&self.state.inference, target(&request.name, &request.version))?;
-        Ok(model.healthy() && model.status().workers.iter().any(|worker| worker.ready))
+        Ok(health::is_model_ready(&self.state.engine, &model))
     }
 
     fn metadata(&self, name: &str, version: &str) -> Result<pb::ModelMetadataResponse, Problem> {
@@ -133,7 +133,7 @@ macro_rules! serve {
                 &self,
                 _: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
-                let ready = health::is_ready(&self.state.engine);
+                let ready = self.state.engine.is_ready();
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
 
