@@ -63,6 +63,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Config(flags) => config::main(*flags, env),
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
+        Command::GuardGroups => run::guard_groups(),
     };
     ended.unwrap_or_else(|failure| {
         console::err(format!("error: {failure}"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jitney_engine::PluginPlan;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
-use jitney_engine::store::{Limits, Sha256, is_remote};
+use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
 use jitney_server::ServerConfig;
 use jitney_server::metrics::MeterPlan;
 use jitney_settings::Values;
@@ -139,6 +139,11 @@ impl Startup {
     /// A model under a name of its own.
     pub fn named(name: &str, url: &str) -> Self {
         Self { name: Some(name.to_owned()), ..Self::unnamed(url) }
+    }
+
+    /// What to load, as it may be shown.
+    pub fn shown(&self) -> ShownUrl {
+        ShownUrl::of(&self.url)
     }
 
     /// Whether it has to be fetched from another machine.

@@ -55,6 +55,16 @@ pub fn run(plan: ServerPlan, env: &Env) -> Result<u8, Failure> {
     Ok(code)
 }
 
+/// Ends the worker processes of the server at the other end of standard input when that server is gone.
+pub fn guard_groups() -> Result<u8, Failure> {
+    let runtime = runtime("start the guard")?;
+    let _context = runtime.enter();
+    // It stays as long as the server: whoever stops both with a signal stops the server.
+    let _signals = stop_signal().map_err(cannot("listen for signals"))?;
+    jitney_engine::guard_groups(std::io::stdin().lock());
+    Ok(0)
+}
+
 fn log_failure(failure: Failure) -> u8 {
     tracing::error!("{failure}");
     failure.code

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jitney_engine::PluginPlan;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
-use jitney_engine::store::Limits;
+use jitney_engine::store::{Limits, ShownUrl};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
@@ -187,17 +187,20 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
     }
     let remote = models.iter().find(|model| model_store.is_none() && model.is_remote());
     if let Some(model) = remote {
-        return Err(Failure::usage(format!("{}: no model store configured", model.url))
-            .hint("name a directory for downloads with --model-store"));
+        return Err(Failure::usage(format!(
+            "{}: no model store configured",
+            ShownUrl::of(&model.url)
+        ))
+        .hint("name a directory for downloads with --model-store"));
     }
-    let named = models.iter().map(|model| model.url.clone()).collect();
+    let named = models.iter().map(|model| model.url.as_str());
     let settings = values.only(jitney_settings::model::SETTINGS);
     Ok(EnginePlan {
         defaults: ModelDefaults { settings, ..ModelDefaults::default() },
         model_store,
         workflow_store: None,
         store_limits: store_limits(values),
-        urls: Arc::new(UrlRule::Named(named)),
+        urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {
             env: Hidden::default().filter(env),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
@@ -211,8 +214,8 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
 /// How large a model may be.
 pub fn store_limits(values: &Values) -> Limits {
     let mut limits = Limits::default();
-    values.apply(&MAX_DOWNLOAD_SIZE, &mut limits.fetched_bytes_max);
-    values.apply(&MAX_UNPACKED_SIZE, &mut limits.unpacked_bytes_max);
+    limits.fetched_bytes_max = values.read(&MAX_DOWNLOAD_SIZE);
+    limits.unpacked_bytes_max = values.read(&MAX_UNPACKED_SIZE);
     values.apply(&MAX_UNPACKED_FILES, &mut limits.files_max);
     limits
 }

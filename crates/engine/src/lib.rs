@@ -19,6 +19,7 @@ pub mod observer;
 pub mod outcome;
 mod pending;
 mod pool;
+mod process;
 pub mod python;
 mod registry;
 mod reply;
@@ -39,5 +40,6 @@ pub use model::{
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;
+pub use process::guard_groups;
 pub use reply::AnswerStream;
 pub use workflow::Workflow;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::error::RegisterError;
 use crate::local::LocalModel;
 use crate::settings::{ModelDefaults, ModelSettings, Precedence, RegisterOptions};
-use crate::store::{Package, Runtime, Sha256};
+use crate::store::{Package, Runtime, Sha256, ShownUrl, stays_inside};
 
 /// Items in a batch of a model whose batch dimension is open, unless a source sets another number.
 const LOCAL_BATCH_SIZE: u32 = 32;
@@ -25,27 +25,41 @@ const LOCAL_BATCH_SIZE: u32 = 32;
 /// costs nothing, and few enough that its exit costs little.
 const ASYNC_SLOTS: u64 = 100;
 
-/// The caller's name wins over the archive's; without either there is no model.
-pub(crate) fn name_and_version(
-    package: &Package,
-    options: &RegisterOptions,
-) -> Result<(String, String), RegisterError> {
-    let given = options.model_name.clone().filter(|name| !name.is_empty());
-    let name = given.or_else(|| package.manifest.model_name.clone());
-    let version = options.version.clone();
-    let version = version.unwrap_or_else(|| package.manifest.version().to_owned());
-    let name = name.ok_or(RegisterError::NoName)?;
-    if let Some(word) = [&name, &version].into_iter().find(|word| !is_sound(word)) {
-        return Err(RegisterError::BadSettings(format!(
-            "{word:?} cannot name a model or version: no slashes or control characters, please"
-        )));
-    }
-    Ok((name, version))
+/// What an archive calls its model and version.
+pub(crate) fn own_name(package: &Package) -> (Option<&str>, &str) {
+    (package.manifest.model_name.as_deref(), package.manifest.version())
 }
 
-/// Whether a name can stand in a path.
-pub(crate) fn is_sound(word: &str) -> bool {
-    !word.is_empty() && !word.contains(|letter: char| letter == '/' || letter.is_control())
+/// The caller's name wins over the model's own; without either there is no model. Every name of a model
+/// is checked here.
+pub(crate) fn name_and_version(
+    (own, own_version): (Option<&str>, &str),
+    options: &RegisterOptions,
+) -> Result<(String, String), RegisterError> {
+    let given = options.model_name.as_deref().filter(|name| !name.is_empty());
+    let name = given.or(own).ok_or(RegisterError::NoName)?;
+    let version = options.version.as_deref().unwrap_or(own_version);
+    check_name(name).and_then(|()| check_name(version)).map_err(RegisterError::BadSettings)?;
+    Ok((name.to_owned(), version.to_owned()))
+}
+
+/// The longest name, in bytes, as for files.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Whether a model, a version or a workflow may be called so: the name has to be able to stand in a
+/// path. Gives the reason why not.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let why = match name {
+        "" => "it is empty",
+        "." | ".." => "paths give it another meaning",
+        _ if name.len() > NAME_BYTES_MAX => {
+            return Err(format!("A name of more than {NAME_BYTES_MAX} bytes is not possible."));
+        }
+        _ if name.contains('/') => "it has a slash",
+        _ if name.contains(char::is_control) => "it has a control character",
+        _ => return Ok(()),
+    };
+    Err(format!("{name:?} cannot be a name: {why}."))
 }
 
 /// The effective settings of an archive.
@@ -85,7 +99,11 @@ pub(crate) fn local_settings(
     let mut values = resolve((name, version), own, options, defaults);
     let size = values.read::<u32>(&MAX_BATCH_SIZE);
     if let Some(limit) = limit.filter(|limit| size > Some(*limit)) {
-        values.set(&MAX_BATCH_SIZE, limit, SettingSource::Archive(options.url.clone()));
+        values.set(
+            &MAX_BATCH_SIZE,
+            limit,
+            SettingSource::Archive(ShownUrl::of(&options.url).to_string()),
+        );
     }
     let headers = Arc::clone(&defaults.sequence_headers);
     ModelSettings::new(values, model.runtime().to_owned(), String::new(), headers)
@@ -180,7 +198,7 @@ pub(crate) fn operators_sha256(
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<Option<Sha256>, RegisterError> {
-    let (name, version) = name_and_version(package, options)?;
+    let (name, version) = name_and_version(own_name(package), options)?;
     let record = defaults.models.get(&name).and_then(|versions| versions.get(&version));
     let sum = record.and_then(|record| record.get("sha256")?.as_str());
     sum.map(str::parse).transpose().map_err(RegisterError::BadSettings)
@@ -208,6 +226,12 @@ fn handler(
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<String, RegisterError> {
+    let file = |handler: &String| !stays_inside(handler.split(':').next().unwrap_or_default());
+    if !options.at_startup && options.handler.as_ref().is_some_and(file) {
+        return Err(RegisterError::BadSettings(
+            "handler points outside the model; name one of its files, or a module".to_owned(),
+        ));
+    }
     let given = options.handler.clone().or_else(|| package.manifest.handler.clone());
     given.or_else(|| defaults.handler.clone()).ok_or_else(|| {
         RegisterError::BadSettings(
@@ -329,6 +353,24 @@ mod tests {
         ] {
             assert_eq!(shown(&POLICY, json!({}), typed, &ours).0, policy, "{typed:?}");
         }
+    }
+
+    #[test]
+    fn every_name_can_stand_in_a_path() {
+        let none = RegisterOptions::default();
+        let long = "n".repeat(256);
+        for name in ["", ".", "..", "a/b", "x/../y", "a\nb", "a\u{1b}[31m", "a\0", &long] {
+            for given in [None, Some(name)] {
+                let model_name = given.map(str::to_owned);
+                let options = RegisterOptions { model_name, ..RegisterOptions::default() };
+                let own = if given.is_some() { "fine" } else { name };
+                let outcome = name_and_version((Some(own), "1.0"), &options);
+                let falls_back = given == Some("");
+                assert_eq!(outcome.is_ok(), falls_back, "{name:?} {given:?}");
+            }
+            assert!(name_and_version((Some("m"), name), &none).is_err(), "version {name:?}");
+        }
+        assert!(name_and_version((Some("modèle 2.0-b_c"), "1.0"), &none).is_ok());
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::model::draft::Draft;
 use crate::model::{Intake, Model, ModelIdentity};
 use crate::outcome::LaunchError;
 use crate::settings::{ModelSettings, PolicyName};
-use crate::store::ModelDir;
+use crate::store::{ModelDir, ShownUrl};
 
 /// ModelSettings of a kit's model unless a test says otherwise: window of 10 ms, at most 4 items.
 pub fn settings() -> ModelSettings {
@@ -125,7 +125,7 @@ impl Kit {
             identity: ModelIdentity {
                 name: "kit".to_owned(),
                 version: "1.0".to_owned(),
-                url: "kit.mar".to_owned(),
+                url: ShownUrl::of("kit.mar"),
                 sha256: None,
                 at_startup: false,
                 workflow: None,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, UnregisterError};
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
-use jitney_engine::store::StoreError;
+use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 
 mod grpc;
@@ -223,19 +223,20 @@ fn store_code(error: &StoreError) -> ErrorCode {
         | StoreError::EmptyUrl
         | StoreError::RelativePath { .. }
         | StoreError::NotAllowed { .. }
+        | StoreError::OutsideStore { .. }
         | StoreError::NotFound { .. } => ErrorCode::ModelNotFound,
         StoreError::DownloadFailed { .. } | StoreError::Checksum { .. } => {
             ErrorCode::DownloadFailed
         }
-        StoreError::NoChecksum { .. } => ErrorCode::BadRequest,
+        StoreError::BadUrl { .. } | StoreError::NoChecksum { .. } => ErrorCode::BadRequest,
+        StoreError::TooLarge { excess: Excess::Disk, .. } => ErrorCode::DiskFull,
         StoreError::Corrupt { .. }
+        | StoreError::Hostile { .. }
+        | StoreError::TooLarge { .. }
         | StoreError::InvalidRuntime { .. }
         | StoreError::InvalidManifest { .. }
         | StoreError::InvalidConfig { .. } => ErrorCode::InvalidModel,
-        StoreError::AlreadyExists { .. }
-        | StoreError::Hostile { .. }
-        | StoreError::TooLarge { .. }
-        | StoreError::Io { .. } => ErrorCode::Internal,
+        StoreError::AlreadyExists { .. } | StoreError::Io { .. } => ErrorCode::Internal,
     }
 }
 

@@ -30,6 +30,7 @@ mod request_options;
 mod respond;
 mod rest;
 mod route;
+mod shown_uri;
 mod spool;
 mod state;
 mod timing;

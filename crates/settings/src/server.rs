@@ -24,14 +24,14 @@ settings! {
         .or("false").flag("token-auth", "BOOL");
     TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
-    MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name")
+    MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
     MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
     MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
-        .or("64GiB").flag("max-download-size", "SIZE").property("max_download_size");
+        .or_else("64GiB, or half of the free disk space if that is less").flag("max-download-size", "SIZE").property("max_download_size");
     MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")
-        .or("64GiB").flag("max-unpacked-size", "SIZE").property("max_unpacked_size");
+        .or_else("64GiB, or half of the free disk space if that is less").flag("max-unpacked-size", "SIZE").property("max_unpacked_size");
     MAX_UNPACKED_FILES = Setting::new("max_unpacked_files", SettingKind::from(0), "Most files and directories in an archive")
         .or("200000").flag("max-unpacked-files", "N").property("max_unpacked_files");
     IO_THREADS = Setting::new("io_threads", SettingKind::from(1), "Threads that serve connections")

@@ -64,7 +64,7 @@ settings! {
     DECODE_INPUT_REQUEST = key("decode_input_request", FLAG, "Decode texts and JSON before the handler gets them").or("true");
     DEFAULT_SERVICE_HANDLER = key("default_service_handler", TEXT, "Handler of archives that name none");
     SERVICE_ENVELOPE = key("service_envelope", TEXT, "Envelope of requests: body, json, kserve or kservev2");
-    ALLOWED_URLS = key("allowed_urls", TEXT, "Patterns of model URLs that may be opened, separated by commas").or("file://.*|http(s)?://.*");
+    ALLOWED_URLS = key("allowed_urls", TEXT, "Patterns of model URLs that may be opened, separated by commas; a path counts as file://PATH, link-local hosts have to stand in a pattern").or("file://.*|http(s)?://.*");
     USE_ENV_ALLOWED_URLS = key("use_env_allowed_urls", FLAG, "Whether TS_ALLOWED_URLS counts").or("false").file_only();
     BLACKLIST_ENV_VARS = key("blacklist_env_vars", TEXT, "Pattern of variables that workers do not see");
     ENABLE_METRICS_API = key("enable_metrics_api", FLAG, "Listen on the metrics address").or("true");

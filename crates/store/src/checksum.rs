@@ -53,7 +53,7 @@ impl FromStr for Sha256 {
 }
 
 /// The byte that two hexadecimal digits write.
-pub(super) fn hex_pair(pair: &[u8; 2]) -> Option<u8> {
+fn hex_pair(pair: &[u8; 2]) -> Option<u8> {
     let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
     u8::try_from(high? * 16 + low?).ok()
 }

@@ -5,9 +5,9 @@
 
 use std::{io, path::PathBuf};
 
-use super::checksum::Sha256;
+use super::{checksum::Sha256, shown_url::ShownUrl};
 
-/// Why a model could not be opened. A url is always as the caller gave it.
+/// Why a model could not be opened. A url is as the caller gave it, without its secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The url is a name to look up, and there is no store to look it up in.
@@ -18,13 +18,33 @@ pub enum StoreError {
     EmptyUrl,
     /// The url has two dots in a row somewhere, plainly or percent-encoded.
     #[error("Relative path is not allowed in url: {0}")]
-    RelativePath(String),
+    RelativePath(ShownUrl),
     /// An `http(s)://` or `file://` url that the allow-list does not match.
     #[error("Given URL {0} does not match any allowed URL(s)")]
-    NotAllowed(String),
+    NotAllowed(ShownUrl),
+    /// A url that cannot be read in one way only, or that holds a password.
+    #[error("Invalid url {url}: {why}.")]
+    BadUrl {
+        /// As the caller gave it.
+        url: ShownUrl,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A path that is open to the command line only; whether anything is there is not told.
+    #[error(
+        "Model not found at: {url}. Put it below the model store{}, or name it on the command line or \
+         in allowed_urls.",
+        store.as_ref().map_or(String::new(), |store| format!(" {}", store.display()))
+    )]
+    OutsideStore {
+        /// As the caller gave it.
+        url: ShownUrl,
+        /// The store, if there is one.
+        store: Option<PathBuf>,
+    },
     /// Nothing is there.
     #[error("Model not found at: {0}")]
-    NotFound(String),
+    NotFound(ShownUrl),
     /// A download would overwrite this file of the store.
     #[error("Model file already exists {0}")]
     AlreadyExists(String),
@@ -32,7 +52,7 @@ pub enum StoreError {
     #[error("Failed to download archive from: {url}")]
     DownloadFailed {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
         /// For the log.
         why: String,
     },
@@ -40,7 +60,7 @@ pub enum StoreError {
     #[error("Checksum mismatch for {url}: its sha256 is {found}, expected {expected}")]
     Checksum {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
         /// The sum that the file has.
         found: Sha256,
         /// The sum that it should have.
@@ -48,12 +68,12 @@ pub enum StoreError {
     },
     /// A sum was given for something that is not one file.
     #[error("A directory has no sha256: {0}")]
-    NoChecksum(String),
+    NoChecksum(ShownUrl),
     /// The archive tries something that a proper archive never does.
-    #[error("Failed to save model: {url}")]
+    #[error("Failed to save model: {url}: {breach}")]
     Hostile {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
         /// What it tried.
         breach: Breach,
     },
@@ -61,7 +81,7 @@ pub enum StoreError {
     #[error("Failed to save model: {url}: {excess}")]
     TooLarge {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
         /// The limit that it passed.
         excess: Excess,
     },
@@ -69,7 +89,7 @@ pub enum StoreError {
     #[error("Model archive is corrupt: {url}: {why}")]
     Corrupt {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
         /// What the reader reported.
         why: String,
     },
@@ -86,7 +106,7 @@ pub enum StoreError {
     #[error("Failed to save model: {url}")]
     Io {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
         /// The file or directory at hand.
         path: PathBuf,
         /// What the system reported.
@@ -97,14 +117,12 @@ pub enum StoreError {
 impl StoreError {
     /// What is remote could not be fetched.
     pub(super) fn download(url: &str, why: impl ToString) -> Self {
-        Self::DownloadFailed { url: url.to_owned(), why: why.to_string() }
+        Self::DownloadFailed { url: ShownUrl::of(url), why: why.to_string() }
     }
 
     /// Details for the log beyond the sentence for the client, if there are any.
     pub fn detail(&self) -> Option<String> {
-        if let Self::Hostile { breach, .. } = self {
-            Some(breach.to_string())
-        } else if let Self::DownloadFailed { why, .. } = self {
+        if let Self::DownloadFailed { why, .. } = self {
             Some(why.clone())
         } else if let Self::Io { path, source, .. } = self {
             Some(format!("{}: {source}", path.display()))
@@ -129,6 +147,9 @@ pub enum Breach {
     /// A device, a pipe, a socket, or a kind of member that is unknown.
     #[error("member {0:?} is not a file, a directory or a link")]
     Special(String),
+    /// A file with holes, which says how large it becomes instead of having the bytes.
+    #[error("member {0:?} is a sparse file")]
+    Sparse(String),
     /// A link that leads outside the archive, in a circle, or to nothing.
     #[error("link {name:?} to {target:?} does not lead to a file of the archive")]
     Link {
@@ -151,6 +172,12 @@ pub enum Excess {
     /// More bytes than [`Limits::unpacked_bytes_max`](crate::Limits::unpacked_bytes_max).
     #[error("it unpacks to more than {0} bytes")]
     Bytes(u64),
+    /// So many times more bytes than the archive has: [`Limits::expansion_max`](crate::Limits::expansion_max).
+    #[error("it unpacks to more than {0} times its size")]
+    Expansion(u64),
+    /// More bytes than the disk has room for.
+    #[error("the disk has no room for it")]
+    Disk,
     /// More entries than [`Limits::files_max`](crate::Limits::files_max).
     #[error("it has more than {0} files and directories")]
     Files(u64),
@@ -176,7 +203,7 @@ impl UnpackError {
 
     /// Adds which archive it was.
     pub(super) fn at(self, url: &str) -> StoreError {
-        let url = url.to_owned();
+        let url = ShownUrl::of(url);
         match self {
             Self::Hostile(breach) => StoreError::Hostile { url, breach },
             Self::TooLarge(excess) => StoreError::TooLarge { url, excess },

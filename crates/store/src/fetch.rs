@@ -6,7 +6,7 @@
 
 use std::{
     fs::{File, Permissions},
-    io::{self, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -23,6 +23,8 @@ use super::{
     dir::removed,
     download::{Download, DownloadError, DownloadRequest, Downloader, ResumeFrom},
     error::StoreError,
+    shown_url::ShownUrl,
+    unpack::{HEAD_BYTES, is_archive},
 };
 
 /// A file that was fetched into the store. It leaves the store with this value, until a model that
@@ -67,7 +69,7 @@ pub(super) async fn fetch(
     bytes_max: u64,
 ) -> Result<FetchedFile, StoreError> {
     let url = ask.url;
-    let disk = |source| StoreError::Io { url: url.to_owned(), path: target.clone(), source };
+    let disk = |source| StoreError::Io { url: ShownUrl::of(url), path: target.clone(), source };
     let part = part_beside(&target).map_err(disk)?;
     let file = part.as_file().try_clone().map_err(disk)?;
     Transfer::new(ask, file, bytes_max)
@@ -77,7 +79,8 @@ pub(super) async fn fetch(
     name(part, target, url)
 }
 
-/// Copies a file of this machine to `target`, which must not exist yet.
+/// Copies a file of this machine to `target`, which must not exist yet. A file that is no archive is
+/// not copied, and the answer is the same as for one that is absent or may not be read.
 pub(super) async fn copy(
     url: &str,
     from: PathBuf,
@@ -86,13 +89,21 @@ pub(super) async fn copy(
 ) -> Result<FetchedFile, StoreError> {
     let theirs = url.to_owned();
     let copied = tokio::task::spawn_blocking(move || {
-        let failed = |source| StoreError::Io { url: theirs.clone(), path: from.clone(), source };
-        if from.metadata().map_err(failed)?.len() > bytes_max {
+        let unread = |error: io::Error| StoreError::download(&theirs, error);
+        let disk =
+            |source| StoreError::Io { url: ShownUrl::of(&theirs), path: target.clone(), source };
+        let mut source = File::open(&from).map_err(unread)?;
+        if source.metadata().map_err(unread)?.len() > bytes_max {
             return Err(StoreError::download(&theirs, larger_than(bytes_max)));
         }
-        let part = part_beside(&target).map_err(failed)?;
-        let mut source = File::open(&from).map_err(failed)?;
-        io::copy(&mut source, &mut part.as_file()).map_err(failed)?;
+        let mut head = Vec::new();
+        source.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(unread)?;
+        if !is_archive(&head) {
+            return Err(StoreError::download(&theirs, "it is no archive"));
+        }
+        source.rewind().map_err(unread)?;
+        let part = part_beside(&target).map_err(disk)?;
+        io::copy(&mut source.take(bytes_max), &mut part.as_file()).map_err(disk)?;
         name(part, target, &theirs)
     });
     copied.await.map_err(|ended| StoreError::download(url, ended))?
@@ -107,17 +118,18 @@ fn name(part: NamedTempFile, target: PathBuf, url: &str) -> Result<FetchedFile, 
             Err(StoreError::AlreadyExists(file))
         }
         Err(error) => {
-            Err(StoreError::Io { url: url.to_owned(), path: target, source: error.error })
+            Err(StoreError::Io { url: ShownUrl::of(url), path: target, source: error.error })
         }
     }
 }
 
-/// Hidden while it grows, so that it is not taken for a model; readable like any other archive.
+/// Hidden while it grows, so that it is not taken for a model; for our eyes only, since it may hold what
+/// others were not to read.
 fn part_beside(target: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".jitney-")
         .suffix(".part")
-        .permissions(Permissions::from_mode(0o644))
+        .permissions(Permissions::from_mode(0o600))
         .tempfile_in(target.parent().unwrap_or(Path::new(".")))
 }
 
@@ -157,12 +169,12 @@ impl<'a> Transfer<'a> {
             let again = error.transient && self.begun;
             let Some(pause_s) = pauses.next().filter(|_| again) else { return Err(error.why) };
             let (url, bytes, why) = (self.url(), self.bytes, error.why);
-            tracing::warn!(url, bytes, why, pause_s, "the download broke off and is tried again");
+            tracing::warn!(%url, bytes, why, pause_s, "the download broke off and is tried again");
             sleep(Duration::from_secs(pause_s)).await;
         }
         self.file.flush().await.map_err(|error| error.to_string())?;
         self.file.sync_all().await.map_err(|error| error.to_string())?;
-        tracing::info!(url = self.url(), bytes = self.bytes, "downloaded");
+        tracing::info!(url = %self.url(), bytes = self.bytes, "downloaded");
         Ok(())
     }
 
@@ -209,7 +221,7 @@ impl<'a> Transfer<'a> {
         self.begun = true;
         (self.bytes_total, self.tag) = (bytes_total, tag);
         let (url, from, bytes) = (self.url(), self.bytes, self.bytes_total);
-        tracing::info!(url, bytes, from, "downloading");
+        tracing::info!(%url, bytes, from, "downloading");
         self.within_limit(self.bytes_total.unwrap_or_default())
     }
 
@@ -234,11 +246,11 @@ impl<'a> Transfer<'a> {
         }
         self.logged = Instant::now();
         let percent = self.bytes_total.map(|total| self.bytes * 100 / total.max(1));
-        tracing::info!(url = self.url(), bytes = self.bytes, percent, "downloading");
+        tracing::info!(url = %self.url(), bytes = self.bytes, percent, "downloading");
     }
 
-    fn url(&self) -> &'a str {
-        without_secrets(self.ask.url)
+    fn url(&self) -> ShownUrl {
+        ShownUrl::of(self.ask.url)
     }
 }
 
@@ -251,18 +263,6 @@ async fn in_time<T>(
 ) -> Result<T, DownloadError> {
     let silent = || format!("the server sent nothing for {} s", SILENCE_MAX.as_secs());
     timeout(SILENCE_MAX, later).await.unwrap_or_else(|_| Err(DownloadError::transient(silent())))
-}
-
-/// The url without what may be a password: the query of a signed one, and what stands before `@`.
-fn without_secrets(url: &str) -> &str {
-    let plain = url.split(['?', '#']).next().unwrap_or(url);
-    match plain.split_once("://") {
-        Some((_, rest)) => {
-            let host_end = rest.find('/').unwrap_or(rest.len());
-            rest[..host_end].rfind('@').map_or(plain, |at| &rest[at + 1..])
-        }
-        None => plain,
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use std::{
 };
 
 use super::{
+    allowance::Allowance,
     config::Limits,
     error::{Breach, Excess, UnpackError},
 };
@@ -26,9 +27,9 @@ use super::{
 /// A directory being filled.
 pub(super) struct Jail<'a> {
     root: &'a Path,
-    limits: Limits,
-    /// Bytes written so far.
-    bytes: u64,
+    files_max: u64,
+    /// Bytes that may still be written.
+    allowance: Allowance,
     /// Files, directories and links made so far.
     files: u64,
     /// The directories made so far, relative to the root: real ones, never links.
@@ -39,17 +40,17 @@ pub(super) struct Jail<'a> {
 }
 
 impl<'a> Jail<'a> {
-    /// A jail in `root`, which must be empty and used by no one else.
-    pub(super) fn new(root: &'a Path, limits: Limits) -> Self {
-        Self {
+    /// A jail in `root`, which must be empty and used by no one else, for an archive of `packed` bytes.
+    pub(super) fn new(root: &'a Path, packed: u64, limits: &Limits) -> io::Result<Self> {
+        Ok(Self {
             root,
-            limits,
-            bytes: 0,
+            files_max: limits.files_max,
+            allowance: Allowance::new(root.to_owned(), packed, limits)?,
             files: 0,
             directories: HashSet::from([PathBuf::new()]),
             links: Vec::new(),
             buffer: vec![0; 128 << 10].into_boxed_slice(),
-        }
+        })
     }
 
     /// Makes a directory and those above it; one that is there already is fine.
@@ -92,7 +93,9 @@ impl<'a> Jail<'a> {
     }
 
     fn count_file(&mut self) -> Result<(), UnpackError> {
-        count(&mut self.files, 1, self.limits.files_max, Excess::Files)
+        self.files += 1;
+        let most = self.files_max;
+        if self.files > most { Err(UnpackError::TooLarge(Excess::Files(most))) } else { Ok(()) }
     }
 
     fn make_parent(&mut self, member: &Path) -> Result<(), UnpackError> {
@@ -126,9 +129,9 @@ impl<'a> Jail<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(UnpackError::corrupt(error)),
             };
-            count(&mut self.bytes, read as u64, self.limits.unpacked_bytes_max, Excess::Bytes)?;
+            self.allowance.take(read as u64)?;
             let saved = file.write_all(&self.buffer[..read]);
-            saved.map_err(|error| UnpackError::Io(path.to_owned(), error))?;
+            saved.map_err(|error| not_written(path, error))?;
             written += read as u64;
         }
     }
@@ -138,6 +141,14 @@ impl<'a> Jail<'a> {
 pub(super) fn not_made(member: &Path, path: &Path, error: io::Error) -> UnpackError {
     if error.kind() == io::ErrorKind::AlreadyExists {
         return Breach::Collides(member.display().to_string()).into();
+    }
+    not_written(path, error)
+}
+
+/// A full disk is no failure of it.
+fn not_written(path: &Path, error: io::Error) -> UnpackError {
+    if error.kind() == io::ErrorKind::StorageFull {
+        return UnpackError::TooLarge(Excess::Disk);
     }
     UnpackError::Io(path.to_owned(), error)
 }
@@ -215,17 +226,6 @@ impl ArchiveLink {
 fn is_bad_target(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotFound};
     matches!(error.kind(), NotFound | InvalidFilename | InvalidInput)
-}
-
-/// Counts what is about to be written or made.
-fn count(
-    used: &mut u64,
-    more: u64,
-    max: u64,
-    excess: fn(u64) -> Excess,
-) -> Result<(), UnpackError> {
-    *used = used.saturating_add(more);
-    if *used > max { Err(UnpackError::TooLarge(excess(max))) } else { Ok(()) }
 }
 
 /// The longest part of a path that Linux file systems take.

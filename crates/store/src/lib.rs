@@ -10,6 +10,7 @@
 //! here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`], except
 //! for downloads, which go into the store. An archive that fails to unpack leaves nothing behind.
 
+mod allowance;
 mod checksum;
 mod config;
 mod dir;
@@ -19,7 +20,9 @@ mod fetch;
 mod jail;
 mod locate;
 mod manifest;
+mod model_url;
 mod package;
+mod shown_url;
 mod store;
 mod unpack;
 
@@ -36,6 +39,8 @@ pub use self::{
     jail::stays_inside,
     locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},
+    model_url::serialised,
     package::{Api, Package, parse_yaml, read_text},
-    store::{Store, models_in},
+    shown_url::ShownUrl,
+    store::{Store, UnpackTurn, models_in},
 };

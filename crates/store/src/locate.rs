@@ -1,16 +1,26 @@
 //! From a url to a file or a directory on this machine, by TorchServe's rules.
 //!
 //! Only the last element of a path matters, and it is looked up in the store; the exceptions are
-//! `file://` urls that the allow-list matches, and directories, which may lie anywhere. An archive
-//! behind a `file://` url is brought into the store like one from another machine.
+//! `file://` urls that the allow-list matches, and directories. An archive behind a `file://` url is
+//! brought into the store like one from another machine.
+//!
+//! The command line may name any path. A path that came over the management API has to lie below the
+//! store when all its links are followed, or else the allow-list has to match it as a `file://` url.
 
 use std::{
-    ffi::OsString,
-    os::unix::ffi::OsStringExt,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
-use super::{checksum::hex_pair, config::StoreConfig, error::StoreError, fetch::FetchedFile};
+use url::Url;
+
+use super::{
+    config::StoreConfig,
+    error::StoreError,
+    fetch::FetchedFile,
+    model_url::{self, file_url},
+    shown_url::ShownUrl,
+};
 
 /// What a url names.
 #[derive(Debug)]
@@ -58,22 +68,32 @@ pub(super) fn locate(
     if url.is_empty() {
         return Err(StoreError::EmptyUrl);
     }
-    if url.contains("..") {
-        return Err(StoreError::RelativePath(url.to_owned()));
+    if climbs(url) {
+        return Err(StoreError::RelativePath(ShownUrl::of(url)));
     }
-    let not_allowed = || StoreError::NotAllowed(url.to_owned());
-    match Scheme::of(url) {
-        Scheme::Http | Scheme::File if !(config.url_allowed)(url) => Err(not_allowed()),
-        Scheme::Http => remote(config, url, at_startup),
-        Scheme::File => file(config, url, at_startup),
-        Scheme::Bucket if (config.url_allowed)(url) => remote(config, url, at_startup),
+    let scheme = Scheme::of(url);
+    if scheme == Scheme::Other {
+        return local(config, url, at_startup);
+    }
+    let parsed = model_url::parse(url)?;
+    let allowed = (config.url_allowed)(parsed.as_str());
+    let not_allowed = || StoreError::NotAllowed(ShownUrl::of(url));
+    match scheme {
+        Scheme::Http | Scheme::Bucket if allowed => remote(config, url, &parsed, at_startup),
+        Scheme::File if allowed => file(config, url, &parsed, at_startup),
         // TorchServe knows no buckets: to it the last element of such a url is a file of the store.
-        Scheme::Bucket => local(config, url).map_err(|_| not_allowed()),
-        Scheme::Other => local(config, url),
+        Scheme::Bucket => local(config, url, at_startup).map_err(|_| not_allowed()),
+        Scheme::Http | Scheme::File | Scheme::Other => Err(not_allowed()),
     }
 }
 
+/// Whether two dots stand in a row, plainly or percent-encoded.
+fn climbs(url: &str) -> bool {
+    url.contains("..") || url.to_ascii_lowercase().replace("%2e", ".").contains("..")
+}
+
 /// The schemes that TorchServe takes for urls, and ours for buckets; all else is a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     /// A plain file on a web server.
     Http,
@@ -100,9 +120,14 @@ pub fn is_remote(url: &str) -> bool {
     matches!(Scheme::of(url), Scheme::Http | Scheme::Bucket)
 }
 
-fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
+fn remote(
+    config: &StoreConfig,
+    url: &str,
+    parsed: &Url,
+    at_startup: bool,
+) -> Result<ModelSource, StoreError> {
     let store = config.model_store.as_ref().ok_or(StoreError::NotConfigured)?;
-    let file = file_name(url);
+    let file = last_element(parsed.path());
     if file.is_empty() {
         return Err(StoreError::download(url, "it names no file"));
     }
@@ -115,15 +140,18 @@ fn remote(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSour
         .ok_or_else(|| StoreError::AlreadyExists(file.to_owned()))
 }
 
-fn file(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
+fn file(
+    config: &StoreConfig,
+    url: &str,
+    parsed: &Url,
+    at_startup: bool,
+) -> Result<ModelSource, StoreError> {
     let not_found = || StoreError::download(url, "there is no such file");
-    let path = url_path(url).filter(|path| path.starts_with('/')).ok_or_else(not_found)?;
-    let decoded = percent_decoded(path);
-    // The allow-list saw the url as it was written.
-    if decoded.windows(2).any(|pair| pair == b"..") {
-        return Err(StoreError::RelativePath(url.to_owned()));
+    let path = parsed.to_file_path().ok().filter(|path| path.parent().is_some());
+    let path = path.ok_or_else(not_found)?;
+    if path.as_os_str().as_bytes().windows(2).any(|pair| pair == b"..") {
+        return Err(StoreError::RelativePath(ShownUrl::of(url)));
     }
-    let path = PathBuf::from(OsString::from_vec(decoded));
     let store = config.model_store.as_deref().filter(|_| !at_startup);
     match store.filter(|store| path.is_file() && !stays(&path, store)) {
         Some(store) => outside(path, store),
@@ -151,19 +179,67 @@ fn outside(from: PathBuf, store: &Path) -> Result<ModelSource, StoreError> {
     Ok(ModelSource::Outside { from, target })
 }
 
-fn local(config: &StoreConfig, url: &str) -> Result<ModelSource, StoreError> {
-    let name = file_name(url);
+fn local(config: &StoreConfig, url: &str, at_startup: bool) -> Result<ModelSource, StoreError> {
+    let path = url_path(url).unwrap_or(url);
+    let name = last_element(path);
     let stored = config.model_store.as_ref().filter(|_| !name.is_empty());
     let stored = stored.map(|store| store.join(name));
+    let may = |found| if at_startup { Some(found) } else { open_to_clients(config, found) };
     stored
         .as_deref()
         .and_then(archive)
-        .or_else(|| directory(Path::new(url)))
-        .or_else(|| stored.as_deref().and_then(directory))
-        .ok_or_else(|| match config.model_store {
-            Some(_) => StoreError::NotFound(url.to_owned()),
-            None => StoreError::NotConfigured,
-        })
+        .and_then(may)
+        .or_else(|| directory(Path::new(url)).and_then(may))
+        .or_else(|| stored.as_deref().and_then(directory).and_then(may))
+        .ok_or_else(|| not_found(config, url, stored, at_startup))
+}
+
+/// A source that a client may name, with the links in a directory's path followed for good: a link that
+/// is changed later leads nowhere else.
+fn open_to_clients(config: &StoreConfig, found: ModelSource) -> Option<ModelSource> {
+    match found {
+        ModelSource::Directory(path) => {
+            let end = path.canonicalize().ok().filter(|end| is_open(config, end))?;
+            Some(ModelSource::Directory(end))
+        }
+        ModelSource::Archive(path) => {
+            let end = path.canonicalize().ok()?;
+            is_open(config, &end).then_some(ModelSource::Archive(path))
+        }
+        other
+        @ (ModelSource::Remote(_) | ModelSource::Outside { .. } | ModelSource::Fetched(_)) => {
+            Some(other)
+        }
+    }
+}
+
+/// Whether clients may name this path, which has no links.
+fn is_open(config: &StoreConfig, path: &Path) -> bool {
+    let store = config.model_store.as_deref().and_then(|store| store.canonicalize().ok());
+    let is_below = store.is_some_and(|store| path != store && path.starts_with(store));
+    is_below || file_url(path).is_some_and(|url| (config.url_allowed)(&url))
+}
+
+/// A path that clients may not name is rejected in the same words whether or not something is there.
+fn not_found(
+    config: &StoreConfig,
+    url: &str,
+    stored: Option<PathBuf>,
+    at_startup: bool,
+) -> StoreError {
+    let shown = ShownUrl::of(url);
+    let is_path = url.contains('/') && !url.contains("://");
+    let named = is_path.then(|| std::path::absolute(url).ok()).flatten();
+    let is_closed = |path: &PathBuf| !is_open(config, path);
+    let leads_out = |path: PathBuf| path.canonicalize().is_ok_and(|end| is_closed(&end));
+    let closed = named.is_some_and(|path| is_closed(&path) || leads_out(path));
+    if !at_startup && (closed || stored.is_some_and(leads_out)) {
+        return StoreError::OutsideStore { url: shown, store: config.model_store.clone() };
+    }
+    match config.model_store {
+        Some(_) => StoreError::NotFound(shown),
+        None => StoreError::NotConfigured,
+    }
 }
 
 fn archive(path: &Path) -> Option<ModelSource> {
@@ -176,9 +252,9 @@ fn directory(path: &Path) -> Option<ModelSource> {
     is_named.then(|| std::path::absolute(path).ok()).flatten().map(ModelSource::Directory)
 }
 
-/// The last element of a url's path, or of a plain path; a slash at the end does not count.
-fn file_name(url: &str) -> &str {
-    let path = url_path(url).unwrap_or(url).trim_end_matches('/');
+/// The last element of a path; a slash at the end does not count.
+fn last_element(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
@@ -187,17 +263,6 @@ fn url_path(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let address = rest.split(['?', '#']).next()?;
     Some(address.find('/').map_or("", |slash| &address[slash..]))
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = (byte == b'%').then(|| tail.first_chunk()).flatten().and_then(hex_pair);
-        decoded.push(escaped.unwrap_or(byte));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
-    }
-    decoded
 }
 
 #[cfg(test)]
@@ -217,16 +282,7 @@ mod tests {
             ("/", ""),
             ("C:\\x\\a.mar", "a.mar"),
         ] {
-            assert_eq!(file_name(url), expected, "{url}");
-        }
-    }
-
-    #[test]
-    fn percent_escapes_are_decoded_and_broken_ones_kept() {
-        for (text, expected) in
-            [("/a%20b", "/a b"), ("/%C3%BC", "/ü"), ("/50%", "/50%"), ("/%zz%4", "/%zz%4")]
-        {
-            assert_eq!(percent_decoded(text), expected.as_bytes(), "{text}");
+            assert_eq!(last_element(url_path(url).unwrap_or(url)), expected, "{url}");
         }
     }
 }

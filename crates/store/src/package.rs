@@ -18,6 +18,7 @@ use super::{
     error::StoreError,
     fetch::FetchedFile,
     manifest::Manifest,
+    shown_url::ShownUrl,
 };
 
 /// A manifest or a model's YAML is read into memory, so its size is limited.
@@ -27,7 +28,7 @@ const TEXT_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Package {
     /// The url that it was opened by, as the caller gave it.
-    pub url: String,
+    pub url: ShownUrl,
     /// Where its files are.
     pub dir: ModelDir,
     /// The manifest, or the default one where the model has none.
@@ -54,11 +55,12 @@ impl Package {
             None => Map::new(),
         };
         let api = Api::read(dir.path());
-        let source = SettingSource::Archive(url.to_owned());
+        let url = ShownUrl::of(url);
+        let source = SettingSource::Archive(url.to_string());
         let (settings, warnings) = from_archive(&yaml_map, &source);
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         Ok(Self {
-            url: url.to_owned(),
+            url,
             dir,
             manifest,
             manifest_json,

@@ -3,9 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::{
+    allowance::{bytes_max, free_bytes},
     checksum::Sha256,
     config::StoreConfig,
     dir::{self, ModelDir},
@@ -14,18 +18,28 @@ use super::{
     fetch,
     locate::{ModelSource, locate},
     package::Package,
+    shown_url::ShownUrl,
     unpack::unpack,
 };
+
+/// How many archives are unpacked at a time; further ones wait.
+const UNPACKED_AT_A_TIME: usize = 2;
 
 /// Where models come from.
 pub struct Store {
     config: StoreConfig,
+    turns: Arc<Semaphore>,
+}
+
+/// The right to unpack an archive, for as long as it is held.
+pub struct UnpackTurn {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Store {
     /// A store; nothing is touched until a model is opened.
     pub fn new(config: StoreConfig) -> Self {
-        Self { config }
+        Self { config, turns: Arc::new(Semaphore::new(UNPACKED_AT_A_TIME)) }
     }
 
     /// Finds what a url names, without fetching it. A remote file whose name is taken is an error,
@@ -40,7 +54,7 @@ impl Store {
         ask: DownloadRequest<'_>,
         found: ModelSource,
     ) -> Result<ModelSource, StoreError> {
-        let bytes_max = self.config.limits.fetched_bytes_max;
+        let bytes_max = self.fetched_bytes_max();
         let fetched = match found {
             ModelSource::Remote(target) => {
                 let remote = self.config.remote.as_ref().ok_or_else(|| not_fetched(ask.url))?;
@@ -63,7 +77,7 @@ impl Store {
         file: Option<&Path>,
         expected: Sha256,
     ) -> Result<(), StoreError> {
-        let url = || url.to_owned();
+        let url = || ShownUrl::of(url);
         let path = file.ok_or_else(|| StoreError::NoChecksum(url()))?;
         let sum = Sha256::of_file(path).map_err(|source| StoreError::Io {
             url: url(),
@@ -74,6 +88,14 @@ impl Store {
             return Ok(());
         }
         Err(StoreError::Checksum { url: url(), found: sum, expected })
+    }
+
+    /// Waits until it may be opened: only so many archives are unpacked at a time.
+    pub async fn turn(&self, found: &ModelSource) -> UnpackTurn {
+        let unpacks = !matches!(found, ModelSource::Directory(_));
+        let turns = Arc::clone(&self.turns);
+        // Nobody closes the semaphore.
+        UnpackTurn { _permit: if unpacks { turns.acquire_owned().await.ok() } else { None } }
     }
 
     /// Unpacks and reads a model.
@@ -92,6 +114,12 @@ impl Store {
         self.config.scratch.join("models")
     }
 
+    /// Without a limit of its own a download takes no more than half of what the disk has free.
+    fn fetched_bytes_max(&self) -> u64 {
+        let free = self.config.model_store.as_deref().and_then(|store| free_bytes(store).ok());
+        bytes_max(self.config.limits.fetched_bytes_max, free.unwrap_or(u64::MAX))
+    }
+
     fn unpack(&self, url: &str, archive: &Path) -> Result<ModelDir, StoreError> {
         unpack(archive, &self.models(), self.config.limits).map_err(|error| error.at(url))
     }
@@ -105,7 +133,7 @@ fn not_fetched(url: &str) -> StoreError {
 fn served_from(url: &str, path: PathBuf) -> Result<ModelDir, StoreError> {
     match dir::lone_directory(&path) {
         Ok(lone) => Ok(ModelDir::existing(lone.unwrap_or(path))),
-        Err(source) => Err(StoreError::Io { url: url.to_owned(), path, source }),
+        Err(source) => Err(StoreError::Io { url: ShownUrl::of(url), path, source }),
     }
 }
 

@@ -34,8 +34,10 @@ pub(super) fn unpack(
 ) -> Result<ModelDir, UnpackError> {
     let (file, format) =
         open(archive).map_err(|error| UnpackError::Io(archive.to_owned(), error))?;
+    let packed = file.metadata().map_err(|error| UnpackError::Io(archive.to_owned(), error))?.len();
     let dir = reserve(models)?;
-    let mut jail = Jail::new(dir.path(), limits);
+    let jail = Jail::new(dir.path(), packed, &limits);
+    let mut jail = jail.map_err(|error| UnpackError::Io(dir.path().to_owned(), error))?;
     match format {
         PackedFormat::Zip => unzip(file, &mut jail)?,
         PackedFormat::TarGz => untar(MultiGzDecoder::new(file), &mut jail)?,
@@ -76,6 +78,11 @@ fn reserve(models: &Path) -> Result<ModelDir, UnpackError> {
     ModelDir::reserve(models).map_err(|error| UnpackError::Io(models.into(), error))
 }
 
+/// Whether a file begins as an archive does.
+pub(super) fn is_archive(head: &[u8]) -> bool {
+    PackedFormat::by_magic(head).is_some()
+}
+
 /// The kinds of archive that we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PackedFormat {
@@ -88,7 +95,7 @@ impl PackedFormat {
     /// Looks at the file's beginning and leaves it rewound.
     fn of(file: &mut File, path: &Path) -> io::Result<Self> {
         let mut head = Vec::new();
-        file.by_ref().take(512).read_to_end(&mut head)?;
+        file.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
         file.rewind()?;
         Ok(Self::by_magic(&head).unwrap_or_else(|| Self::by_name(path)))
     }
@@ -118,6 +125,9 @@ impl PackedFormat {
         }
     }
 }
+
+/// As much of a file as tells its format.
+pub(super) const HEAD_BYTES: u64 = 512;
 
 /// The longest path that Linux takes, and so the longest target of a symbolic link.
 const LINK_BYTES_MAX: u64 = 4096;
@@ -209,7 +219,13 @@ fn put_tar_member(
         EntryType::Directory => jail.directory(&MemberName::parse(&raw)?),
         // Before 1988 a directory was a file with a slash at its end.
         EntryType::Regular if raw.ends_with(b"/") => jail.directory(&MemberName::parse(&raw)?),
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+        EntryType::GNUSparse => {
+            Err(Breach::Sparse(String::from_utf8_lossy(&raw).into_owned()).into())
+        }
+        EntryType::Regular | EntryType::Continuous => {
+            if is_sparse(entry)? {
+                return Err(Breach::Sparse(String::from_utf8_lossy(&raw).into_owned()).into());
+            }
             limit.allow(u64::MAX);
             put_tar_file(entry, &MemberName::parse_file(&raw)?, jail)
         }
@@ -222,6 +238,15 @@ fn put_tar_member(
         }
         _ => Err(Breach::Special(String::from_utf8_lossy(&raw).into_owned()).into()),
     }
+}
+
+/// Whether extended headers make a plain member a sparse one, as GNU tar writes it in POSIX archives.
+fn is_sparse(entry: &mut Entry<'_, impl Read>) -> Result<bool, UnpackError> {
+    let Some(headers) = entry.pax_extensions().map_err(UnpackError::corrupt)? else {
+        return Ok(false);
+    };
+    let sparse = |header: tar::PaxExtension<'_>| header.key_bytes().starts_with(b"GNU.sparse.");
+    Ok(headers.flatten().any(sparse))
 }
 
 /// The jail counts the bytes; here they are compared with the header.

@@ -19,6 +19,7 @@ import traceback
 
 from jitney.torchserve.metrics import past_logging
 from jitney.worker.loop import serve
+from jitney.worker.parent import end_with_parent
 from jitney.worker.process_group import FD_VARIABLE, follow_parent
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
@@ -30,6 +31,7 @@ EXIT_GRACE_SECONDS = 5.0
 
 def main() -> int:
     """Connects, serves, and returns the exit status."""
+    end_with_parent()
     fd = os.environ.pop(FD_VARIABLE, None)
     address = os.environ.pop(SOCKET_VARIABLE, None) or fd
     token = os.environ.pop(TOKEN_VARIABLE, "")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Action, Attempt, Policy};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
@@ -16,7 +17,9 @@ const REDIRECTS_MAX: usize = 10;
 
 /// Makes the client; the system's certificates are read here.
 pub fn make(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
+    let resolver = GuardedResolver { rule: Arc::clone(&rule) };
     Client::builder()
+        .dns_resolver(Arc::new(resolver))
         .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
@@ -38,13 +41,34 @@ fn tls_config() -> ClientConfig {
     builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots).with_no_client_auth()
 }
 
+/// Resolves names to the addresses that the allow-list permits; those are then connected to.
+struct GuardedResolver {
+    rule: Arc<UrlRule>,
+}
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let rule = Arc::clone(&self.rule);
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let permitted = rule.permitted(name.as_str(), found);
+            if permitted.is_empty() {
+                return Err(
+                    "its address is link-local, and allowed_urls does not name its host".into()
+                );
+            }
+            Ok(Box::new(permitted.into_iter()) as Addrs)
+        })
+    }
+}
+
 fn redirect(rule: &UrlRule, attempt: Attempt<'_>) -> Action {
     let was_secure = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
     if attempt.previous().len() > REDIRECTS_MAX {
         attempt.error("it redirects too often")
     } else if was_secure && attempt.url().scheme() != "https" {
         attempt.error("it redirects from https to http")
-    } else if !rule.allows_redirect(attempt.url().as_str()) {
+    } else if !rule.allows_redirect(attempt.url()) {
         attempt.error("it redirects to a URL that is not allowed")
     } else {
         attempt.follow()

@@ -39,6 +39,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: plan.python.clone(),
+        program: std::env::current_exe().ok(),
         local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }

@@ -78,7 +78,7 @@ pub async fn register(
     engine
         .register(options)
         .await
-        .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.url)))
+        .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.shown())))
 }
 
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {

@@ -82,7 +82,7 @@ async fn start_workers(
     let Registered { model, workers_min, .. } = registered;
     let workers = workers.unwrap_or(workers_min).max(1);
     model.scale(workers, workers).await.map_err(|error| {
-        Failure::failed(format!("cannot run {}: {error}", startup.url))
+        Failure::failed(format!("cannot run {}: {error}", startup.shown()))
             .hint("--log-level info shows what its workers print")
     })?;
     Ok((model, workers))

@@ -31,7 +31,7 @@ pub fn preview(plan: &ServerPlan, env: &Env) -> Result<Vec<Previewed>, Failure> 
 }
 
 async fn open(engine: &Engine, startup: &Startup, options: RegisterOptions) -> Previewed {
-    let failed = |why: String| Failure::failed(format!("cannot load {}: {why}", startup.url));
+    let failed = |why: String| Failure::failed(format!("cannot load {}: {why}", startup.shown()));
     if startup.is_remote() {
         return Err(failed("it is not fetched here, so its own settings are unknown".to_owned()));
     }
@@ -42,7 +42,11 @@ async fn open(engine: &Engine, startup: &Startup, options: RegisterOptions) -> P
         if let (SettingSource::Archive(_), Some(value)) =
             (settings.values.source(setting), settings.values.get(setting).cloned())
         {
-            settings.values.set(setting, value, SettingSource::Archive(startup.url.clone()));
+            settings.values.set(
+                setting,
+                value,
+                SettingSource::Archive(startup.shown().to_string()),
+            );
         }
     }
     Ok((name, settings))

@@ -20,7 +20,8 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Infer(_)
         | Command::Config(_)
         | Command::Simulate(_)
-        | Command::Plan(_) => Err(Failure::usage("not here")),
+        | Command::Plan(_)
+        | Command::GuardGroups => Err(Failure::usage("not here")),
     }
 }
 

@@ -9,6 +9,7 @@ use jitney_settings::{SettingSource, Values};
 use crate::address::Address;
 use crate::logs::Style;
 use crate::machine;
+use crate::url_rule::shown_models;
 
 /// The TorchServe version that this program replaces.
 pub const VERSION: &str = "0.12.0";
@@ -69,7 +70,7 @@ fn facts_of_start(facts: &Facts<'_>) -> Vec<Line> {
         ("Management address", management),
         ("Metrics address", metrics),
         ("Model Store", facts.store.display().to_string()),
-        ("Initial Models", value(facts, "load_models", "N/A")),
+        ("Initial Models", shown_models(&value(facts, "load_models", "N/A"))),
         ("Log dir", logs),
         ("Metrics dir", metric_logs),
     ]

@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jitney_settings::torchserve::{
-    DISABLE_TOKEN_AUTHORIZATION, ENABLE_MODEL_API, KEYSTORE_PASS, MODEL_SNAPSHOT, properties,
+    DISABLE_TOKEN_AUTHORIZATION, ENABLE_MODEL_API, KEYSTORE_PASS, LOAD_MODELS, MODEL_SNAPSHOT,
+    properties,
 };
 use jitney_settings::{Setting, SettingSource, Values};
 
 use super::VERSION;
+use crate::url_rule::shown_models;
 use document::SnapshotDocument;
 pub use document::{Models, models};
 pub use restore::startups;
@@ -62,7 +64,9 @@ impl Snapshots {
     pub fn new(logs: &Path, store: &Path, values: &Values, more: &[(&str, String)]) -> Self {
         let text = |setting: &'static Setting| {
             let key = setting.property.filter(|_| may_be_kept(setting, &values.source(setting)))?;
-            Some((key.to_owned(), values.show(setting)?))
+            let text = values.show(setting)?;
+            let is_list = setting.name == LOAD_MODELS.name;
+            Some((key.to_owned(), if is_list { shown_models(&text) } else { text }))
         };
         let mut properties: Vec<_> = properties()
             .filter_map(text)

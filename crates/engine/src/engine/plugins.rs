@@ -20,6 +20,7 @@ use crate::model::{Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::python::{Environment, LoadCommand, PythonLauncher};
 use crate::settings::{ModelSettings, PolicyName, WorkerMode};
+use crate::store::ShownUrl;
 
 /// The module that a plugin's process runs.
 const HOST: &str = "jitney.plugin.host:handle";
@@ -88,7 +89,7 @@ impl RunningPlugins {
             identity: ModelIdentity {
                 name: plan.name.clone(),
                 version: "plugin".to_owned(),
-                url: plan.source.clone(),
+                url: ShownUrl::of(&plan.source),
                 sha256: None,
                 at_startup: true,
                 workflow: None,

@@ -5,7 +5,7 @@
 //! no worker: whoever registers also scales.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -19,12 +19,14 @@ use crate::local::{LocalModel, LocalRuntime};
 use crate::model::draft::Draft;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
+use crate::process::ProcessThread;
 use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
 use crate::store::{
-    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, Store, StoreConfig, StoreError,
+    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, ShownUrl, Store, StoreConfig,
+    StoreError,
 };
 
 /// What an engine is made of.
@@ -39,6 +41,8 @@ pub struct EngineConfig {
     pub workflow_store: Option<StoreConfig>,
     /// How Python workers are started.
     pub python: PythonConfig,
+    /// This very program, which is started once more to end the workers if this process is killed.
+    pub program: Option<PathBuf>,
     /// Serves models in this process, without Python; `None` if only Python workers run models.
     pub local: Option<LocalRuntime>,
     /// The id of the first worker; later ones count up and are never used again.
@@ -89,6 +93,7 @@ impl Registrar {
     ) -> io::Result<Self> {
         let scratch = config.store.scratch.clone();
         std::fs::create_dir_all(&scratch)?;
+        let processes = Arc::new(ProcessThread::start(config.program.as_deref())?);
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
         Ok(Self {
             registry: Registry::default(),
@@ -97,7 +102,7 @@ impl Registrar {
             rejecting: Arc::default(),
             defaults: config.defaults,
             store: Arc::new(Store::new(config.store)),
-            python: PythonWorkers::start(config.python, &scratch, first)?,
+            python: PythonWorkers::start(config.python, processes, &scratch, first)?,
             local: config.local,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
@@ -128,7 +133,8 @@ impl Registrar {
                 Ok((draft.identity.name, draft.settings))
             }
             Opened::Package(package) => {
-                let (name, version) = resolve::name_and_version(&package, options)?;
+                let (name, version) =
+                    resolve::name_and_version(resolve::own_name(&package), options)?;
                 let settings =
                     resolve::settings(&name, &version, &package, options, &self.defaults)?;
                 Ok((name, settings))
@@ -149,11 +155,16 @@ impl Registrar {
                 return Ok(Opened::Local(model, found.fetched()));
             }
             if is_local(Path::new(&url)) {
-                return Err(StoreError::NotFound(url).into());
+                return Err(StoreError::NotFound(ShownUrl::of(&url)).into());
             }
         }
         let file = found.file().map(Path::to_owned);
-        let package = blocking(move || store.open(&url, found)).await??;
+        let turn = store.turn(&found).await;
+        let opening = move || {
+            let _turn = turn;
+            store.open(&url, found)
+        };
+        let package = blocking(opening).await??;
         let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
         Ok(Opened::Package(Box::new(package)))
@@ -190,14 +201,13 @@ impl Registrar {
         mut package: Package,
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        let (name, version) = resolve::name_and_version(&package, options)?;
+        let (name, version) = resolve::name_and_version(resolve::own_name(&package), options)?;
         if self.registry.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
         let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
-        let environment =
-            Environment::prepare(&python.config, &python.packages, &models, &name, &mut package);
+        let environment = Environment::prepare(python, &models, &name, &mut package);
         let environment = environment.await?;
         let gpus = python.gpus(python.config.gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
@@ -237,8 +247,8 @@ impl Registrar {
         options: &RegisterOptions,
         fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
-        let name = options.model_name.clone().unwrap_or_else(|| model.name().to_owned());
-        let version = options.version.clone().unwrap_or_else(|| model.version().to_owned());
+        let own = (Some(model.name()), model.version());
+        let (name, version) = resolve::name_and_version(own, options)?;
         let settings =
             resolve::local_settings((&name, &version), &*model, options, &self.defaults)?;
         let launcher = ThreadLauncher {

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::registrar::{Registered, Registrar, blocking};
 use crate::error::RegisterError;
 use crate::model::Model;
-use crate::resolve::is_sound;
+use crate::resolve::check_name;
 use crate::settings::RegisterOptions;
-use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, Package, Store};
+use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, Package, ShownUrl, Store};
 use crate::workflow::{
     ModelNode, NodeGraph, NodeSettings, UnknownWorkflow, Workflow, WorkflowArchive, WorkflowError,
     WorkflowNode, WorkflowOptions, WorkflowTable,
@@ -52,7 +52,7 @@ impl Workflows {
         package.downloaded.iter().for_each(FetchedFile::keep);
         let workflow = Arc::new(Workflow {
             name,
-            url: options.url,
+            url: ShownUrl::of(&options.url),
             graph: Arc::new(NodeGraph { dag: spec.dag.clone(), nodes }),
             spec,
             rejecting: Arc::clone(&self.models.rejecting),
@@ -151,7 +151,7 @@ impl Workflows {
             "modelName": name, "modelVersion": FUNCTION_VERSION, "handler": handler,
         });
         let package = Package {
-            url: String::new(),
+            url: ShownUrl::default(),
             // The workflow owns the directory.
             dir: ModelDir::existing(archive.package.dir.path().to_owned()),
             // A function takes what the node before it gives: no envelope, whatever models have.
@@ -234,17 +234,20 @@ async fn open(store: &Arc<Store>, url: &str) -> Result<WorkflowArchive, Workflow
     let found = blocking(move || finder.find(&theirs, false)).await.map_err(unread)??;
     let found = store.fetch(DownloadRequest { url, signed: false, resume: None }, found).await?;
     let (opener, theirs) = (Arc::clone(store), url.to_owned());
-    let read = move || WorkflowArchive::read(opener.open(&theirs, found)?);
+    let turn = store.turn(&found).await;
+    let read = move || {
+        let _turn = turn;
+        WorkflowArchive::read(opener.open(&theirs, found)?)
+    };
     blocking(read).await.map_err(unread)?
 }
 
-/// The caller's name wins over the archive's.
+/// The caller's name wins over the archive's. The nodes' names become part of models' names.
 fn name_of(archive: &WorkflowArchive, options: &WorkflowOptions) -> Result<String, WorkflowError> {
     let asked =
         options.name.clone().filter(|name| !name.is_empty()).or_else(|| archive.name.clone());
-    let name = asked.filter(|name| is_sound(name));
-    name.ok_or_else(|| {
-        let why = "its name is missing, or has slashes or control characters".to_owned();
-        WorkflowError::Invalid(why)
-    })
+    let name = asked.ok_or_else(|| WorkflowError::Invalid("it has no name".to_owned()))?;
+    let nodes = archive.spec.dag.nodes.iter().map(String::as_str);
+    nodes.chain([name.as_str()]).try_for_each(check_name).map_err(WorkflowError::Invalid)?;
+    Ok(name)
 }

@@ -1,7 +1,7 @@
 //! Which version of which model this is and where it came from: what never changes about it.
 
 use crate::settings::RegisterOptions;
-use crate::store::Sha256;
+use crate::store::{Sha256, ShownUrl};
 
 /// What tells one model version from all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub struct ModelIdentity {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// As it was asked for; empty for the functions of a workflow.
-    pub url: String,
+    /// As it was asked for, without its secrets; empty for the functions of a workflow.
+    pub url: ShownUrl,
     /// The checksum that its file must have, where one was given.
     pub sha256: Option<Sha256>,
     /// Whether the server itself loaded it.
@@ -26,7 +26,7 @@ impl ModelIdentity {
         Self {
             name,
             version,
-            url: options.url.clone(),
+            url: ShownUrl::of(&options.url),
             sha256: options.sha256,
             at_startup: options.at_startup,
             workflow: options.workflow.clone(),

@@ -1,6 +1,9 @@
-//! What becomes of a worker that exited: it is started again at once the first time, then after 1, 1, 2,
-//! 3, 5 ... seconds, until it has been down for the whole retry window. A worker that comes up and
-//! exits again right away must not spin, so the count starts anew only after it has served a while.
+//! What becomes of a worker that is down.
+//!
+//! One that could not be loaded is started again at once the first time, then after 1, 1, 2, 3, 5 ...
+//! seconds, until it has been down for the whole retry window. One that was loaded and exited is started
+//! again at once, however often: it is the request that was at fault, and the model stays up for the
+//! others. It must not spin either, so there is a limit to how many starts come in a row.
 //! The log tells of it in the words that TorchServe's users and their alarms look for.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,14 +17,24 @@ const TORCHSERVE: &str = "jitney::torchserve";
 
 const STEPS_S: [u64; 17] = [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987];
 
-/// What happened to a worker since its last batch that went well.
+/// Starts of a worker that was loaded: so many in a row, then one in every so much time.
+const RESTARTS_AT_ONCE: u32 = 10;
+const RESTART_EVERY: Duration = Duration::from_secs(1);
+
+/// What happened to a worker since it was last loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     window: Duration,
+    /// Loads in a row that failed.
     failures: usize,
+    /// Since when its loads fail.
     down_since: Option<Instant>,
-    /// It is down, or came up and has not served yet.
+    /// It is down, and its next start has been announced.
     down: bool,
+    /// Whether it was loaded when it was last started.
+    loaded: bool,
+    /// When all its starts so far would be over if they came one by one, every [`RESTART_EVERY`].
+    restarts_until: Option<Instant>,
     /// Times in a row that it left a batch unanswered.
     unanswered: u32,
 }
@@ -33,24 +46,16 @@ impl Recovery {
 
     /// It answered a batch.
     pub(crate) fn served(&mut self) {
-        (self.failures, self.down_since, self.unanswered) = (0, None, 0);
-    }
-
-    /// The pause before the next start, as [`Recovery::next`] will say.
-    pub(crate) fn upcoming(&self) -> Option<Duration> {
-        let down = self.down_since.map_or(Duration::ZERO, |since| since.elapsed());
-        if self.failures > 0 && down >= self.window {
-            return None;
-        }
-        Some(Duration::from_secs(STEPS_S[self.failures.min(STEPS_S.len() - 1)]))
+        self.unanswered = 0;
     }
 
     /// The pause before the next start; none once that is given up.
     pub(crate) fn next(&mut self, worker: u32) -> Option<Duration> {
-        let pause = self.upcoming();
-        self.down_since.get_or_insert_with(Instant::now);
-        let pause = pause?;
-        self.failures += 1;
+        let pause = if std::mem::take(&mut self.loaded) {
+            self.restart_pause()
+        } else {
+            self.load_pause()?
+        };
         if std::mem::replace(&mut self.down, true) {
             tracing::warn!(target: TORCHSERVE, "Auto recovery failed again");
         } else {
@@ -59,6 +64,31 @@ impl Recovery {
         }
         tracing::info!(target: TORCHSERVE, "Retry worker: {worker} in {} seconds.", pause.as_secs());
         Some(pause)
+    }
+
+    /// After a load that failed.
+    fn load_pause(&mut self) -> Option<Duration> {
+        let pause = self.next_load();
+        self.down_since.get_or_insert_with(Instant::now);
+        self.failures += usize::from(pause.is_some());
+        pause
+    }
+
+    /// The pause before the next start after a load that has just failed; none if there is no other.
+    pub(crate) fn next_load(&self) -> Option<Duration> {
+        let down = self.down_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if self.failures > 0 && down >= self.window {
+            return None;
+        }
+        Some(Duration::from_secs(STEPS_S[self.failures.min(STEPS_S.len() - 1)]))
+    }
+
+    /// After an exit of a worker that was loaded.
+    fn restart_pause(&mut self) -> Duration {
+        let now = Instant::now();
+        let until = self.restarts_until.map_or(now, |until| until.max(now)) + RESTART_EVERY;
+        self.restarts_until = Some(until);
+        until.duration_since(now).saturating_sub(RESTART_EVERY * RESTARTS_AT_ONCE)
     }
 
     /// It exited, perhaps with batches.
@@ -84,6 +114,7 @@ impl Recovery {
 
     /// It is up.
     pub(crate) fn up(&mut self) {
+        (self.loaded, self.failures, self.down_since) = (true, 0, None);
         if std::mem::take(&mut self.down) {
             tracing::info!(target: TORCHSERVE, "Auto recovery succeeded, reset recoveryStartTS");
         }
@@ -106,11 +137,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_served_is_restarted_at_once() {
+    async fn a_worker_that_was_loaded_is_restarted_at_once_and_never_given_up() {
+        let mut recovery = Recovery::new(Duration::ZERO);
+        let mut pauses = Vec::new();
+        for _ in 0..400 {
+            recovery.up();
+            recovery.exited(1, true);
+            let pause = recovery.next(1).expect("not given up");
+            pauses.push(pause.as_secs());
+            tokio::time::advance(pause).await;
+        }
+        assert_eq!(pauses[..12], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert!(pauses[12..].iter().all(|pause| *pause == 1), "one in every second from then on");
+        tokio::time::advance(RESTART_EVERY * RESTARTS_AT_ONCE).await;
+        recovery.up();
+        assert_eq!(recovery.next(1), Some(Duration::ZERO), "it had time to rest");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn loads_that_fail_are_counted_anew_after_one_that_went_well() {
         let mut recovery = Recovery::new(Duration::from_secs(1));
         assert_eq!(recovery.next(1), Some(Duration::ZERO));
         assert_eq!(recovery.next(1), Some(Duration::from_secs(1)));
-        recovery.served();
-        assert_eq!(recovery.next(1), Some(Duration::ZERO));
+        recovery.up();
+        recovery.exited(1, false);
+        assert_eq!(recovery.next(1), Some(Duration::ZERO), "it was loaded");
+        assert_eq!(
+            recovery.next(1),
+            Some(Duration::ZERO),
+            "it is started again, and fails to load"
+        );
+        assert_eq!(recovery.next(1), Some(Duration::from_secs(1)));
     }
 }

@@ -153,7 +153,7 @@ impl WorkerSupervisor {
             Ok(worker) => worker,
             Err(error) => {
                 self.recovery.failed(self.worker, &error);
-                let (worker, retry) = (self.worker, self.recovery.upcoming());
+                let (worker, retry) = (self.worker, self.recovery.next_load());
                 self.tell(WorkerEvent::LaunchFailed { worker, error, retry }).await;
                 return ControlFlow::Continue(());
             }

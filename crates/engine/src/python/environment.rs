@@ -8,23 +8,23 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::workers::PythonConfig;
+use super::workers::{PythonConfig, PythonWorkers};
 use crate::error::RegisterError;
+use crate::process::{OutputSink, ProcessThread};
 use crate::store::{ModelDir, Package};
 use jitney_settings::model::USE_VENV;
 
 /// The largest frameworks take minutes to download.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// What one of the processes may print before it is cut off.
-const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+/// What is logged of one of the processes.
+const LOGGED_BYTES_MAX: usize = 16 << 20;
 
 /// An interpreter and what it finds.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +42,12 @@ impl Environment {
 
     /// Makes what the model asks for, below `models`.
     pub(crate) async fn prepare(
-        config: &PythonConfig,
-        runtime: &Path,
+        python: &PythonWorkers,
         models: &Path,
         model: &str,
         package: &mut Package,
     ) -> Result<Self, RegisterError> {
+        let PythonWorkers { config, processes, packages: runtime, .. } = python;
         let venv = package.settings.read(&USE_VENV).unwrap_or(false);
         let requirements = package.manifest.requirements_file.clone();
         let requirements = requirements.filter(|_| config.install_requirements);
@@ -57,7 +57,7 @@ impl Environment {
         }
         let dir = ModelDir::reserve(models);
         let dir = dir.map_err(|error| failed(model, venv, error.to_string()))?;
-        let builder = EnvironmentBuilder { config, model, dir: package.dir.path() };
+        let builder = EnvironmentBuilder { config, processes, model, dir: package.dir.path() };
         if venv {
             environment = builder.venv(runtime, dir.path()).await?;
         }
@@ -95,6 +95,7 @@ fn failed(model: &str, venv: bool, why: String) -> RegisterError {
 /// Makes the environment of one model.
 struct EnvironmentBuilder<'a> {
     config: &'a PythonConfig,
+    processes: &'a ProcessThread,
     model: &'a str,
     /// The model's directory: requirements may name files of the archive.
     dir: &'a Path,
@@ -137,57 +138,53 @@ impl EnvironmentBuilder<'_> {
     }
 
     /// The error is the last line that it printed, or how it ended.
-    async fn run(&self, what: &'static str, mut command: Command) -> Result<(), String> {
+    async fn run(&self, what: &'static str, command: Command) -> Result<(), String> {
         let program = command.as_std().get_program().display().to_string();
-        let child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-        let mut group = ProcessGroup { leader: child.id(), child };
+        let last_line = Arc::new(Mutex::new(None));
+        let [stdout, stderr] = [None, Some(Arc::clone(&last_line))].map(|last| InstallerOutput {
+            what,
+            model: self.model.to_owned(),
+            bytes: 0,
+            last,
+        });
+        let spawned = self.processes.spawn(command, stdout, stderr).await;
+        let mut process = spawned.map_err(|error| format!("{program}: {error}"))?;
         let late = || format!("{what} took longer than {} s", TIMEOUT.as_secs());
-        timeout(TIMEOUT, group.follow(what, self.model)).await.unwrap_or_else(|_| Err(late()))
-    }
-}
-
-/// A process with its children; whatever of it still runs ends with this value.
-struct ProcessGroup {
-    leader: Option<u32>,
-    child: Child,
-}
-
-impl ProcessGroup {
-    async fn follow(&mut self, what: &'static str, model: &str) -> Result<(), String> {
-        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
-        let (_, last_line) =
-            tokio::join!(log_pipe(stdout, what, model), log_pipe(stderr, what, model));
-        let ended = self.child.wait().await.map_err(|error| error.to_string())?;
-        let how = || last_line.unwrap_or_else(|| ended.to_string());
-        if ended.success() { Ok(()) } else { Err(format!("{what}: {}", how())) }
-    }
-}
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        let leader = self.leader.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        if let Some(leader) = leader {
-            // Fails when none of it is left, which is what we want.
-            let _ = kill_process_group(leader, Signal::KILL);
+        let ended = timeout(TIMEOUT, process.wait()).await.map_err(|_| late())?;
+        process.drained().await;
+        if ended.is_some_and(|ended| ended.success()) {
+            return Ok(());
         }
+        let how = || ended.map_or_else(|| "ended".to_owned(), |ended| ended.to_string());
+        let last_line = last_line.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Err(format!("{what}: {}", last_line.unwrap_or_else(how)))
     }
 }
 
-/// Logs what comes out of a pipe; returns its last line.
-async fn log_pipe(
-    pipe: Option<impl AsyncRead + Unpin>,
+/// Logs what pip or venv prints on one stream.
+struct InstallerOutput {
     what: &'static str,
-    model: &str,
-) -> Option<String> {
-    let mut lines = BufReader::new(pipe?.take(OUTPUT_BYTES_MAX)).lines();
-    let mut last = None;
-    while let Ok(Some(line)) = lines.next_line().await {
-        if !line.trim().is_empty() {
-            tracing::info!(model, "{what}: {line}");
-            last = Some(line);
+    model: String,
+    bytes: usize,
+    /// Where its last line is kept, if that is wanted.
+    last: Option<Arc<Mutex<Option<String>>>>,
+}
+
+impl OutputSink for InstallerOutput {
+    fn take(&mut self, piece: &[u8], _begins: bool) {
+        let line = String::from_utf8_lossy(piece);
+        let line = line.trim_end();
+        self.bytes = self.bytes.saturating_add(piece.len());
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.bytes <= LOGGED_BYTES_MAX {
+            tracing::info!(model = self.model, "{}: {line}", self.what);
+        }
+        if let Some(last) = &self.last {
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.to_owned());
         }
     }
-    last
 }
 
 #[cfg(test)]
@@ -209,7 +206,9 @@ mod tests {
     #[tokio::test]
     async fn a_process_that_fails_gives_its_last_line_and_one_that_hangs_is_ended() {
         let config = PythonConfig::bare(PathBuf::from("/bin/sh"));
-        let builder = EnvironmentBuilder { config: &config, model: "m", dir: Path::new("/") };
+        let processes = &ProcessThread::start(None).expect("a thread");
+        let builder =
+            EnvironmentBuilder { config: &config, processes, model: "m", dir: Path::new("/") };
         let shell = |script: &str| {
             let mut command = config.command(&config.interpreter, builder.dir);
             command.args(["-c", script]);

@@ -1,19 +1,20 @@
 //! Starts one Python process and waits until it has loaded the model.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
-use tokio::process::Child;
+use tokio::time::timeout;
 
 use super::connection::WorkerConnection;
 use super::environment::Environment;
 use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
-use super::output::{ErrorOutput, OutputSource, log_output};
+use super::output::{OutputSource, WorkerStream};
 use super::worker::{PythonWorker, next_frame, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
@@ -21,8 +22,12 @@ use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};
 use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::process::WorkerProcess;
 use crate::settings::{ModelSettings, WorkerMode};
 use crate::store::Package;
+
+/// How long the rest of what a process has printed is waited for once it has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most batches that a worker with overlapping stages is given.
 const OVERLAP_MAX: u8 = 8;
@@ -91,7 +96,7 @@ pub(crate) struct PythonLauncher {
 impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let expected = self.python.listener.expect();
-        let spawned = self.spawn(worker, &expected);
+        let (spawned, source) = self.spawn(worker, &expected);
         let mut message = self.load.message.clone();
         let count = self.workers.load(Ordering::Relaxed);
         if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
@@ -105,19 +110,19 @@ impl Launcher for PythonLauncher {
         let response_bytes_max = self.python.config.response_bytes_max;
         let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
         Box::pin(async move {
-            let (mut child, errors) =
-                spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
-            let loaded = match connected(expected, &mut child).await {
-                Ok(stream) => load(stream, &message, &mut child).await,
-                Err(error) => Err(error),
+            let spawned = spawned.await;
+            let mut process = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
+            let loaded = match connected(expected, &mut process).await {
+                Ok(stream) => load(stream, &message, &mut process).await,
+                Err(stop) => Err(stop),
             };
             let (connection, slots) = match loaded {
                 Ok(loaded) => loaded,
                 Err(LoadStop::Failed(error)) => return Err(error),
-                Err(LoadStop::Ended) => return Err(ended(&mut child, errors).await),
+                Err(LoadStop::Ended) => return Err(ended(&mut process, &source).await),
             };
             let worker = PythonWorker {
-                child,
+                process,
                 connection,
                 slots,
                 mode,
@@ -159,8 +164,9 @@ impl PythonLauncher {
         &self,
         worker: u32,
         expected: &ExpectedWorker,
-    ) -> std::io::Result<(Child, ErrorOutput)> {
-        let PythonWorkers { config, listener, packages, .. } = &*self.python;
+    ) -> (impl Future<Output = std::io::Result<WorkerProcess>> + Send + use<>, Arc<OutputSource>)
+    {
+        let PythonWorkers { config, listener, packages, processes, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
         command
@@ -168,27 +174,24 @@ impl PythonLauncher {
             .env("PYTHONPATH", environment.python_path(packages, config, dir))
             .env("JITNEY_WORKER_SOCKET", &listener.path)
             .env("JITNEY_WORKER_TOKEN", &expected.token)
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| {
-            let interpreter = environment.interpreter.display();
-            std::io::Error::new(error.kind(), format!("{interpreter}: {error}"))
-        })?;
+            .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
         let source = Arc::new(OutputSource {
             model: self.load.model.clone(),
             version: self.load.version.clone(),
             worker,
             observer: Arc::clone(&self.observer),
+            last_error: Mutex::default(),
         });
-        if let Some(stdout) = child.stdout.take() {
-            let pipe = std::fs::File::from(stdout.into_owned_fd()?);
-            log_output(pipe, Arc::clone(&source), "stdout")?;
-        }
-        let mut errors = ErrorOutput::default();
-        if let Some(stderr) = child.stderr.take() {
-            let pipe = std::fs::File::from(stderr.into_owned_fd()?);
-            errors = log_output(pipe, source, "stderr")?;
-        }
-        Ok((child, errors))
+        let [stdout, stderr] =
+            ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
+        let interpreter = environment.interpreter.clone();
+        let spawned = processes.spawn(command, stdout, stderr);
+        let spawned = async move {
+            spawned.await.map_err(|error| {
+                std::io::Error::new(error.kind(), format!("{}: {error}", interpreter.display()))
+            })
+        };
+        (spawned, source)
     }
 }
 
@@ -201,19 +204,21 @@ enum LoadStop {
 }
 
 /// How a process that hung up ended, and the last that it said.
-async fn ended(child: &mut Child, errors: ErrorOutput) -> LaunchError {
-    let exit = reaped(child).await;
-    LaunchError::Ended { exit, last_line: errors.last_line().await }
+async fn ended(process: &mut WorkerProcess, source: &OutputSource) -> LaunchError {
+    let exit = reaped(process).await;
+    // It takes long only where a child that left its group holds the pipe.
+    drop(timeout(DRAIN_TIMEOUT, process.drained()).await);
+    LaunchError::Ended { exit, last_line: source.last_error() }
 }
 
 /// Connect = alive. A process that ends instead is reported at once.
 async fn connected(
     mut expected: ExpectedWorker,
-    child: &mut Child,
+    process: &mut WorkerProcess,
 ) -> Result<UnixStream, LoadStop> {
     let stream = tokio::select! {
         stream = &mut expected.connection => stream.map_err(|_| LoadStop::Ended)?,
-        _ = child.wait() => return Err(LoadStop::Ended),
+        _ = process.wait() => return Err(LoadStop::Ended),
     };
     let unusable = |error: std::io::Error| LaunchError::Spawn(error.to_string());
     UnixStream::from_std(stream).map_err(|error| LoadStop::Failed(unusable(error)))
@@ -239,11 +244,11 @@ struct Loaded {
 async fn load(
     stream: UnixStream,
     message: &Value,
-    child: &mut Child,
+    process: &mut WorkerProcess,
 ) -> Result<(WorkerConnection, u8), LoadStop> {
     let mut connection = WorkerConnection::new(stream);
     connection.send_control(FrameKind::Load, message).await.map_err(|_| LoadStop::Ended)?;
-    let received = next_frame(&mut connection, child).await;
+    let received = next_frame(&mut connection, process).await;
     let (header, payload) = received.map_err(|_| LoadStop::Ended)?;
     let failed = |message: String| LoadStop::Failed(LaunchError::Load(message.into()));
     if header.kind == FrameKind::Loaded {

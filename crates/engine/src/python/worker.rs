@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::process::Child;
 use tokio::time::timeout;
 
 use super::connection::{ConnectionError, WorkerConnection};
@@ -19,6 +18,7 @@ use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
+use crate::process::WorkerProcess;
 use crate::settings::WorkerMode;
 
 /// A worker at work is handed a batch of at most so many bytes: it fits into the socket's buffer and
@@ -29,7 +29,7 @@ const AHEAD_MAX: usize = 32 * 1024;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct PythonWorker {
-    pub(super) child: Child,
+    pub(super) process: WorkerProcess,
     pub(super) connection: WorkerConnection,
     /// Batches it can hold at a time.
     pub(super) slots: u8,
@@ -60,7 +60,7 @@ impl PythonWorker {
     }
 
     async fn next_message(&mut self) -> Result<WorkerMessage, ConnectionError> {
-        let (header, payload) = next_frame(&mut self.connection, &mut self.child).await?;
+        let (header, payload) = next_frame(&mut self.connection, &mut self.process).await?;
         let (batch, count) = (header.id, header.count);
         let over = |outcome| WorkerMessage::Finished { batch, outcome };
         if header.kind == FrameKind::Reply {
@@ -85,14 +85,14 @@ impl PythonWorker {
                 tracing::error!(%error, "worker broke the protocol");
                 WorkerExit::BrokeProtocol
             }
-            ConnectionError::Closed | ConnectionError::Io(_) => reaped(&mut self.child).await,
+            ConnectionError::Closed | ConnectionError::Io(_) => reaped(&mut self.process).await,
         }
     }
 }
 
 /// How a process ended that closed its connection.
-pub(super) async fn reaped(child: &mut Child) -> WorkerExit {
-    let exit = timeout(EXIT_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
+pub(super) async fn reaped(process: &mut WorkerProcess) -> WorkerExit {
+    let exit = timeout(EXIT_TIMEOUT, process.wait()).await.ok().flatten();
     let status = exit.and_then(|exit| exit.code());
     WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
 }
@@ -101,12 +101,12 @@ pub(super) async fn reaped(child: &mut Child) -> WorkerExit {
 /// open after the worker itself is gone.
 pub(super) async fn next_frame(
     connection: &mut WorkerConnection,
-    child: &mut Child,
+    process: &mut WorkerProcess,
 ) -> Result<(FrameHeader, Bytes), ConnectionError> {
     tokio::select! {
         biased;
         received = connection.receive() => received,
-        _ = child.wait() => Err(ConnectionError::Closed),
+        _ = process.wait() => Err(ConnectionError::Closed),
     }
 }
 
@@ -121,7 +121,7 @@ fn reject_large(item: &mut ItemOutcome, max: u64) {
 
 impl Worker for PythonWorker {
     fn pid(&self) -> Option<u32> {
-        self.child.id()
+        Some(self.process.id())
     }
 
     fn slots(&self) -> u8 {
@@ -159,7 +159,7 @@ impl Worker for PythonWorker {
         })
     }
 
-    /// A future made anew for every poll: all that `next_message` remembers lies in the connection and the child,
+    /// A future made anew for every poll: all that `next_message` remembers lies in the connection and the process,
     /// whose wakers stay registered, and so a message costs no allocation.
     fn poll_message(
         &mut self,
@@ -183,10 +183,11 @@ impl Worker for PythonWorker {
                     .await
                     .is_ok()
             {
-                drop(timeout(EXIT_TIMEOUT, self.child.wait()).await);
+                drop(timeout(EXIT_TIMEOUT, self.process.wait()).await);
             }
-            // Fails only when the process is gone already, which is what we want.
-            drop(self.child.kill().await);
+            self.process.kill();
+            // One that the kernel cannot end yet is not waited for.
+            drop(timeout(EXIT_TIMEOUT, self.process.wait()).await);
         })
     }
 }

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
 use super::listener::WorkerListener;
+use crate::process::ProcessThread;
 
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
@@ -56,8 +57,8 @@ impl PythonConfig {
         }
     }
 
-    /// A process of this interpreter, with the workers' environment. A process group of its own keeps
-    /// it out of a terminal's Ctrl-C, so that a drain can still answer what it was given.
+    /// A process of this interpreter, with the workers' environment. The process group of its own that
+    /// it gets keeps it out of a terminal's Ctrl-C, so that a drain can still answer what it was given.
     pub(super) fn command(&self, interpreter: &Path, dir: &Path) -> Command {
         let mut command = Command::new(interpreter);
         command
@@ -66,8 +67,7 @@ impl PythonConfig {
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .stderr(Stdio::piped());
         command
     }
 }
@@ -76,6 +76,8 @@ impl PythonConfig {
 pub(crate) struct PythonWorkers {
     pub(crate) config: PythonConfig,
     pub(super) listener: Arc<WorkerListener>,
+    /// Where they are started.
+    pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.
     pub(crate) packages: PathBuf,
     /// Whose turn it is to get a GPU, over all models.
@@ -86,11 +88,13 @@ impl PythonWorkers {
     /// Unpacks the packages and opens the socket, both below `scratch`.
     pub(crate) fn start(
         config: PythonConfig,
+        processes: Arc<ProcessThread>,
         scratch: &Path,
         runtime: &Handle,
     ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             config,
+            processes,
             listener: WorkerListener::listen(scratch.join("workers.sock"), runtime)?,
             packages: unpack_packages(scratch)?,
             gpu_turn: Arc::default(),

@@ -1,7 +1,7 @@
 //! How registering, finding or running a workflow can go wrong, as facts with fields.
 
 use crate::error::CallError;
-use crate::store::StoreError;
+use crate::store::{ShownUrl, StoreError};
 
 use super::dag::DagError;
 
@@ -12,7 +12,7 @@ pub enum WorkflowError {
     #[error("Workflow not found in workflow store: {url}")]
     NotFound {
         /// As the caller gave it.
-        url: String,
+        url: ShownUrl,
     },
     /// The archive could not be had.
     #[error(transparent)]
@@ -47,7 +47,7 @@ impl From<StoreError> for WorkflowError {
         if let StoreError::NotFound(url) = error {
             Self::NotFound { url }
         } else if matches!(error, StoreError::EmptyUrl) {
-            Self::NotFound { url: String::new() }
+            Self::NotFound { url: ShownUrl::default() }
         } else {
             Self::Store(error)
         }

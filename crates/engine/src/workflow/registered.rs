@@ -15,12 +15,12 @@ use super::spec::WorkflowSpec;
 use crate::Rejection;
 use crate::call::{Call, Output};
 use crate::error::CallError;
-use crate::store::Package;
+use crate::store::{Package, ShownUrl};
 
 /// A registered workflow.
 pub struct Workflow {
     pub(crate) name: String,
-    pub(crate) url: String,
+    pub(crate) url: ShownUrl,
     pub(crate) spec: WorkflowSpec,
     pub(crate) graph: Arc<NodeGraph>,
     /// The engine rejects new requests.
@@ -37,7 +37,7 @@ impl Workflow {
         &self.name
     }
 
-    /// Where it came from, as it was asked for.
+    /// Where it came from, as it was asked for, without its secrets.
     pub fn url(&self) -> &str {
         &self.url
     }

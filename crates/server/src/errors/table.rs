@@ -79,6 +79,8 @@ pub enum ErrorCode {
     LoadFailed,
     /// A worker ran out of memory while it came up.
     LoadOutOfMemory,
+    /// The disk has no room for the model.
+    DiskFull,
     /// The server's own failure.
     Internal,
 }
@@ -116,7 +118,7 @@ impl ErrorCode {
             Self::ModelNotFound    => row(MODEL   , 404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(MODEL   , 404,  5, "ModelVersionNotFoundException",   false, Client),
             Self::WorkflowNotFound => row(WORKFLOW, 404,  5, "WorkflowNotFoundException",       false, Client),
-            Self::InvalidWorkflow  => row(WORKFLOW, 500,  3, "InvalidWorkflowException",        false, Client),
+            Self::InvalidWorkflow  => row(WORKFLOW, 400,  3, "InvalidWorkflowException",        false, Client),
             Self::InvalidDag       => row(WORKFLOW, 400,  3, "InvalidDAGException",             false, Client),
             Self::WorkflowFailed   => row(WORKFLOW, 500, 13, "WorkflowException",               false, Model),
             Self::NodeFailed       => row(HTTP    , 500, 13, "InternalServerException",         true,  Model),
@@ -139,6 +141,7 @@ impl ErrorCode {
             Self::WorkerKilled     => row(HTTP    , 507, 13, "InternalServerException",         true,  Model),
             Self::LoadFailed       => row(HTTP    , 500, 13, "InternalServerException",         false, Model),
             Self::LoadOutOfMemory  => row(HTTP    , 507, 13, "InternalServerException",         false, Model),
+            Self::DiskFull         => row(HTTP    , 507,  8, "InternalServerException",         true,  Server),
             Self::Internal         => row(HTTP    , 500, 13, "InternalServerException",         false, Server),
         }
     }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use jitney_engine::Rejection;
 use jitney_engine::error::{LoadingWait, WaitLimit};
 use jitney_engine::outcome::{LoadFailure, WorkerExit};
-use jitney_engine::store::StoreError;
+use jitney_engine::store::{Breach, ShownUrl};
 use jitney_engine::workflow::DagError;
 
 use super::*;
@@ -246,7 +246,7 @@ fn unknown_names() {
 
 #[test]
 fn failed_registrations() {
-    let url = || "a.mar".to_owned();
+    let url = || ShownUrl::of("a.mar");
     for (error, expected) in [
         (RegisterError::Store(StoreError::EmptyUrl), (404, "ModelNotFoundException", "empty url")),
         (
@@ -262,12 +262,52 @@ fn failed_registrations() {
             (400, "DownloadArchiveException", "Failed to download archive from: a.mar"),
         ),
         (
-            RegisterError::Store(StoreError::AlreadyExists(url())),
+            RegisterError::Store(StoreError::AlreadyExists("a.mar".to_owned())),
             (500, "InternalServerException", "Model file already exists a.mar"),
         ),
         (
             RegisterError::Store(StoreError::Corrupt { url: url(), why: "cut".to_owned() }),
             (400, "InvalidModelException", "Model archive is corrupt: a.mar: cut"),
+        ),
+        (
+            RegisterError::Store(StoreError::Hostile {
+                url: url(),
+                breach: Breach::Escapes("../x".to_owned()),
+            }),
+            (
+                400,
+                "InvalidModelException",
+                "Failed to save model: a.mar: member \"../x\" points outside the archive",
+            ),
+        ),
+        (
+            RegisterError::Store(StoreError::TooLarge { url: url(), excess: Excess::Expansion(9) }),
+            (
+                400,
+                "InvalidModelException",
+                "Failed to save model: a.mar: it unpacks to more than 9 times its size",
+            ),
+        ),
+        (
+            RegisterError::Store(StoreError::TooLarge { url: url(), excess: Excess::Disk }),
+            (
+                507,
+                "InternalServerException",
+                "Failed to save model: a.mar: the disk has no room for it",
+            ),
+        ),
+        (
+            RegisterError::Store(StoreError::BadUrl { url: url(), why: "it has a backslash" }),
+            (400, "BadRequestException", "Invalid url a.mar: it has a backslash."),
+        ),
+        (
+            RegisterError::Store(StoreError::OutsideStore { url: url(), store: Some("/s".into()) }),
+            (
+                404,
+                "ModelNotFoundException",
+                "Model not found at: a.mar. Put it below the model store /s, or name it on the \
+                 command line or in allowed_urls.",
+            ),
         ),
         (
             RegisterError::Pip { model: "m".to_owned(), why: "no such package".to_owned() },
@@ -343,13 +383,13 @@ fn check_problem(problem: impl Into<Problem>, status: u16, kind: &str, message: 
 
 #[test]
 fn registration_fails_in_torchserves_message() {
-    let url = || "w.war".to_owned();
+    let url = || ShownUrl::of("w.war");
     let not_found = WorkflowError::from(StoreError::NotFound(url()));
     let message = "Workflow not found in workflow store: w.war";
     check_problem(not_found, 404, "WorkflowNotFoundException", message);
     let corrupt = WorkflowError::Store(StoreError::Corrupt { url: url(), why: "cut".into() });
     let message = "Model archive is corrupt: w.war: cut";
-    check_problem(corrupt, 500, "InvalidWorkflowException", message);
+    check_problem(corrupt, 400, "InvalidWorkflowException", message);
     let conflict = WorkflowError::Conflict { workflow: "w".into() };
     let message = "Workflow w is already registered.";
     check_problem(conflict, 409, "ConflictStatusException", message);

@@ -24,9 +24,11 @@ struct ModelEntry {
 pub(crate) fn list(engine: &Engine, limit: Option<i32>, start: Option<i32>) -> ModelPage {
     let models = engine.models();
     // A workflow's functions were not registered as models.
-    let entries = models.iter().filter(|model| !model.identity().is_function()).map(|model| {
-        ModelEntry { model_name: model.name().to_owned(), model_url: model.identity().url.clone() }
-    });
+    let entries =
+        models.iter().filter(|model| !model.identity().is_function()).map(|model| ModelEntry {
+            model_name: model.name().to_owned(),
+            model_url: model.identity().url.to_string(),
+        });
     page(entries.collect(), limit, start)
 }
 

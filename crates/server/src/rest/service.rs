@@ -29,6 +29,7 @@ use crate::plugins::Plugins;
 use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
+use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
 /// Largest head of a request, and hyper's read buffer with it.
@@ -109,7 +110,7 @@ fn log(state: &ServerState, peer: &Peer, parts: &Parts, status: StatusCode, star
         log.write(&AccessRecord {
             address: &peer.address,
             method: &parts.method,
-            uri: &parts.uri,
+            uri: &ShownUri(&parts.uri),
             version: parts.version,
             status: status.as_u16(),
             took: started.elapsed(),

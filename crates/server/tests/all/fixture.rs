@@ -168,6 +168,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         store,
         workflow_store: None,
         python,
+        program: None,
         local: Some(jitney_onnx::RUNTIME),
         first_worker_id: 9000,
     };

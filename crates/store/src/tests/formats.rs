@@ -16,7 +16,7 @@ fn check(name: &str, archive: Vec<u8>) {
     let bench = Bench::new();
     bench.put(name, archive);
     let package = bench.open(name).unwrap();
-    assert_eq!(package.url, name);
+    assert_eq!(&*package.url, name);
     assert_eq!(package.manifest.model_name.as_deref(), Some("m"), "{name}");
     assert_eq!(package.manifest_json["model"]["handler"], "handler.py");
     assert_eq!(text(&package, "data/words.txt"), "ride".repeat(100));

@@ -10,7 +10,6 @@ use super::{
 };
 
 fn breach(error: StoreError) -> Breach {
-    assert!(error.detail().is_some());
     let StoreError::Hostile { breach, .. } = error else { panic!("for another reason: {error}") };
     breach
 }
@@ -22,8 +21,9 @@ fn excess(error: StoreError) -> Excess {
 
 fn check_zip(archive: Vec<u8>, expected: fn(&Breach) -> bool) {
     let error = Bench::new().rejects("m.mar", archive);
-    assert_eq!(error.to_string(), "Failed to save model: m.mar");
+    let said = error.to_string();
     let breach = breach(error);
+    assert_eq!(said, format!("Failed to save model: m.mar: {breach}"));
     assert!(expected(&breach), "{breach}");
 }
 
@@ -143,7 +143,7 @@ fn members_that_take_the_place_of_others_are_rejected() {
 #[test]
 fn a_bomb_ends_at_the_limit_whatever_its_headers_say() {
     let max = 1 << 20;
-    let bench = Bench::with_limits(Limits { unpacked_bytes_max: max, ..Limits::default() });
+    let bench = Bench::with_limits(Limits { unpacked_bytes_max: Some(max), ..Limits::default() });
     let zeros = "\0".repeat(4 << 20);
     let zip = zip_of("weights", &zeros);
     // The header says that there are four bytes; there are four million.
@@ -158,7 +158,7 @@ fn a_bomb_ends_at_the_limit_whatever_its_headers_say() {
 
 #[test]
 fn several_files_share_one_limit() {
-    let limits = Limits { unpacked_bytes_max: 1000, ..Limits::default() };
+    let limits = Limits { unpacked_bytes_max: Some(1000), ..Limits::default() };
     let files =
         |size: usize| zip(&[("a".to_owned(), "x".repeat(500)), ("b".to_owned(), "x".repeat(size))]);
     let bench = Bench::with_limits(limits);
@@ -194,8 +194,8 @@ fn headers_of_a_tar_cannot_fill_the_memory() {
 }
 
 #[test]
-fn a_sparse_file_is_counted_by_what_it_becomes() {
-    let mut archive = tar(&[Member::of(EntryType::GNUSparse, "hole", "")]);
+fn sparse_files_are_rejected() {
+    let mut archive = tar(&[Member::of(EntryType::GNUSparse, "top/hole", "")]);
     // Where GNU tar keeps, in octal: the offset and length of the first block, and the real size.
     for (at, field) in [(386, b"77777777777"), (398, b"00000000000"), (483, b"77777777777")] {
         archive[at..at + field.len()].copy_from_slice(field);
@@ -204,7 +204,23 @@ fn a_sparse_file_is_counted_by_what_it_becomes() {
     let sum = sum.map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) });
     let sum = format!("{:06o}\0 ", sum.sum::<u32>());
     archive[148..156].copy_from_slice(sum.as_bytes());
-    let max = 1 << 20;
-    let bench = Bench::with_limits(Limits { unpacked_bytes_max: max, ..Limits::default() });
-    assert_eq!(excess(bench.rejects("m.tgz", gz(&archive))), Excess::Bytes(max));
+    let sparse = breach(Bench::new().rejects("m.tgz", gz(&archive)));
+    assert_eq!(sparse, Breach::Sparse("top/hole".to_owned()));
+    let header =
+        Member { content: b"22 GNU.sparse.major=1\n", ..Member::of(EntryType::XHeader, "x", "") };
+    check_tar(&[header, Member::file("top/hole", "1\n")], |breach| {
+        matches!(breach, Breach::Sparse { .. })
+    });
+}
+
+#[test]
+fn an_archive_cannot_become_many_times_its_size() {
+    let limits = Limits { expansion_max: 100, expansion_exempt: 1 << 20, ..Limits::default() };
+    let bench = Bench::with_limits(limits);
+    let zeros = "\0".repeat(4 << 20);
+    for archive in [zip_of("weights", &zeros), gz(&tar(&[Member::file("top/weights", &zeros)]))] {
+        assert_eq!(excess(bench.rejects("m.mar", archive)), Excess::Expansion(100));
+    }
+    bench.put("m.mar", zip_of("weights", &zeros[..1 << 20]));
+    assert!(bench.open("m.mar").is_ok(), "a small one may");
 }

@@ -15,7 +15,7 @@ use super::{
 /// Opens an archive and checks what must hold for every archive.
 fn check(name: &str, archive: &[u8]) {
     let bench = Bench::with_limits(Limits {
-        unpacked_bytes_max: 1 << 20,
+        unpacked_bytes_max: Some(1 << 20),
         files_max: 100,
         ..Limits::default()
     });

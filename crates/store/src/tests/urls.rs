@@ -33,6 +33,11 @@ fn unusable_urls_are_rejected_with_their_reason() {
         ("file:///absent.mar", "Failed to download archive from: file:///absent.mar"),
         ("file://", "Failed to download archive from: file://"),
         ("file:///a/%2e%2E/b", "Relative path is not allowed in url: file:///a/%2e%2E/b"),
+        ("http://bob:pw@h\\x/a?s=1", "Invalid url http://h\\x/a?…: it has a backslash."),
+        (
+            "http://forbidden/a?sig=S",
+            "Given URL http://forbidden/a?… does not match any allowed URL(s)",
+        ),
     ] {
         check(&bench, url, expected);
     }
@@ -53,7 +58,7 @@ fn only_the_last_element_is_looked_up_in_the_store() {
     let bench = Bench::new();
     bench.put("m.mar", zip(&model("m", "")));
     for url in ["m.mar", "/somewhere/else/m.mar", "dir/m.mar"] {
-        assert_eq!(bench.open(url).unwrap().url, url);
+        assert_eq!(&*bench.open(url).unwrap().url, url);
     }
     fs::write(bench.path("outside/n.mar"), zip(&model("n", ""))).unwrap();
     let url = bench.path("outside/n.mar").to_str().unwrap().to_owned();
@@ -83,6 +88,95 @@ async fn file_urls_lead_to_files_anywhere_with_their_escapes_and_leave_a_copy() 
         assert!(!bench.path("store/my model.mar").exists(), "no model kept it");
     }
     assert!(bench.path("outside/my model.mar").exists());
+}
+
+/// A store whose allow-list names nothing but `named`, as `jitney serve` has it.
+fn strict(bench: &Bench, named: Option<&str>) -> Store {
+    let named = named.map(super::super::serialised);
+    Store::new(StoreConfig {
+        model_store: Some(bench.path("store")),
+        scratch: bench.path("scratch"),
+        limits: Limits::default(),
+        url_allowed: Box::new(move |url| named.as_deref() == Some(url)),
+        remote: None,
+    })
+}
+
+#[test]
+fn clients_name_paths_below_the_store_only() {
+    let bench = Bench::new();
+    bench.put("in/model/handler.py", "");
+    bench.put("m.mar", zip(&model("m", "")));
+    fs::create_dir(bench.path("outside/model")).unwrap();
+    fs::write(bench.path("outside/n.mar"), zip(&model("n", ""))).unwrap();
+    let link = |to: &str, from: &str| {
+        std::os::unix::fs::symlink(bench.path(to), bench.path(from)).unwrap();
+    };
+    link("outside/model", "store/out");
+    link("outside/n.mar", "store/n.mar");
+    link("store/in/model", "outside/back");
+    let at = |name: &str| bench.path(name).to_str().unwrap().to_owned();
+    let store = strict(&bench, None);
+    for url in ["m.mar", "in", &at("store/in/model"), &at("outside/back")] {
+        assert!(store.find(url, false).is_ok(), "{url}");
+    }
+    let closed =
+        ["outside/model", "outside/none", "outside/model/", "store/out", "", "store"].map(at);
+    for url in closed.iter().map(String::as_str).chain(["out", "n.mar", "/", "/etc"]) {
+        let error = store.find(url, false).expect_err(url).to_string();
+        let expected = format!(
+            "Model not found at: {url}. Put it below the model store {}, or name it on the command \
+             line or in allowed_urls.",
+            at("store")
+        );
+        assert_eq!(error, expected);
+    }
+    let outside = at("outside/model");
+    assert!(store.find(&outside, true).is_ok(), "the command line may name any");
+    let named = strict(&bench, Some(&outside));
+    for url in [&outside, "out"] {
+        let found = named.find(url, false).unwrap();
+        assert!(
+            matches!(found, ModelSource::Directory(path) if path == bench.path("outside/model"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_url_tells_nothing_about_files_that_are_no_archives() {
+    let bench = Bench::new();
+    let fetch = async |url: &str| {
+        let found = bench.store.find(url, false)?;
+        bench.store.fetch(DownloadRequest { url, ..DownloadRequest::default() }, found).await
+    };
+    for name in ["secret", "absent"] {
+        let url = format!("file://{}", bench.path("outside").join(name).display());
+        let error = fetch(&url).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("Failed to download archive from: {url}"));
+    }
+    fs::write(bench.path("outside/m.mar"), zip(&model("m", ""))).unwrap();
+    let url = format!("file://{}", bench.path("outside/m.mar").display());
+    let fetched = fetch(&url).await.unwrap();
+    let mode = fs::metadata(fetched.file().unwrap()).unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn only_so_many_archives_are_unpacked_at_a_time() {
+    let bench = Bench::new();
+    let archive = ModelSource::Archive("m.mar".into());
+    let turns = (bench.store.turn(&archive).await, bench.store.turn(&archive).await);
+    let directory = ModelSource::Directory("m".into());
+    drop(bench.store.turn(&directory).await);
+    let mut third = std::pin::pin!(bench.store.turn(&archive));
+    assert!(
+        std::future::poll_fn(|context| {
+            std::task::Poll::Ready(third.as_mut().poll(context).is_pending())
+        })
+        .await
+    );
+    drop(turns);
+    drop(third.await);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl ServerModel {
         if let (Some(endpoint), Ok(mut path)) = (endpoint, url.path_segments_mut()) {
             path.pop_if_empty().push(endpoint);
         }
-        let rule = UrlRule::Named([url.to_string()].into());
+        let rule = UrlRule::named([url.as_str()]);
         let client = client::make(Arc::new(rule)).map_err(cannot("make an HTTP client"))?;
         let token = env.text("JITNEY_TOKEN").map(Arc::from);
         Ok(Self { client, url: Arc::new(url), token })

@@ -1,0 +1,198 @@
+//! Processes that run models: started, read and ended on one thread, each with all that it started.
+//!
+//! A process has a group of its own. When its leader ends, or when its [`WorkerProcess`] is dropped,
+//! the whole group is killed, and only then is the leader reaped: until that nobody else can have its
+//! id. A child that has left the group (`setsid`) is out of reach.
+//!
+//! It is one thread for two reasons. The kernel's parent-death signal is about the thread that started
+//! a process, so that must be one that lives as long as the server; and a process that prints much must
+//! neither wait at a full pipe nor take time from the data plane. What is told of a process is what any
+//! program does: nothing here knows Python, models or frames.
+
+mod group;
+mod guard;
+mod output;
+
+use std::convert::Infallible;
+use std::io;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::process::{ChildStderr, ChildStdout, Command};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use self::group::ProcessGroup;
+use self::guard::GroupGuard;
+pub use self::guard::guard_groups;
+pub(crate) use self::output::OutputSink;
+use self::output::read_pipe;
+#[cfg(test)]
+pub(crate) use self::output::{OUTPUT_PIECE_MAX, read_pieces};
+
+/// How long what a dead process has printed is still read, where a child that left its group holds the
+/// pipe open.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The thread that starts and reads all processes. They end with it.
+pub(crate) struct ProcessThread {
+    runtime: Handle,
+    /// Dropping it ends the thread.
+    alive: Option<oneshot::Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+    guard: Arc<Mutex<GroupGuard>>,
+}
+
+impl ProcessThread {
+    /// Starts the thread, and beside it `guard`, a program that ends the processes if this one is
+    /// killed (see [`guard_groups`]).
+    pub(crate) fn start(guard: Option<&Path>) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (alive, ended) = oneshot::channel::<Infallible>();
+        let thread = std::thread::Builder::new().name("processes".to_owned()).spawn(move || {
+            // An error: the sender was dropped, and nothing is ever sent.
+            drop(runtime.block_on(ended));
+        })?;
+        let guard = Arc::new(Mutex::new(GroupGuard::start(guard)));
+        Ok(Self { runtime: handle, alive: Some(alive), thread: Some(thread), guard })
+    }
+
+    /// Starts a process. Dropping the future, or the process, ends it.
+    pub(crate) fn spawn<S: OutputSink>(
+        &self,
+        command: Command,
+        stdout: S,
+        stderr: S,
+    ) -> impl Future<Output = io::Result<WorkerProcess>> + Send + use<S> {
+        let (started, process) = oneshot::channel();
+        let guard = Arc::clone(&self.guard);
+        self.runtime.spawn(async move {
+            match RunningProcess::start(command, guard) {
+                Err(error) => drop(started.send(Err(error))),
+                Ok((running, process)) => {
+                    // One that is not wanted any more is dropped here, which ends it.
+                    drop(started.send(Ok(process)));
+                    running.run(stdout, stderr).await;
+                }
+            }
+        });
+        async { process.await.unwrap_or_else(|_| Err(io::Error::other("the server is ending"))) }
+    }
+}
+
+impl Drop for ProcessThread {
+    fn drop(&mut self) {
+        self.alive.take();
+        if let Some(thread) =
+            self.thread.take().filter(|it| it.thread().id() != std::thread::current().id())
+        {
+            // Short: it waits for nothing but its own tasks, which are dropped with their processes.
+            drop(thread.join());
+        }
+        lock(&self.guard).end();
+    }
+}
+
+fn lock(guard: &Mutex<GroupGuard>) -> std::sync::MutexGuard<'_, GroupGuard> {
+    guard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process as its owner sees it. Dropping it kills the process and its group.
+#[derive(Debug)]
+pub(crate) struct WorkerProcess {
+    id: u32,
+    /// Dropping it is the signal.
+    wanted: Option<oneshot::Sender<Infallible>>,
+    ended: oneshot::Receiver<ExitStatus>,
+    /// How it ended, once that is known.
+    status: Option<Option<ExitStatus>>,
+    /// Resolves when nothing more is read from its pipes.
+    drained: oneshot::Receiver<Infallible>,
+}
+
+impl WorkerProcess {
+    /// Its id, which is its group's as well.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Waits until it has ended, and its group with it; none if that is not known. Cancel-safe.
+    pub(crate) async fn wait(&mut self) -> Option<ExitStatus> {
+        match self.status {
+            Some(status) => status,
+            None => *self.status.insert((&mut self.ended).await.ok()),
+        }
+    }
+
+    /// Waits until all that it has printed was read, or for a while after its end. Cancel-safe.
+    pub(crate) async fn drained(&mut self) {
+        // An error is what is waited for, and all that ever comes.
+        drop((&mut self.drained).await);
+    }
+
+    /// Kills it and its group; does not wait.
+    pub(crate) fn kill(&mut self) {
+        self.wanted.take();
+    }
+}
+
+/// A process as its thread sees it.
+struct RunningProcess {
+    group: ProcessGroup,
+    pipes: (Option<ChildStdout>, Option<ChildStderr>),
+    guard: Arc<Mutex<GroupGuard>>,
+    wanted: oneshot::Receiver<Infallible>,
+    ended: oneshot::Sender<ExitStatus>,
+    _drained: oneshot::Sender<Infallible>,
+}
+
+impl RunningProcess {
+    fn start(command: Command, guard: Arc<Mutex<GroupGuard>>) -> io::Result<(Self, WorkerProcess)> {
+        let mut group = ProcessGroup::spawn(command)?;
+        lock(&guard).watch(group.leader());
+        let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
+        let (reading, drained) = oneshot::channel();
+        let id = group.leader().as_raw_nonzero().get().unsigned_abs();
+        let process = WorkerProcess { id, wanted: Some(wanted), ended, status: None, drained };
+        let pipes = group.pipes();
+        let running =
+            Self { group, pipes, guard, wanted: unwanted, ended: tell_ended, _drained: reading };
+        Ok((running, process))
+    }
+
+    async fn run(self, stdout: impl OutputSink, stderr: impl OutputSink) {
+        let Self { mut group, pipes, guard, mut wanted, ended, _drained } = self;
+        let reading =
+            async { tokio::join!(read_pipe(pipes.0, stdout), read_pipe(pipes.1, stderr)) };
+        let mut reading = std::pin::pin!(reading);
+        let (mut is_wanted, mut is_read) = (true, false);
+        loop {
+            tokio::select! {
+                () = group.leader_ended() => break,
+                _ = &mut wanted, if is_wanted => {
+                    group.kill();
+                    is_wanted = false;
+                }
+                _ = &mut reading, if !is_read => is_read = true,
+            }
+        }
+        // The leader is not reaped yet, so its id is still its own.
+        group.kill();
+        lock(&guard).forget(group.leader());
+        if let Some(status) = group.reap().await {
+            // Nobody may wait for it.
+            let _ = ended.send(status);
+        }
+        if !is_read {
+            drop(timeout(DRAIN_TIMEOUT, reading).await);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
