@@ -1,10 +1,27 @@
 #!/bin/sh
 # The container's first process. `serve` (the default) becomes the server itself, so that `docker stop` drains it;
 # anything else is run as it is. JITNEY_IMAGE_ROOT puts the same layout below another directory, for tests.
+#
+# Without a token the image's own configuration keeps management (8081, 7071) on the container's loopback: use
+# `docker exec`, or a sidecar of the same pod. To open it to others set JITNEY_MANAGEMENT=token: management then listens
+# on all addresses, and every request needs a token of /home/model-server/key_file.json (inference requests its
+# inference key). A configuration that is mounted over the image's decides about any other address itself.
 set -eu
 
 if [ "${1:-serve}" = "serve" ]; then
-    exec torchserve --start --foreground --disable-token-auth \
-        --ts-config "${JITNEY_IMAGE_ROOT:-}/home/model-server/config.properties"
+    home="${JITNEY_IMAGE_ROOT:-}/home/model-server"
+    config="$home/config.properties"
+    case "${JITNEY_MANAGEMENT:-loopback}" in
+        loopback) exec torchserve --start --foreground --disable-token-auth --ts-config "$config" ;;
+        token) ;;
+        *)
+            echo "JITNEY_MANAGEMENT must be loopback or token, not ${JITNEY_MANAGEMENT}" >&2
+            exit 2
+            ;;
+    esac
+    opened="${TMPDIR:-/tmp}/config.properties"
+    sed -e 's|^management_address=http://127\.0\.0\.1:8081$|management_address=http://0.0.0.0:8081|' \
+        -e 's|^grpc_management_address=127\.0\.0\.1$|grpc_management_address=0.0.0.0|' "$config" > "$opened"
+    exec torchserve --start --foreground --ts-config "$opened"
 fi
 exec "$@"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import stat
@@ -165,14 +166,14 @@ def test_an_archive_that_points_outside_itself_is_rejected(shared: Server, tmp_p
     outside.parent.mkdir()
     archive = shared.store.path / f"{name.replace(' ', '-')}.{form}"
     build(archive, outside)
-    reject(shared, archive, 500, "InternalServerException", f"Failed to save model: {archive.name}")
+    reject(shared, archive, 400, "InvalidModelException", f"Failed to save model: {archive.name}: ")
     assert not outside.exists()
 
 
-def test_the_log_says_why_an_archive_was_rejected(shared: Server) -> None:
-    """The client of a hostile archive is told little, on purpose; the operator must be told all of it."""
+def test_client_and_log_are_told_why_an_archive_was_rejected(shared: Server) -> None:
     zip_of(shared.store.path / "slippery.mar", "../../escape", "x")
-    reject(shared, shared.store.path / "slippery.mar", 500, "InternalServerException")
+    reason = 'member "../../escape" points outside the archive'
+    reject(shared, shared.store.path / "slippery.mar", 400, "InvalidModelException", reason)
     shared.logged("slippery.mar", seconds=2)
     shared.logged("points outside the archive", seconds=2)
 
@@ -190,7 +191,28 @@ def test_an_archive_with_endless_headers_is_rejected(shared: Server) -> None:
     path = shared.store.path / "headers.tar.gz"
     with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
         archive.addfile(tar_member("victim/" + "n" * (8 << 20)))
-    reject(shared, path, 500, "InternalServerException", "Failed to save model", "headers")
+    reject(shared, path, 400, "InvalidModelException", "Failed to save model", "headers")
+
+
+def sparse_bomb(path: Path) -> None:
+    """A hundred bytes that say that they are 8 GiB: one sparse member of nothing but a hole."""
+    size = 8 << 30
+    info = tar_member("victim/hole", tarfile.GNUTYPE_SPARSE)
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    octal = b"%011o\0"
+    for at, number in ((386, size), (398, 0), (483, size)):  # The only block begins at the end; the real size.
+        header[at : at + 12] = octal % number
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    path.write_bytes(gzip.compress(bytes(header) + bytes(1024)))
+
+
+def test_a_sparse_member_is_rejected_before_a_byte_is_written(shared: Server) -> None:
+    path = shared.store.path / "sparse.tar.gz"
+    sparse_bomb(path)
+    assert path.stat().st_size < 200
+    reject(shared, path, 400, "InvalidModelException", 'member "victim/hole" is a sparse file')
+
 
 
 @pytest.mark.heavy
@@ -201,7 +223,7 @@ def test_an_archive_with_too_many_files_is_rejected(shared: Server) -> None:
         for number in range(200_001):
             archive.addfile(tar_member(f"victim/{number:x}", tarfile.DIRTYPE))
     reply = shared.manage("POST", "/models", url=path.name, model_name="many")
-    assert_problem(reply, 500, "InternalServerException", "more than 200000 files and directories")
+    assert_problem(reply, 400, "InvalidModelException", "more than 200000 files and directories")
 
 
 def test_what_was_rejected_leaves_nothing_behind(start, store: Store) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -102,6 +103,40 @@ def test_the_documented_run_line_serves_and_stops(box: Box, config: Callable[[Bo
         container.send_signal(signal.SIGTERM)
         assert container.wait(30) == 0, box.said
     until(lambda: not marked(box.root.name), "docker stop leaves no process behind")
+
+
+def shown(box: Box, **variables: str) -> tuple[int, list[str]]:
+    """The arguments of the server that the entry point would become, and its configuration."""
+    shutil.copy(ROOT / "docker/config.properties", box.home)
+    command = box.root / "usr/local/bin/torchserve"
+    command.write_text('#!/bin/sh\necho "$@"\nfor last; do :; done\ncat "$last"\n')
+    box.env.update({"TMPDIR": str(box.home / "tmp"), **variables})
+    return box.run().wait(20), box.said.splitlines()
+
+
+def test_without_a_token_only_the_container_itself_manages() -> None:
+    addresses = dict(re.findall(r"^(\w+_address)=(.*)$", (ROOT / "docker/config.properties").read_text(), re.MULTILINE))
+    assert addresses == {
+        "inference_address": "http://0.0.0.0:8080",
+        "management_address": "http://127.0.0.1:8081",
+        "metrics_address": "http://0.0.0.0:8082",
+        "grpc_inference_address": "0.0.0.0",
+        "grpc_management_address": "127.0.0.1",
+    }
+
+
+def test_management_opens_to_others_with_tokens_only(box: Box) -> None:
+    code, [arguments, *config] = shown(box, JITNEY_MANAGEMENT="token")
+    assert code == 0 and "--disable-token-auth" not in arguments
+    assert "management_address=http://0.0.0.0:8081" in config and "grpc_management_address=0.0.0.0" in config
+    assert "inference_address=http://0.0.0.0:8080" in config
+
+
+def test_the_variable_takes_no_other_word(box: Box) -> None:
+    assert shown(box, JITNEY_MANAGEMENT="open") == (2, [])
+    box.env.pop("JITNEY_MANAGEMENT")
+    code, [arguments, *config] = shown(box)
+    assert code == 0 and "--disable-token-auth" in arguments and "management_address=http://127.0.0.1:8081" in config
 
 
 def test_another_command_runs_as_it_is(box: Box) -> None:

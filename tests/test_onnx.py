@@ -168,6 +168,13 @@ def test_a_model_is_registered_from_the_store_under_another_name(server: Server)
     assert top(server.predict("second", (ROOT / "Cargo.toml").read_bytes()).json()) == "toml"
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "x/../y", "..", "n" * 256])
+def test_a_name_that_cannot_stand_in_a_path_is_rejected(server: Server, name: str) -> None:
+    reply = server.manage("POST", "/models", url="magika.onnx", model_name=name)
+    assert_problem(reply, 400, "BadRequestException", "name")
+    assert name not in [model["modelName"] for model in server.manage("GET", "/models").json()["models"]]
+
+
 def test_a_client_cannot_name_a_file_outside_the_store(server: Server, tmp_path: Path) -> None:
     copy_model(tmp_path).rename(tmp_path / "elsewhere.onnx")
     for url in (str(tmp_path / "elsewhere.onnx"), f"file://{tmp_path}/elsewhere.onnx"):

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import pytest
 import requests
+from google.protobuf import message_factory
 
 from harness.archives import Store
-from harness.client import together
+from harness.client import curl, together
+from harness.package import jitney
 from harness.processes import marked
 from harness.server import FREE_ADDRESSES, FREE_PORTS, Server
 from harness.wait import until
-from test_grpc import INFERENCE, Stub, address
+from test_grpc import INFERENCE, MANAGEMENT, OPEN_INFERENCE, POOL, Stub, address
 
 ENDPOINTS = """
 import os
@@ -63,6 +67,28 @@ def check(request):
     if word == "allow":
         return Allow()
     return word == "sesame"
+"""
+
+# Denies everything but connections, and says what it was told; or names the tenant.
+TELLER = """
+import json
+from jitney.plugin import Allow, Deny, authorize
+
+@authorize
+def check(request):
+    told = [request.operation, request.model, request.version, request.workflow, request.path]
+    if request.headers.get("x-tenant-of-plugin"):
+        return Allow(tenant=request.headers["x-tenant-of-plugin"])
+    if request.operation == "connect" or request.headers.get("x-word") == "sesame":
+        return True
+    if request.headers.get("authorization") == "Bearer " + str(request.model):
+        return Allow(tenant="of-" + request.model)
+    return Deny(451, json.dumps(told))
+"""
+
+TENANTS = """
+def handle(data, context):
+    return [str(context.get_request_header(index, "x-jitney-tenant")) for index, _ in enumerate(data or [])]
 """
 
 
@@ -211,6 +237,175 @@ def test_grpc_is_guarded_too(start: Callable[..., Server], store: Store, write) 
         assert f"grpc inference /{INFERENCE}/Predictions POST" in told.value.details()
         answer, _ = stub("Predictions", metadata=[("x-word", "sesame")], **asked)
         assert answer.prediction == b"x"
+
+
+@pytest.fixture
+def told(start: Callable[..., Server], store: Store, write) -> Server:
+    """A server whose guard denies whatever it is asked about, and says what that was."""
+    models = [store.mar("tenants", source=TENANTS)]
+    return start("serve", *models, "--plugin", write("teller", TELLER), wait_for_workers=False)
+
+
+INFERENCE_WAYS = {
+    "/predictions/tenants": "predict",
+    "/predictions/tenants/": "predict",
+    "/predictions/tenants//": "predict",
+    "/predictions/tenants%2f": "predict",
+    "/predictions/%74enants": "predict",
+    "/predictions/tenants/1.0": "predict",
+    "/predictions/tenants/1.0/deeper": "predict",
+    "/explanations/tenants": "explain",
+    "/models/tenants/invoke": "predict",
+    "/tenants/predict": "predict",
+    "/tenants/1.0/predict": "predict",
+    "/tenants": "predict",
+    "/tenants/endpoint": "predict",
+    "/invocations?model_name=tenants": "predict",
+    "/invocations": "predict",
+    "/v1/models/tenants:predict": "predict",
+    "/v1/models/tenants:explain": "explain",
+    "/v2/models/tenants/infer": "predict",
+    "/v2/models/tenants/explain": "explain",
+}
+
+
+def told_of(reply: requests.Response) -> list[Any]:
+    """What the guard was told."""
+    assert reply.status_code == 451, reply.text
+    return json.loads(reply.json()["message"])
+
+
+def test_the_guard_is_told_model_version_and_operation_whatever_the_path(told: Server) -> None:
+    for path, operation in INFERENCE_WAYS.items():
+        said = told_of(ask(told, path, method="POST", data=b"x"))
+        assert said[:4] == [operation, "tenants", "1.0", None], path
+        assert said[4] == unquote(path.partition("?")[0]).rstrip("/"), "the path that the server routes by"
+    for path, expected in {
+        "/predictions/tenants/9": ["predict", "tenants", "9", None],
+        "/predictions/nobody": ["predict", "nobody", None, None],
+        "/invocations?model_name=nobody": ["predict", "nobody", None, None],
+        "/wfpredict/flow": ["run_workflow", None, None, "flow"],
+        "/ping": ["health", None, None, None],
+        "/": ["unknown", None, None, None],
+        "/no/such/path/here": ["unknown", None, None, None],
+    }.items():
+        assert told_of(ask(told, path, method="POST"))[:4] == expected, path
+
+
+def test_the_guard_is_told_what_management_is_asked_for(told: Server) -> None:
+    model = ["tenants", "1.0", None]
+    for method, path, expected in [
+        ("GET", "/models", ["list", None, None, None]),
+        ("POST", "/models?url=x.mar&model_name=tenants", ["register", None, None, None]),
+        ("GET", "/models/tenants", ["describe", *model]),
+        ("GET", "/models/tenants/batching", ["describe", *model]),
+        ("PUT", "/models/tenants?min_worker=2", ["scale", *model]),
+        ("PUT", "/models/tenants?min_worker=2&model_version=7", ["scale", "tenants", "7", None]),
+        ("PUT", "/models/tenants/1.0/set-default", ["set_default", *model]),
+        ("DELETE", "/models/tenants", ["unregister", *model]),
+        ("GET", "/workflows", ["list_workflows", None, None, None]),
+        ("POST", "/workflows?url=x.war", ["register_workflow", None, None, None]),
+        ("GET", "/workflows/flow", ["describe_workflow", None, None, "flow"]),
+        ("DELETE", "/workflows/flow", ["unregister_workflow", None, None, "flow"]),
+    ]:
+        assert told_of(ask(told, path, method=method, api="management"))[:4] == expected, (method, path)
+
+
+def test_a_model_that_only_the_body_names_is_told_too(start: Callable[..., Server], store: Store, write) -> None:
+    models = [store.mar("one", "echo"), store.mar("two", "echo")]
+    server = start("serve", *models, "--plugin", write("teller", TELLER), wait_for_workers=False)
+    for name in ["one", "two", "three"]:
+        said = told_of(ask(server, "/invocations", method="POST", data={"model_name": name, "data": "x"}))
+        assert said[:2] == ["predict", name]
+
+
+def test_the_guard_is_asked_about_every_message_of_grpc(told: Server) -> None:
+    denied = 0
+    for api, services in {"inference": [INFERENCE, *OPEN_INFERENCE], "management": [MANAGEMENT]}.items():
+        with grpc.insecure_channel(address(told, api)) as channel:
+            for service in services:
+                for method in POOL.FindServiceByName(service).methods:
+                    if method.input_type.name == "PredictionsRequest" and method.name == "StreamPredictions2":
+                        continue
+                    known = {field.name for field in method.input_type.fields}
+                    named = {"model_name": "tenants", "name": "tenants"}
+                    fields = {name: value for name, value in named.items() if name in known}
+                    with pytest.raises(grpc.RpcError) as rejected:
+                        Stub(channel, service)(method.name, **fields)
+                    assert rejected.value.code().name == "PERMISSION_DENIED", (service, method.name)
+                    said = json.loads(rejected.value.details().splitlines()[0])
+                    registers = method.name == "RegisterModel"
+                    model = [None, None] if registers or not fields else ["tenants", "1.0"]
+                    if method.name == "SetDefault":
+                        model = ["tenants", ""]
+                    assert said[1:3] == model and said[4] == f"/{service}/{method.name}", said
+                    denied += 1
+    assert denied == 21, "every method but the one with a stream"
+
+
+def test_the_guard_is_asked_about_every_message_of_a_stream(told: Server) -> None:
+    found = POOL.FindServiceByName(INFERENCE).FindMethodByName("StreamPredictions2")
+    message, answer = (message_factory.GetMessageClass(kind) for kind in (found.input_type, found.output_type))
+    with grpc.insecure_channel(address(told, "inference")) as channel:
+        stream = channel.stream_stream(
+            f"/{INFERENCE}/StreamPredictions2",
+            request_serializer=message.SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        messages = [message(model_name=name, input={"data": b"x"}) for name in ("tenants", "other")]
+        answers = list(stream(iter(messages), timeout=60, metadata=[("authorization", "Bearer tenants")]))
+    assert [bytes(each.prediction) for each in answers] == [b"of-tenants", b""]
+    assert answers[1].status.code == grpc.StatusCode.PERMISSION_DENIED.value[0]
+    assert json.loads(answers[1].status.message)[:2] == ["predict", "other"]
+
+
+def test_the_guard_is_asked_about_every_call_of_a_handle(told: Server) -> None:
+    with jitney.connect(told.urls["inference"], token="tenants") as session:
+        allowed = session.model("tenants", encoding="bytes").options(tenant="claimed")
+        assert allowed.remote(b"x").result(120) == b"of-tenants", "and the guard's tenant counts"
+        for name in ["other", "tenantsx"]:
+            with pytest.raises(jitney.RemoteError) as denied:
+                session.model(name, encoding="bytes").remote(b"x").result(120)
+            assert denied.value.status == 451 and '"predict", "' + name in str(denied.value)
+        assert allowed.remote(b"x").result(120) == b"of-tenants", "the connection goes on"
+
+
+def test_the_tenant_that_the_guard_names_counts(told: Server) -> None:
+    claim = {"x-jitney-tenant": "claimed"}
+    named = {**claim, "x-tenant-of-plugin": "named"}
+    assert ask(told, "/predictions/tenants", "sesame", "POST", headers=claim).text == "claimed"
+    for path in INFERENCE_WAYS:
+        if "deeper" not in path and "v2" not in path:
+            assert ask(told, path, method="POST", headers=named).text == "named", path
+    with grpc.insecure_channel(address(told, "inference")) as channel:
+        answer, _ = Stub(channel, INFERENCE)("Predictions", metadata=list(named.items()), model_name="tenants")
+    assert answer.prediction == b"named"
+
+
+def test_on_one_address_an_endpoint_wants_the_key_of_its_own_listener(
+    start: Callable[..., Server], store: Store, tmp_path: Path, write
+) -> None:
+    store.mar("echo")
+    (tmp_path / "plugins").mkdir()
+    write("plugins/extras", ENDPOINTS)
+    config = tmp_path / "config.properties"
+    both = f"unix:{tmp_path}/both.sock"
+    config.write_text(
+        f"inference_address={both}\nmanagement_address={both}\nmetrics_address=http://127.0.0.1:0\n"
+        f"grpc_inference_port=0\ngrpc_management_port=0\nmodel_store={store.path}\n"
+    )
+    flags = ["--start", "--foreground", "--ncs", "--ts-config", config, "--plugins-path", tmp_path / "plugins"]
+    server = start("torchserve", *flags, wait_for_workers=False)
+    found = json.loads((server.cwd / "key_file.json").read_text())
+    for path, role in {"/teapot": "management", "/greeting": "inference"}.items():
+        for key in ["inference", "management"]:
+            bearer = f"Authorization: Bearer {found[key]['key']}"
+            reply = curl("--unix-socket", f"{tmp_path}/both.sock", "-H", bearer, f"http://localhost{path}")
+            opened = {"/teapot": 418, "/greeting": 200}[path]
+            assert reply.status_code == (opened if key == role else 400), (path, key)
+    page = ["-H", f"Authorization: Bearer {found['management']['key']}", "-H", "Origin: https://attacker.example"]
+    reply = curl("--unix-socket", f"{tmp_path}/both.sock", *page, "-X", "POST", "http://localhost/teapot")
+    assert (reply.status_code, reply.json()["type"]) == (403, "ForeignOriginException")
 
 
 def test_a_guard_that_dies_or_hangs_lets_no_request_in_and_comes_back(guarded: Server) -> None:

@@ -165,7 +165,7 @@ def test_models_of_a_workflow_are_listed_and_functions_are_not(flows: Server) ->
             "WorkflowException",
             "Workflow Node broken__m failed to register. Details: Model not found at: no.mar",
         ),
-        ("dag: [", 500, "InvalidWorkflowException", "workflow.yaml"),
+        ("dag: [", 400, "InvalidWorkflowException", "workflow.yaml"),
     ],
 )
 def test_what_cannot_be_registered_leaves_nothing(flows: Server, spec: str, status: int, kind: str, words: str) -> None:

@@ -117,6 +117,7 @@ def test_an_endpoint_may_return_a_bare_body(answer: Any, body: Any) -> None:
     [
         (True, {"allow": True}),
         (Allow(), {"allow": True}),
+        (Allow(tenant="gold"), {"allow": True, "tenant": "gold"}),
         (False, {"allow": False, "status": 403, "message": "Access denied."}),
         (Deny(401, "no"), {"allow": False, "status": 401, "message": "no"}),
     ],
@@ -131,6 +132,26 @@ def test_anything_but_a_clear_decision_is_raised(verdict: Any) -> None:
     authorize(lambda request: verdict)
     with pytest.raises(TypeError, match="must return True, False, Allow or Deny"):
         ask("authorize")
+
+
+def test_authorization_is_told_what_the_request_is_about_to_do() -> None:
+    seen: list[Request] = []
+
+    @authorize
+    def check(request: Request) -> bool:
+        seen.append(request)
+        return True
+
+    ask("authorize", operation="predict", model="m", version="2.0", workflow=None)
+    ask("authorize")
+    told = [(request.operation, request.model, request.version, request.workflow) for request in seen]
+    assert told == [("predict", "m", "2.0", None), ("", None, None, None)], "an older server tells less"
+
+
+@pytest.mark.parametrize("tenant", ["", "x" * 129, "gr\u00fcn"])
+def test_invalid_tenants_are_rejected_where_they_are_named(tenant: str) -> None:
+    with pytest.raises(ValueError, match="1 to 128 ASCII"):
+        Allow(tenant)
 
 
 def test_invalid_statuses_are_rejected_where_they_are_made() -> None:

@@ -85,7 +85,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 def request(path: str, body: bytes = b"", *headers: str, method: str = "POST") -> bytes:
     """The bytes of a plain request."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: test", f"Content-Length: {len(body)}", *headers]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 

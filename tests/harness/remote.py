@@ -22,6 +22,8 @@ class RemoteFiles:
     """The headers of every request, with small letters."""
     after_break: dict[str, bytes] = field(default_factory=dict)
     """What the files become when a connection has broken."""
+    redirects: dict[str, str] = field(default_factory=dict)
+    """Paths that lead to other URLs."""
     base: str = ""
 
     def tag(self, path: str) -> str:
@@ -43,6 +45,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         there = self.remote_files
         path = self.path.split("?")[0]
         there.asked.append({name.lower(): value for name, value in self.headers.items()})
+        if path in there.redirects:
+            self.send_response(302)
+            self.send_header("Location", there.redirects[path])
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         if path not in there.files:
             return self.head(404, 0)
         content, tag = there.files[path], there.tag(path)

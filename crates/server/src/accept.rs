@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::auth::BrowserRule;
 use crate::config::ConnectionAge;
 use crate::connection::{ListenerSignal, Peer};
 use crate::grpc::GrpcServices;
@@ -31,6 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Listener {
     pub(crate) state: Arc<ServerState>,
     pub(crate) apis: Apis,
+    pub(crate) browsers: BrowserRule,
     /// Permits for connections, shared by the listeners of a plane.
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) protocol: ListenerProtocol,
@@ -211,14 +213,15 @@ impl NewConnection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { peer, listener, mut signals } = self;
-        let Listener { state, apis, protocol, .. } = &*listener;
+        let Listener { state, apis, browsers, protocol, .. } = &*listener;
         match protocol {
             ListenerProtocol::Grpc(services, age) => {
                 let services = Arc::clone(services);
                 Box::pin(grpc::serve(stream, peer, services, *age, signals)).await;
             }
             ListenerProtocol::Http => {
-                let upgrade = rest::serve(stream, &peer, state, *apis, &mut signals).await;
+                let serving = rest::serve(stream, &peer, state, *apis, *browsers, &mut signals);
+                let upgrade = serving.await;
                 if let Some(upgrade) = upgrade {
                     Box::pin(handles::serve(upgrade, &peer, state, signals)).await;
                 }

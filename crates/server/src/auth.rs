@@ -4,6 +4,7 @@
 //! the API key, which never expires, renews the other two. All protocols use them.
 //! The cli saves the keys, behind [`KeyStore`]; no key is ever logged.
 
+mod browser;
 mod gate;
 mod key;
 
@@ -17,6 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 
+pub(crate) use self::browser::BrowserRule;
 pub use self::gate::Gate;
 use self::key::{AuthKey, AuthKeys, bearer};
 use crate::errors::Problem;

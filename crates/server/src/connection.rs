@@ -15,6 +15,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::OnUpgrade;
 
 use crate::malformed;
+use crate::plugins::CallGuard;
 
 /// A listener's signal to its connections.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +47,15 @@ pub(crate) enum ConnectionStage {
     Busy,
 }
 
+/// A connection on its way from HTTP to a handle's frames.
+#[derive(Clone)]
+pub(crate) struct HandleUpgrade {
+    pub(crate) connection: OnUpgrade,
+    /// Who authorizes its calls, if anybody does.
+    pub(crate) guard: Option<Arc<CallGuard>>,
+}
+
 /// A connection as its requests see it.
-#[derive(Debug)]
 pub(crate) struct Peer {
     /// Its number, counted from the server's start.
     pub(crate) number: u64,
@@ -57,7 +65,7 @@ pub(crate) struct Peer {
     /// Changes whenever a head begins or a body moves.
     marks: AtomicU32,
     /// The connection after HTTP; set once, by the request that asks for an upgrade.
-    upgrade: OnceLock<OnUpgrade>,
+    upgrade: OnceLock<HandleUpgrade>,
 }
 
 impl Peer {
@@ -73,13 +81,13 @@ impl Peer {
     }
 
     /// Notes that the last request upgraded the connection.
-    pub(crate) fn upgrade(&self, upgrade: OnUpgrade) {
+    pub(crate) fn upgrade(&self, upgrade: HandleUpgrade) {
         // There is no second one: the first ends HTTP on the connection.
         drop(self.upgrade.set(upgrade));
     }
 
     /// The connection, if its last request upgraded it.
-    pub(crate) fn upgraded(&self) -> Option<OnUpgrade> {
+    pub(crate) fn upgraded(&self) -> Option<HandleUpgrade> {
         self.upgrade.get().cloned()
     }
 

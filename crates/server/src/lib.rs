@@ -44,6 +44,7 @@ use jitney_engine::Engine;
 use tokio::sync::{Semaphore, watch};
 
 use crate::accept::{Listener, ListenerProtocol};
+use crate::auth::BrowserRule;
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
 use crate::route::Apis;
@@ -118,7 +119,9 @@ impl Server {
                 Some(age) => ListenerProtocol::Grpc(Arc::new(GrpcServices::new(&state, apis)), age),
             };
             let state = Arc::clone(&state);
-            let listener = Arc::new(Listener { state, apis, connections, protocol });
+            let browsers = BrowserRule::of(&address);
+            let listener = Listener { state, apis, browsers, connections, protocol };
+            let listener = Arc::new(listener);
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = BoundListener { socket, listener: Arc::clone(&listener) };
                 if apis.inference { thread.push(bound) } else { admin.push(bound) }

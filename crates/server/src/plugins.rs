@@ -5,6 +5,8 @@
 
 mod call;
 mod description;
+mod guard;
+mod intent;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +20,9 @@ use jitney_engine::call::Answer;
 pub(crate) use self::call::{ApiKind, PluginRequest};
 use self::call::{PluginCall, call_plugin};
 use self::description::{DeclaredEndpoint, PluginDescription};
+pub(crate) use self::guard::CallGuard;
+pub(crate) use self::intent::{GuardedOperation, Intent};
+use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::{self, Apis, Route};
 
@@ -152,14 +157,15 @@ impl Plugins {
         self.guard.is_some()
     }
 
-    /// Authorizes a request.
+    /// Authorizes a request; returns its tenant, if the plugin names one.
     pub(crate) async fn authorize(
         &self,
         request: PluginRequest<'_>,
         listener: ApiKind,
-    ) -> Result<(), Problem> {
-        let Some(guard) = &self.guard else { return Ok(()) };
-        let call = PluginCall { ask: "authorize", endpoint: None, listener, body: Bytes::new() };
+        intent: &Intent<'_>,
+    ) -> Result<Option<Box<str>>, Problem> {
+        let Some(guard) = &self.guard else { return Ok(None) };
+        let call = PluginCall { listener, intent: Some(intent), ..PluginCall::new("authorize") };
         let unclear = |why: &str| {
             let message = format!(
                 "The request cannot be authorized: plugin {} {why}. Try again later.",
@@ -170,7 +176,7 @@ impl Plugins {
         let asked = call_plugin(guard, call, request, self.timeout).await;
         let answer = asked.map_err(|failure| unclear(failure.text()))?;
         match description::verdict(&answer.output.body) {
-            Some(Ok(())) => Ok(()),
+            Some(Ok(tenant)) => Ok(tenant),
             Some(Err((status, message))) => {
                 Err(Problem { status, ..Problem::new(ErrorCode::Denied, message) })
             }
@@ -197,7 +203,8 @@ impl Plugins {
         body: Bytes,
     ) -> Result<Answer, Problem> {
         let PluginEndpoint { listener, path, plugin, .. } = endpoint;
-        let call = PluginCall { ask: "endpoint", endpoint: Some(path), listener: *listener, body };
+        let (endpoint, listener) = (Some(path.as_str()), *listener);
+        let call = PluginCall { endpoint, listener, body, ..PluginCall::new("endpoint") };
         call_plugin(plugin, call, request, self.timeout).await.map_err(|failure| {
             let message = format!("Plugin {} {}.", plugin.name(), failure.text());
             Problem::new(failure.code(), message)
@@ -209,6 +216,11 @@ impl PluginEndpoint {
     /// The plugin's name.
     pub(crate) fn plugin(&self) -> &str {
         self.plugin.name()
+    }
+
+    /// What opens it, wherever it answers.
+    pub(crate) fn gate(&self) -> Gate {
+        self.listener.gate()
     }
 
     /// Whether the plugin takes this method.

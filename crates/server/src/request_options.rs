@@ -52,6 +52,14 @@ pub(crate) fn is_tenant(name: &str) -> bool {
     (1..=TENANT_BYTES_MAX).contains(&name.len()) && name.bytes().all(printable)
 }
 
+/// Replaces whatever a request says about its tenant.
+pub(crate) fn set_tenant(headers: &mut HeaderMap, name: &str) {
+    headers.remove(TENANT);
+    if let Ok(name) = HeaderValue::from_str(name) {
+        headers.insert(TENANT, name);
+    }
+}
+
 /// Adds tenant and cost as headers, where a model reads them whatever the protocol.
 pub(crate) fn push_claim(claim: &Claim, headers: &mut HeaderBlock) {
     if let Some(tenant) = &claim.tenant {

@@ -71,7 +71,7 @@ pub(crate) fn problem(problem: &Problem) -> HttpResponse {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if problem.code == ErrorCode::TooLarge {
+    if matches!(problem.code, ErrorCode::TooLarge | ErrorCode::InvalidHead) {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply

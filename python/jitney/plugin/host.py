@@ -79,7 +79,9 @@ def read_request(facts: Facts, headers: Any, body: bytes) -> Request:
     for name in ("ask", "body"):
         headers.pop(name, None)
     known = ("method", "path", "query_string", "listener", "protocol", "client")
-    return Request(**{name: facts[name] for name in known}, headers=headers, body=body)
+    target = {name: facts.get(name) for name in ("model", "version", "workflow")}
+    operation = facts.get("operation") or ""
+    return Request(**{name: facts[name] for name in known}, headers=headers, body=body, operation=operation, **target)
 
 
 async def call(function: Callable[[Request], Any], request: Request) -> Any:
@@ -92,8 +94,10 @@ async def call(function: Callable[[Request], Any], request: Request) -> Any:
 async def check_authorization(request: Request) -> Facts:
     """The plugin's decision; anything but a plain yes or no is the plugin's mistake, and raised."""
     decision = await call(declared.authorizers[0], request)
-    if decision is True or isinstance(decision, Allow):
-        return {"allow": True}
+    if decision is True:
+        decision = Allow()
+    if isinstance(decision, Allow):
+        return {"allow": True} if decision.tenant is None else {"allow": True, "tenant": decision.tenant}
     if decision is False:
         decision = Deny()
     if not isinstance(decision, Deny):

@@ -26,6 +26,14 @@ class Request:
     client: str
     """The client's address, such as `127.0.0.1:40000`."""
     body: bytes = b""
+    operation: str = ""
+    """What the request is about to do, such as `predict` or `register`; empty for what an endpoint is given."""
+    model: str | None = None
+    """The model it is for, whichever way it came in."""
+    version: str | None = None
+    """The version that would answer; the default one where the request names none."""
+    workflow: str | None = None
+    """The workflow it is for."""
 
     @property
     def query(self) -> dict[str, str]:
@@ -52,7 +60,13 @@ class Response:
 
 @dataclass(frozen=True)
 class Allow:
-    """Yes."""
+    """Yes. The tenant, where one is named, counts instead of whatever the client claims."""
+
+    tenant: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tenant is not None and not (self.tenant.isascii() and 1 <= len(self.tenant) <= 128):
+            raise ValueError(f"tenant must be 1 to 128 ASCII characters, not {self.tenant!r}")
 
 
 @dataclass(frozen=True)

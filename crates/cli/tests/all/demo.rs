@@ -41,7 +41,7 @@ fn the_demo_tells_its_address_answers_and_drains() {
 
     let answer = eventually(|| {
         let body = "[package]\nname = \"jitney\"\n";
-        let head = "PUT /predictions/magika HTTP/1.1\r\nhost: x\r\nconnection: close";
+        let head = "PUT /predictions/magika HTTP/1.1\r\nhost: localhost\r\nconnection: close";
         let text = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         request(port, &text).filter(|answer| answer.starts_with("HTTP/1.1 200"))
     });

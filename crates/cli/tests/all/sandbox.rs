@@ -69,7 +69,7 @@ pub fn free_port() -> u16 {
 
 /// The body and status line of a GET, with nothing but the standard library.
 pub fn get(port: u16, path: &str) -> Option<String> {
-    request(port, &format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
+    request(port, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
 }
 
 /// Sends a request and reads until the server closes.

@@ -25,7 +25,7 @@ fn stop(mut child: Child) {
 }
 
 fn send(port: u16, method: &str, path: &str) -> String {
-    let head = "host: x\r\nconnection: close\r\ncontent-length: 0";
+    let head = "host: localhost\r\nconnection: close\r\ncontent-length: 0";
     request(port, &format!("{method} {path} HTTP/1.1\r\n{head}\r\n\r\n")).expect("an answer")
 }
 

@@ -1,4 +1,4 @@
-//! Which token a request needs: a pure function of the listener and the route.
+//! Which token a request needs: a pure function of the listener and the route, or of a gRPC service.
 //!
 //! Where one listener offers both APIs each token opens the routes of its own API; TorchServe asks
 //! for both there, which no request can bring.
@@ -63,19 +63,21 @@ impl Gate {
             | Route::UnregisterWorkflow(_)
             | Route::ManageDescription(_) => Self::Management,
             Route::RenewToken => Self::Renewal,
-            Route::ModelReady(_) | Route::MethodNotAllowed | Route::NotFound => Self::around(apis),
+            Route::ModelReady(_) | Route::MethodNotAllowed | Route::NotFound => {
+                Self::of_listener(apis)
+            }
         }
     }
 
     /// Whether a gRPC path asks for health or readiness.
     pub(crate) fn is_grpc_health(path: &str) -> bool {
+        let methods = ["/ServerLive", "/ServerReady", "/ModelReady", "/Ping"];
         path.starts_with("/grpc.health.v1.Health/")
-            || ["/ServerLive", "/ServerReady", "/ModelReady", "/Ping"]
-                .iter()
-                .any(|method| path.ends_with(method))
+            || methods.iter().any(|method| path.ends_with(method))
     }
 
-    fn around(apis: Apis) -> Self {
+    /// The gate of what belongs to no API: unknown paths, and over gRPC health and reflection.
+    pub(crate) fn of_listener(apis: Apis) -> Self {
         match (apis.inference, apis.management) {
             (true, true) => Self::Either,
             (true, false) => Self::Inference,

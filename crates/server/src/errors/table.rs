@@ -25,6 +25,10 @@ pub enum ErrorCode {
     InvalidKey,
     /// The operator's plugin denied the request.
     Denied,
+    /// A web page of another site sent the request to management.
+    ForeignOrigin,
+    /// The head is not what HTTP demands; the connection ends.
+    InvalidHead,
     /// The body is larger than the server or any batch takes.
     TooLarge,
     /// No model of this name, or no archive at this URL.
@@ -114,6 +118,8 @@ impl ErrorCode {
             Self::BadRequest       => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
             Self::InvalidKey       => row(HTTP    , 400,  7, "InvalidKeyException",             false, Client),
             Self::Denied           => row(HTTP    , 403,  7, "AccessDeniedException",           false, Client),
+            Self::ForeignOrigin    => row(HTTP    , 403,  7, "ForeignOriginException",          false, Client),
+            Self::InvalidHead      => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
             Self::TooLarge         => row(HTTP    , 413, 11, "RequestEntityTooLargeException",  false, Client),
             Self::ModelNotFound    => row(MODEL   , 404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(MODEL   , 404,  5, "ModelVersionNotFoundException",   false, Client),

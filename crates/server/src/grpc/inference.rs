@@ -14,6 +14,7 @@ use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
 use crate::errors::Problem;
 use crate::health;
+use crate::plugins::{GuardedOperation, Intent};
 use crate::respond;
 use crate::state::ServerState;
 
@@ -32,16 +33,21 @@ impl TorchServeInference {
         &self,
         request: Request<PredictionsRequest>,
     ) -> Result<Response<AnswerPieces>, Problem> {
-        let (request, message) = GrpcRequest::open(request)?;
+        let (mut request, message) = GrpcRequest::open(request)?;
         let sequence = message.sequence_id.clone();
         let sequence = sequence.map(|id| SequenceRef { id, starts: false });
-        predict(&self.state.inference, &request, message, sequence).await
+        predict(&self.state.inference, &mut request, message, sequence).await
     }
 }
 
 #[tonic::async_trait]
 impl InferenceApIsService for TorchServeInference {
-    async fn ping(&self, _: Request<()>) -> Result<Response<TorchServeHealthResponse>, Status> {
+    async fn ping(
+        &self,
+        request: Request<()>,
+    ) -> Result<Response<TorchServeHealthResponse>, Status> {
+        let (mut request, ()) = GrpcRequest::open(request)?;
+        request.authorize(Intent::plain(GuardedOperation::Health)).await?;
         let status = json!({ "status": health::status(&self.state) });
         Ok(Response::new(TorchServeHealthResponse { health: respond::pretty(&status) }))
     }

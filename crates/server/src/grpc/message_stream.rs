@@ -108,12 +108,12 @@ impl MessageStream {
     }
 
     fn call(&mut self, next: SequenceMessage, to: mpsc::Sender<StreamItem>) {
-        let (state, request) = (Arc::clone(&self.state), self.request.of_message());
+        let (state, mut request) = (Arc::clone(&self.state), self.request.of_message());
         self.busy.insert(Arc::clone(&next.id));
         self.calls.spawn(async move {
             let SequenceMessage { message, id, begins } = next;
             let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
-            match predict(&state.inference, &request, message, sequence).await {
+            match predict(&state.inference, &mut request, message, sequence).await {
                 Ok(pieces) => send_pieces(pieces.into_inner(), &id, &to).await,
                 Err(problem) => send(&to, failed(&problem, &id)).await,
             }

@@ -16,17 +16,18 @@ use super::request::{self, GrpcRequest, ModelCall};
 use crate::dialect::Dialect;
 use crate::errors::{Problem, grpc_code_of};
 use crate::inference::{self, InferenceService};
+use crate::plugins::GuardedOperation;
 use crate::route::ModelRef;
 
 /// Calls the model that a message names.
 pub(super) async fn predict(
     service: &InferenceService,
-    request: &GrpcRequest,
+    request: &mut GrpcRequest,
     message: PredictionsRequest,
     sequence: Option<SequenceRef>,
 ) -> Result<Response<AnswerPieces>, Problem> {
     let target = request::target(&message.model_name, &message.model_version);
-    let model = request::model(service, target)?;
+    let model = request.model(service, GuardedOperation::Predict, target).await?;
     let parameters = message.input.into_iter().map(|(name, value)| Parameter {
         name: name.into(),
         content_type: "".into(),

@@ -15,23 +15,26 @@ use tonic::{Request, Response};
 use super::call_log::TimingTrailer;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
+use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_id::RequestUuid;
-use crate::request_options::{self, RequestOptions};
+use crate::request_options::{self, RequestOptions, set_tenant};
 use crate::route::ModelRef;
 use crate::timing;
 
 /// The caller of a request; the services find it among the request's extensions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(super) struct GrpcCaller {
     pub(super) id: RequestUuid,
     /// When the request's head had arrived.
     pub(super) started: Instant,
     peer: u64,
+    /// Who authorizes its messages, if anybody does.
+    pub(super) guard: Option<Arc<CallGuard>>,
 }
 
 impl GrpcCaller {
     pub(super) fn new(peer: u64) -> Self {
-        Self { id: RequestUuid::fresh(), started: Instant::now(), peer }
+        Self { id: RequestUuid::fresh(), started: Instant::now(), peer, guard: None }
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -58,8 +61,8 @@ pub(super) struct ModelCall<'a> {
 impl GrpcRequest {
     /// Takes the message out of a request.
     pub(super) fn open<T>(request: Request<T>) -> Result<(Self, T), Problem> {
-        let (metadata, extensions, message) = request.into_parts();
-        let caller = extensions.get::<GrpcCaller>().copied();
+        let (metadata, mut extensions, message) = request.into_parts();
+        let caller = extensions.remove::<GrpcCaller>();
         let caller =
             caller.ok_or_else(|| Problem::new(ErrorCode::Internal, "The call has no caller."))?;
         Ok((Self { caller, metadata: metadata.into_headers() }, message))
@@ -67,8 +70,33 @@ impl GrpcRequest {
 
     /// One message of a stream: the stream's request with an id of its own.
     pub(super) fn of_message(&self) -> Self {
-        let caller = GrpcCaller { id: RequestUuid::fresh(), ..self.caller };
+        let caller = GrpcCaller { id: RequestUuid::fresh(), ..self.caller.clone() };
         Self { caller, metadata: self.metadata.clone() }
+    }
+
+    /// Authorizes the message, if a plugin does that. It may name the tenant, whatever the client claims.
+    pub(super) async fn authorize(&mut self, intent: Intent<'_>) -> Result<(), Problem> {
+        let Some(guard) = &self.caller.guard else { return Ok(()) };
+        let tenant = Box::pin(guard.authorize(self.caller.id.text(), &intent)).await?;
+        if let Some(tenant) = tenant {
+            set_tenant(&mut self.metadata, &tenant);
+        }
+        Ok(())
+    }
+
+    /// The model that the message names, once the message is authorized.
+    pub(super) async fn model(
+        &mut self,
+        service: &InferenceService,
+        operation: GuardedOperation,
+        target: ModelRef<'_>,
+    ) -> Result<Arc<Model>, Problem> {
+        let found = model(service, target);
+        if self.caller.guard.is_some() {
+            let known = found.as_ref().ok().map(Arc::clone);
+            self.authorize(Intent::with_model(operation, target, known)).await?;
+        }
+        found
     }
 
     /// Calls the model. The future is dropped with the call, which cancels the request.
@@ -112,11 +140,7 @@ pub(super) fn target<'a>(model: &'a str, version: &'a str) -> ModelRef<'a> {
     ModelRef { model, version: Some(version).filter(|version| !version.is_empty()) }
 }
 
-/// The model that a message names.
-pub(super) fn model(
-    service: &InferenceService,
-    target: ModelRef<'_>,
-) -> Result<Arc<Model>, Problem> {
+fn model(service: &InferenceService, target: ModelRef<'_>) -> Result<Arc<Model>, Problem> {
     if target.model.is_empty() {
         return Err(Problem::bad_request("Parameter model_name is required."));
     }

@@ -1,5 +1,5 @@
-//! The gRPC services of one listener: finds the service by the request's path, checks the token, hands the
-//! request over and logs how it ended.
+//! The gRPC services of one listener: finds the service by the request's path, checks the token that the
+//! service needs, hands the request over and logs how it ended.
 //!
 //! hyper serves HTTP/2 here and tonic only reads the messages: its own server would bring a router and a
 //! second accept loop.
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsServiceServer;
 use jitney_proto::kserve::grpc_inference_service_server as kserve;
@@ -29,7 +29,7 @@ use super::{health, inference, management, oip, status};
 use crate::auth::Gate;
 use crate::connection::Peer;
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, PluginRequest, Plugins};
+use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, Plugins};
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -39,55 +39,59 @@ type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
     state: Arc<ServerState>,
-    gate: Gate,
     /// Whether health and readiness need no token.
     open_health: bool,
-    services: Vec<(&'static str, ServiceFn)>,
+    services: Vec<GrpcService>,
+}
+
+/// A service and what opens it.
+struct GrpcService {
+    name: &'static str,
+    gate: Gate,
+    /// What its calls do; nothing where each message has to be asked about.
+    operation: Option<GuardedOperation>,
+    answer: ServiceFn,
 }
 
 impl GrpcServices {
     /// The services of these APIs; health and reflection are always among them.
     pub(crate) fn new(state: &Arc<ServerState>, apis: Apis) -> Self {
-        let gate = match (apis.inference, apis.management) {
-            (true, true) => Gate::Either,
-            (true, false) => Gate::Inference,
-            (false, _) => Gate::Management,
-        };
-        let open_health = apis.open_health;
         let mut services =
-            Self { state: Arc::clone(state), gate, open_health, services: Vec::new() };
+            Self { state: Arc::clone(state), open_health: apis.open_health, services: Vec::new() };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
-            services.add(InferenceApIsServiceServer::new(service).max_decoding_message_size(limit));
+            let service = InferenceApIsServiceServer::new(service);
+            services.add(Gate::Inference, service.max_decoding_message_size(limit));
         }
         if apis.inference && apis.oip {
             let service = Arc::new(oip::OpenInferenceService::new(Arc::clone(state)));
             let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
-            services.add(ours.max_decoding_message_size(limit));
+            services.add(Gate::Inference, ours.max_decoding_message_size(limit));
             let original = kserve::GrpcInferenceServiceServer::from_arc(service);
-            services.add(original.max_decoding_message_size(limit));
+            services.add(Gate::Inference, original.max_decoding_message_size(limit));
         }
         if apis.management {
             let service = management::TorchServeManagement::new(Arc::clone(state));
-            services
-                .add(ManagementApIsServiceServer::new(service).max_decoding_message_size(limit));
+            let service = ManagementApIsServiceServer::new(service);
+            services.add(Gate::Management, service.max_decoding_message_size(limit));
         }
-        let names: Vec<_> = services.services.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = services.services.iter().map(|service| service.name).collect();
         let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
-        services.add(HealthServer::new(health));
-        services.add_reflection(&names);
+        let gate = Gate::of_listener(apis);
+        services.add_plain(gate, GuardedOperation::Health, HealthServer::new(health));
+        services.add_reflection(gate, &names);
         services
     }
 
     /// Adds both versions of reflection, with which grpcurl and its like need no `.proto` files.
-    fn add_reflection(&mut self, names: &[&'static str]) {
-        if let Err(error) = self.try_add_reflection(names) {
+    fn add_reflection(&mut self, gate: Gate, names: &[&'static str]) {
+        if let Err(error) = self.try_add_reflection(gate, names) {
             tracing::error!(%error, "gRPC reflection is not available");
         }
     }
 
-    fn try_add_reflection(&mut self, names: &[&'static str]) -> Result<(), Error> {
+    fn try_add_reflection(&mut self, gate: Gate, names: &[&'static str]) -> Result<(), Error> {
         let builder = || {
             let builder = Builder::configure()
                 .register_encoded_file_descriptor_set(jitney_proto::DESCRIPTORS)
@@ -95,19 +99,34 @@ impl GrpcServices {
                 .with_service_name("grpc.health.v1.Health");
             names.iter().fold(builder, |builder, name| builder.with_service_name(*name))
         };
-        self.add(builder().build_v1()?);
-        self.add(builder().build_v1alpha()?);
+        self.add_plain(gate, GuardedOperation::Reflect, builder().build_v1()?);
+        self.add_plain(gate, GuardedOperation::Reflect, builder().build_v1alpha()?);
         Ok(())
     }
 
-    fn add<S>(&mut self, service: S)
+    /// Adds a service whose messages are authorized one by one: it opens each as a `GrpcRequest`.
+    fn add<S>(&mut self, gate: Gate, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
         let service = move |request| Box::pin(service.clone().call(request)) as Answering;
-        self.services.push((S::NAME, Box::new(service)));
+        let (name, answer) = (S::NAME, Box::new(service));
+        self.services.push(GrpcService { name, gate, operation: None, answer });
+    }
+
+    /// Adds a service whose calls all do the same, for no model.
+    fn add_plain<S>(&mut self, gate: Gate, operation: GuardedOperation, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        self.add(gate, service);
+        if let Some(added) = self.services.last_mut() {
+            added.operation = Some(operation);
+        }
     }
 
     /// Answers a request, whatever becomes of it.
@@ -117,59 +136,73 @@ impl GrpcServices {
         mut request: Request<Incoming>,
     ) -> Result<Response<LoggedBody>, Infallible> {
         let caller = GrpcCaller::new(peer.number);
+        let id = caller.id;
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
-        let service = self.find(request.uri().path());
-        request.extensions_mut().insert(caller);
-        let admitted = match &self.state.config.plugins {
-            Some(plugins) if service.is_some() => {
-                Box::pin(self.authorize(plugins, peer, &request, &caller)).await
-            }
-            Some(_) | None => self.check_token(request.uri().path(), request.headers()),
+        let response = match self.find(request.uri().path()) {
+            None => status::unknown_service(request.uri().path()).into_http(),
+            Some(service) => match self.admit(service, peer, caller, &mut request).await {
+                Ok(()) => (service.answer)(request).await?,
+                Err(closed) => Status::from(closed).into_http(),
+            },
         };
-        let response = match (service, admitted) {
-            (None, _) => status::unknown_service(request.uri().path()).into_http(),
-            (Some(_), Err(closed)) => Status::from(closed).into_http(),
-            (Some(service), Ok(())) => service(request).await?,
-        };
-        Ok(log.attach(response, caller.id))
+        Ok(log.attach(response, id))
     }
 
-    /// Checks the token, if the server asks for one.
-    fn check_token(&self, path: &str, metadata: &HeaderMap) -> Result<(), Problem> {
-        let Some(tokens) = &self.state.config.tokens else { return Ok(()) };
-        if self.open_health && Gate::is_grpc_health(path) {
-            return Ok(());
-        }
-        tokens.admit(self.gate, metadata.get(AUTHORIZATION).map(HeaderValue::as_bytes))
-    }
-
-    /// Checks the token, then asks the operator's plugin, if one authorizes requests.
-    async fn authorize(
+    /// Checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes
+    /// requests. What comes in messages is asked about message by message: they name the model.
+    async fn admit(
         &self,
-        plugins: &Plugins,
+        service: &GrpcService,
         peer: &Peer,
-        request: &Request<Incoming>,
-        caller: &GrpcCaller,
+        mut caller: GrpcCaller,
+        request: &mut Request<Incoming>,
     ) -> Result<(), Problem> {
-        self.check_token(request.uri().path(), request.headers())?;
-        let listener = match self.gate {
+        let config = &self.state.config;
+        let path = request.uri().path();
+        let open = || self.open_health && Gate::is_grpc_health(path);
+        if let Some(tokens) = config.tokens.as_ref().filter(|_| !open()) {
+            let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+            tokens.admit(service.gate, authorization)?;
+        }
+        if let Some(plugins) = config.plugins.as_ref().filter(|plugins| plugins.guarded()) {
+            let guard = call_guard(plugins, service, peer, &caller, request);
+            match service.operation {
+                None => caller.guard = Some(Arc::new(guard)),
+                Some(operation) => {
+                    let intent = Intent::plain(operation);
+                    Box::pin(guard.authorize(caller.id.text(), &intent)).await?;
+                }
+            }
+        }
+        request.extensions_mut().insert(caller);
+        Ok(())
+    }
+
+    fn find(&self, path: &str) -> Option<&GrpcService> {
+        let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
+        self.services.iter().find(|it| it.name == service)
+    }
+}
+
+/// Who authorizes a call or its messages.
+fn call_guard(
+    plugins: &Arc<Plugins>,
+    service: &GrpcService,
+    peer: &Peer,
+    caller: &GrpcCaller,
+    request: &Request<Incoming>,
+) -> CallGuard {
+    CallGuard {
+        plugins: Arc::clone(plugins),
+        listener: match service.gate {
             Gate::Management | Gate::Renewal => ApiKind::Management,
             Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
-        };
-        let plugin_request = PluginRequest {
-            id: caller.id.text(),
-            method: request.method(),
-            path: request.uri().path(),
-            query: None,
-            headers: request.headers(),
-            client: &peer.address,
-            origin: caller.origin(),
-        };
-        plugins.authorize(plugin_request, listener).await
-    }
-
-    fn find(&self, path: &str) -> Option<&ServiceFn> {
-        let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
-        self.services.iter().find(|(name, _)| *name == service).map(|(_, service)| service)
+        },
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
+        query: None,
+        headers: request.headers().clone(),
+        client: peer.address.clone(),
+        origin: caller.origin(),
     }
 }

@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use super::frame::{HandleCall, ServerFrame};
 use crate::access_log::AccessRecord;
 use crate::connection::Peer;
+use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
+use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_id::RequestUuid;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
@@ -40,6 +42,35 @@ pub(super) struct PendingCall {
     pub(super) started: Instant,
 }
 
+/// Makes a call once the operator's plugin allows it, or fails it. The plugin may name the tenant,
+/// whatever the client claims.
+pub(super) async fn run_authorized(
+    guard: Arc<CallGuard>,
+    id: u64,
+    (model, version): (String, Option<String>),
+    pending: Result<PendingCall, Problem>,
+    sender: mpsc::Sender<CallFrame>,
+) {
+    let target = ModelRef { model: &model, version: version.as_deref() };
+    let found = pending.as_ref().ok().map(|pending| Arc::clone(&pending.model));
+    let intent = Intent::with_model(GuardedOperation::Predict, target, found);
+    let verdict = guard.authorize(RequestUuid::fresh().text(), &intent).await;
+    match (verdict, pending) {
+        (Ok(tenant), Ok(mut pending)) => {
+            let claim = &mut pending.call.claim;
+            claim.tenant = tenant.or(claim.tenant.take());
+            pending.run(sender).await;
+        }
+        (Err(denied), Ok(pending)) => pending.end(ServerFrame::Failed(denied), &sender).await,
+        (Err(problem), Err(_)) | (Ok(_), Err(problem)) => fail(id, problem, sender).await,
+    }
+}
+
+/// Fails a call that could not be made.
+pub(super) async fn fail(id: u64, problem: Problem, sender: mpsc::Sender<CallFrame>) {
+    drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem) }).await);
+}
+
 impl PendingCall {
     /// Makes the call. Frames are dropped where the connection has ended, and this task with it.
     pub(super) async fn run(mut self, sender: mpsc::Sender<CallFrame>) {
@@ -61,8 +92,12 @@ impl PendingCall {
             }
             Err(problem) => ServerFrame::Failed(problem),
         };
+        self.end(last, &sender).await;
+    }
+
+    async fn end(&self, last: ServerFrame, sender: &mpsc::Sender<CallFrame>) {
         self.log(&last);
-        drop(sender.send(CallFrame { id, frame: last }).await);
+        drop(sender.send(CallFrame { id: self.call.id, frame: last }).await);
     }
 
     /// Sends the further pieces of a stream; returns its last frame.

@@ -10,17 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::call::{CallFrame, PendingCall};
+use super::call::{self, CallFrame, PendingCall};
 use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
-use crate::connection::{ConnectionStage, ListenerSignal, Peer};
+use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::errors::Problem;
+use crate::plugins::CallGuard;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -39,15 +40,16 @@ const COPY_BYTES_MAX: usize = 16 << 10;
 
 /// Serves frames until the client goes away, breaks the protocol, or the server ends.
 pub(crate) async fn serve(
-    upgrade: OnUpgrade,
+    upgrade: HandleUpgrade,
     peer: &Arc<Peer>,
     state: &Arc<ServerState>,
     mut signals: watch::Receiver<ListenerSignal>,
 ) {
     peer.enter(ConnectionStage::Busy);
-    let Ok(stream) = upgrade.await else { return };
+    let HandleUpgrade { connection, guard } = upgrade;
+    let Ok(stream) = connection.await else { return };
     let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
-    let mut calls = Calls::new(state, peer, sender);
+    let mut calls = Calls::new(state, peer, guard, sender);
     let mut stream = FrameStream::new(stream);
     let ended = serve_calls(&mut stream, &mut calls, &mut receiver, &mut signals).await;
     if let Err(error) = ended {
@@ -152,6 +154,7 @@ struct RunningCall {
 struct Calls<'a> {
     state: &'a Arc<ServerState>,
     peer: &'a Arc<Peer>,
+    guard: Option<Arc<CallGuard>>,
     sender: mpsc::Sender<CallFrame>,
     tasks: JoinSet<()>,
     /// Those without a last frame so far.
@@ -164,9 +167,11 @@ impl<'a> Calls<'a> {
     fn new(
         state: &'a Arc<ServerState>,
         peer: &'a Arc<Peer>,
+        guard: Option<Arc<CallGuard>>,
         sender: mpsc::Sender<CallFrame>,
     ) -> Self {
-        Self { state, peer, sender, tasks: JoinSet::new(), running: HashMap::new(), bytes: 0 }
+        let (tasks, running) = (JoinSet::new(), HashMap::new());
+        Self { state, peer, guard, sender, tasks, running, bytes: 0 }
     }
 
     fn has_room(&self) -> bool {
@@ -199,11 +204,17 @@ impl<'a> Calls<'a> {
         if self.running.contains_key(&id) {
             return Err(broken(HandleFrameError::TakenId));
         }
-        let task = match self.pending(call) {
-            Ok(pending) => self.tasks.spawn(pending.run(sender)),
-            Err(problem) => self.tasks.spawn(async move {
-                drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem) }).await);
-            }),
+        let task = match &self.guard {
+            Some(guard) => {
+                let (guard, asked) =
+                    (Arc::clone(guard), (call.model.clone(), call.version.clone()));
+                let pending = self.pending(call);
+                self.tasks.spawn(call::run_authorized(guard, id, asked, pending, sender))
+            }
+            None => match self.pending(call) {
+                Ok(pending) => self.tasks.spawn(pending.run(sender)),
+                Err(problem) => self.tasks.spawn(call::fail(id, problem, sender)),
+            },
         };
         self.running.insert(id, RunningCall { task, bytes });
         self.bytes += bytes;

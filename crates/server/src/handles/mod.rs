@@ -11,13 +11,16 @@ mod frame;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use hyper::upgrade::OnUpgrade;
 
-use crate::connection::Peer;
+use crate::connection::{HandleUpgrade, Peer};
 use crate::errors::Problem;
+use crate::plugins::CallGuard;
 use crate::respond::{self, HttpResult};
 
 pub(crate) use self::connection::serve;
@@ -26,7 +29,7 @@ pub(crate) use self::connection::serve;
 const PROTOCOL: &str = "jitney-handle/1";
 
 /// Agrees to speak frames; the connection is served by [`serve`] when HTTP has ended on it.
-pub(crate) fn upgrade(parts: &Parts, peer: &Peer) -> HttpResult {
+pub(crate) fn upgrade(parts: &Parts, peer: &Peer, guard: Option<Arc<CallGuard>>) -> HttpResult {
     let protocol = parts.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     let upgrade = parts.extensions.get::<OnUpgrade>();
     let Some(upgrade) = upgrade.filter(|_| protocol == Some(PROTOCOL.as_bytes())) else {
@@ -35,7 +38,7 @@ pub(crate) fn upgrade(parts: &Parts, peer: &Peer) -> HttpResult {
              Connection: upgrade and Upgrade: {PROTOCOL}."
         )));
     };
-    peer.upgrade(upgrade.clone());
+    peer.upgrade(HandleUpgrade { connection: upgrade.clone(), guard });
     let mut reply = respond::plain(StatusCode::SWITCHING_PROTOCOLS, bytes::Bytes::new());
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     reply.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));

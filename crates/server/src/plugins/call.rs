@@ -11,6 +11,8 @@ use jitney_engine::call::{
 use jitney_engine::error::CallError;
 use tokio::time::Instant;
 
+use super::intent::Intent;
+use crate::auth::Gate;
 use crate::errors::ErrorCode;
 use crate::inference::plain_call;
 use crate::route::Apis;
@@ -26,6 +28,14 @@ pub(crate) enum ApiKind {
 }
 
 impl ApiKind {
+    /// What opens whatever belongs to it, wherever it answers.
+    pub(crate) fn gate(self) -> Gate {
+        match self {
+            Self::Inference => Gate::Inference,
+            Self::Management => Gate::Management,
+        }
+    }
+
     pub(super) fn is_of(self, apis: Apis) -> bool {
         match self {
             Self::Inference => apis.inference,
@@ -53,7 +63,16 @@ pub(super) struct PluginCall<'a> {
     pub(super) ask: &'static str,
     pub(super) endpoint: Option<&'a str>,
     pub(super) listener: ApiKind,
+    /// What the request is about to do.
+    pub(super) intent: Option<&'a Intent<'a>>,
     pub(super) body: Bytes,
+}
+
+impl PluginCall<'_> {
+    pub(super) fn new(ask: &'static str) -> Self {
+        let (endpoint, listener, intent) = (None, ApiKind::Inference, None);
+        Self { ask, endpoint, listener, intent, body: Bytes::new() }
+    }
 }
 
 /// Why a plugin gave no answer.
@@ -133,6 +152,10 @@ fn input(call: PluginCall<'_>, request: PluginRequest<'_>) -> Input {
         "query_string": request.query.unwrap_or(""),
         "client": request.client.trim_start_matches('/'),
         "protocol": protocol,
+        "operation": call.intent.map(|intent| intent.operation),
+        "model": call.intent.and_then(Intent::model_name),
+        "version": call.intent.and_then(Intent::version),
+        "workflow": call.intent.and_then(|intent| intent.workflow),
     });
     let parameter = |name: &'static str, value| Parameter {
         name: name.into(),

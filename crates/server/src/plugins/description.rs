@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind};
@@ -12,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::call::{ApiKind, PluginCall, PluginRequest, call_plugin};
 use crate::request_id::RequestUuid;
+use crate::request_options::is_tenant;
 
 /// What a plugin offers.
 #[derive(Debug, Deserialize)]
@@ -45,6 +45,8 @@ struct AuthorizationJson {
     status: u16,
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    tenant: Option<Box<str>>,
 }
 
 /// Asks a plugin what it offers.
@@ -52,12 +54,6 @@ pub(super) async fn describe(
     plugin: &Model,
     timeout: Duration,
 ) -> Result<PluginDescription, String> {
-    let call = PluginCall {
-        ask: "describe",
-        endpoint: None,
-        listener: ApiKind::Inference,
-        body: Bytes::new(),
-    };
     let (id, method, headers) = (RequestUuid::fresh(), Method::GET, HeaderMap::new());
     let request = PluginRequest {
         id: id.text(),
@@ -68,6 +64,7 @@ pub(super) async fn describe(
         client: "",
         origin: Origin { kind: OriginKind::Http, peer: 0 },
     };
+    let call = PluginCall::new("describe");
     let answer = call_plugin(plugin, call, request, timeout).await;
     let answer = answer.map_err(|failure| failure.text().to_owned())?;
     read(&answer.output.body)
@@ -77,11 +74,14 @@ pub(super) fn read(body: &[u8]) -> Result<PluginDescription, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// Allowed, or denied with status and message; nothing if it is neither.
-pub(super) fn verdict(body: &[u8]) -> Option<Result<(), (u16, String)>> {
-    let AuthorizationJson { allow, status, message } = serde_json::from_slice(body).ok()?;
+/// Allowed, perhaps for a tenant, or denied with status and message; nothing if it is neither.
+pub(super) fn verdict(body: &[u8]) -> Option<Result<Option<Box<str>>, (u16, String)>> {
+    let AuthorizationJson { allow, status, message, tenant } = serde_json::from_slice(body).ok()?;
+    if tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {
+        return None;
+    }
     match (allow, status) {
-        (true, _) => Some(Ok(())),
+        (true, _) => Some(Ok(tenant)),
         (false, 400..=499) => Some(Err((status, message))),
         (false, _) => None,
     }

@@ -32,7 +32,9 @@ fn paths_of_the_servers_own_are_known_whatever_the_method() {
 
 #[test]
 fn only_a_plain_yes_lets_a_request_pass() {
-    assert_eq!(verdict(br#"{"allow": true}"#), Some(Ok(())));
+    assert_eq!(verdict(br#"{"allow": true}"#), Some(Ok(None)));
+    assert_eq!(verdict(br#"{"allow": true, "tenant": null}"#), Some(Ok(None)));
+    assert_eq!(verdict(br#"{"allow": true, "tenant": "gold"}"#), Some(Ok(Some("gold".into()))));
     let no = (401, "who are you?".to_owned());
     let json = br#"{"allow": false, "status": 401, "message": "who are you?"}"#;
     assert_eq!(verdict(json), Some(Err(no)));
@@ -45,6 +47,9 @@ fn only_a_plain_yes_lets_a_request_pass() {
         br#"{"allow": false}"#,
         br#"{"allow": false, "status": 200}"#,
         b"null",
+        br#"{"allow": true, "tenant": ""}"#,
+        br#"{"allow": true, "tenant": 7}"#,
+        br#"{"allow": true, "tenant": "two\nlines"}"#,
     ] {
         assert_eq!(verdict(unclear), None, "{}", String::from_utf8_lossy(unclear));
     }

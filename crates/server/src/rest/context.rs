@@ -1,28 +1,37 @@
 //! What is known of one REST request while it is answered.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::request::Parts;
+use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind};
 use tokio::time::Instant;
 
+use crate::auth::BrowserRule;
 use crate::body::RequestBody;
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 use crate::query::RequestFields;
 use crate::request_id::RequestUuid;
-use crate::route::Apis;
+use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
 
 /// One request while it is being answered.
+#[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) state: &'a ServerState,
     /// What its listener offers.
     pub(crate) apis: Apis,
+    /// What its listener believes of browsers.
+    pub(crate) browsers: BrowserRule,
     pub(crate) peer: &'a Peer,
     pub(crate) parts: &'a Parts,
     pub(crate) id: RequestUuid,
     /// When its head had arrived.
     pub(crate) started: Instant,
+    /// The model that a plugin allowed it to use.
+    pub(crate) authorized: Option<&'a Arc<Model>>,
 }
 
 impl RequestContext<'_> {
@@ -32,6 +41,15 @@ impl RequestContext<'_> {
         let read = body.read(self.state.config.max_request_bytes).await;
         self.peer.enter(ConnectionStage::Busy);
         read
+    }
+
+    /// The model that the request names. Where a plugin allowed it, that very version: another may have
+    /// become the default since.
+    pub(crate) fn model(&self, target: ModelRef<'_>) -> Result<Arc<Model>, Problem> {
+        match self.authorized {
+            Some(model) => Ok(Arc::clone(model)),
+            None => self.state.inference.model(target),
+        }
     }
 
     /// The fields of the query.

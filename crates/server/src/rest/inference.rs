@@ -14,11 +14,13 @@ use http::header::{
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, AnswerStream, Output};
 
+use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
 use super::input;
 use crate::body::{RequestBody, ResponseBody};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::InferenceRequest;
+use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
 use crate::request_options::{RequestOptions, sequence};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
@@ -34,7 +36,7 @@ pub(super) async fn predict(
         return Box::pin(predict_large(context, body, route)).await;
     }
     let body = context.read(body).await?;
-    let model = context.state.inference.model(route.target)?;
+    let model = context.model(route.target)?;
     run(context, &model, route, body).await
 }
 
@@ -44,13 +46,12 @@ async fn predict_large(
     body: RequestBody,
     route: PredictRoute<'_>,
 ) -> HttpResult {
-    let service = &context.state.inference;
     // An unknown model is reported after the body was read, as for small bodies.
-    let expected = service.model(route.target).ok();
+    let expected = context.model(route.target).ok();
     let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
     let body = context.read(body).await?;
     // Another version may be the default by now.
-    let model = service.model(route.target)?;
+    let model = context.model(route.target)?;
     let reply = run(context, &model, route, body).await?;
     if let Some(announced) = announced {
         announced.came();
@@ -58,23 +59,45 @@ async fn predict_large(
     Ok(reply)
 }
 
-/// A prediction by the model that the query, the start-up or the body names, in this order.
-pub(super) async fn invoke(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
-    let body = context.read(body).await?;
+/// A prediction by the model that the query, the start-up or the body names, in this order. A plugin
+/// that authorizes requests is asked as soon as the model is known.
+pub(super) async fn invoke(
+    context: &RequestContext<'_>,
+    plugins: Option<&Plugins>,
+    body: RequestBody,
+) -> HttpResult {
     let query = context.query();
-    let engine = &context.state.engine;
-    let model = match (query.text("model_name"), engine.sole_startup_model()) {
-        (Some(name), _) => engine.model(name, None)?,
-        (None, Some(model)) => model,
-        (None, None) => {
-            let name = input::named_model(&context.parts.headers, &body).await?;
-            let name =
-                name.ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?;
-            engine.model(&name, None)?
-        }
+    let sole = || context.state.engine.sole_startup_model().map(|model| model.name().to_owned());
+    let known = query.text("model_name").map(str::to_owned).or_else(sole);
+    let mut authorized = None;
+    if let (Some(plugins), Some(name)) = (plugins, &known) {
+        authorized = Some(authorize_model(context, plugins, name).await?);
+    }
+    let body = context.read(body).await?;
+    let name = match known {
+        Some(name) => name,
+        None => input::named_model(&context.parts.headers, &body)
+            .await?
+            .ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?,
     };
-    let target = ModelRef { model: model.name(), version: None };
-    run(context, &model, PredictRoute::with_query(target), body).await
+    if let (Some(plugins), None) = (plugins, &authorized) {
+        authorized = Some(authorize_model(context, plugins, &name).await?);
+    }
+    let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
+    let target = ModelRef { model: &name, version: None };
+    let model = context.model(target)?;
+    run(&context, &model, PredictRoute::with_query(target), body).await
+}
+
+async fn authorize_model(
+    context: &RequestContext<'_>,
+    plugins: &Plugins,
+    name: &str,
+) -> Result<Authorized, Problem> {
+    let target = ModelRef { model: name, version: None };
+    let model = context.state.inference.model(target).ok();
+    let intent = Intent::with_model(GuardedOperation::Predict, target, model);
+    authorize(context, plugins, ApiKind::Inference, intent).await
 }
 
 /// `/wfpredict/{workflow}`: one request through all nodes of a workflow.

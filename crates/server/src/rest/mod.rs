@@ -4,6 +4,7 @@
 //! none picks a status for a failure.
 
 mod admin;
+mod authorize;
 mod context;
 mod health;
 mod inference;

@@ -1,64 +1,28 @@
-//! The operator's plugins over REST: one authorizes requests, any answers paths of its own.
+//! Paths that the operator's plugins answer.
 //!
-//! A plugin's path is looked up after every route of the server, so that a prediction never waits for it.
+//! They are looked up after every route of the server, so that a prediction never waits for it.
 
-use http::request::Parts;
-
+use super::authorize::plugin_request;
 use super::context::RequestContext;
 use super::inference;
-use crate::auth::Gate;
 use crate::body::RequestBody;
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, PluginRequest, Plugins};
+use crate::plugins::PluginEndpoint;
 use crate::respond::HttpResult;
-use crate::route::{self, Route};
-
-/// Asks the plugin that authorizes requests, if there is one; a route that needs no token needs no
-/// authorization.
-pub(super) async fn authorize(
-    context: &RequestContext<'_>,
-    plugins: &Plugins,
-    route: &Route<'_>,
-) -> Result<(), Problem> {
-    let listener = match Gate::of(context.apis, route) {
-        Gate::Open => return Ok(()),
-        Gate::Management | Gate::Renewal => ApiKind::Management,
-        Gate::Inference | Gate::Either => ApiKind::Inference,
-    };
-    if !plugins.guarded() {
-        return Ok(());
-    }
-    let path = route::decode(context.parts.uri.path());
-    plugins.authorize(plugin_request(context, &path), listener).await
-}
 
 /// Lets a plugin answer a path that the server does not know.
 pub(super) async fn answer(
     context: &RequestContext<'_>,
-    path: &str,
+    endpoint: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    let found = context.state.config.plugins.as_ref().and_then(|plugins| {
-        plugins.endpoint(context.apis, path).map(|endpoint| (plugins, endpoint))
-    });
-    let Some((plugins, endpoint)) = found else { return Err(Problem::not_found()) };
+    let (Some(plugins), Some(endpoint)) = (&context.state.config.plugins, endpoint) else {
+        return Err(Problem::not_found());
+    };
     if !endpoint.takes(&context.parts.method) {
         return Err(Problem::method_not_allowed());
     }
     let body = context.read(body).await?;
-    inference::timed_response(plugins.answer(endpoint, plugin_request(context, path), body).await?)
-}
-
-/// The request as a plugin sees it. The path is the decoded one, by which the server routes.
-fn plugin_request<'a>(context: &'a RequestContext<'_>, path: &'a str) -> PluginRequest<'a> {
-    let Parts { method, uri, headers, .. } = context.parts;
-    PluginRequest {
-        id: context.id.text(),
-        method,
-        path,
-        query: uri.query(),
-        headers,
-        client: &context.peer.address,
-        origin: context.origin(),
-    }
+    let request = plugin_request(context, &endpoint.path);
+    inference::timed_response(plugins.answer(endpoint, request, body).await?)
 }

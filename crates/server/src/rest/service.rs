@@ -5,27 +5,28 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, EXPECT};
+use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::RequestContext;
-use super::{admin, health, inference, management, openapi, plugins};
+use super::{admin, authorize, health, inference, management, openapi, plugins};
 use crate::access_log::AccessRecord;
-use crate::auth::Gate;
+use crate::auth::{BrowserRule, Gate};
 use crate::body::RequestBody;
-use crate::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream, log_end};
-use crate::errors::Problem;
+use crate::connection::{
+    ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
+};
+use crate::errors::{ErrorCode, Problem};
 use crate::handles;
-use crate::plugins::Plugins;
+use crate::plugins::{GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
@@ -42,10 +43,12 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     peer: &Arc<Peer>,
     state: &Arc<ServerState>,
     apis: Apis,
+    browsers: BrowserRule,
     signals: &mut watch::Receiver<ListenerSignal>,
-) -> Option<OnUpgrade> {
+) -> Option<HandleUpgrade> {
     let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(peer));
-    let service = service_fn(|request: Request<Incoming>| answer(state, apis, peer, request));
+    let service =
+        service_fn(|request: Request<Incoming>| answer(state, apis, browsers, peer, request));
     let connection = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(HEAD_BYTES_MAX)
@@ -80,6 +83,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 async fn answer(
     state: &ServerState,
     apis: Apis,
+    browsers: BrowserRule,
     peer: &Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<HttpResponse, Infallible> {
@@ -88,7 +92,9 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let id = RequestUuid::fresh();
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let context = RequestContext { state, apis, peer, parts: &parts, id, started };
+    let authorized = None;
+    let context =
+        RequestContext { state, apis, browsers, peer, parts: &parts, id, started, authorized };
     let mut reply = match dispatch(&context, body).await {
         Ok(reply) => reply,
         Err(problem) => respond::problem(&problem),
@@ -118,21 +124,64 @@ fn log(state: &ServerState, peer: &Peer, parts: &Parts, status: StatusCode, star
     }
 }
 
+/// Finds where the request goes and whether it may, before its body is read.
+async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
+    check_host(context.parts)?;
+    let path: Cow<'_, str> = route::decode(context.parts.uri.path());
+    let (route, endpoint) = destination(context, &path);
+    let gate = endpoint.map_or_else(|| Gate::of(context.apis, &route), PluginEndpoint::gate);
+    if matches!(gate, Gate::Management | Gate::Renewal) {
+        check_browser(context, gate)?;
+    }
+    check_token(context, gate)?;
+    match context.state.config.plugins.as_deref().filter(|plugins| plugins.guarded()) {
+        None => call(context, route, endpoint, body).await,
+        Some(plugins) => {
+            Box::pin(call_authorized(context, plugins, gate, route, endpoint, body)).await
+        }
+    }
+}
+
+/// Asks the operator's plugin first. For `/invocations` the body may have to name the model, so that
+/// endpoint asks by itself.
+async fn call_authorized(
+    context: &RequestContext<'_>,
+    plugins: &Plugins,
+    gate: Gate,
+    route: Route<'_>,
+    endpoint: Option<&PluginEndpoint>,
+    body: RequestBody,
+) -> HttpResult {
+    if route == Route::Invocations {
+        return inference::invoke(context, Some(plugins), body).await;
+    }
+    let query = context.query();
+    let intent = match endpoint {
+        Some(_) => Some(Intent::plain(GuardedOperation::Endpoint)),
+        None => authorize::intent(context, &route, &query),
+    };
+    let Some(intent) = intent else { return call(context, route, endpoint, body).await };
+    let listener = authorize::listener(gate);
+    let authorized = authorize::authorize(context, plugins, listener, intent).await?;
+    call(&authorized.context(context), route, endpoint, body).await
+}
+
 /// Calls the endpoint of the request's route. Predictions stay in this future; what is rare and waits
 /// is boxed, so that the future stays small.
-async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
+async fn call(
+    context: &RequestContext<'_>,
+    route: Route<'_>,
+    endpoint: Option<&PluginEndpoint>,
+    body: RequestBody,
+) -> HttpResult {
     let (state, engine) = (context.state, &context.state.engine);
-    let path: Cow<'_, str> = route::decode(context.parts.uri.path());
-    let route = route_of(context, &path);
-    check_token(context, &route)?;
-    if let Some(plugins) = &state.config.plugins {
-        Box::pin(plugins::authorize(context, plugins, &route)).await?;
-    }
     match route {
         Route::Predict(route) => inference::predict(context, body, route).await,
-        Route::Invocations => Box::pin(inference::invoke(context, body)).await,
+        Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
-        Route::Handle => handles::upgrade(context.parts, context.peer),
+        Route::Handle => {
+            handles::upgrade(context.parts, context.peer, authorize::call_guard(context))
+        }
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
@@ -163,22 +212,53 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         Route::RenewToken => admin::renew_token(context),
         Route::Metrics => Ok(admin::metrics(context)),
         Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
-        Route::NotFound => Box::pin(plugins::answer(context, &path, body)).await,
+        Route::NotFound => Box::pin(plugins::answer(context, endpoint, body)).await,
     }
 }
 
-/// The route of a path. A plugin's path goes before a model's bare name.
-fn route_of<'path>(context: &RequestContext<'_>, path: &'path str) -> Route<'path> {
-    let plugged = |plugins: &Plugins| plugins.endpoint(context.apis, path).is_some();
-    match &context.state.config.plugins {
-        Some(plugins) if context.apis.natural && plugged(plugins) => Route::NotFound,
-        _ => route::route(context.apis, &context.parts.method, path),
+/// One Host header, or none before HTTP/1.1: with two, this server and a proxy before it could believe
+/// different ones.
+fn check_host(parts: &Parts) -> Result<(), Problem> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(_), None) => Ok(()),
+        (None, _) if parts.version != Version::HTTP_11 => Ok(()),
+        (None, _) => Err(invalid_head("An HTTP/1.1 request needs a Host header.")),
+        (Some(_), Some(_)) => Err(invalid_head("A request has one Host header, not several.")),
     }
 }
 
-/// Checks the request's token against its route, before its body is read.
-fn check_token(context: &RequestContext<'_>, route: &Route<'_>) -> Result<(), Problem> {
+fn invalid_head(message: &str) -> Problem {
+    Problem::new(ErrorCode::InvalidHead, message)
+}
+
+/// Where a path leads: to a route, or to a plugin that answers it. A plugin's path goes before a model's
+/// bare name.
+fn destination<'a>(
+    context: &RequestContext<'a>,
+    path: &'a str,
+) -> (Route<'a>, Option<&'a PluginEndpoint>) {
+    let route = route::route(context.apis, &context.parts.method, path);
+    let plugins = context.state.config.plugins.as_ref();
+    let plugins = plugins.filter(|_| route == Route::NotFound || context.apis.natural);
+    match plugins.and_then(|plugins| plugins.endpoint(context.apis, path)) {
+        Some(endpoint) => (Route::NotFound, Some(endpoint)),
+        None => (route, None),
+    }
+}
+
+/// Keeps web pages of other sites away from management, before the body is read. A renewal is a change
+/// although it is a GET.
+fn check_browser(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> {
+    let Parts { method, headers, .. } = context.parts;
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let allowed = context.state.config.cors.origin.as_deref();
+    context.browsers.check(headers, !reads || gate == Gate::Renewal, allowed)
+}
+
+/// Checks the request's token, before its body is read.
+fn check_token(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> {
     let Some(tokens) = &context.state.config.tokens else { return Ok(()) };
     let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    tokens.admit(Gate::of(context.apis, route), authorization)
+    tokens.admit(gate, authorization)
 }

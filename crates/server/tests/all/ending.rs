@@ -36,7 +36,8 @@ async fn what_does_not_end_is_cut_off_when_the_grace_is_over() {
     let mut stream = TcpStream::connect(server.inference()).await.unwrap();
     stream
         .write_all(
-            b"POST /predictions/x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+            b"POST /predictions/x HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\
+              Content-Length: 3\r\n\r\n",
         )
         .await
         .unwrap();

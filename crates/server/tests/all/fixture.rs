@@ -243,7 +243,7 @@ pub async fn send(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> HttpResponse {
-    let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+    let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     for (name, value) in headers {
         bytes += &format!("{name}: {value}\r\n");
     }

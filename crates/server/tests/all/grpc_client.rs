@@ -1,6 +1,7 @@
 //! A gRPC channel for tests: one HTTP/2 connection under tonic's generated clients.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -8,7 +9,8 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tonic::body::Body;
 
@@ -22,13 +24,26 @@ pub struct Channel {
 /// Connects; the second value ends with the connection.
 pub async fn connect(address: SocketAddr) -> (Channel, JoinHandle<hyper::Result<()>>) {
     let stream = TcpStream::connect(address).await.unwrap();
+    over(stream, format!("http://{address}")).await
+}
+
+async fn over<S>(stream: S, origin: String) -> (Channel, JoinHandle<hyper::Result<()>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = handshake.unwrap();
-    (Channel { sender, origin: format!("http://{address}") }, tokio::spawn(connection))
+    (Channel { sender, origin }, tokio::spawn(connection))
 }
 
 pub async fn channel(address: SocketAddr) -> Channel {
     connect(address).await.0
+}
+
+/// A connection through a Unix socket.
+pub async fn unix_channel(path: &Path) -> Channel {
+    let stream = UnixStream::connect(path).await.unwrap();
+    over(stream, "http://localhost".to_owned()).await.0
 }
 
 impl tower_service::Service<Request<Body>> for Channel {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bodies;
+mod browsers;
 mod ending;
 mod fixture;
 mod grpc;

@@ -1,6 +1,6 @@
 //! What is no HTTP, or HTTP that hopes to be misread.
 
-use crate::fixture::{Server, ask, raw};
+use crate::fixture::{HttpResponse, Server, ask, raw};
 
 #[tokio::test]
 async fn nonsense_is_answered_400_or_dropped_and_the_server_lives() {
@@ -38,6 +38,36 @@ async fn an_answer_cannot_be_smuggled_in() {
         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /models HTTP/1.1\r\nHost: t\r\n\r\n";
     let answer = raw(server.inference(), two.as_bytes()).await;
     assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_has_one_host() {
+    let server = Server::start().await;
+    for (head, message) in [
+        ("GET /ping HTTP/1.1\r\n", "An HTTP/1.1 request needs a Host header."),
+        (
+            "GET /ping HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
+            "A request has one Host header, not several.",
+        ),
+        (
+            "GET /ping HTTP/1.0\r\nHost: a\r\nHost: b\r\n",
+            "A request has one Host header, not several.",
+        ),
+    ] {
+        // The connection ends although nobody asked for that, so the second request is not answered.
+        let twice = format!("{head}Connection: keep-alive\r\n\r\n").repeat(2);
+        for address in [server.inference(), server.management(), server.metrics()] {
+            let answer = raw(address, twice.as_bytes()).await;
+            assert_eq!(answer.matches(" 400 Bad Request").count(), 1, "{answer}");
+            let (status, kind, text) = HttpResponse::parse(&answer).error();
+            assert_eq!(
+                (status, kind.as_str(), text.as_str()),
+                (400, "BadRequestException", message)
+            );
+        }
+    }
+    let old = raw(server.inference(), b"GET /ping HTTP/1.0\r\n\r\n").await;
+    assert_eq!(HttpResponse::parse(&old).status, 200, "HTTP/1.0 has no Host");
 }
 
 #[tokio::test]

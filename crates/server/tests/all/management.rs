@@ -174,3 +174,19 @@ async fn the_metrics_page_counts_requests_by_how_they_ended() {
         assert!(page.lines().any(|known| known == line), "{line} is not in\n{page}");
     }
 }
+
+#[tokio::test]
+async fn without_the_model_api_workflows_come_and_go_no_more_than_models() {
+    let server = Server::with(ServerConfig { model_api: false, ..config() }).await;
+    let management = server.management();
+    for (method, path) in [
+        ("POST", "/models?url=a.mar"),
+        ("DELETE", "/models/a"),
+        ("POST", "/workflows?url=a.war"),
+        ("DELETE", "/workflows/a"),
+    ] {
+        let (status, kind, _) = ask(management, method, path).await.error();
+        assert_eq!((status, kind.as_str()), (405, "MethodNotAllowedException"), "{method} {path}");
+    }
+    assert_eq!(ask(management, "GET", "/workflows").await.status, 200);
+}

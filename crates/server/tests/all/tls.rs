@@ -58,7 +58,7 @@ async fn ask_secretly(
     let name = ServerName::try_from("localhost").unwrap();
     let stream = client.connect(name, stream).await.unwrap();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     HttpResponse::parse(&talk(stream, request.as_bytes()).await)

@@ -4,11 +4,20 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use jitney_proto::inference::inference_ap_is_service_client::InferenceApIsServiceClient;
+use jitney_proto::management::ListModelsRequest;
+use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
+use jitney_proto::openinference::ServerLiveRequest;
+use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use jitney_server::auth::{KeyStore, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
+use tonic::{Code, Request, Response, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::fixture::{HttpResponse, Server, ask, config, send, talk};
+use crate::grpc_client::unix_channel;
 
 /// What was written down last.
 #[derive(Clone, Default)]
@@ -92,7 +101,7 @@ async fn on_one_address_each_token_opens_its_own_routes() {
         for (asked, status) in [("/ping", ping), ("/models", models), ("/no/such", 404)] {
             let stream = UnixStream::connect(&path).await.unwrap();
             let request = format!(
-                "GET {asked} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+                "GET {asked} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
                  Authorization: {}\r\n\r\n",
                 notes.bearer(name)
             );
@@ -123,4 +132,44 @@ async fn the_api_key_renews_the_others() {
 async fn without_tokens_there_is_nothing_to_renew() {
     let server = Server::start().await;
     assert_eq!(ask(server.management(), "GET", "/token?type=inference").await.status, 404);
+}
+
+#[tokio::test]
+async fn on_one_grpc_port_each_token_opens_its_own_services() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grpc.sock");
+    let both = Some(Bind::Unix(path.clone()).into());
+    let both = ServerConfig { grpc_inference: both.clone(), grpc_management: both, ..config() };
+    let (_server, notes) = locked(both).await;
+    let channel = unix_channel(&path).await;
+    for (name, inference, management, either) in [
+        ("inference", true, false, true),
+        ("management", false, true, true),
+        ("API", false, false, false),
+    ] {
+        let bearer = notes.bearer(name);
+        let mut client = InferenceApIsServiceClient::new(channel.clone());
+        assert_opens(client.ping(keyed(&bearer, ())).await, inference);
+        let mut client = GrpcInferenceServiceClient::new(channel.clone());
+        let live = client.server_live(keyed(&bearer, ServerLiveRequest {})).await;
+        assert_opens(live, inference);
+        let mut client = ManagementApIsServiceClient::new(channel.clone());
+        let listed = client.list_models(keyed(&bearer, ListModelsRequest::default())).await;
+        assert_opens(listed, management);
+        let mut client = HealthClient::new(channel.clone());
+        let healthy = client.check(keyed(&bearer, HealthCheckRequest::default())).await;
+        assert_opens(healthy, either);
+    }
+}
+
+fn keyed<T>(bearer: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", bearer.parse().unwrap());
+    request
+}
+
+#[track_caller]
+fn assert_opens<T>(answer: Result<Response<T>, Status>, opens: bool) {
+    let code = answer.map(drop).map_err(|status| status.code());
+    assert_eq!(code, if opens { Ok(()) } else { Err(Code::PermissionDenied) });
 }

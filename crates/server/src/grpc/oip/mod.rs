@@ -22,6 +22,7 @@ use tonic::{Request, Response, Status};
 use super::request::{self, GrpcRequest, ModelCall, target};
 use crate::errors::{ErrorCode, Problem};
 use crate::health;
+use crate::plugins::{GuardedOperation, Intent};
 use crate::state::ServerState;
 
 /// The service.
@@ -35,17 +36,25 @@ impl OpenInferenceService {
     }
 
     /// Ready when a worker has loaded it and is warm.
-    fn is_ready(&self, request: &pb::ModelReadyRequest) -> Result<bool, Problem> {
-        let model = request::model(&self.state.inference, target(&request.name, &request.version))?;
+    async fn is_ready(&self, request: Request<pb::ModelReadyRequest>) -> Result<bool, Problem> {
+        let (mut request, message) = GrpcRequest::open(request)?;
+        let target = target(&message.name, &message.version);
+        let model = request.model(&self.state.inference, GuardedOperation::Ready, target).await?;
         Ok(health::is_model_ready(&self.state.engine, &model))
     }
 
-    fn metadata(&self, name: &str, version: &str) -> Result<pb::ModelMetadataResponse, Problem> {
-        let model = request::model(&self.state.inference, target(name, version))?;
-        let versions = self.state.engine.versions(name)?;
+    async fn metadata(
+        &self,
+        request: Request<pb::ModelMetadataRequest>,
+    ) -> Result<pb::ModelMetadataResponse, Problem> {
+        let (mut request, pb::ModelMetadataRequest { name, version }) = GrpcRequest::open(request)?;
+        let target = target(&name, &version);
+        let model =
+            request.model(&self.state.inference, GuardedOperation::Metadata, target).await?;
+        let versions = self.state.engine.versions(&name)?;
         let signature = model.signature();
         Ok(pb::ModelMetadataResponse {
-            name: name.to_owned(),
+            name,
             versions: versions.iter().map(|model| model.version().to_owned()).collect(),
             platform: signature.map(|_| model.settings().runtime.clone()).unwrap_or_default(),
             inputs: signature.iter().flat_map(|both| &both.inputs).map(tensor).collect(),
@@ -57,10 +66,10 @@ impl OpenInferenceService {
         &self,
         request: Request<pb::ModelInferRequest>,
     ) -> Result<Response<pb::ModelInferResponse>, Problem> {
-        let (request, message) = GrpcRequest::open(request)?;
+        let (mut request, message) = GrpcRequest::open(request)?;
         let service = &self.state.inference;
         let target = target(&message.model_name, &message.model_version);
-        let model = request::model(service, target)?;
+        let model = request.model(service, GuardedOperation::Predict, target).await?;
         let body = request_json::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
         let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
@@ -75,6 +84,12 @@ impl OpenInferenceService {
         let reply = named(reply, &message, &model);
         Ok(request::response(reply, &answer.timing, &answer.output.headers))
     }
+}
+
+/// Authorizes what is for no model.
+async fn authorize<T>(request: Request<T>, operation: GuardedOperation) -> Result<(), Problem> {
+    let (mut request, _) = GrpcRequest::open(request)?;
+    request.authorize(Intent::plain(operation)).await
 }
 
 fn tensor(port: &TensorSpec) -> TensorMetadata {
@@ -124,15 +139,17 @@ macro_rules! serve {
         impl $service for OpenInferenceService {
             async fn server_live(
                 &self,
-                _: Request<pb::ServerLiveRequest>,
+                request: Request<pb::ServerLiveRequest>,
             ) -> Result<Response<pb::ServerLiveResponse>, Status> {
+                authorize(request, GuardedOperation::Health).await?;
                 Ok(Response::new(pb::ServerLiveResponse { live: true }))
             }
 
             async fn server_ready(
                 &self,
-                _: Request<pb::ServerReadyRequest>,
+                request: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
+                authorize(request, GuardedOperation::Health).await?;
                 let ready = self.state.engine.is_ready();
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
@@ -141,14 +158,15 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ModelReadyRequest>,
             ) -> Result<Response<pb::ModelReadyResponse>, Status> {
-                let ready = self.is_ready(request.get_ref())?;
+                let ready = self.is_ready(request).await?;
                 Ok(Response::new(pb::ModelReadyResponse { ready }))
             }
 
             async fn server_metadata(
                 &self,
-                _: Request<pb::ServerMetadataRequest>,
+                request: Request<pb::ServerMetadataRequest>,
             ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
+                authorize(request, GuardedOperation::Metadata).await?;
                 Ok(Response::new(pb::ServerMetadataResponse {
                     name: health::SERVER_NAME.to_owned(),
                     version: self.state.config.server_version.clone(),
@@ -160,8 +178,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ModelMetadataRequest>,
             ) -> Result<Response<pb::ModelMetadataResponse>, Status> {
-                let pb::ModelMetadataRequest { name, version } = request.get_ref();
-                Ok(Response::new(self.metadata(name, version)?))
+                Ok(Response::new(self.metadata(request).await?))
             }
 
             async fn model_infer(

@@ -5,7 +5,7 @@ use jitney_engine::workflow::WorkflowOptions;
 use jitney_settings::from_parameters;
 use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT};
 
-use super::models::notice;
+use super::models::{need_model_api, notice};
 use super::register;
 use crate::body::RequestBody;
 use crate::errors::Problem;
@@ -22,12 +22,12 @@ pub(crate) fn list_workflows(context: &RequestContext<'_>) -> HttpResponse {
     respond::json(StatusCode::OK, &page)
 }
 
-/// `POST /workflows`; always waits until all nodes are loaded. The switch of the model API is not asked, as
-/// in TorchServe.
+/// `POST /workflows`; always waits until all nodes are loaded.
 pub(crate) async fn register_workflow(
     context: &RequestContext<'_>,
     body: RequestBody,
 ) -> HttpResult {
+    need_model_api(context)?;
     let options = options(&register::fields(context, body).await?)?;
     management::register_workflow(&context.state.engine, options).await.map(notice)
 }
@@ -40,6 +40,7 @@ pub(crate) fn describe_workflow(context: &RequestContext<'_>, name: &str) -> Htt
 
 /// `DELETE /workflows/{w}`.
 pub(crate) async fn unregister_workflow(context: &RequestContext<'_>, name: &str) -> HttpResult {
+    need_model_api(context)?;
     management::unregister_workflow(&context.state.engine, name).await.map(notice)
 }
 
