@@ -1,6 +1,8 @@
-//! Processors and name of this machine; for GPUs see [`crate::gpu`].
+//! Processors, memory and name of this machine; for GPUs see [`crate::gpu`].
 
-use jitney_settings::server::IO_THREADS;
+use std::path::Path;
+
+use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY};
 use jitney_settings::{SettingSource, Values};
 
 /// The number of processors that this process may use.
@@ -8,14 +10,83 @@ pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// Data-plane threads by default: a quarter of the processors, since one thread feeds many workers.
-pub fn threads() -> Values {
+/// What the machine decides where nobody else does. Data-plane threads: a quarter of the processors, since
+/// one thread feeds many workers. Memory for requests: half of what there is.
+pub fn defaults() -> Values {
     let threads = u64::from(cpus() / 4).max(1);
-    Values::default().with(&IO_THREADS, threads, SettingSource::Default)
+    let memory = (memory(Path::new("/")).unwrap_or(MEMORY_UNKNOWN) / 2).max(REQUEST_MEMORY_MIN);
+    Values::default().with(&IO_THREADS, threads, SettingSource::Default).with(
+        &MAX_REQUEST_MEMORY,
+        memory,
+        SettingSource::Default,
+    )
+}
+
+/// Where the system does not tell how much memory there is.
+const MEMORY_UNKNOWN: u64 = 2 << 30;
+/// Requests may have this much, however small the machine is.
+const REQUEST_MEMORY_MIN: u64 = 64 << 20;
+
+/// Bytes of memory that this process may use: the machine's, or its control group's where that is less.
+fn memory(root: &Path) -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(root.join(path.trim_start_matches('/'))).ok();
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    });
+    let groups = read("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let (top, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        // A group has no more than those above it. Inside a container the path may not be there.
+        let above = Path::new(path).ancestors();
+        let limits = above.filter_map(|path| {
+            read(&format!("{top}{}/{file}", path.display()))?.trim().parse::<u64>().ok()
+        });
+        limits.min()
+    });
+    machine.into_iter().chain(group).min()
 }
 
 /// The host name, for metrics.
 pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory_of(files: &[(&str, &str)]) -> Option<u64> {
+        let root = tempfile::tempdir().expect("directory");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("parent")).expect("directory");
+            std::fs::write(path, text).expect("file");
+        }
+        memory(root.path())
+    }
+
+    #[test]
+    fn memory_is_the_least_of_the_machine_and_its_groups() {
+        let machine = ("proc/meminfo", "MemTotal:    2048 kB\nMemFree: 1 kB\n");
+        assert_eq!(memory_of(&[]), None);
+        assert_eq!(memory_of(&[machine]), Some(2 << 20));
+        let group = ("proc/self/cgroup", "0::/a/b\n");
+        let free = ("sys/fs/cgroup/a/b/memory.max", "max\n");
+        let parent = ("sys/fs/cgroup/a/memory.max", "1048576\n");
+        assert_eq!(memory_of(&[machine, group, free]), Some(2 << 20));
+        assert_eq!(memory_of(&[machine, group, free, parent]), Some(1 << 20));
+        let inside = ("sys/fs/cgroup/memory.max", "4096\n");
+        assert_eq!(memory_of(&[machine, group, inside]), Some(4096));
+        let old = ("proc/self/cgroup", "3:cpu:/a\n2:memory:/a\n");
+        let limit = ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "8192\n");
+        assert_eq!(memory_of(&[machine, old, limit]), Some(8192));
+    }
 }

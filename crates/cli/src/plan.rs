@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::PluginPlan;
+use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
 use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
@@ -78,6 +79,8 @@ pub struct EnginePlan {
     pub model_store: Option<PathBuf>,
     /// Where workflows are found by name; by default where models are.
     pub workflow_store: Option<PathBuf>,
+    /// How much may be under way, and how slow clients may be.
+    pub limits: AdmissionLimits,
     /// How much may be downloaded and unpacked for one model.
     pub store_limits: Limits,
     /// Which URLs may be opened.

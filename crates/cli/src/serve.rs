@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::PluginPlan;
+use jitney_engine::admission::AdmissionLimits;
+use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
-    ACCESS_LOG, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
-    INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT, MAX_DOWNLOAD_SIZE,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, METRICS_PORT, MODEL_STORE, PYTHON,
-    TLS_CERT, TLS_KEY, TOKEN_AUTH,
+    ACCESS_LOG, BODY_TIMEOUT, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
+    INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT,
+    MAX_DOWNLOAD_SIZE, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
+    METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -105,7 +107,8 @@ fn effective(
     remarks.extend(python.remark.filter(|_| needs_python));
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
-    let values = values.or(&machine::threads()).or_defaults(server::SETTINGS);
+    bound_request_size(&mut values, &mut remarks);
+    let values = values.or(&machine::defaults()).or_defaults(server::SETTINGS);
     ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
 }
 
@@ -199,6 +202,7 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
         defaults: ModelDefaults { settings, ..ModelDefaults::default() },
         model_store,
         workflow_store: None,
+        limits: admission_limits(values),
         store_limits: store_limits(values),
         urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {
@@ -209,6 +213,28 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
         },
         first_worker_id: 9000,
     })
+}
+
+/// A request larger than a worker's frame could not be given to any worker.
+pub fn bound_request_size(values: &mut Values, remarks: &mut Vec<String>) {
+    let asked = values.read::<u64>(&MAX_REQUEST_SIZE);
+    if let Some(asked) = asked.filter(|asked| *asked > REQUEST_BYTES_MAX) {
+        remarks.push(format!(
+            "max_request_size={asked} is more than a worker can be given; {REQUEST_BYTES_MAX} holds"
+        ));
+        let source = values.source(&MAX_REQUEST_SIZE);
+        values.set(&MAX_REQUEST_SIZE, REQUEST_BYTES_MAX, source);
+    }
+}
+
+/// How much may be under way, and how slow clients may be.
+pub fn admission_limits(values: &Values) -> AdmissionLimits {
+    let mut limits = AdmissionLimits::default();
+    values.apply(&MAX_REQUEST_MEMORY, &mut limits.bytes);
+    values.apply(&MIN_BODY_RATE, &mut limits.transfers.body_rate_min);
+    values.apply(&BODY_TIMEOUT, &mut limits.transfers.body_time_max);
+    values.apply(&WRITE_TIMEOUT, &mut limits.transfers.unread_time_max);
+    limits
 }
 
 /// How large a model may be.

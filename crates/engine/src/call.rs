@@ -17,6 +17,15 @@ pub use crate::reply::{Answer, AnswerStream, Timing};
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
+/// Parameters that one request may have: as many as a worker's frame has room for.
+pub const PARAMETERS_MAX: usize = u8::MAX as usize;
+
+/// The longest payload of a frame between the server and a worker.
+pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 30;
+
+/// The most bytes of one request that a frame has room for, beside its names.
+pub const REQUEST_BYTES_MAX: u64 = FRAME_BYTES_MAX as u64 - (64 << 20);
+
 /// One named value of a request, for example a part of a multipart form or the body itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {

@@ -19,6 +19,7 @@ use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
 pub use self::registrar::{EngineConfig, Registered};
 use self::workflows::Workflows;
+use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LocalModel;
@@ -66,6 +67,11 @@ impl Engine {
     /// Where our own Python packages lie, for whoever runs Python beside the workers.
     pub fn python_packages(&self) -> &Path {
         &self.models.python.packages
+    }
+
+    /// What is under way in the whole server.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.models.admission
     }
 
     /// The model of this name, and version if one is asked for.

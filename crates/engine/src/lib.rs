@@ -28,6 +28,7 @@ pub mod settings;
 pub mod shares;
 #[cfg(test)]
 mod testkit;
+mod transfers;
 pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use jitney_batcher::{DispatchReason, Padding};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admission::Permit;
+use crate::admission::{Admission, Permit};
 use crate::error::CallError;
 use crate::outcome::Output;
 
@@ -117,6 +117,31 @@ struct StreamBuffer {
     bytes: AtomicUsize,
     /// How the stream ended, written before the channel closes. Nothing there: it was lost.
     end: OnceLock<Result<(), CallError>>,
+    /// Where the bytes are counted.
+    account: Option<Arc<Admission>>,
+}
+
+impl StreamBuffer {
+    /// Counts bytes that begin to wait; returns how many waited before.
+    fn add(&self, bytes: usize) -> usize {
+        if let Some(account) = &self.account {
+            account.take_over(bytes as u64);
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed)
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(account) = &self.account {
+            account.give_back(bytes as u64);
+        }
+    }
+}
+
+impl Drop for StreamBuffer {
+    fn drop(&mut self) {
+        self.remove(self.bytes.load(Ordering::Relaxed));
+    }
 }
 
 impl Reply {
@@ -162,10 +187,11 @@ impl Reply {
         matches!(self, Self::Pieces(_) | Self::Gone)
     }
 
-    /// Sends one piece; more will follow. Of the first one all is told, of later ones the body.
-    pub(crate) fn piece(&mut self, piece: Answer) {
+    /// Sends one piece; more will follow. Of the first one all is told, of later ones the body. What waits
+    /// for the caller counts in `account`.
+    pub(crate) fn piece(&mut self, piece: Answer, account: Option<&Arc<Admission>>) {
         *self = match std::mem::replace(self, Self::Gone) {
-            Self::Whole(sender) => Self::begin(sender, piece),
+            Self::Whole(sender) => Self::begin(sender, piece, account),
             Self::Pieces(pieces) => pieces.push(piece.output.body),
             // A request that streams is not split; the last answer is enough.
             Self::Part(part) => Self::Part(part),
@@ -184,9 +210,15 @@ impl Reply {
         }
     }
 
-    fn begin(sender: oneshot::Sender<Result<Answer, CallError>>, mut first: Answer) -> Self {
+    fn begin(
+        sender: oneshot::Sender<Result<Answer, CallError>>,
+        mut first: Answer,
+        account: Option<&Arc<Admission>>,
+    ) -> Self {
         let (pieces, rest) = mpsc::channel(PIECES_MAX);
-        let buffer = Arc::new(StreamBuffer::default());
+        let mut buffer = StreamBuffer::default();
+        buffer.account = account.cloned();
+        let buffer = Arc::new(buffer);
         first.stream =
             Some(AnswerStream { pieces: rest, buffer: Arc::clone(&buffer), told: false });
         match sender.send(Ok(first)) {
@@ -212,7 +244,7 @@ impl PieceSender {
         if piece.is_empty() {
             return true;
         }
-        let waiting = self.buffer.bytes.fetch_add(piece.len(), Ordering::Relaxed);
+        let waiting = self.buffer.add(piece.len());
         let room = waiting == 0 || waiting + piece.len() <= BYTES_MAX;
         room && self.sender.try_send(piece).is_ok()
     }
@@ -254,7 +286,7 @@ impl AnswerStream {
     ) -> std::task::Poll<Option<Result<Bytes, CallError>>> {
         self.pieces.poll_recv(context).map(|received| match received {
             Some(piece) => {
-                self.buffer.bytes.fetch_sub(piece.len(), Ordering::Relaxed);
+                self.buffer.remove(piece.len());
                 Some(Ok(piece))
             }
             None => self.end().map(Err),

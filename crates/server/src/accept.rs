@@ -193,7 +193,8 @@ impl Connections<'_> {
 
     fn connection(&self, address: String) -> NewConnection {
         let number = self.listener.state.peers.fetch_add(1, Relaxed);
-        let peer = Arc::new(Peer::new(number, address));
+        let admission = Arc::clone(self.listener.state.engine.admission());
+        let peer = Arc::new(Peer::new(number, address, admission));
         let signals = self.signals.subscribe();
         NewConnection { peer, listener: Arc::clone(self.listener), signals }
     }

@@ -1,7 +1,9 @@
 //! The body of a request on its way in, and of an answer on its way out.
 //!
-//! A request's body that came in one piece is passed on without a copy. One that is too large is rejected
-//! before it is read if its length is given, and while it is read if not. Closing a connection with
+//! A request's body that came in one piece is passed on without a copy. One that comes in several takes
+//! its share of the server's memory in steps as it comes, whatever its length is said to be; a client that
+//! is too slow loses it. One that is too large is rejected before it is read if its length is given, and
+//! while it is read if not. Closing a connection with
 //! unread bytes makes the system reset it, which can destroy the answer before the client reads it; so a
 //! body that is not needed is read and thrown away for a moment.
 //!
@@ -9,23 +11,27 @@
 //! chunk as soon as it is made. A stream that fails ends the connection without the last chunk: the status
 //! was sent long before, and nothing else would tell the client.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
+use bytes::{Buf, Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use jitney_engine::AnswerStream;
+use jitney_engine::admission::{Admission, CutReason, TransferShare};
 use jitney_engine::error::CallError;
 use tokio::runtime::Handle;
 
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 
-/// Room reserved at once for a body of known length; larger ones grow as they come.
-const RESERVE_MAX: u64 = 8 << 20;
+/// The room of a body that comes in pieces begins with this and grows by this factor.
+const ROOM_MIN: usize = 16 << 10;
+const ROOM_FACTOR: usize = 8;
+/// Answers up to this size usually fit into the system's buffer of a connection and are not counted.
+const SMALL_ANSWER: usize = 16 << 10;
 /// Bodies above this usually arrive after their head; below it, with it.
 const LARGE: u64 = 16 << 10;
 /// How long and how much of an unread body is thrown away.
@@ -53,7 +59,11 @@ impl RequestBody {
     ///
     /// # Errors
     /// Too large, or broken off; in the latter case the client is gone.
-    pub(crate) async fn read(mut self, limit: u64) -> Result<Bytes, Problem> {
+    pub(crate) async fn read(
+        mut self,
+        limit: u64,
+        admission: &Arc<Admission>,
+    ) -> Result<Bytes, Problem> {
         let Some(body) = &mut self.body else { return Ok(Bytes::new()) };
         let announced = body.size_hint();
         if announced.lower() > limit {
@@ -63,33 +73,108 @@ impl RequestBody {
         if body.is_end_stream() && first.len() as u64 <= limit {
             return Ok(first);
         }
-        let room = announced.exact().unwrap_or(0).min(RESERVE_MAX).max(first.len() as u64);
-        let mut whole = BytesMut::with_capacity(room as usize);
-        whole.extend_from_slice(&first);
-        while whole.len() as u64 <= limit {
-            match next(body).await? {
-                Some(data) => whole.extend_from_slice(&data),
-                None => return Ok(whole.freeze()),
-            }
-        }
         // The client has begun to send.
         self.expects = false;
+        Box::pin(self.read_rest(first, limit, admission)).await
+    }
+
+    /// Reads a body that comes in several pieces. Its share of the memory ends here: the request takes one
+    /// of its own before anything else happens on this thread.
+    async fn read_rest(
+        mut self,
+        first: Bytes,
+        limit: u64,
+        admission: &Arc<Admission>,
+    ) -> Result<Bytes, Problem> {
+        let Some(body) = &mut self.body else { return Ok(first) };
+        let announced = first.len() as u64 + body.size_hint().exact().unwrap_or(limit);
+        let limit = limit.min(admission.bodies_max());
+        let mut whole = GrowingBody::new(admission, announced.min(limit));
+        whole.push(&first).map_err(Problem::cut)?;
+        while whole.len() as u64 <= limit {
+            match poll_fn(|context| whole.poll_data(body, context)).await? {
+                Some(data) => whole.push(&data).map_err(Problem::cut)?,
+                None => return Ok(whole.finish()),
+            }
+        }
         Err(Problem::too_large(limit))
+    }
+}
+
+/// A body or message that comes in pieces, and its share of the memory.
+pub(crate) struct GrowingBody {
+    bytes: BytesMut,
+    share: TransferShare,
+    /// No more than this will come, if the client keeps its word.
+    announced: usize,
+}
+
+impl GrowingBody {
+    pub(crate) fn new(admission: &Arc<Admission>, announced: u64) -> Self {
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+        Self { bytes: BytesMut::new(), share: admission.body(), announced }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a piece, once there is memory for it.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), CutReason> {
+        let wanted = self.bytes.len() + piece.len();
+        if wanted > self.bytes.capacity() {
+            let step = (self.bytes.capacity() * ROOM_FACTOR).max(ROOM_MIN).min(self.announced);
+            let room = wanted.max(step);
+            self.share.grow(room as u64)?;
+            self.bytes.reserve(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+        self.share.advance(piece.len() as u64);
+        Ok(())
+    }
+
+    /// Ready when the client's memory was taken away.
+    pub(crate) fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {
+        self.share.poll_cut(context)
+    }
+
+    fn poll_data(
+        &self,
+        body: &mut Incoming,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Problem>> {
+        if let Poll::Ready(reason) = self.poll_cut(context) {
+            return Poll::Ready(Err(Problem::cut(reason)));
+        }
+        poll_next(body, context)
+    }
+
+    /// All that came.
+    pub(crate) fn finish(self) -> Bytes {
+        self.bytes.freeze()
     }
 }
 
 /// The next piece of data; trailers are passed over.
 async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Problem> {
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            tracing::debug!(%error, "a request's body ended early");
-            Problem::bad_request("Invalid HTTP message.")
-        })?;
-        if let Ok(data) = frame.into_data() {
-            return Ok(Some(data));
+    poll_fn(|context| poll_next(body, context)).await
+}
+
+fn poll_next(
+    body: &mut Incoming,
+    context: &mut Context<'_>,
+) -> Poll<Result<Option<Bytes>, Problem>> {
+    while let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(context)) {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => return Poll::Ready(Ok(Some(data))),
+            Ok(Err(_trailers)) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a request's body ended early");
+                return Poll::Ready(Err(Problem::bad_request("Invalid HTTP message.")));
+            }
         }
     }
-    Ok(None)
+    Poll::Ready(Ok(None))
 }
 
 impl Drop for RequestBody {
@@ -111,10 +196,40 @@ async fn discard(mut body: Incoming) {
     }
 }
 
+/// A piece of an answer on its way to the client: its memory is in the account until it is written.
+pub(crate) struct AnswerPiece {
+    bytes: Bytes,
+    share: Option<TransferShare>,
+}
+
+impl AnswerPiece {
+    pub(crate) fn new(bytes: Bytes, peer: &Peer) -> Self {
+        let share = (bytes.len() > SMALL_ANSWER).then(|| peer.hold_answer(bytes.len()));
+        Self { bytes, share }
+    }
+}
+
+impl Buf for AnswerPiece {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(share) = &self.share {
+            share.advance(count as u64);
+        }
+    }
+}
+
 /// An answer's body.
 pub(crate) enum ResponseBody {
-    /// All of it; nothing once it was taken.
-    Whole(Bytes),
+    /// All of it; nothing once it was taken. Large ones know their connection.
+    Whole(Bytes, Option<Arc<Peer>>),
     /// The first piece, and those to come.
     Pieces(Bytes, AnswerStream, Option<Busy>),
 }
@@ -132,15 +247,23 @@ impl ResponseBody {
     /// An answer's body.
     pub(crate) fn new(body: Bytes, rest: Option<AnswerStream>) -> Self {
         match rest {
-            None => Self::Whole(body),
+            None => Self::whole(body),
             Some(rest) => Self::Pieces(body, rest, None),
         }
+    }
+
+    /// An answer's body that is here.
+    pub(crate) fn whole(body: Bytes) -> Self {
+        Self::Whole(body, None)
     }
 
     /// Lets a connection count as busy until the last piece is sent; false if there is only one.
     pub(crate) fn keep_busy(&mut self, peer: &Arc<Peer>) -> bool {
         match self {
-            Self::Whole(_) => false,
+            Self::Whole(body, large) => {
+                *large = (body.len() > SMALL_ANSWER).then(|| Arc::clone(peer));
+                false
+            }
             Self::Pieces(_, _, busy) => {
                 *busy = Some(Busy(Arc::clone(peer)));
                 true
@@ -148,39 +271,46 @@ impl ResponseBody {
         }
     }
 
+    /// A piece with its share of the memory, where its connection is known.
+    fn piece(&self, bytes: Bytes) -> Frame<AnswerPiece> {
+        let (Self::Whole(_, Some(peer)) | Self::Pieces(_, _, Some(Busy(peer)))) = self else {
+            return Frame::data(AnswerPiece { bytes, share: None });
+        };
+        Frame::data(AnswerPiece::new(bytes, peer))
+    }
+
     fn take(&mut self) -> Option<Bytes> {
-        let (Self::Whole(here) | Self::Pieces(here, ..)) = self;
+        let (Self::Whole(here, _) | Self::Pieces(here, ..)) = self;
         let here = std::mem::take(here);
         (!here.is_empty()).then_some(here)
     }
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = AnswerPiece;
     type Error = CallError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, CallError>>> {
+    ) -> Poll<Option<Result<Frame<AnswerPiece>, CallError>>> {
         if let Some(here) = self.take() {
-            return Poll::Ready(Some(Ok(Frame::data(here))));
+            return Poll::Ready(Some(Ok(self.piece(here))));
         }
-        match &mut *self {
-            Self::Whole(_) => Poll::Ready(None),
-            Self::Pieces(_, rest, _) => {
-                rest.poll_next(context).map(|next| next.map(|piece| piece.map(Frame::data)))
-            }
-        }
+        let next = match &mut *self {
+            Self::Whole(..) => None,
+            Self::Pieces(_, rest, _) => ready!(rest.poll_next(context)),
+        };
+        Poll::Ready(next.map(|piece| piece.map(|bytes| self.piece(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(body) if body.is_empty())
+        matches!(self, Self::Whole(body, _) if body.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => SizeHint::with_exact(body.len() as u64),
+            Self::Whole(body, _) => SizeHint::with_exact(body.len() as u64),
             Self::Pieces(..) => SizeHint::default(),
         }
     }

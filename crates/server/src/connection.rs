@@ -2,17 +2,19 @@
 //!
 //! hyper's own timeout for heads costs a timer per request and ends idle connections, which load
 //! balancers keep on purpose. Here the accept loop's one slow tick looks at every connection: a head
-//! that is not complete, or a body that has not moved, since the tick before ends the connection.
+//! that is not complete, or a body that has not moved, since the tick before ends the connection. Clients
+//! that do not read their answers are found in the engine's account of bytes, and cut through a switch.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::OnUpgrade;
+use jitney_engine::admission::{Admission, CutSwitch, TransferShare};
 
 use crate::malformed;
 use crate::plugins::CallGuard;
@@ -66,12 +68,25 @@ pub(crate) struct Peer {
     marks: AtomicU32,
     /// The connection after HTTP; set once, by the request that asks for an upgrade.
     upgrade: OnceLock<HandleUpgrade>,
+    admission: Arc<Admission>,
+    /// Ends the connection from outside, when the client does not read.
+    switch: Arc<CutSwitch>,
+    /// Whether answers that count are on their way.
+    answers: AtomicBool,
+    /// Set while the client takes nothing of what is written.
+    blocked: Mutex<Option<TransferShare>>,
+    is_blocked: AtomicBool,
 }
 
 impl Peer {
     /// A connection that was just accepted; its first head is awaited at once.
-    pub(crate) fn new(number: u64, address: String) -> Self {
+    pub(crate) fn new(number: u64, address: String, admission: Arc<Admission>) -> Self {
         Self {
+            admission,
+            switch: Arc::default(),
+            answers: AtomicBool::new(false),
+            blocked: Mutex::default(),
+            is_blocked: AtomicBool::new(false),
             number,
             address,
             stage: AtomicU8::new(ConnectionStage::Head as u8),
@@ -89,6 +104,50 @@ impl Peer {
     /// The connection, if its last request upgraded it.
     pub(crate) fn upgraded(&self) -> Option<HandleUpgrade> {
         self.upgrade.get().cloned()
+    }
+
+    /// Takes memory for an answer until it is written.
+    pub(crate) fn hold_answer(&self, bytes: usize) -> TransferShare {
+        self.answers.store(true, Relaxed);
+        self.admission.answer(bytes as u64, &self.switch)
+    }
+
+    /// An error once the connection was cut.
+    fn check_cut(&self) -> io::Result<()> {
+        match self.switch.reason() {
+            None => Ok(()),
+            Some(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")),
+        }
+    }
+
+    /// The client has nothing to say. It is only watched while it has something to read.
+    fn wait_for_read(&self, context: &Context<'_>) {
+        if self.answers.load(Relaxed) {
+            self.switch.watch(context.waker());
+        }
+    }
+
+    /// The client takes nothing more for now.
+    fn wait_for_write(&self, context: &Context<'_>) {
+        self.switch.watch(context.waker());
+        if !self.is_blocked.swap(true, Relaxed) {
+            let share = self.admission.answer(0, &self.switch);
+            *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = Some(share);
+        }
+    }
+
+    /// The client has taken so many bytes; all of them where `done`.
+    fn wrote(&self, bytes: usize, done: bool) {
+        if self.is_blocked.load(Relaxed) {
+            let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(share) = &*blocked {
+                share.advance(bytes as u64);
+            }
+            if done {
+                *blocked = None;
+                self.is_blocked.store(false, Relaxed);
+            }
+        }
     }
 
     /// Notes what the connection is at.
@@ -139,6 +198,22 @@ impl<S> WatchedStream<S> {
     }
 }
 
+impl<S> WatchedStream<S> {
+    /// Notes whether the client takes what is written.
+    fn watch_write(
+        &self,
+        polled: Poll<io::Result<usize>>,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match &polled {
+            Poll::Ready(Ok(written)) => self.peer.wrote(*written, false),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.peer.wait_for_write(context),
+        }
+        polled
+    }
+}
+
 impl<S: Write + Unpin> WatchedStream<S> {
     /// Whether something else is written instead of these bytes: `Ready` when it is out.
     fn poll_instead(
@@ -172,9 +247,12 @@ impl<S: Read + Unpin> Read for WatchedStream<S> {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        self.peer.check_cut()?;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if polled.is_ready() {
             self.peer.bytes_came();
+        } else {
+            self.peer.wait_for_read(context);
         }
         polled
     }
@@ -186,14 +264,21 @@ impl<S: Write + Unpin> Write for WatchedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.poll_instead(context, bytes) {
+        self.peer.check_cut()?;
+        let polled = match self.poll_instead(context, bytes) {
             Some(polled) => polled,
             None => Pin::new(&mut self.stream).poll_write(context, bytes),
-        }
+        };
+        self.watch_write(polled, context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        match polled {
+            Poll::Ready(_) => self.peer.wrote(0, true),
+            Poll::Pending => self.peer.wait_for_write(context),
+        }
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -210,10 +295,12 @@ impl<S: Write + Unpin> Write for WatchedStream<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let first = parts.first().map_or(&[][..], |part| part);
-        match self.poll_instead(context, first) {
+        self.peer.check_cut()?;
+        let polled = match self.poll_instead(context, first) {
             Some(polled) => polled,
             None => Pin::new(&mut self.stream).poll_write_vectored(context, parts),
-        }
+        };
+        self.watch_write(polled, context)
     }
 }
 
@@ -223,7 +310,8 @@ mod tests {
 
     #[test]
     fn only_a_head_or_a_body_that_stands_still_stalls() {
-        let peer = Peer::new(1, String::new());
+        let admission = Admission::new(Default::default());
+        let peer = Peer::new(1, String::new(), admission);
         let mut seen = None;
         assert!(!peer.stalled(&mut seen), "the first tick only looks");
         assert!(peer.stalled(&mut seen), "connected and sent nothing");

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use jitney_engine::admission::CutReason;
 use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, UnregisterError};
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 use jitney_engine::store::{Excess, StoreError};
@@ -73,6 +74,27 @@ impl Problem {
     pub fn too_large(limit: u64) -> Self {
         let message = format!("The request body is larger than {limit} bytes.");
         Self::new(ErrorCode::TooLarge, message)
+    }
+
+    /// A body that was cut on its way in.
+    pub fn cut(reason: CutReason) -> Self {
+        let (code, message) = match reason {
+            CutReason::Room => (
+                ErrorCode::NoRoom,
+                "The server has no memory for this request now (max_request_memory). Try again \
+                 later. [reason: no_room]",
+            ),
+            CutReason::TooSlow => (
+                ErrorCode::TooSlow,
+                "The request body came too slowly (min_body_rate). [reason: too_slow]",
+            ),
+            CutReason::TooLong | CutReason::Unread => (
+                ErrorCode::TooSlow,
+                "The request body took too long to come (body_timeout). [reason: too_long]",
+            ),
+        };
+        let retry_after = (reason == CutReason::Room).then_some(Duration::from_secs(1));
+        Self { retry_after, ..Self::new(code, message) }
     }
 
     /// Workers that did not start; TorchServe writes `null` for an absent version.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Priority,
 };
@@ -28,6 +29,8 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) options: RequestOptions,
     /// Whether to wait for space in a full queue; otherwise the request is rejected.
     pub(crate) wait_for_queue: bool,
+    /// Its memory while it waits; once it is admitted it has a permit.
+    pub(crate) held: Option<HeldBytes>,
 }
 
 /// Answers requests with the engine's models.
@@ -58,7 +61,7 @@ impl InferenceService {
     pub(crate) async fn predict(
         &self,
         model: &Arc<Model>,
-        request: InferenceRequest<'_>,
+        mut request: InferenceRequest<'_>,
     ) -> Result<Answer, Problem> {
         let InferenceRequest { target, origin, wait_for_queue, .. } = request;
         let version_named = target.version.is_some();
@@ -69,6 +72,7 @@ impl InferenceService {
         } else {
             None
         };
+        drop(request.held.take());
         let answer = model.call(request.into_call()).await.map_err(failed)?;
         self.meter.answered(model, version_named, origin.kind, &answer.timing);
         Ok(answer)

@@ -41,6 +41,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jitney_engine::Engine;
+use jitney_engine::admission::Admission;
 use tokio::sync::{Semaphore, watch};
 
 use crate::accept::{Listener, ListenerProtocol};
@@ -81,6 +82,7 @@ pub struct Server {
     addresses: ServerAddresses,
     data: Vec<Mutex<Vec<BoundListener>>>,
     admin: Mutex<Vec<BoundListener>>,
+    admission: Arc<Admission>,
 }
 
 /// A listener and what it offers.
@@ -106,6 +108,7 @@ impl Server {
         let permits = |loops| connection_permits(&config, loops);
         let planes = [permits(inference * data_threads), permits(plans.len())];
         let mut addresses = ServerAddresses::configured(&config);
+        let admission = Arc::clone(engine.admission());
         let state = Arc::new(ServerState::new(config, engine));
         let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
@@ -128,7 +131,7 @@ impl Server {
             }
         }
         let data = data.into_iter().map(Mutex::new).collect();
-        Ok(Self { addresses, data, admin: Mutex::new(admin) })
+        Ok(Self { addresses, data, admin: Mutex::new(admin), admission })
     }
 
     /// The server's addresses.
@@ -152,12 +155,16 @@ impl Server {
         }
     }
 
-    /// Serves management and metrics, unless they share the inference address; can be run once.
+    /// Serves management and metrics, unless they share the inference address, and cuts clients that are
+    /// too slow; can be run once.
     ///
     /// # Errors
     /// The sockets do not fit the runtime.
     pub async fn run_admin(&self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        run(take(&self.admin), shutdown).await
+        tokio::select! {
+            served = run(take(&self.admin), shutdown) => served,
+            () = cut_slow_clients(&self.admission) => Ok(()),
+        }
     }
 }
 
@@ -310,6 +317,15 @@ async fn run(listeners: Vec<BoundListener>, shutdown: impl Future<Output = ()>) 
         result = result.and(flat(served));
     }
     result
+}
+
+/// Looks for clients that send or read too slowly; without end.
+async fn cut_slow_clients(admission: &Admission) {
+    let mut looks = tokio::time::interval(admission.rules().look_every());
+    loop {
+        looks.tick().await;
+        admission.cut_overdue();
+    }
 }
 
 fn flat(served: Result<io::Result<()>, tokio::task::JoinError>) -> io::Result<()> {

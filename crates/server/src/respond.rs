@@ -24,7 +24,7 @@ const LONG_AGO: HeaderValue = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:0
 
 /// A body without a type of its own.
 pub(crate) fn plain(status: StatusCode, body: Bytes) -> HttpResponse {
-    let mut reply = Response::new(ResponseBody::Whole(body));
+    let mut reply = Response::new(ResponseBody::whole(body));
     *reply.status_mut() = status;
     reply
 }
@@ -71,7 +71,9 @@ pub(crate) fn problem(problem: &Problem) -> HttpResponse {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if matches!(problem.code, ErrorCode::TooLarge | ErrorCode::InvalidHead) {
+    let unread =
+        [ErrorCode::TooLarge, ErrorCode::InvalidHead, ErrorCode::TooSlow, ErrorCode::NoRoom];
+    if unread.contains(&problem.code) {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply

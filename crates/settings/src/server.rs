@@ -26,8 +26,16 @@ settings! {
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
-    MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB")
+    MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB; at most 960MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
+    MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")
+        .or_else("half of the memory of the machine or of its cgroup").flag("max-request-memory", "SIZE").property("max_request_memory");
+    MIN_BODY_RATE = Setting::new("min_body_rate", SettingKind::Size, "Bytes per second that a request body must bring on average after its first 20 seconds; 0 for no limit")
+        .or("1KiB").flag("min-body-rate", "SIZE").property("min_body_rate");
+    BODY_TIMEOUT = Setting::new("body_timeout", SECONDS, "Time that a request body may take to arrive in all; 0 for no limit")
+        .or("600s").flag("body-timeout", "TIME").property("body_timeout");
+    WRITE_TIMEOUT = Setting::new("write_timeout", SECONDS, "Time in which a client must take 64 KiB of its answer, or what is left of it; else it is disconnected; 0 for no limit")
+        .or("60s").flag("write-timeout", "TIME").property("write_timeout");
     MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
         .or_else("64GiB, or half of the free disk space if that is less").flag("max-download-size", "SIZE").property("max_download_size");
     MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
 use tempfile::TempDir;
@@ -35,7 +34,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
     };
     EngineConfig {
         defaults: plan.defaults.clone(),
-        limits: AdmissionLimits::default(),
+        limits: plan.limits,
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: plan.python.clone(),

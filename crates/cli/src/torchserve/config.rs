@@ -39,12 +39,13 @@ pub struct TorchserveConfig {
 pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig, Failure> {
     let file = config_file(flags, env)?;
     let lines = file.as_deref().map(|file| properties::read(file, env)).transpose()?;
-    let (values, mut remarks) = sources::read(lines.unwrap_or_default(), flags, env)?;
+    let (mut values, mut remarks) = sources::read(lines.unwrap_or_default(), flags, env)?;
+    serve::bound_request_size(&mut values, &mut remarks);
     let flags = flags.without_effect();
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
     }
-    let values = values.or(&machine::threads());
+    let values = values.or(&machine::defaults());
     let defaults: Vec<&Setting> = properties()
         .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
         .collect();

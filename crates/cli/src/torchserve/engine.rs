@@ -43,6 +43,7 @@ pub(super) fn engine(
         defaults: defaults(values, gpus)?,
         model_store: Some(store.to_owned()),
         workflow_store: values.read(&WORKFLOW_STORE),
+        limits: serve::admission_limits(values),
         store_limits: serve::store_limits(values),
         urls: Arc::new(urls),
         python: PythonConfig {

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use jitney_batcher::Rejection;
+
 use super::endpoints::{EndpointChange, Endpoints, Objective, Reconfigure};
-use crate::call::{Input, Parameter};
+use crate::call::{Input, PARAMETERS_MAX, Parameter, REQUEST_BYTES_MAX};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
 use crate::pending::Payload;
@@ -15,9 +17,6 @@ use crate::store::Api;
 
 /// The group of requests that must be run alone; each of them fills a batch.
 pub(super) const ALONE: u16 = u16::MAX;
-
-/// Parameters of one request that a frame has room for.
-const PARAMETERS_MAX: usize = u8::MAX as usize;
 
 /// How a model takes its inputs in.
 pub(crate) enum Intake {
@@ -107,6 +106,10 @@ impl Intake {
                 u16::MAX
             )));
         }
+        if input.weight() > REQUEST_BYTES_MAX {
+            let reason = Rejection::TooLarge;
+            return Err(CallError::Rejected { reason, retry_after: None });
+        }
         let (items, group) = if input.route.is_alone() { (batch_size, ALONE) } else { (1, 0) };
         let (payload, objective) = (Payload::Raw(input), Objective::Models);
         Ok(AcceptedInput { payload, items, group, splits: false, objective, length: None })
@@ -137,6 +140,23 @@ mod tests {
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
         let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
         intake.accept(input, 8).ok().map(|accepted| accepted.group).expect("fits")
+    }
+
+    #[test]
+    fn a_request_that_no_frame_has_room_for_is_too_large() {
+        let accept = |bytes: u64| {
+            // The pages are never touched.
+            let value = vec![0; usize::try_from(bytes).expect("fits")].into();
+            let parameters =
+                vec![Parameter { name: "body".into(), content_type: "".into(), value }];
+            let headers = HeaderBlock::default();
+            let input =
+                Input { id: String::new(), headers, route: CallRoute::default(), parameters };
+            Intake::Python.accept(input, 1).map(drop)
+        };
+        assert!(accept(REQUEST_BYTES_MAX).is_ok());
+        let error = accept(REQUEST_BYTES_MAX + 1).expect_err("too large");
+        assert!(matches!(error, CallError::Rejected { reason: Rejection::TooLarge, .. }));
     }
 
     #[test]

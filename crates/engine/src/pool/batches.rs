@@ -8,6 +8,7 @@ use std::time::Duration;
 use jitney_batcher::{BatchId, DispatchReason, Padding};
 use tokio::time::Instant;
 
+use crate::admission::Permit;
 use crate::outcome::Output;
 use crate::pending::PendingRequest;
 use crate::reply::{Answer, Timing};
@@ -79,7 +80,9 @@ impl WorkerBatch {
     fn piece(&mut self, position: usize, output: Output, compute: Duration) -> bool {
         let Some(request) = self.requests.get(position) else { return false };
         let timing = self.timing(request, position, compute);
-        self.requests[position].reply.piece(Answer { output, timing, stream: None });
+        let PendingRequest { reply, permit, .. } = &mut self.requests[position];
+        let account = permit.as_ref().map(Permit::account);
+        reply.piece(Answer { output, timing, stream: None }, account);
         true
     }
 }

@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::call::{
-    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, Input, Operation, Output, Parameter,
-    SequenceHeaders, put_header,
+    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, FRAME_BYTES_MAX, Input, Operation, Output,
+    Parameter, SequenceHeaders, put_header,
 };
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
 
@@ -16,7 +16,7 @@ use crate::outcome::{Cause, ItemOutcome, ModelFailure};
 pub(crate) const HEADER_LEN: usize = 16;
 
 /// The longest payload either side accepts.
-pub(crate) const PAYLOAD_MAX: u32 = 1 << 30;
+pub(crate) const PAYLOAD_MAX: u32 = FRAME_BYTES_MAX;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +153,11 @@ impl<'a> BatchFrame<'a> {
             .iter()
             .map(|input| 8 + self.meta_len(input) + input.value_bytes() as usize)
             .sum()
+    }
+
+    /// Whether the worker would take it; a longer frame has no lengths that fit.
+    pub(crate) fn fits(&self) -> bool {
+        self.payload_len() <= PAYLOAD_MAX as usize
     }
 
     /// Writes header and table.

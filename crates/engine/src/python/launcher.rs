@@ -128,6 +128,7 @@ impl Launcher for PythonLauncher {
                 mode,
                 sequence_headers,
                 response_bytes_max,
+                too_long: Vec::new(),
                 broken: None,
             };
             Ok(Box::new(worker) as Box<dyn Worker>)

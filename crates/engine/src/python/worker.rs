@@ -38,6 +38,8 @@ pub(crate) struct PythonWorker {
     pub(super) sequence_headers: Arc<SequenceHeaders>,
     /// Bytes of one answer.
     pub(super) response_bytes_max: Option<u64>,
+    /// Batches that no frame has room for; they come back at once, to be run in halves.
+    pub(super) too_long: Vec<u64>,
     /// Why it was found lost.
     pub(super) broken: Option<ConnectionError>,
 }
@@ -56,10 +58,20 @@ impl PythonWorker {
         let inputs: Vec<&Input> =
             requests.iter().filter_map(|request| request.payload.raw()).collect();
         assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
-        self.connection.send_batch(BatchFrame::new(batch, inputs, &self.sequence_headers)).await
+        let frame = BatchFrame::new(batch, inputs, &self.sequence_headers);
+        if !frame.fits() {
+            self.too_long.push(batch);
+            return Ok(());
+        }
+        self.connection.send_batch(frame).await
     }
 
     async fn next_message(&mut self) -> Result<WorkerMessage, ConnectionError> {
+        if let Some(batch) = self.too_long.pop() {
+            let message = "The requests of the batch are too large to be run together.".to_owned();
+            let failure = ModelFailure { cause: Cause::TooLarge, status: None, message };
+            return Ok(WorkerMessage::Finished { batch, outcome: BatchOutcome::Failed(failure) });
+        }
         let (header, payload) = next_frame(&mut self.connection, &mut self.process).await?;
         let (batch, count) = (header.id, header.count);
         let over = |outcome| WorkerMessage::Finished { batch, outcome };

@@ -31,6 +31,10 @@ pub enum ErrorCode {
     InvalidHead,
     /// The body is larger than the server or any batch takes.
     TooLarge,
+    /// The body came too slowly and was cut.
+    TooSlow,
+    /// There is no memory for the body.
+    NoRoom,
     /// No model of this name, or no archive at this URL.
     ModelNotFound,
     /// No such version of the model.
@@ -121,6 +125,8 @@ impl ErrorCode {
             Self::ForeignOrigin    => row(HTTP    , 403,  7, "ForeignOriginException",          false, Client),
             Self::InvalidHead      => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
             Self::TooLarge         => row(HTTP    , 413, 11, "RequestEntityTooLargeException",  false, Client),
+            Self::TooSlow          => row(HTTP    , 408,  4, "RequestTimeoutException",         true,  Client),
+            Self::NoRoom           => row(HTTP    , 503,  8, "ServiceUnavailableException",     true,  Server),
             Self::ModelNotFound    => row(MODEL   , 404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(MODEL   , 404,  5, "ModelVersionNotFoundException",   false, Client),
             Self::WorkflowNotFound => row(WORKFLOW, 404,  5, "WorkflowNotFoundException",       false, Client),

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
 use crate::access_log::AccessRecord;
+use crate::body::AnswerPiece;
 use crate::connection::Peer;
 use crate::request_id::RequestUuid;
 use crate::respond::X_REQUEST_ID;
@@ -110,13 +110,13 @@ pub(crate) struct LoggedBody {
 }
 
 impl HttpBody for LoggedBody {
-    type Data = Bytes;
+    type Data = AnswerPiece;
     type Error = Status;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    ) -> Poll<Option<Result<Frame<AnswerPiece>, Status>>> {
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
@@ -126,7 +126,8 @@ impl HttpBody for LoggedBody {
                 trailers.insert(SERVER_TIMING, timing);
             }
         }
-        Poll::Ready(frame)
+        let piece = |bytes| AnswerPiece::new(bytes, &self.log.peer);
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

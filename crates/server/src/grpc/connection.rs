@@ -20,6 +20,9 @@ use crate::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream, lo
 
 /// Calls of one connection at a time; clients hold further ones back.
 const CALLS_MAX: u32 = 1024;
+/// What a connection, and each call of it, may send before it is read. The sum of the calls is bounded by
+/// the connection's window.
+const WINDOW_BYTES: u32 = 1 << 20;
 /// A silent connection is asked for a sign of life so often, and given so long to send one.
 const PING_EVERY: Duration = Duration::from_secs(60);
 const PING_WAIT: Duration = Duration::from_secs(20);
@@ -72,6 +75,8 @@ fn builder() -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_MAX)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_WAIT);
     builder

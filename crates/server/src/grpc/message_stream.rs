@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use jitney_engine::admission::{Admission, HeldBytes};
 use jitney_engine::call::SequenceRef;
+use jitney_engine::error::CallError;
 use jitney_proto::Any;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
 use tokio::sync::mpsc;
@@ -20,7 +22,7 @@ use tonic::{Status, Streaming};
 
 use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
-use crate::errors::Problem;
+use crate::errors::{FailedCall, Problem};
 use crate::request_id::RequestUuid;
 use crate::state::ServerState;
 
@@ -31,6 +33,9 @@ const CALLS_MAX: usize = 128;
 const ANSWERS_MAX: usize = 16;
 
 type StreamItem = Result<PredictionResponse, Status>;
+
+/// An answer that waits for its client, and its memory.
+type WaitingAnswer = (PredictionResponse, HeldBytes);
 
 /// One client's stream.
 pub(super) struct MessageStream {
@@ -43,11 +48,20 @@ pub(super) struct MessageStream {
     busy: HashSet<Arc<str>>,
 }
 
+/// Where the answers of a stream go.
+#[derive(Clone)]
+struct AnswerSender {
+    sender: mpsc::Sender<WaitingAnswer>,
+    admission: Arc<Admission>,
+}
+
 /// A message and the sequence it belongs to.
 struct SequenceMessage {
     message: PredictionsRequest,
     id: Arc<str>,
     begins: bool,
+    /// Its memory while it waits for its turn; an error where there is none.
+    held: Result<HeldBytes, CallError>,
 }
 
 impl MessageStream {
@@ -58,16 +72,13 @@ impl MessageStream {
     /// The answers, until the stream is dropped.
     pub(super) fn answers(self, messages: Streaming<PredictionsRequest>) -> MessageAnswers {
         let (sender, receiver) = mpsc::channel(ANSWERS_MAX);
+        let sender = AnswerSender { sender, admission: Arc::clone(self.state.engine.admission()) };
         let mut task = JoinSet::new();
         task.spawn(self.run(messages, sender));
         MessageAnswers { receiver, _task: task }
     }
 
-    async fn run(
-        mut self,
-        mut messages: Streaming<PredictionsRequest>,
-        to: mpsc::Sender<StreamItem>,
-    ) {
+    async fn run(mut self, mut messages: Streaming<PredictionsRequest>, to: AnswerSender) {
         let (mut open, mut next) = (true, None);
         while open || next.is_some() || !self.calls.is_empty() {
             if let Some(message) =
@@ -94,9 +105,11 @@ impl MessageStream {
 
     /// Finds the sequence of a message: the one it names, or the stream's own.
     fn with_sequence(&mut self, message: PredictionsRequest) -> SequenceMessage {
+        let bytes = message.input.values().map(|value| value.len() as u64).sum();
+        let held = self.state.engine.admission().hold(bytes);
         let named = message.sequence_id.as_deref().filter(|id| !id.is_empty());
         if let Some(id) = named.map(Arc::from) {
-            return SequenceMessage { message, id, begins: false };
+            return SequenceMessage { message, id, begins: false, held };
         }
         let start = &self.state.engine.sequence_headers().start;
         let begins = self.own.is_none() || message.input.contains_key(start);
@@ -104,14 +117,19 @@ impl MessageStream {
             self.own = Some(format!("ts-seq-{}", RequestUuid::fresh().text()).into());
         }
         let id = self.own.clone().unwrap_or_default();
-        SequenceMessage { message, id, begins }
+        SequenceMessage { message, id, begins, held }
     }
 
-    fn call(&mut self, next: SequenceMessage, to: mpsc::Sender<StreamItem>) {
+    fn call(&mut self, next: SequenceMessage, to: AnswerSender) {
         let (state, mut request) = (Arc::clone(&self.state), self.request.of_message());
         self.busy.insert(Arc::clone(&next.id));
         self.calls.spawn(async move {
-            let SequenceMessage { message, id, begins } = next;
+            let SequenceMessage { message, id, begins, held } = next;
+            // The call takes its own share at once.
+            if let Err(error) = held.map(drop) {
+                send(&to, failed(&server_full(&message.model_name, &error), &id)).await;
+                return id;
+            }
             let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
             match predict(&state.inference, &mut request, message, sequence).await {
                 Ok(pieces) => send_pieces(pieces.into_inner(), &id, &to).await,
@@ -122,17 +140,22 @@ impl MessageStream {
     }
 }
 
+fn server_full(model: &str, error: &CallError) -> Problem {
+    FailedCall { model, version: None, purpose: "inference", queue_max: 0 }.problem(error)
+}
+
 /// Each piece of an answer is a message.
-async fn send_pieces(mut pieces: AnswerPieces, id: &str, to: &mpsc::Sender<StreamItem>) {
+async fn send_pieces(mut pieces: AnswerPieces, id: &str, to: &AnswerSender) {
     while let Some(piece) = pieces.next().await {
         let message = piece.unwrap_or_else(|status| broken(&status, id));
         send(to, PredictionResponse { sequence_id: Some(id.to_owned()), ..message }).await;
     }
 }
 
-async fn send(to: &mpsc::Sender<StreamItem>, message: PredictionResponse) {
+async fn send(to: &AnswerSender, message: PredictionResponse) {
+    let held = to.admission.keep(message.prediction.len() as u64);
     // The client may be gone; then the task ends with its answers.
-    drop(to.send(Ok(message)).await);
+    drop(to.sender.send((message, held)).await);
 }
 
 /// A failure inside an answer, as the stream itself has not failed.
@@ -168,7 +191,7 @@ fn error_info(reason: &str) -> Any {
 
 /// What the client reads. Dropping it ends the task and all its calls.
 pub(super) struct MessageAnswers {
-    receiver: mpsc::Receiver<StreamItem>,
+    receiver: mpsc::Receiver<WaitingAnswer>,
     _task: JoinSet<()>,
 }
 
@@ -176,6 +199,6 @@ impl Stream for MessageAnswers {
     type Item = StreamItem;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.receiver.poll_recv(context)
+        self.receiver.poll_recv(context).map(|answer| answer.map(|(message, _)| Ok(message)))
     }
 }

@@ -6,6 +6,7 @@ mod connection;
 mod health;
 mod inference;
 mod management;
+mod message_body;
 mod message_stream;
 mod oip;
 mod predict;

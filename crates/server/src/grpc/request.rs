@@ -118,6 +118,7 @@ impl GrpcRequest {
             options: self.options()?,
             origin: self.caller.origin(),
             wait_for_queue: false,
+            held: None,
         };
         service.predict(model, request).await
     }

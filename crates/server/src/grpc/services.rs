@@ -24,6 +24,7 @@ use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
 use super::call_log::{CallLog, LoggedBody};
+use super::message_body::MessageBody;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status};
 use crate::auth::Gate;
@@ -34,7 +35,7 @@ use crate::route::Apis;
 use crate::state::ServerState;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type ServiceFn = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+type ServiceFn = Box<dyn Fn(Request<MessageBody>) -> Answering + Send + Sync>;
 
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
@@ -107,7 +108,7 @@ impl GrpcServices {
     /// Adds a service whose messages are authorized one by one: it opens each as a `GrpcRequest`.
     fn add<S>(&mut self, gate: Gate, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+        S: Service<Request<MessageBody>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
@@ -119,7 +120,7 @@ impl GrpcServices {
     /// Adds a service whose calls all do the same, for no model.
     fn add_plain<S>(&mut self, gate: Gate, operation: GuardedOperation, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+        S: Service<Request<MessageBody>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
@@ -141,11 +142,17 @@ impl GrpcServices {
         let response = match self.find(request.uri().path()) {
             None => status::unknown_service(request.uri().path()).into_http(),
             Some(service) => match self.admit(service, peer, caller, &mut request).await {
-                Ok(()) => (service.answer)(request).await?,
+                Ok(()) => (service.answer)(self.by_message(request)).await?,
                 Err(closed) => Status::from(closed).into_http(),
             },
         };
         Ok(log.attach(response, id))
+    }
+
+    /// The request with a body that takes its memory as it comes.
+    fn by_message(&self, request: Request<Incoming>) -> Request<MessageBody> {
+        let limit = usize::try_from(self.state.config.max_request_bytes).unwrap_or(usize::MAX);
+        request.map(|body| MessageBody::new(body, self.state.engine.admission(), limit))
     }
 
     /// Checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
+use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, AnswerStream, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter,
 };
@@ -31,6 +32,8 @@ const CALL_PARAMETER: &str = "jitney-call";
 pub(super) struct CallFrame {
     pub(super) id: u64,
     pub(super) frame: ServerFrame,
+    /// Its memory while it waits to be written.
+    pub(super) held: Option<HeldBytes>,
 }
 
 /// A call that is about to be made.
@@ -40,6 +43,8 @@ pub(super) struct PendingCall {
     pub(super) model: Arc<Model>,
     pub(super) call: HandleCall,
     pub(super) started: Instant,
+    /// Its memory until the model admits it.
+    pub(super) held: Option<HeldBytes>,
 }
 
 /// Makes a call once the operator's plugin allows it, or fails it. The plugin may name the tenant,
@@ -68,26 +73,27 @@ pub(super) async fn run_authorized(
 
 /// Fails a call that could not be made.
 pub(super) async fn fail(id: u64, problem: Problem, sender: mpsc::Sender<CallFrame>) {
-    drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem) }).await);
+    drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem), held: None }).await);
 }
 
 impl PendingCall {
     /// Makes the call. Frames are dropped where the connection has ended, and this task with it.
     pub(super) async fn run(mut self, sender: mpsc::Sender<CallFrame>) {
-        let id = self.call.id;
         let (input, options) = self.input();
+        let held = self.held.take();
         let request = InferenceRequest {
             target: self.target(),
             input,
             options,
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
+            held,
         };
         let last = match self.state.inference.predict(&self.model, request).await {
             Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
             Ok(Answer { output, timing, stream: Some(stream) }) => {
                 let first = ServerFrame::First(output, timing);
-                drop(sender.send(CallFrame { id, frame: first }).await);
+                self.send(first, &sender).await;
                 self.send_pieces(stream, &sender).await
             }
             Err(problem) => ServerFrame::Failed(problem),
@@ -97,7 +103,12 @@ impl PendingCall {
 
     async fn end(&self, last: ServerFrame, sender: &mpsc::Sender<CallFrame>) {
         self.log(&last);
-        drop(sender.send(CallFrame { id: self.call.id, frame: last }).await);
+        self.send(last, sender).await;
+    }
+
+    async fn send(&self, frame: ServerFrame, sender: &mpsc::Sender<CallFrame>) {
+        let held = Some(self.state.engine.admission().keep(frame.body_len() as u64));
+        drop(sender.send(CallFrame { id: self.call.id, frame, held }).await);
     }
 
     /// Sends the further pieces of a stream; returns its last frame.
@@ -106,12 +117,9 @@ impl PendingCall {
         mut stream: AnswerStream,
         sender: &mpsc::Sender<CallFrame>,
     ) -> ServerFrame {
-        let id = self.call.id;
         while let Some(piece) = stream.next().await {
             match piece {
-                Ok(piece) => {
-                    drop(sender.send(CallFrame { id, frame: ServerFrame::Chunk(piece) }).await);
-                }
+                Ok(piece) => self.send(ServerFrame::Chunk(piece), sender).await,
                 Err(error) => {
                     let dialect = self.state.config.dialect;
                     let problem = inference::failure(dialect, &self.model, self.target(), &error);

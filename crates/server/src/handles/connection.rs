@@ -2,16 +2,20 @@
 //!
 //! It owns its calls: when the client goes away they are dropped with it. It stops reading while its
 //! limit of calls is under way, which slows the client down instead of failing it, and writes all frames
-//! that are ready at once.
+//! that are ready at once. A frame takes its share of the server's memory while it comes, and its call does
+//! until the model admits it.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use jitney_engine::admission::{CutReason, TransferShare};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -19,8 +23,10 @@ use tokio::time::Instant;
 
 use super::call::{self, CallFrame, PendingCall};
 use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
+use crate::body::AnswerPiece;
 use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::errors::Problem;
+use crate::inference;
 use crate::plugins::CallGuard;
 use crate::route::ModelRef;
 use crate::state::ServerState;
@@ -66,7 +72,9 @@ async fn serve_calls(
     let mut ending = matches!(*signals.borrow_and_update(), ListenerSignal::End);
     loop {
         if !ending {
+            calls.skip(&mut stream.input);
             calls.read_frames(&mut stream.input)?;
+            calls.hold_half(&mut stream.input)?;
         } else if calls.running.is_empty() {
             return stream.close().await;
         }
@@ -74,6 +82,7 @@ async fn serve_calls(
         tokio::select! {
             Some(outgoing) = receiver.recv() => stream.write(outgoing, calls, receiver).await?,
             read = stream.read(), if reading => if read? == 0 { return Ok(()) },
+            reason = calls.cut() => return Err(too_slow(reason)),
             signal = signals.changed() => {
                 ending |= signal.is_err() || matches!(*signals.borrow_and_update(), ListenerSignal::End);
             }
@@ -119,10 +128,12 @@ impl FrameStream {
         receiver: &mut mpsc::Receiver<CallFrame>,
     ) -> io::Result<()> {
         let mut next = Some(outgoing);
-        while let Some(CallFrame { id, frame }) = next {
+        while let Some(CallFrame { id, frame, held }) = next {
+            // From here on what is large has its memory as a piece that the client must take.
+            drop(held);
             if calls.is_awaited(id, &frame) {
                 let body = frame.write(id, &mut self.output);
-                self.put(body).await?;
+                self.put(body, calls.peer).await?;
             }
             next = receiver.try_recv().ok();
         }
@@ -130,7 +141,7 @@ impl FrameStream {
         self.stream.flush().await
     }
 
-    async fn put(&mut self, mut body: Bytes) -> io::Result<()> {
+    async fn put(&mut self, body: Bytes, peer: &Peer) -> io::Result<()> {
         if body.len() < COPY_BYTES_MAX {
             self.output.extend_from_slice(&body);
         }
@@ -138,7 +149,7 @@ impl FrameStream {
             self.stream.write_all_buf(&mut self.output).await?;
         }
         if body.len() >= COPY_BYTES_MAX {
-            self.stream.write_all_buf(&mut body).await?;
+            self.stream.write_all_buf(&mut AnswerPiece::new(body, peer)).await?;
         }
         Ok(())
     }
@@ -161,6 +172,10 @@ struct Calls<'a> {
     running: HashMap<u64, RunningCall>,
     /// The bytes of their bodies.
     bytes: usize,
+    /// The memory of a frame that is not complete, and how much of it was here at the last look.
+    half: Option<(TransferShare, usize)>,
+    /// Bytes to throw away, of a frame that there was no memory for.
+    skipped: usize,
 }
 
 impl<'a> Calls<'a> {
@@ -171,7 +186,7 @@ impl<'a> Calls<'a> {
         sender: mpsc::Sender<CallFrame>,
     ) -> Self {
         let (tasks, running) = (JoinSet::new(), HashMap::new());
-        Self { state, peer, guard, sender, tasks, running, bytes: 0 }
+        Self { state, peer, guard, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
     }
 
     fn has_room(&self) -> bool {
@@ -186,7 +201,11 @@ impl<'a> Calls<'a> {
         }
         let limit = self.state.config.max_request_bytes + NAMES_MAX;
         while self.has_room() {
-            match frame::take(input, limit).map_err(broken)? {
+            let frame = frame::take(input, limit).map_err(broken)?;
+            if frame.is_some() {
+                self.half = None;
+            }
+            match frame {
                 Some(ClientFrame::Call(call)) => self.begin(call)?,
                 Some(ClientFrame::Cancel { id }) => {
                     if let Some(running) = self.release(id) {
@@ -199,11 +218,54 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
+    /// Takes memory for a frame that is not complete. Where there is none the call fails, and what comes
+    /// of the frame is thrown away.
+    fn hold_half(&mut self, input: &mut BytesMut) -> io::Result<()> {
+        // While calls wait to be read, the client is not to blame for what is missing.
+        if input.is_empty() || !self.has_room() {
+            self.half = None;
+            return Ok(());
+        }
+        let (share, seen) =
+            self.half.get_or_insert_with(|| (self.state.engine.admission().body(), 0));
+        share.advance((input.len() - *seen) as u64);
+        *seen = input.len();
+        match (share.grow(input.capacity() as u64), frame::half(input)) {
+            (Ok(()), _) => Ok(()),
+            (Err(reason @ CutReason::Room), Some((id, length))) if length > input.len() => {
+                self.half = None;
+                self.skipped = length - input.len();
+                // Its memory is what is needed.
+                *input = BytesMut::new();
+                self.check_free(id)?;
+                let failing = call::fail(id, Problem::cut(reason), self.sender.clone());
+                let task = self.tasks.spawn(failing);
+                self.running.insert(id, RunningCall { task, bytes: 0 });
+                Ok(())
+            }
+            (Err(reason), _) => Err(too_slow(reason)),
+        }
+    }
+
+    /// Throws away what has come of a frame that there was no memory for.
+    fn skip(&mut self, input: &mut BytesMut) {
+        let count = self.skipped.min(input.len());
+        input.advance(count);
+        self.skipped -= count;
+    }
+
+    /// Resolves when the client was too slow with a frame.
+    async fn cut(&self) -> CutReason {
+        poll_fn(|context| match &self.half {
+            Some((share, _)) => share.poll_cut(context),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
     fn begin(&mut self, call: HandleCall) -> io::Result<()> {
         let (id, bytes, sender) = (call.id, call.body.len(), self.sender.clone());
-        if self.running.contains_key(&id) {
-            return Err(broken(HandleFrameError::TakenId));
-        }
+        self.check_free(id)?;
         let task = match &self.guard {
             Some(guard) => {
                 let (guard, asked) =
@@ -219,6 +281,11 @@ impl<'a> Calls<'a> {
         self.running.insert(id, RunningCall { task, bytes });
         self.bytes += bytes;
         Ok(())
+    }
+
+    fn check_free(&self, id: u64) -> io::Result<()> {
+        let taken = self.running.contains_key(&id);
+        if taken { Err(broken(HandleFrameError::TakenId)) } else { Ok(()) }
     }
 
     fn release(&mut self, id: u64) -> Option<RunningCall> {
@@ -238,13 +305,19 @@ impl<'a> Calls<'a> {
             )));
         }
         let (state, peer) = (Arc::clone(self.state), Arc::clone(self.peer));
-        Ok(PendingCall { state, peer, model, call, started: Instant::now() })
+        let held = state.engine.admission().hold(call.body.len() as u64);
+        let held = Some(held.map_err(|error| inference::failure(&model, target, &error))?);
+        Ok(PendingCall { state, peer, model, call, started: Instant::now(), held })
     }
 
     /// Whether the client still waits for this frame; the last one ends its call.
     fn is_awaited(&mut self, id: u64, frame: &ServerFrame) -> bool {
         if frame.is_last() { self.release(id).is_some() } else { self.running.contains_key(&id) }
     }
+}
+
+fn too_slow(reason: CutReason) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, Problem::cut(reason).message)
 }
 
 fn broken(error: HandleFrameError) -> io::Error {

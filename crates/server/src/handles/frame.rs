@@ -88,6 +88,14 @@ pub(super) struct HandleCall {
     pub(super) body: Bytes,
 }
 
+/// The call of a frame that is not complete, and how many bytes the frame has in all.
+pub(super) fn half(bytes: &[u8]) -> Option<(u64, usize)> {
+    let (mut header, _) = bytes.split_at_checked(HEADER)?;
+    let length = header.get_u32_le() as usize;
+    header.advance(4);
+    Some((header.get_u64_le(), HEADER + length))
+}
+
 /// Takes one frame off the front, if a whole one is there.
 pub(super) fn take(
     bytes: &mut BytesMut,
@@ -196,6 +204,15 @@ impl ServerFrame {
         match self {
             Self::First(..) | Self::Chunk(_) => false,
             Self::Answer(..) | Self::End | Self::Failed(_) => true,
+        }
+    }
+
+    /// Bytes of its body.
+    pub(super) fn body_len(&self) -> usize {
+        match self {
+            Self::Answer(output, _) | Self::First(output, _) => output.body.len(),
+            Self::Chunk(piece) => piece.len(),
+            Self::End | Self::Failed(_) => 0,
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use jitney_engine::admission::{Admission, CutReason};
 use jitney_engine::model::main_group;
 use jitney_engine::{Distribution, Measures, Model, Status};
 
@@ -93,6 +94,20 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Spread(|it| &it.measures.fill_permille, 1000.0)),
 ];
 
+/// Numbers of the whole server: one, or one for each reason.
+type ServerReading = fn(&Admission) -> Vec<(Option<&'static str>, u64)>;
+
+/// The metrics of the whole server.
+#[rustfmt::skip]
+const SERVER: &[(&str, MetricKind, &str, ServerReading)] = &[
+    ("jitney_request_memory_bytes", Gauge, "Memory of bodies on their way in, of requests, and of answers that are not yet read",
+        |it| vec![(None, it.bytes())]),
+    ("jitney_request_memory_limit_bytes", Gauge, "Most of it that is allowed (max_request_memory)",
+        |it| vec![(None, it.limits().bytes)]),
+    ("jitney_clients_cut_total", Counter, "Bodies and answers that were cut, or not let in, by reason",
+        |it| CutReason::ALL.iter().map(|(reason, name)| (Some(*name), it.cut_count(*reason))).collect()),
+];
+
 /// The learned curve of the group with the most batches: size and mean in nanoseconds.
 fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
     let curve = snapshot.model.curve();
@@ -103,6 +118,19 @@ fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
 
 fn ready(snapshot: &ModelSnapshot) -> u64 {
     snapshot.status.workers.iter().filter(|worker| worker.ready).count() as u64
+}
+
+/// Writes the metrics of the whole server.
+pub(super) fn write_server(page: &mut MetricsPage<'_>, admission: &Admission, host: &str) {
+    for (name, kind, help, read) in SERVER {
+        if page.begin(name, *kind, help) {
+            for (reason, count) in read(admission) {
+                let reason = reason.map(|reason| ("reason", reason));
+                let labels: Vec<_> = reason.into_iter().chain([("hostname", host)]).collect();
+                page.sample(&labels, count as f64);
+            }
+        }
+    }
 }
 
 /// Writes all of them for these model versions.

@@ -1,8 +1,10 @@
 //! Writes metrics on the page: of the server, of handlers, of Jitney.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use jitney_engine::admission::Admission;
 use jitney_engine::{Engine, Traffic};
 
 use super::declared::{MetricDeclaration, MetricKind};
@@ -16,17 +18,20 @@ pub(super) struct PageRenderer<'a> {
     page: MetricsPage<'a>,
     hostname: &'a str,
     snapshots: Vec<ModelSnapshot>,
+    admission: Arc<Admission>,
 }
 
 impl<'a> PageRenderer<'a> {
     /// An empty page for these metrics, or for all if none is named.
     pub(super) fn new(engine: &Engine, names: Vec<&'a str>, hostname: &'a str) -> Self {
-        Self { page: MetricsPage::new(names), hostname, snapshots: snapshots(engine) }
+        let (snapshots, admission) = (snapshots(engine), Arc::clone(engine.admission()));
+        Self { page: MetricsPage::new(names), hostname, snapshots, admission }
     }
 
     /// The page with Jitney's own metrics at its end.
     pub(super) fn finish(mut self) -> String {
         own::write(&mut self.page, &self.snapshots, self.hostname);
+        own::write_server(&mut self.page, &self.admission, self.hostname);
         self.page.finish()
     }
 

@@ -38,7 +38,8 @@ impl RequestContext<'_> {
     /// The whole body, within the size limit.
     pub(crate) async fn read(&self, body: RequestBody) -> Result<Bytes, Problem> {
         self.peer.enter(ConnectionStage::Body);
-        let read = body.read(self.state.config.max_request_bytes).await;
+        let limit = self.state.config.max_request_bytes;
+        let read = body.read(limit, self.state.engine.admission()).await;
         self.peer.enter(ConnectionStage::Busy);
         read
     }

@@ -141,6 +141,7 @@ async fn request<'a>(
         input: input::read(context.parts, &context.id, &route, body).await?,
         origin: context.origin(),
         wait_for_queue: false,
+        held: None,
     })
 }
 

@@ -9,9 +9,9 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
-use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, Parameter};
+use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter};
 
-use crate::errors::Problem;
+use crate::errors::{ErrorCode, Problem};
 use crate::query::{RequestFields, pairs};
 use crate::request_id::RequestUuid;
 use crate::route::PredictRoute;
@@ -96,8 +96,7 @@ async fn body_parameters(
         return Box::pin(multipart(boundary, body, parameters)).await;
     }
     if mime.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        parameters.extend(form(&body));
-        return Ok(());
+        return form(&body).try_for_each(|parameter| add(parameters, parameter));
     }
     parameters.push(Parameter { name: "body".into(), content_type: known(mime), value: body });
     Ok(())
@@ -127,6 +126,16 @@ fn form(body: &[u8]) -> impl Iterator<Item = Parameter> {
         let value = Bytes::from(value.into_owned());
         field(String::from_utf8_lossy(&name).into_owned(), value)
     })
+}
+
+/// Adds a field of a form, as long as the model could be given it: the rest of the form is not even read.
+fn add(parameters: &mut Vec<Parameter>, parameter: Parameter) -> Result<(), Problem> {
+    if parameters.len() >= PARAMETERS_MAX {
+        let message = format!("The form has more than {PARAMETERS_MAX} fields.");
+        return Err(Problem::new(ErrorCode::TooLarge, message));
+    }
+    parameters.push(parameter);
+    Ok(())
 }
 
 fn field(name: String, value: Bytes) -> Parameter {
@@ -167,7 +176,7 @@ async fn multipart(
             (None, _) => known(""),
         };
         let value = part.bytes().await.map_err(bad)?;
-        parameters.push(Parameter { name: name.into(), content_type: mime, value });
+        add(parameters, Parameter { name: name.into(), content_type: mime, value })?;
     }
     Ok(())
 }

@@ -134,3 +134,23 @@ fn a_client_cannot_say_what_only_the_route_says() {
     let route = PredictRoute { url_path: None, explain: None, ..ROUTE };
     assert_eq!(call_route(&route), CallRoute::default());
 }
+
+#[test]
+fn a_form_is_read_up_to_its_last_field_that_a_model_could_be_given() {
+    let fields = |count: usize| "a=&".repeat(count);
+    let parts = |count: usize| {
+        let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\r\n";
+        part.repeat(count) + "--b--\r\n"
+    };
+    let forms: [(&str, &dyn Fn(usize) -> String); 2] = [
+        ("application/x-www-form-urlencoded", &fields),
+        ("multipart/form-data; boundary=b", &parts),
+    ];
+    for (content_type, form) in forms {
+        let read = |count| shape("/predictions/m", ROUTE, Some(content_type), &form(count));
+        assert_eq!(read(255).unwrap().0.len(), 255, "{content_type}");
+        let problem = read(256).unwrap_err();
+        assert_eq!(problem.code, ErrorCode::TooLarge, "{content_type}");
+        assert_eq!(problem.message, "The form has more than 255 fields.");
+    }
+}

@@ -1,0 +1,265 @@
+//! The body of a gRPC request, message by message: a message is passed on when all of it is here.
+//!
+//! tonic reserves memory for the length that a message claims. Here a message that comes in pieces is
+//! collected first, and takes its share of the server's memory as it comes; a client that is too slow loses
+//! it. Messages that came whole pass as they are.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use hyper::body::{Body, Frame, Incoming};
+use jitney_engine::admission::{Admission, CutReason};
+use tonic::Status;
+
+use crate::body::GrowingBody;
+use crate::errors::Problem;
+
+/// Bytes before a message: a flag and the length.
+const HEAD: usize = 5;
+
+/// A request's body.
+pub(super) struct MessageBody {
+    body: Incoming,
+    messages: MessageCollector,
+    /// What the reader has not taken yet.
+    ready: VecDeque<Bytes>,
+}
+
+impl MessageBody {
+    pub(super) fn new(body: Incoming, admission: &Arc<Admission>, limit: usize) -> Self {
+        let messages = MessageCollector {
+            admission: Arc::clone(admission),
+            limit: limit.min(usize::try_from(admission.bodies_max()).unwrap_or(usize::MAX)),
+            state: MessageState::Head(BytesMut::new()),
+        };
+        Self { body, messages, ready: VecDeque::new() }
+    }
+}
+
+impl Body for MessageBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(bytes) = this.ready.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            if let Poll::Ready(reason) = this.messages.poll_cut(context) {
+                return Poll::Ready(Some(Err(Problem::cut(reason).into())));
+            }
+            let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                None if this.messages.is_between() => return Poll::Ready(None),
+                None => {
+                    let half = Status::internal("Unexpected EOF decoding stream.");
+                    return Poll::Ready(Some(Err(half)));
+                }
+                Some(Err(error)) => {
+                    return Poll::Ready(Some(Err(Status::from_error(error.into()))));
+                }
+                Some(Ok(frame)) => frame,
+            };
+            match frame.into_data() {
+                Ok(data) => {
+                    let took = this.messages.push(data, &mut this.ready);
+                    took.map_err(|reason| Status::from(Problem::cut(reason)))?;
+                }
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ready.is_empty() && self.messages.is_between() && self.body.is_end_stream()
+    }
+}
+
+/// Cuts bytes into whole messages.
+struct MessageCollector {
+    admission: Arc<Admission>,
+    /// The longest message; tonic rejects a longer one when it sees its head.
+    limit: usize,
+    state: MessageState,
+}
+
+enum MessageState {
+    /// Between messages, with what is here of the next one's head.
+    Head(BytesMut),
+    /// Inside a message; its head, and how many bytes are still to come.
+    Message(Bytes, GrowingBody, usize),
+    /// The reader will reject what comes.
+    Rejected,
+}
+
+impl MessageCollector {
+    fn is_between(&self) -> bool {
+        match &self.state {
+            MessageState::Head(head) => head.is_empty(),
+            MessageState::Message(..) => false,
+            MessageState::Rejected => true,
+        }
+    }
+
+    fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {
+        match &self.state {
+            MessageState::Message(_, message, _) => message.poll_cut(context),
+            MessageState::Head(_) | MessageState::Rejected => Poll::Pending,
+        }
+    }
+
+    /// Adds bytes; what is complete goes to `out`.
+    fn push(&mut self, mut data: Bytes, out: &mut VecDeque<Bytes>) -> Result<(), CutReason> {
+        while !data.is_empty() {
+            match &mut self.state {
+                MessageState::Rejected => {
+                    out.push_back(data);
+                    return Ok(());
+                }
+                MessageState::Message(head, message, missing) => {
+                    let piece = data.split_to(data.len().min(*missing));
+                    message.push(&piece)?;
+                    *missing -= piece.len();
+                    if *missing == 0 {
+                        let head = std::mem::take(head);
+                        let next = MessageState::Head(BytesMut::new());
+                        let MessageState::Message(_, message, _) =
+                            std::mem::replace(&mut self.state, next)
+                        else {
+                            return Ok(());
+                        };
+                        // The head by itself: the reader then reserves exactly what follows.
+                        out.extend([head, message.finish()]);
+                    }
+                }
+                MessageState::Head(part) if part.is_empty() => {
+                    let whole = whole_messages(&data, self.limit);
+                    if whole > 0 {
+                        out.push_back(data.split_to(whole));
+                    }
+                    self.begin(&mut data, out);
+                }
+                MessageState::Head(part) => {
+                    part.extend_from_slice(&data.split_to(data.len().min(HEAD - part.len())));
+                    if part.len() == HEAD {
+                        let mut head = std::mem::take(part).freeze();
+                        self.begin(&mut head, out);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins with the start of a message that is not whole.
+    fn begin(&mut self, data: &mut Bytes, out: &mut VecDeque<Bytes>) {
+        self.state = match length(data) {
+            None => MessageState::Head(BytesMut::from(&std::mem::take(data)[..])),
+            // Its head is enough to reject it.
+            Some(length) if length > self.limit => {
+                out.push_back(std::mem::take(data));
+                MessageState::Rejected
+            }
+            Some(0) => {
+                out.push_back(data.split_to(HEAD));
+                MessageState::Head(BytesMut::new())
+            }
+            Some(length) => {
+                let head = data.split_to(HEAD);
+                let message = GrowingBody::new(&self.admission, length as u64);
+                MessageState::Message(head, message, length)
+            }
+        };
+    }
+}
+
+/// The length that a message's head says, if the head is here.
+fn length(data: &[u8]) -> Option<usize> {
+    let mut rest = data.get(1..HEAD)?;
+    Some(rest.get_u32() as usize)
+}
+
+/// Bytes at the front that are whole messages.
+fn whole_messages(data: &[u8], limit: usize) -> usize {
+    let mut at = 0;
+    while let Some(length) = length(&data[at..]).filter(|length| *length <= limit)
+        && data.len() - at - HEAD >= length
+    {
+        at += HEAD + length;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use jitney_engine::admission::AdmissionLimits;
+
+    use super::*;
+
+    fn collector(bytes: u64) -> MessageCollector {
+        let limits = AdmissionLimits { bytes, ..AdmissionLimits::default() };
+        let state = MessageState::Head(BytesMut::new());
+        MessageCollector { admission: Admission::new(limits), limit: 1000, state }
+    }
+
+    fn message(length: usize) -> Vec<u8> {
+        let head = [&[0][..], &(length as u32).to_be_bytes()].concat();
+        [head, (0..length).map(|at| at as u8).collect()].concat()
+    }
+
+    #[test]
+    fn messages_pass_whole_however_they_are_cut() {
+        let sent: Vec<u8> = [0, 300, 1, 0, 999, 7].into_iter().flat_map(message).collect();
+        for step in [1, 2, 4, 5, 6, 100, 306, 5000] {
+            let (mut collector, mut out) = (collector(1 << 30), VecDeque::new());
+            for piece in sent.chunks(step) {
+                collector.push(Bytes::copy_from_slice(piece), &mut out).unwrap();
+            }
+            assert!(collector.is_between(), "{step}");
+            let passed: Vec<u8> = out.iter().flatten().copied().collect();
+            assert!(passed == sent, "{step}");
+            assert_eq!(collector.admission.bytes(), 0, "{step}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_came_whole_is_not_copied() {
+        let (mut collector, mut out) = (collector(0), VecDeque::new());
+        let sent = Bytes::from(message(400));
+        collector.push(sent.clone(), &mut out).unwrap();
+        assert_eq!(out.pop_front().map(|passed| passed.as_ptr()), Some(sent.as_ptr()));
+    }
+
+    #[test]
+    fn a_claim_costs_only_what_came_and_nothing_is_passed_before_its_end() {
+        let (mut collector, mut out) = (collector(1 << 30), VecDeque::new());
+        collector.limit = 1 << 29;
+        let sent = message(100_000_000);
+        collector.push(Bytes::copy_from_slice(&sent[..50]), &mut out).unwrap();
+        assert!(out.is_empty() && !collector.is_between());
+        assert_eq!(collector.admission.bytes(), 16 << 10);
+    }
+
+    #[test]
+    fn without_memory_a_message_in_pieces_is_cut() {
+        let (mut collector, mut out) = (collector(1000), VecDeque::new());
+        let sent = message(800);
+        let pushed = collector.push(Bytes::copy_from_slice(&sent[..500]), &mut out);
+        assert_eq!(pushed, Err(CutReason::Room));
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_passes_at_once_to_be_rejected() {
+        let (mut collector, mut out) = (collector(1 << 30), VecDeque::new());
+        let sent = [message(3), message(1001)[..20].to_vec()].concat();
+        collector.push(Bytes::from(sent.clone()), &mut out).unwrap();
+        assert_eq!(out.iter().map(Bytes::len).sum::<usize>(), sent.len());
+        assert!(collector.is_between());
+    }
+}

@@ -1,0 +1,118 @@
+"""HTTP/2 by hand, for what no decent client sends: half a message on each of many streams of one connection."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from .client import SOCKET_SECONDS
+
+DATA, HEADERS, RESET, SETTINGS, PING, WINDOW = 0, 1, 3, 4, 6, 8
+FRAME_BYTES_MAX = 16_384
+PREDICTIONS = "/org.pytorch.serve.grpc.inference.InferenceAPIsService/Predictions"
+
+
+class Http2:
+    """One connection of a gRPC client."""
+
+    def __init__(self, address: tuple[str, int], window: int = 2**31 - 1) -> None:
+        self.socket = socket.create_connection(address, timeout=SOCKET_SECONDS)
+        self.window = 65_535
+        """What may be sent on the connection; each stream has what the server says first."""
+        self.stream_window = 65_535
+        self.windows: dict[int, int] = {}
+        self.ended: dict[int, str] = {}
+        """Streams that the server has ended, by reset or with trailers."""
+        self.input = b""
+        settings = struct.pack("!HI", 4, window)
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, settings))
+        if window > 65_535:
+            self.socket.sendall(frame(WINDOW, 0, 0, struct.pack("!I", window - 65_535)))
+
+    def open(self, stream: int, path: str = PREDICTIONS) -> None:
+        """Begins a call."""
+        fields = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": path,
+            ":authority": "test",
+            "content-type": "application/grpc",
+            "te": "trailers",
+        }
+        block = b"".join(b"\0" + literal(name) + literal(value) for name, value in fields.items())
+        self.socket.sendall(frame(HEADERS, 4, stream, block))
+        self.windows[stream] = self.stream_window
+
+    def send(self, stream: int, content: bytes, *, end: bool = False) -> bool:
+        """Sends bytes of a call as fast as the server lets them in; false if it has ended the call."""
+        while content and stream not in self.ended:
+            room = min(self.window, self.windows[stream], FRAME_BYTES_MAX)
+            if room <= 0:
+                self.read()
+                continue
+            piece, content = content[:room], content[room:]
+            self.window -= len(piece)
+            self.windows[stream] -= len(piece)
+            self.socket.sendall(frame(DATA, int(end and not content), stream, piece))
+            self.read_ready()
+        return stream not in self.ended
+
+    def read_ready(self) -> None:
+        """Reads what is there."""
+        self.socket.setblocking(False)
+        try:
+            while self.read():
+                pass
+        except BlockingIOError:
+            pass
+        finally:
+            self.socket.settimeout(SOCKET_SECONDS)
+
+    def read(self) -> bool:
+        """Reads once and takes in every frame that is complete; false at the end of the connection."""
+        came = self.socket.recv(1 << 20)
+        self.input += came
+        while len(self.input) >= 9:
+            length = int.from_bytes(self.input[:3], "big")
+            if len(self.input) < 9 + length:
+                break
+            kind, flags, stream = self.input[3], self.input[4], int.from_bytes(self.input[5:9], "big")
+            payload, self.input = self.input[9 : 9 + length], self.input[9 + length :]
+            self.take(kind, flags, stream, payload)
+        return bool(came)
+
+    def take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        """Takes one frame in."""
+        if kind == SETTINGS and not flags & 1:
+            self.socket.sendall(frame(SETTINGS, 1, 0, b""))
+            for name, value in struct.iter_unpack("!HI", payload):
+                if name == 4:
+                    self.stream_window = value
+        elif kind == WINDOW and stream == 0:
+            self.window += int.from_bytes(payload, "big")
+        elif kind == WINDOW and stream in self.windows:
+            self.windows[stream] += int.from_bytes(payload, "big")
+        elif kind == PING and not flags & 1:
+            self.socket.sendall(frame(PING, 1, 0, payload))
+        elif kind == RESET or (kind in (DATA, HEADERS) and flags & 1):
+            self.ended[stream] = payload.decode("latin-1")
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.socket.close()
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """One frame."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def literal(text: str) -> bytes:
+    """A text in a block of headers; short ones only."""
+    assert len(text) < 127
+    return bytes([len(text)]) + text.encode()
+
+
+def message_head(length: int) -> bytes:
+    """What goes before a gRPC message."""
+    return struct.pack("!BI", 0, length)
