@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY};
+use jitney_settings::model::WORKERS;
+use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL};
 use jitney_settings::{SettingSource, Values};
 
 /// The number of processors that this process may use.
@@ -51,6 +52,17 @@ fn memory(root: &Path) -> Option<u64> {
         limits.min()
     });
     machine.into_iter().chain(group).min()
+}
+
+/// The least that any model may have in workers by default.
+const WORKERS_LIMIT: u32 = 64;
+
+/// The most workers of a model by default: enough for any machine and too few to bring one down, unless
+/// the operator gives every model more.
+pub fn workers_limit(values: &Values) -> Values {
+    let configured: u32 = values.read(&WORKERS).unwrap_or(0);
+    let limit = cpus().saturating_mul(4).max(WORKERS_LIMIT).max(configured);
+    Values::default().with(&MAX_WORKERS_PER_MODEL, limit, SettingSource::Default)
 }
 
 /// The host name, for metrics.

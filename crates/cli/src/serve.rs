@@ -21,7 +21,8 @@ use jitney_settings::server::{
     ACCESS_LOG, BODY_TIMEOUT, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
     INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT,
     MAX_DOWNLOAD_SIZE, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
-    METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY,
+    TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -108,7 +109,8 @@ fn effective(
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
     bound_request_size(&mut values, &mut remarks);
-    let values = values.or(&machine::defaults()).or_defaults(server::SETTINGS);
+    let limit = machine::workers_limit(&values);
+    let values = values.or(&machine::defaults()).or(&limit).or_defaults(server::SETTINGS);
     ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
 }
 
@@ -199,7 +201,11 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
     let named = models.iter().map(|model| model.url.as_str());
     let settings = values.only(jitney_settings::model::SETTINGS);
     Ok(EnginePlan {
-        defaults: ModelDefaults { settings, ..ModelDefaults::default() },
+        defaults: ModelDefaults {
+            settings,
+            workers_limit: values.read(&MAX_WORKERS_PER_MODEL),
+            ..ModelDefaults::default()
+        },
         model_store,
         workflow_store: None,
         limits: admission_limits(values),

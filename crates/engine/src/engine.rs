@@ -25,6 +25,7 @@ use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LocalModel;
 use crate::model::Model;
 use crate::observer::Observer;
+use crate::resolve;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::Store;
 use crate::workflow::{UnknownWorkflow, Workflow, WorkflowError, WorkflowOptions};
@@ -115,6 +116,18 @@ impl Engine {
         }
         let serves = |model: &Arc<Model>| model.readiness().is_as_wanted();
         started && !self.draining() && (models.is_empty() || models.iter().any(serves))
+    }
+
+    /// Whether a model may have so many workers.
+    ///
+    /// # Errors
+    /// A sentence for whoever asks for them.
+    pub fn check_workers(&self, workers: u32) -> Result<(), String> {
+        let limit = self.models.defaults.workers_limit.unwrap_or(u32::MAX);
+        if workers <= limit {
+            return Ok(());
+        }
+        Err(resolve::too_many_workers(workers.into(), limit, ""))
     }
 
     /// Whether every model has the workers it wants, or is getting them.

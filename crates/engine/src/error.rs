@@ -47,6 +47,9 @@ pub enum CallError {
         /// How.
         exit: WorkerExit,
     },
+    /// The very same request has made workers exit before; the model did not see it again.
+    #[error("the request makes workers exit")]
+    Poisonous,
     /// The client read its stream so slowly that the pieces kept for it passed the limit.
     #[error("the client fell too far behind its stream")]
     SlowReader,

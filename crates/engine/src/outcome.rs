@@ -82,6 +82,7 @@ pub enum WorkerExit {
 }
 
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
 
 /// The kinds of exits, as metrics name them.
 pub const EXIT_KINDS: [&str; 4] = ["exited", "killed", "timed_out", "broke_protocol"];
@@ -103,6 +104,11 @@ impl WorkerExit {
     /// Whether it was killed as the kernel kills when memory runs out.
     pub fn is_killed(self) -> bool {
         matches!(self, Self::Ended { signal: Some(SIGKILL), .. })
+    }
+
+    /// Whether something else than its own code may have ended it: the kernel, an operator.
+    pub(crate) fn is_from_outside(self) -> bool {
+        matches!(self, Self::Ended { signal: Some(SIGKILL | SIGTERM), .. })
     }
 }
 

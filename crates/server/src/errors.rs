@@ -165,6 +165,7 @@ impl FailedCall<'_> {
             CallError::NotLoaded(failure) => self.not_loaded(failure),
             CallError::Loading(wait) => self.loading(*wait),
             CallError::WorkerExited { exit } => self.worker_exited(*exit),
+            CallError::Poisonous => self.poisonous(),
             CallError::SlowReader => {
                 let message = "The client read its stream too slowly.";
                 Problem::new(ErrorCode::Busy, message)

@@ -117,12 +117,15 @@ impl Server {
             let (address, sockets) = listen::bind(&bind, count)?;
             addresses.settle(apis, grpc.is_some(), &address);
             let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
+            let browsers = BrowserRule::of(&address);
             let protocol = match grpc {
                 None => ListenerProtocol::Http,
-                Some(age) => ListenerProtocol::Grpc(Arc::new(GrpcServices::new(&state, apis)), age),
+                Some(age) => {
+                    let services = GrpcServices::new(&state, apis, browsers);
+                    ListenerProtocol::Grpc(Arc::new(services), age)
+                }
             };
             let state = Arc::clone(&state);
-            let browsers = BrowserRule::of(&address);
             let listener = Listener { state, apis, browsers, connections, protocol };
             let listener = Arc::new(listener);
             for (socket, thread) in sockets.into_iter().zip(&mut data) {

@@ -45,7 +45,8 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
     }
-    let values = values.or(&machine::defaults());
+    let limit = machine::workers_limit(&values);
+    let values = values.or(&machine::defaults()).or(&limit);
     let defaults: Vec<&Setting> = properties()
         .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
         .collect();

@@ -9,7 +9,7 @@ use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::INSTALL_REQUIREMENTS;
+use jitney_settings::server::{INSTALL_REQUIREMENTS, MAX_WORKERS_PER_MODEL};
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
@@ -99,6 +99,7 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
         precedence: Precedence::TorchServe,
         settings,
         startup_workers: by_machine,
+        workers_limit: values.read(&MAX_WORKERS_PER_MODEL),
         silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
         handler: values.read(&DEFAULT_SERVICE_HANDLER),
         models: per_model(values)?,

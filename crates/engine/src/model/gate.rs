@@ -97,6 +97,9 @@ impl RequestGate {
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
         let accepted = self.intake.accept(input, settings.items_max())?;
         let AcceptedInput { payload, items, group, splits, objective, length } = accepted;
+        if self.published.poison.rejects(&payload) {
+            return Err(CallError::Poisonous);
+        }
         let permit = self.admission.admit(u64::from(items), bytes)?;
         let weight = settings.shares.weigh(&claim, length, items, value_bytes);
         let facts = Request {

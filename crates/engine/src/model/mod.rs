@@ -18,6 +18,7 @@ mod incidents;
 mod intake;
 mod messages;
 mod parts;
+mod poison;
 mod readiness;
 mod report;
 mod scatter;

@@ -13,6 +13,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, DispatchReason, Padding, Rejection};
 
 use super::incidents::{IncidentReport, Incidents};
+use super::poison::PoisonList;
 use super::readiness::Readiness;
 use crate::error::CallError;
 use crate::histogram::{
@@ -107,6 +108,7 @@ pub(crate) struct ModelState {
     pub(crate) batches: AtomicU64,
     pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
+    pub(crate) poison: PoisonList,
     pub(crate) dispatches: [AtomicU64; 7],
     cost_real: AtomicU64,
     cost_padded: AtomicU64,
@@ -194,7 +196,7 @@ pub(super) fn add(counter: &AtomicU64, amount: u64) {
 }
 
 /// Why requests are rejected, in the words of the error messages and the metrics.
-pub const REJECTIONS: [&str; 12] = [
+pub const REJECTIONS: [&str; 13] = [
     "queue_full",
     "too_large",
     "expired",
@@ -205,6 +207,7 @@ pub const REJECTIONS: [&str; 12] = [
     "no_worker",
     "crowded",
     "bad_input",
+    "poison",
     "not_loaded",
     "loading",
 ];
@@ -348,8 +351,9 @@ fn rejection(error: &CallError) -> Option<usize> {
         CallError::Sequence(_) => Some(0),
         CallError::ServerFull { .. } => Some(8),
         CallError::BadInput(_) => Some(9),
-        CallError::NotLoaded(_) => Some(10),
-        CallError::Loading(_) => Some(11),
+        CallError::Poisonous => Some(10),
+        CallError::NotLoaded(_) => Some(11),
+        CallError::Loading(_) => Some(12),
         CallError::Model(_)
         | CallError::WorkerExited { .. }
         | CallError::SlowReader

@@ -141,6 +141,42 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_poisonous_request_costs_nothing_when_it_is_repeated() {
+    let die_of_poison =
+        |batch: &ScriptedBatch| if batch.bodies == ["poison"] { Act::Die } else { Act::Echo };
+    let one = ModelSettings { batch_size: 1, ..settings() };
+    let kit = Kit::serving(1, one, die_of_poison).await;
+    assert!(matches!(kit.call("poison").await, Err(CallError::WorkerExited { .. })));
+    let given = kit.batches().len();
+    for _ in 0..100 {
+        assert!(matches!(kit.call("poison").await, Err(CallError::Poisonous)));
+    }
+    assert_eq!((given, kit.batches().len()), (2, 2), "no worker saw it again");
+    assert!(kit.call("a").await.is_ok());
+    let rejections = kit.model.measures().rejections;
+    assert!(rejections.contains(&("poison", 100)), "{rejections:?}");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    assert!(matches!(kit.call("poison").await, Err(CallError::WorkerExited { .. })));
+}
+
+/// TorchServe's users set the retry window; it is for loads that fail.
+#[tokio::test(start_paused = true)]
+async fn a_model_whose_workers_exit_on_requests_stays_up() {
+    let die = |batch: &ScriptedBatch| {
+        if batch.bodies[0].starts_with("die") { Act::Die } else { Act::Echo }
+    };
+    let one = ModelSettings { batch_size: 1, retry_window: Duration::ZERO, ..settings() };
+    let kit = Kit::serving(1, one, die).await;
+    for number in 0..40 {
+        let answer = kit.call(&format!("die {number}")).await;
+        assert!(matches!(answer, Err(CallError::WorkerExited { .. })), "{answer:?}");
+    }
+    let asked = Instant::now();
+    assert!(kit.call("a").await.is_ok(), "it is never given up");
+    assert!(asked.elapsed() <= millis(1_000), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_worker_is_replaced_and_its_lone_request_told() {
     let silent_on_x = |batch: &ScriptedBatch| {
         if batch.bodies.contains(&"x".to_owned()) { Act::Silence } else { Act::Echo }

@@ -209,6 +209,7 @@ fn attempt_error(error: CallError, context: &Call) -> AttemptError {
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)
         | CallError::Sequence(_)
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone) => AttemptError::Final(other),
     }

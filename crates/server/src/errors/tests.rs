@@ -206,6 +206,15 @@ fn a_model_that_still_loads_says_what_ended_the_wait() {
 #[test]
 fn other_failures_of_a_call() {
     check_call(
+        CallError::Poisonous,
+        (
+            400,
+            "BadRequestException",
+            "Model \"m\" is not given this request again for some minutes: it has made its workers exit. \
+             Send a different one. [reason: poison]",
+        ),
+    );
+    check_call(
         CallError::BadInput("wants 4 numbers".to_owned()),
         (400, "BadRequestException", "wants 4 numbers"),
     );

@@ -143,14 +143,7 @@ impl MessageStream {
 
 fn server_full(model: &str, error: &CallError) -> Problem {
     let dialect = Dialect::default();
-    FailedCall {
-        model,
-        version: None,
-        purpose: "inference",
-        queue_max: 0,
-        dialect: Dialect::TorchServe,
-    }
-    .problem(error)
+    FailedCall { model, version: None, purpose: "inference", queue_max: 0, dialect }.problem(error)
 }
 
 /// Each piece of an answer is a message.

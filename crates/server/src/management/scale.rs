@@ -24,6 +24,8 @@ pub(crate) struct Scaling<'a> {
 pub(crate) async fn scale(state: &ServerState, scaling: Scaling<'_>) -> Result<Notice, Problem> {
     let ModelRef { model: name, version } = scaling.target;
     let (model, dialect) = (state.engine.model(name, version)?, state.config.dialect);
+    let workers = scaling.workers.map_or(0, |(_, max)| max);
+    state.engine.check_workers(workers).map_err(Problem::bad_request)?;
     if let Some(change) = scaling.change {
         model.reconfigure(change).await.map_err(Problem::bad_request)?;
     }

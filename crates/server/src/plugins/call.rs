@@ -28,6 +28,14 @@ pub(crate) enum ApiKind {
 }
 
 impl ApiKind {
+    /// Whose rules hold for what a gate opens.
+    pub(crate) fn behind(gate: Gate) -> Self {
+        match gate {
+            Gate::Management | Gate::Renewal => Self::Management,
+            Gate::Open | Gate::Inference | Gate::Either => Self::Inference,
+        }
+    }
+
     /// What opens whatever belongs to it, wherever it answers.
     pub(crate) fn gate(self) -> Gate {
         match self {
@@ -132,6 +140,7 @@ fn failure(error: &CallError) -> PluginFailure {
         | CallError::ServerFull { .. }
         | CallError::Sequence(_)
         | CallError::WorkerExited { .. }
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone => PluginFailure::Away,
     }

@@ -26,7 +26,7 @@ use crate::connection::{
 };
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
-use crate::plugins::{GuardedOperation, Intent, PluginEndpoint, Plugins};
+use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
@@ -161,7 +161,7 @@ async fn call_authorized(
         None => authorize::intent(context, &route, &query),
     };
     let Some(intent) = intent else { return call(context, route, endpoint, body).await };
-    let listener = authorize::listener(gate);
+    let listener = ApiKind::behind(gate);
     let authorized = authorize::authorize(context, plugins, listener, intent).await?;
     call(&authorized.context(context), route, endpoint, body).await
 }

@@ -122,6 +122,7 @@ fn reaction(error: &CallError) -> Reaction {
         | CallError::BadInput(_)
         | CallError::Model(_)
         | CallError::WorkerExited { .. }
+        | CallError::Poisonous
         | CallError::SlowReader => Reaction::FailRow,
     }
 }

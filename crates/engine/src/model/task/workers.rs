@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Task, is_adaptive};
 use crate::error::CallError;
 use crate::model::exits::ExitPlan;
+use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::model::warm_up::WarmUp;
@@ -122,8 +123,11 @@ impl Task {
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
         };
-        for request in &batch.requests {
+        for (request, item) in batch.requests.iter().zip(&items) {
             self.end(request.facts.id);
+            if item.is_ok() {
+                self.published.poison.acquit(&request.payload);
+            }
         }
         self.turns.end_named(&items);
         // The worker gets its next batch before the answers are given out: everything that an answer
@@ -175,6 +179,7 @@ impl Task {
             self.table.put_back(batch, None);
         }
         let error = CallError::WorkerExited { exit };
+        self.blame(&plan.failed, exit);
         for batch in plan.failed {
             self.give_up(batch, &error);
         }
@@ -187,6 +192,23 @@ impl Task {
         }
         self.tell_slots(worker, SlotChange::Down(plan.down));
         self.pool_changed();
+    }
+
+    /// Writes down the request that was alone with a worker which exited.
+    fn blame(&self, failed: &[WorkerBatch], exit: WorkerExit) {
+        let [WorkerBatch { requests, attempt, .. }] = failed else { return };
+        let [request] = &requests[..] else { return };
+        if !matches!(exit, WorkerExit::TimedOut { .. })
+            && self.published.poison.blame(&request.payload, *attempt, exit)
+        {
+            let id = request.payload.raw().map_or("", |input| input.id.as_str());
+            tracing::error!(
+                model = self.label,
+                request = id,
+                "the request has made workers exit; the same request is rejected for {} minutes",
+                POISON_MEMORY.as_secs() / 60
+            );
+        }
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
