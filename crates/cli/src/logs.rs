@@ -16,6 +16,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub use format::Style;
+pub use layer::BANNER;
 pub use writer::{LogTarget, LogWriter};
 
 use crate::failure::{Failure, cannot};

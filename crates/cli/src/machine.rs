@@ -1,10 +1,14 @@
-//! Processors, memory and name of this machine; for GPUs see [`crate::gpu`].
+//! Processors, memory, open files and name of this machine; for GPUs see [`crate::gpu`].
 
 use std::path::Path;
 
 use jitney_settings::model::WORKERS;
 use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL};
 use jitney_settings::{SettingSource, Values};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// More open files than this no server needs, and some systems forbid.
+const OPEN_FILES_MAX: u64 = 1 << 20;
 
 /// The number of processors that this process may use.
 pub fn cpus() -> u32 {
@@ -52,6 +56,30 @@ fn memory(root: &Path) -> Option<u64> {
         limits.min()
     });
     machine.into_iter().chain(group).min()
+}
+
+/// How many files and sockets this process may have open.
+pub struct OpenFiles {
+    /// As it was started; its children get this back.
+    pub inherited: Option<u64>,
+    /// From now on.
+    pub now: Option<u64>,
+}
+
+/// Raises the soft limit of open files to the hard one.
+pub fn raise_open_files() -> OpenFiles {
+    let Rlimit { current: inherited, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
+    if inherited.is_none_or(|inherited| inherited >= wanted) {
+        return OpenFiles { inherited, now: inherited };
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        Ok(()) => OpenFiles { inherited, now: Some(wanted) },
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files was not raised");
+            OpenFiles { inherited, now: inherited }
+        }
+    }
 }
 
 /// The least that any model may have in workers by default.

@@ -20,6 +20,7 @@ use arc_swap::ArcSwap;
 
 pub(crate) use self::browser::BrowserRule;
 pub use self::gate::Gate;
+pub use self::key::KeyStrength;
 use self::key::{AuthKey, AuthKeys, bearer};
 use crate::errors::Problem;
 
@@ -47,6 +48,7 @@ pub enum Role {
 /// The keys in force. Readers never wait; renewals come one after the other.
 pub struct Tokens {
     keys: ArcSwap<AuthKeys>,
+    strength: KeyStrength,
     lifetime: Duration,
     clock: Clock,
     store: Mutex<Box<dyn KeyStore>>,
@@ -57,9 +59,14 @@ impl Tokens {
     ///
     /// # Errors
     /// The system gives no randomness.
-    pub fn new(lifetime: Duration, store: Box<dyn KeyStore>, clock: Clock) -> io::Result<Self> {
-        let keys = ArcSwap::from_pointee(AuthKeys::fresh(clock() + lifetime)?);
-        Ok(Self { keys, lifetime, clock, store: Mutex::new(store) })
+    pub fn new(
+        strength: KeyStrength,
+        lifetime: Duration,
+        store: Box<dyn KeyStore>,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let keys = ArcSwap::from_pointee(AuthKeys::fresh(strength, clock() + lifetime)?);
+        Ok(Self { keys, strength, lifetime, clock, store: Mutex::new(store) })
     }
 
     /// Replaces every key and writes them down; the server calls it once, when it opens.
@@ -67,7 +74,7 @@ impl Tokens {
     /// # Errors
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn issue(&self) -> io::Result<()> {
-        self.replace(|_, expires| AuthKeys::fresh(expires))
+        self.replace(|_, expires| AuthKeys::fresh(self.strength, expires))
     }
 
     /// Replaces one key and writes all of them down.
@@ -76,7 +83,7 @@ impl Tokens {
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn renew(&self, role: Role) -> io::Result<()> {
         self.replace(|keys, expires| {
-            let key = AuthKey::fresh(Some(expires))?;
+            let key = AuthKey::fresh(self.strength, Some(expires))?;
             Ok(match role {
                 Role::Inference => AuthKeys { inference: key, ..keys.clone() },
                 Role::Management => AuthKeys { management: key, ..keys.clone() },

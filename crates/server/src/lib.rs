@@ -11,6 +11,7 @@ pub mod auth;
 mod body;
 mod config;
 mod connection;
+mod connection_limits;
 mod dialect;
 pub mod errors;
 mod grpc;
@@ -19,9 +20,12 @@ mod handshake;
 mod health;
 mod inference;
 pub mod listen;
+mod log_limit;
+pub mod log_text;
 mod malformed;
 mod management;
 pub mod metrics;
+mod open_connections;
 mod plugins;
 mod query;
 mod queue_slots;
@@ -42,12 +46,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jitney_engine::Engine;
 use jitney_engine::admission::Admission;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::accept::{Listener, ListenerProtocol};
 use crate::auth::BrowserRule;
+use crate::connection_limits::ConnectionLimits;
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
+use crate::open_connections::OpenConnections;
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -104,9 +110,7 @@ impl Server {
         let plans = plans(&config);
         check_tls(&config, &plans)?;
         let data_threads = data_threads.max(1);
-        let inference = plans.iter().filter(|planned| planned.apis.inference).count();
-        let permits = |loops| connection_permits(&config, loops);
-        let planes = [permits(inference * data_threads), permits(plans.len())];
+        let planes = planes(&config, &plans, data_threads);
         let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
         let state = Arc::new(ServerState::new(config, engine));
@@ -116,7 +120,7 @@ impl Server {
             let count = if apis.inference { data.len() } else { 1 };
             let (address, sockets) = listen::bind(&bind, count)?;
             addresses.settle(apis, grpc.is_some(), &address);
-            let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
+            let open = Arc::clone(&planes[usize::from(!apis.inference)]);
             let browsers = BrowserRule::of(&address);
             let protocol = match grpc {
                 None => ListenerProtocol::Http,
@@ -126,7 +130,7 @@ impl Server {
                 }
             };
             let state = Arc::clone(&state);
-            let listener = Listener { state, apis, browsers, connections, protocol };
+            let listener = Listener { state, apis, browsers, open, protocol };
             let listener = Arc::new(listener);
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = BoundListener { socket, listener: Arc::clone(&listener) };
@@ -218,11 +222,21 @@ impl ServerAddresses {
     }
 }
 
-/// Permits for a plane's connections. Each accept loop holds one while it waits for the next client,
-/// hence as many more.
-fn connection_permits(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
-    let permits = config.max_connections.saturating_add(loops);
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
+/// The connections of the data plane and of the admin plane. Each accept loop holds a permit while it waits
+/// for the next client, hence as many more than are open.
+fn planes(
+    config: &ServerConfig,
+    plans: &[ListenerPlan],
+    data_threads: usize,
+) -> [Arc<OpenConnections>; 2] {
+    let limits = ConnectionLimits::new(config.max_connections, config.open_files);
+    let ConnectionLimits { data, admin } = limits;
+    let open_files = config.open_files.unwrap_or(u64::MAX);
+    tracing::info!(data, admin, open_files, "connections at a time");
+    let inference = plans.iter().filter(|planned| planned.apis.inference).count();
+    let loops = [inference * data_threads, plans.len() - inference];
+    let open = |limit, loops| OpenConnections::new(limit + loops, config.idle_timeout);
+    [open(data, loops[0]), open(admin, loops[1])]
 }
 
 /// A listener that is to be bound.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -185,14 +186,28 @@ impl PythonLauncher {
         });
         let [stdout, stderr] =
             ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
-        let interpreter = environment.interpreter.clone();
+        let (interpreter, open_files) = (environment.interpreter.clone(), config.open_files);
         let spawned = processes.spawn(command, stdout, stderr);
         let spawned = async move {
-            spawned.await.map_err(|error| {
+            let process = spawned.await.map_err(|error| {
                 std::io::Error::new(error.kind(), format!("{}: {error}", interpreter.display()))
-            })
+            })?;
+            if let Some(open_files) = open_files {
+                limit_open_files(process.id(), open_files);
+            }
+            Ok(process)
         };
         (spawned, source)
+    }
+}
+
+/// Gives a worker the limit of open files that the server was started with: `select` fails above 1024, and
+/// some programs visit every file that they could have open.
+fn limit_open_files(process: u32, limit: u64) {
+    let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+    let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
+    if let Err(error) = prlimit(Some(process), Resource::Nofile, limit) {
+        tracing::debug!(%error, "a worker has the server's limit of open files");
     }
 }
 

@@ -40,6 +40,8 @@ pub struct PythonConfig {
     pub response_bytes_max: Option<u64>,
     /// GPUs that workers are spread over.
     pub gpus: u32,
+    /// How many files a worker may have open, where that is less than what the server may.
+    pub open_files: Option<u64>,
 }
 
 impl PythonConfig {
@@ -54,6 +56,7 @@ impl PythonConfig {
             install_requirements: false,
             response_bytes_max: None,
             gpus: 0,
+            open_files: None,
         }
     }
 

@@ -35,7 +35,8 @@ impl Bench {
         let time = Arc::clone(&seconds);
         let clock = Box::new(move || UNIX_EPOCH + Duration::from_secs(time.load(Relaxed)));
         let minute = Duration::from_secs(60);
-        let tokens = Tokens::new(minute, Box::new(memory.clone()), clock).unwrap();
+        let tokens =
+            Tokens::new(KeyStrength::TorchServe, minute, Box::new(memory.clone()), clock).unwrap();
         tokens.issue().unwrap();
         Self { memory, seconds, tokens }
     }

@@ -55,7 +55,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .serve_connection(watched, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let mut seen = None;
+    let (mut seen, mut closing) = (None, false);
     loop {
         tokio::select! {
             biased;
@@ -70,6 +70,14 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                     return None;
                 }
                 (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
+            },
+            () = peer.open.close_asked(), if !closing => {
+                tracing::debug!(peer = peer.address, "closed, idle for long");
+                if peer.awaits_head() {
+                    return None;
+                }
+                connection.as_mut().graceful_shutdown();
+                closing = true;
             }
         }
     }
@@ -99,7 +107,10 @@ async fn answer(
         Ok(reply) => reply,
         Err(problem) => respond::problem(&problem),
     };
-    respond::stamp(&mut reply, id.header(), &state.cors);
+    respond::stamp(&mut reply, id.header(), &state.default_headers);
+    if peer.open.is_needed() {
+        respond::close(&mut reply);
+    }
     log(state, peer, &parts, reply.status(), started);
     if !reply.body_mut().keep_busy(peer) {
         peer.enter(ConnectionStage::Idle);

@@ -9,7 +9,7 @@ use jitney_proto::management::ListModelsRequest;
 use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
 use jitney_proto::openinference::ServerLiveRequest;
 use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceServiceClient;
-use jitney_server::auth::{KeyStore, Tokens};
+use jitney_server::auth::{KeyStore, KeyStrength, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
 use tonic::{Code, Request, Response, Status};
@@ -39,7 +39,13 @@ impl Notes {
 
 async fn locked(config: ServerConfig) -> (Server, Notes) {
     let (notes, hour) = (Notes::default(), Duration::from_secs(3600));
-    let tokens = Tokens::new(hour, Box::new(notes.clone()), Box::new(SystemTime::now)).unwrap();
+    let tokens = Tokens::new(
+        KeyStrength::TorchServe,
+        hour,
+        Box::new(notes.clone()),
+        Box::new(SystemTime::now),
+    )
+    .unwrap();
     tokens.issue().unwrap();
     let config = ServerConfig { tokens: Some(Arc::new(tokens)), oip: true, ..config };
     (Server::with(config).await.with_magika().await, notes)
