@@ -58,6 +58,11 @@ fn memory(root: &Path) -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
+/// Bytes of memory that a worker process may use where no setting says it: half of what there is.
+pub fn worker_memory() -> u64 {
+    memory(Path::new("/")).unwrap_or(MEMORY_UNKNOWN) / 2
+}
+
 /// How many files and sockets this process may have open.
 pub struct OpenFiles {
     /// As it was started; its children get this back.

@@ -2,6 +2,8 @@
 //! causes into codes.
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,6 +79,11 @@ pub enum WorkerExit {
         /// The limit that was passed.
         limit: Duration,
     },
+    /// It asked for more memory than it may have, and aborted.
+    OutOfMemory {
+        /// What it asked for.
+        bytes: u64,
+    },
     /// It sent something that is not in the protocol.
     BrokeProtocol,
 }
@@ -85,11 +92,18 @@ const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
 /// The kinds of exits, as metrics name them.
-pub const EXIT_KINDS: [&str; 4] = ["exited", "killed", "timed_out", "broke_protocol"];
+pub const EXIT_KINDS: [&str; 5] =
+    ["exited", "killed", "timed_out", "broke_protocol", "out_of_memory"];
 
 impl WorkerExit {
     /// The end of a thread, or of a process of which nothing more is known.
     pub(crate) const UNEXPLAINED: Self = Self::Ended { status: None, signal: None };
+
+    /// The end of a process, if that is known.
+    pub(crate) fn of_process(status: Option<ExitStatus>) -> Self {
+        let code = status.and_then(|status| status.code());
+        Self::Ended { status: code, signal: status.and_then(|status| status.signal()) }
+    }
 
     /// The position of its kind in [`EXIT_KINDS`].
     pub(crate) fn kind(self) -> usize {
@@ -98,6 +112,7 @@ impl WorkerExit {
             Self::Ended { signal: Some(_), .. } => 1,
             Self::TimedOut { .. } => 2,
             Self::BrokeProtocol => 3,
+            Self::OutOfMemory { .. } => 4,
         }
     }
 
@@ -123,6 +138,9 @@ impl fmt::Display for WorkerExit {
             Self::Ended { .. } => out.write_str("ended"),
             Self::TimedOut { limit } => {
                 write!(out, "ran longer than response_timeout ({} s)", limit.as_secs_f64())
+            }
+            Self::OutOfMemory { bytes } => {
+                write!(out, "ran out of memory when it asked for {bytes} bytes more")
             }
             Self::BrokeProtocol => out.write_str("broke the protocol"),
         }

@@ -78,7 +78,7 @@ impl PythonConfig {
 /// What all Python workers share.
 pub(crate) struct PythonWorkers {
     pub(crate) config: PythonConfig,
-    pub(super) listener: Arc<WorkerListener>,
+    pub(crate) listener: Arc<WorkerListener>,
     /// Where they are started.
     pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.

@@ -59,7 +59,9 @@ impl FailedCall<'_> {
             WorkerExit::TimedOut { .. } => {
                 format!("The batch {exit} and its worker was restarted.")
             }
-            WorkerExit::Ended { .. } | WorkerExit::BrokeProtocol => {
+            WorkerExit::Ended { .. }
+            | WorkerExit::OutOfMemory { .. }
+            | WorkerExit::BrokeProtocol => {
                 format!("The worker ended while it ran the request ({exit}) and was restarted.")
             }
         };

@@ -178,7 +178,12 @@ impl Task {
         for batch in plan.innocent {
             self.table.put_back(batch, None);
         }
-        let error = CallError::WorkerExited { exit };
+        let error = match exit {
+            WorkerExit::OutOfMemory { bytes } => CallError::Model(out_of_memory(bytes)),
+            WorkerExit::Ended { .. } | WorkerExit::TimedOut { .. } | WorkerExit::BrokeProtocol => {
+                CallError::WorkerExited { exit }
+            }
+        };
         self.blame(&plan.failed, exit);
         for batch in plan.failed {
             self.give_up(batch, &error);
@@ -283,6 +288,15 @@ fn log_load_failure(tag: &ModelTag, worker: u32, error: &LaunchError, retry: Opt
     };
     let above = if error.traceback().is_empty() { "" } else { "; traceback above" };
     tracing::error!("worker {worker} of {} could not load: {error} ({next}{above})", tag.name);
+}
+
+/// What is said of a request on which a model needed more memory than it may have.
+fn out_of_memory(bytes: u64) -> ModelFailure {
+    let message = format!(
+        "the model ran out of memory on this request: it asked for {bytes} bytes more than its \
+         memory_limit allows; send less at a time, or raise the limit"
+    );
+    ModelFailure { cause: Cause::Memory, status: None, message }
 }
 
 fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {
