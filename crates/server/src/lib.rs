@@ -14,6 +14,8 @@ mod connection;
 mod connection_limits;
 mod dialect;
 pub mod errors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod handles;
 mod handshake;
