@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
-use jitney_server::auth::Tokens;
+use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
 use rustix::process::DumpableBehavior;
@@ -33,7 +33,7 @@ use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, LogWriter, Style};
-use crate::plan::{Drain, ServerPlan};
+use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::{machine, plugins};
 pub use assembly::runtime;
 use assembly::{engine_config, packer};
@@ -86,6 +86,9 @@ fn log_failure(failure: Failure) -> u8 {
 
 fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    let open_files = machine::raise_open_files();
+    plan.server.open_files = open_files.now;
+    plan.engine.python.open_files = open_files.inherited;
     let scratch = ScratchDirectory::new(&plan.temp_dir)?;
     data_plane::reduce_timer_slack();
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
@@ -207,7 +210,12 @@ fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
 fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
-    let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));
+    let clock = TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(machine::uptime) };
+    let strength = match plan.kind {
+        ServerKind::TorchServe { .. } => KeyStrength::TorchServe,
+        ServerKind::Serve | ServerKind::Demo => KeyStrength::Strong,
+    };
+    let tokens = Tokens::new(strength, lifetime, Box::new(here), clock);
     tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
 }
 
