@@ -22,7 +22,7 @@ use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
-use crate::local::LocalModel;
+use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
 use crate::resolve;
@@ -126,13 +126,13 @@ impl Engine {
         self.models.register(&options).await
     }
 
-    /// Registers a model that runs in this process, without workers.
+    /// Registers a model that was loaded into this process, where it runs in threads; without workers.
     pub async fn register_local(
         &self,
-        model: Arc<dyn LocalModel>,
+        model: impl Into<LoadedModel>,
         options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        self.models.register_local(model, &options, None)
+        self.models.register_loaded(model.into(), &options)
     }
 
     /// The name and the settings that a model would be registered with. Nothing is registered.

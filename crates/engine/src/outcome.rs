@@ -69,6 +69,11 @@ pub enum WorkerExit {
     },
     /// It did not answer in time and was killed by its supervisor.
     TimedOut,
+    /// It asked for more memory than it may have, and aborted.
+    OutOfMemory {
+        /// What it asked for.
+        bytes: u64,
+    },
     /// It sent something that is not in the protocol.
     BrokeProtocol,
 }
@@ -101,6 +106,9 @@ impl std::fmt::Display for WorkerExit {
             Self::Ended { status: Some(status), .. } => write!(out, "exit status {status}"),
             Self::Ended { .. } => out.write_str("ended"),
             Self::TimedOut => out.write_str("did not answer in time"),
+            Self::OutOfMemory { bytes } => {
+                write!(out, "ran out of memory when it asked for {bytes} bytes more")
+            }
             Self::BrokeProtocol => out.write_str("broke the protocol"),
         }
     }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_settings::model::{
-    self, ASYNC_COMMUNICATION, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES,
-    MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
+    self, ASYNC_COMMUNICATION, COST, ISOLATION, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT,
+    WORKERS,
 };
 use jitney_settings::{
-    Cost, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
+    Cost, FromValue, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values,
+    from_record,
 };
 use serde_json::Value;
 
@@ -84,16 +86,29 @@ pub(crate) fn settings(
     )
 }
 
-/// The effective settings of a model that runs in this process.
+/// A setting that must be known before the model is: what somebody typed counts, never what somebody
+/// packed.
+pub(crate) fn typed<T: FromValue>(
+    setting: &'static Setting,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Option<T> {
+    let typed = options.settings.clone().or(&defaults.settings);
+    typed.or_defaults(model::SETTINGS).read(setting)
+}
+
+/// The effective settings of a model without Python.
 pub(crate) fn local_settings(
     (name, version): (&str, &str),
     model: &dyn LocalModel,
+    isolation: Isolation,
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<ModelSettings, RegisterError> {
     let limit = model.max_batch_size();
     let mut own = Values::default();
     own.set(&MAX_BATCH_SIZE, limit.unwrap_or(LOCAL_BATCH_SIZE), SettingSource::Default);
+    own.set(&ISOLATION, isolation.as_str(), SettingSource::Default);
     if model.pads() {
         own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
     }

@@ -13,6 +13,8 @@ mod config;
 mod connection;
 mod connection_limits;
 pub mod errors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod handles;
 mod handshake;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance};
 use crate::call::{Origin, OriginKind};
 use crate::error::{CallError, ScaleError};
 use crate::model::Reconfigure;
-use crate::outcome::LaunchError;
+use crate::outcome::{Cause, LaunchError};
 use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kit, ScriptedBatch, call, settings, text};
 use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
@@ -137,6 +137,28 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
     assert!(matches!(answers[1], Err(CallError::WorkerExited { .. })), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     assert_eq!(exits.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_too_much_memory_is_not_tried_twice_alone() {
+    let exits = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&exits);
+    let starve = move |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "hungry") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Act::Starve
+        } else {
+            Act::Echo
+        }
+    };
+    let kit = Kit::serving(1, settings(), starve).await;
+    let starved = |error: Option<&CallError>| matches!(error, Some(CallError::Model(failure)) if failure.cause == Cause::Memory);
+    assert!(starved(kit.call("hungry").await.as_ref().err()));
+    assert_eq!(exits.swap(0, Ordering::Relaxed), 1, "alone it costs one worker");
+    let answers = kit.call_all(&["a", "hungry", "c", "d"]).await;
+    assert!(starved(answers[1].as_ref().err()), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3, "{answers:?}");
+    assert!(exits.load(Ordering::Relaxed) <= 2);
 }
 
 #[tokio::test(start_paused = true)]

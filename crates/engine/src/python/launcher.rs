@@ -62,6 +62,8 @@ impl LoadCommand {
             "gpu_id": null,
             "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
             "limit_max_image_pixels": python.limit_max_image_pixels,
+            "max_image_pixels": python.image_pixels_max,
+            "debug_errors": python.debug_errors,
             "decode_input": python.decode_input,
             "manifest": package.manifest_json,
             "model_yaml_config": package.yaml_json,

@@ -167,7 +167,12 @@ impl Task {
         for batch in plan.innocent {
             self.table.put_back(batch, None);
         }
-        let error = CallError::WorkerExited { killed: exit.is_killed() };
+        let error = match exit {
+            WorkerExit::OutOfMemory { bytes } => CallError::Model(out_of_memory(bytes)),
+            WorkerExit::Ended { .. } | WorkerExit::TimedOut | WorkerExit::BrokeProtocol => {
+                CallError::WorkerExited { killed: exit.is_killed() }
+            }
+        };
         self.blame(&plan.failed, exit);
         for batch in plan.failed {
             self.give_up(batch, &error);
@@ -259,6 +264,15 @@ fn log_launch_failure(label: &str, worker: u32, error: &LaunchError) {
     } else {
         tracing::error!(model = label, worker, %error, "worker did not start");
     }
+}
+
+/// What is said of a request on which a model needed more memory than it may have.
+fn out_of_memory(bytes: u64) -> ModelFailure {
+    let message = format!(
+        "the model ran out of memory on this request: it asked for {bytes} bytes more than its \
+         memory_limit allows; send less at a time, or raise the limit"
+    );
+    ModelFailure { cause: Cause::Memory, status: None, message }
 }
 
 fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {

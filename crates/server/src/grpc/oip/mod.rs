@@ -4,6 +4,8 @@
 //! that, and the JSON that comes back is read into tensors again.
 
 mod datatype;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod json_elements;
 mod request_json;
 mod response_json;
