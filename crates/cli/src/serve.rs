@@ -16,7 +16,7 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl};
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{ServerConfig, Tls};
+use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, BODY_TIMEOUT, DEBUG_ERRORS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT,
     GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL,
@@ -170,6 +170,7 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         model_api: true,
         oip: true,
         natural: true,
+        dialect: Dialect::Jitney,
         content_types: true,
         ..defaults
     })
