@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_settings::model::{
-    self, ASYNC_COMMUNICATION, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES,
-    MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
+    self, ASYNC_COMMUNICATION, COST, ISOLATION, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT,
+    STARTUP_WAIT, WORKERS,
 };
 use jitney_settings::{
-    Cost, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
+    Cost, FromValue, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values,
+    from_record,
 };
 use serde_json::Value;
 
@@ -84,16 +86,29 @@ pub(crate) fn settings(
     )
 }
 
-/// The effective settings of a model that runs in this process.
+/// A setting that must be known before the model is: what somebody typed counts, never what somebody
+/// packed.
+pub(crate) fn typed<T: FromValue>(
+    setting: &'static Setting,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Option<T> {
+    let typed = options.settings.clone().or(&defaults.settings);
+    typed.or_defaults(model::SETTINGS).read(setting)
+}
+
+/// The effective settings of a model without Python.
 pub(crate) fn local_settings(
     (name, version): (&str, &str),
     model: &dyn LocalModel,
+    isolation: Isolation,
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<ModelSettings, RegisterError> {
     let limit = model.max_batch_size();
     let mut own = Values::default();
     own.set(&MAX_BATCH_SIZE, limit.unwrap_or(LOCAL_BATCH_SIZE), SettingSource::Default);
+    own.set(&ISOLATION, isolation.as_str(), SettingSource::Default);
     if model.pads() {
         own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
     }
@@ -159,6 +174,13 @@ fn resolve(
     };
     let startup_workers = defaults.startup_workers.min(defaults.workers_limit.unwrap_or(u32::MAX));
     fill_in(&mut values, if options.at_startup { startup_workers } else { 0 });
+    // TorchServe knows no such limit: a request waits as long as a worker may load.
+    if defaults.precedence == Precedence::TorchServe
+        && values.source(&STARTUP_WAIT) == SettingSource::Default
+    {
+        let wait: Duration = values.read(&STARTUP_TIMEOUT).unwrap_or_default();
+        values.set(&STARTUP_WAIT, wait, SettingSource::Default);
+    }
     values
 }
 

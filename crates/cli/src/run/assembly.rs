@@ -36,7 +36,8 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: plan.python.clone(),
-        program: std::env::current_exe().ok(),
+        // Not its path: after an upgrade in place that is another program.
+        program: Some(PathBuf::from("/proc/self/exe")),
         local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::time::Instant;
 
 use crate::call::{Input, Operation};
@@ -71,7 +72,7 @@ impl PoisonList {
 
     #[cold]
     fn find(&self, payload: &Payload) -> bool {
-        let Some(hash) = self.hash(payload) else { return false };
+        let hash = self.hash(payload);
         let (mut suspects, now) = (self.lock(), Instant::now());
         suspects.retain(|_, suspect| suspect.until > now);
         self.active.store(!suspects.is_empty(), Relaxed);
@@ -81,7 +82,7 @@ impl PoisonList {
     /// A worker exited that had only this request, which was tried for the `attempt`th time. True when it is rejected
     /// from now on.
     pub(super) fn blame(&self, payload: &Payload, attempt: u8, exit: WorkerExit) -> bool {
-        let Some(hash) = self.hash(payload) else { return false };
+        let hash = self.hash(payload);
         let (mut suspects, now) = (self.lock(), Instant::now());
         suspects.retain(|_, suspect| suspect.until > now);
         if suspects.len() >= SUSPECTS_MAX && !suspects.contains_key(&hash) {
@@ -103,18 +104,24 @@ impl PoisonList {
 
     /// This request was answered after all.
     pub(super) fn acquit(&self, payload: &Payload) {
-        if self.active.load(Relaxed)
-            && let Some(hash) = self.hash(payload)
-        {
+        if self.active.load(Relaxed) {
+            let hash = self.hash(payload);
             self.lock().remove(&hash);
         }
     }
 
-    /// None for a payload that cannot be told from others.
-    fn hash(&self, payload: &Payload) -> Option<u64> {
+    fn hash(&self, payload: &Payload) -> u64 {
         let mut hasher = self.key.build_hasher();
-        hash_input(payload.raw()?, &mut hasher);
-        Some(hasher.finish())
+        match payload {
+            Payload::Raw(input) => hash_input(input, &mut hasher),
+            // What a worker makes of it depends on nothing but its data.
+            Payload::Decoded(input) => {
+                let mut data = BytesMut::new();
+                input.put_body(&mut data);
+                (input.items(), &data[..]).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Suspect>> {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance};
 use crate::call::{Origin, OriginKind};
 use crate::error::{CallError, ScaleError};
 use crate::model::Reconfigure;
-use crate::outcome::LaunchError;
+use crate::outcome::{Cause, LaunchError};
 use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kit, ScriptedBatch, call, settings, text};
 use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
@@ -19,6 +19,7 @@ mod ahead;
 mod announced;
 mod concurrent;
 mod continuous;
+mod loading;
 mod measured;
 mod parts;
 mod sequences;
@@ -137,6 +138,28 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
     assert!(matches!(answers[1], Err(CallError::WorkerExited { .. })), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     assert_eq!(exits.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_too_much_memory_is_not_tried_twice_alone() {
+    let exits = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&exits);
+    let starve = move |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "hungry") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Act::Starve
+        } else {
+            Act::Echo
+        }
+    };
+    let kit = Kit::serving(1, settings(), starve).await;
+    let starved = |error: Option<&CallError>| matches!(error, Some(CallError::Model(failure)) if failure.cause == Cause::Memory);
+    assert!(starved(kit.call("hungry").await.as_ref().err()));
+    assert_eq!(exits.swap(0, Ordering::Relaxed), 1, "alone it costs one worker");
+    let answers = kit.call_all(&["a", "hungry", "c", "d"]).await;
+    assert!(starved(answers[1].as_ref().err()), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3, "{answers:?}");
+    assert!(exits.load(Ordering::Relaxed) <= 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -316,7 +339,6 @@ async fn a_worker_that_cannot_start_fails_the_scaling_and_is_tried_again() {
     let scaled = kit.model.scale(1, 1).await;
     assert!(matches!(scaled, Err(ScaleError::Launch(LaunchError::Load(_)))), "{scaled:?}");
     assert!(kit.model.healthy(), "still trying");
-    assert!(kit.call("patient").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,12 +350,15 @@ async fn a_start_that_takes_too_long_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told() {
-    let never = |_| (millis(10), Err(LaunchError::Ended));
+    let never = |_| (millis(10), Err(LaunchError::TimedOut { seconds: 1 }));
     let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
     drop(kit.model.scale(1, 1).await);
-    let answers = kit.call_all(&["waits"]).await;
-    assert!(is_rejected(&answers[0], Rejection::NoWorker), "{answers:?}");
-    assert!(!kit.model.healthy());
+    while kit.model.healthy() {
+        advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    let answers = kit.call_all(&["late"]).await;
+    assert!(matches!(answers[0], Err(CallError::NotLoaded(_))), "{answers:?}");
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
     assert!(kit.model.healthy(), "nothing is wanted any more");
