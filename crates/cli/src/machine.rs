@@ -1,11 +1,13 @@
 //! Processors, memory, open files and name of this machine; for GPUs see [`crate::gpu`].
 
 use std::path::Path;
+use std::time::Duration;
 
 use jitney_settings::model::WORKERS;
 use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL};
 use jitney_settings::{SettingSource, Values};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 /// More open files than this no server needs, and some systems forbid.
 const OPEN_FILES_MAX: u64 = 1 << 20;
@@ -102,6 +104,12 @@ pub fn workers_limit(values: &Values) -> Values {
 pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+/// The time since the machine was started, sleep included. Setting the time of day does not change it.
+pub fn uptime() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
-use jitney_server::auth::{KeyStrength, Tokens};
+use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
 use rustix::process::DumpableBehavior;
@@ -210,11 +210,12 @@ fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
 fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
+    let clock = TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(machine::uptime) };
     let strength = match plan.kind {
         ServerKind::TorchServe { .. } => KeyStrength::TorchServe,
         ServerKind::Serve | ServerKind::Demo => KeyStrength::Strong,
     };
-    let tokens = Tokens::new(strength, lifetime, Box::new(here), Box::new(SystemTime::now));
+    let tokens = Tokens::new(strength, lifetime, Box::new(here), clock);
     tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
 }
 

@@ -16,13 +16,13 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl};
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{ServerConfig, Tls};
+use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
-    ACCESS_LOG, BODY_TIMEOUT, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT,
-    MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
-    MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, PYTHON,
-    TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    ACCESS_LOG, BODY_TIMEOUT, DEBUG_ERRORS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT,
+    GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL,
+    MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
+    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
+    MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -170,6 +170,7 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         model_api: true,
         oip: true,
         natural: true,
+        dialect: Dialect::Jitney,
         content_types: true,
         ..defaults
     })
@@ -217,6 +218,8 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
             env: Hidden::default().filter(env),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             gpus: gpu::count(env),
+            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
+            debug_errors: values.flag(&DEBUG_ERRORS),
             ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
         },
         first_worker_id: 9000,

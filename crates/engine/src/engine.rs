@@ -35,6 +35,8 @@ pub struct Engine {
     models: Arc<Registrar>,
     workflows: Workflows,
     plugins: RunningPlugins,
+    /// Every model of the start has been ready.
+    started: AtomicBool,
     /// The server is no longer ready; requests are still served.
     draining: AtomicBool,
 }
@@ -58,6 +60,7 @@ impl Engine {
             workflows: Workflows::new(Arc::clone(&models), workflow_store),
             plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
+            started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
     }
@@ -99,6 +102,20 @@ impl Engine {
             (Some(model), None) => Some(model),
             _ => None,
         }
+    }
+
+    /// Whether the server should be sent requests: every model of the start has been ready once, some
+    /// model can serve or none is meant to, and the server does not drain.
+    pub fn is_ready(&self) -> bool {
+        let models = self.models();
+        let at_startup = |model: &&Arc<Model>| model.identity().at_startup;
+        let started = self.started.load(Ordering::Relaxed)
+            || models.iter().filter(at_startup).all(|model| model.has_started());
+        if started {
+            self.started.store(true, Ordering::Relaxed);
+        }
+        let serves = |model: &Arc<Model>| model.readiness().is_as_wanted();
+        started && !self.draining() && (models.is_empty() || models.iter().any(serves))
     }
 
     /// Whether a model may have so many workers.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jitney_settings::model::{
     self, ASYNC_COMMUNICATION, COST, ISOLATION, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
     MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT,
-    WORKERS,
+    STARTUP_WAIT, WORKERS,
 };
 use jitney_settings::{
     Cost, FromValue, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values,
@@ -174,6 +174,13 @@ fn resolve(
     };
     let startup_workers = defaults.startup_workers.min(defaults.workers_limit.unwrap_or(u32::MAX));
     fill_in(&mut values, if options.at_startup { startup_workers } else { 0 });
+    // TorchServe knows no such limit: a request waits as long as a worker may load.
+    if defaults.precedence == Precedence::TorchServe
+        && values.source(&STARTUP_WAIT) == SettingSource::Default
+    {
+        let wait: Duration = values.read(&STARTUP_TIMEOUT).unwrap_or_default();
+        values.set(&STARTUP_WAIT, wait, SettingSource::Default);
+    }
     values
 }
 

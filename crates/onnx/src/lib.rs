@@ -18,6 +18,8 @@ pub mod embedded;
 mod file;
 mod file_bytes;
 mod fit;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod hint;
 mod labels;
 mod model;

@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 pub(crate) use self::browser::BrowserRule;
 pub use self::gate::Gate;
 pub use self::key::KeyStrength;
-use self::key::{AuthKey, AuthKeys, bearer};
+use self::key::{AuthKey, AuthKeys, KeyExpiry, bearer};
 use crate::errors::Problem;
 
 /// Where the keys are written down for those who may read them.
@@ -33,8 +33,19 @@ pub trait KeyStore: Send + Sync {
     fn save(&self, text: &str) -> io::Result<()>;
 }
 
-/// Tells the time of day; tests bring their own.
-pub type Clock = Box<dyn Fn() -> SystemTime + Send + Sync>;
+/// Tells the time; tests bring their own.
+pub struct TokenClock {
+    /// The time of day, for whoever reads when a key ends.
+    pub wall: Box<dyn Fn() -> SystemTime + Send + Sync>,
+    /// The time since a moment in the past, which nobody can set. It decides.
+    pub steady: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+impl TokenClock {
+    fn after(&self, lifetime: Duration) -> KeyExpiry {
+        KeyExpiry { wall: (self.wall)() + lifetime, steady: (self.steady)() + lifetime }
+    }
+}
 
 /// A key that can be renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +61,7 @@ pub struct Tokens {
     keys: ArcSwap<AuthKeys>,
     strength: KeyStrength,
     lifetime: Duration,
-    clock: Clock,
+    clock: TokenClock,
     store: Mutex<Box<dyn KeyStore>>,
 }
 
@@ -63,9 +74,9 @@ impl Tokens {
         strength: KeyStrength,
         lifetime: Duration,
         store: Box<dyn KeyStore>,
-        clock: Clock,
+        clock: TokenClock,
     ) -> io::Result<Self> {
-        let keys = ArcSwap::from_pointee(AuthKeys::fresh(strength, clock() + lifetime)?);
+        let keys = ArcSwap::from_pointee(AuthKeys::fresh(strength, clock.after(lifetime))?);
         Ok(Self { keys, strength, lifetime, clock, store: Mutex::new(store) })
     }
 
@@ -94,10 +105,10 @@ impl Tokens {
     /// What was not written down never comes into force.
     fn replace(
         &self,
-        next: impl Fn(&AuthKeys, SystemTime) -> io::Result<AuthKeys>,
+        next: impl Fn(&AuthKeys, KeyExpiry) -> io::Result<AuthKeys>,
     ) -> io::Result<()> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let keys = next(&self.keys.load(), (self.clock)() + self.lifetime)?;
+        let keys = next(&self.keys.load(), self.clock.after(self.lifetime))?;
         store.save(&keys.text())?;
         self.keys.store(Arc::new(keys));
         Ok(())
@@ -116,7 +127,7 @@ impl Tokens {
     }
 
     fn opens(&self, gate: Gate, token: &[u8]) -> bool {
-        let (keys, now) = (self.keys.load(), (self.clock)());
+        let (keys, now) = (self.keys.load(), (self.clock.steady)());
         match gate {
             Gate::Open => true,
             Gate::Inference => keys.inference.is(token, now),

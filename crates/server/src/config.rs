@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::access_log::AccessLog;
 use crate::auth::Tokens;
+use crate::dialect::Dialect;
 use crate::listen::Bind;
 use crate::metrics::Meter;
 use crate::plugins::Plugins;
@@ -45,6 +46,8 @@ pub struct ServerConfig {
     pub natural: bool,
     /// Whether SageMaker's health and execution parameters exist.
     pub sagemaker: bool,
+    /// Whose messages and health rules it follows.
+    pub dialect: Dialect,
     /// Whether answers have a content type where their handler set none.
     pub content_types: bool,
     /// Headers for scripts of other origins.
@@ -82,6 +85,7 @@ impl Default for ServerConfig {
             oip: false,
             natural: false,
             sagemaker: false,
+            dialect: Dialect::default(),
             content_types: false,
             cors: Cors::default(),
             tokens: None,

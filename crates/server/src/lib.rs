@@ -12,7 +12,10 @@ mod body;
 mod config;
 mod connection;
 mod connection_limits;
+mod dialect;
 pub mod errors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod handles;
 mod handshake;
@@ -58,6 +61,7 @@ use crate::state::ServerState;
 
 pub use crate::access_log::AccessLog;
 pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
+pub use crate::dialect::Dialect;
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
@@ -258,8 +262,9 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
         apis,
         grpc: Some(grpc.age),
     };
-    let inference = Apis { inference: true, oip: config.oip, ..Apis::default() };
-    let management = Apis { management: true, ..Apis::default() };
+    let open_health = config.dialect == Dialect::Jitney;
+    let inference = Apis { inference: true, oip: config.oip, open_health, ..Apis::default() };
+    let management = Apis { management: true, open_health, ..Apis::default() };
     match (&config.grpc_inference, &config.grpc_management) {
         (Some(one), Some(other)) if one.bind.is_same(&other.bind) => {
             vec![planned(one, Apis { management: true, ..inference })]
@@ -276,10 +281,11 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
 fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let (oip, sagemaker) = (config.oip, config.sagemaker);
     let combined = config.inference.is_same(&config.management);
-    let natural = config.natural;
-    let inference = Apis { inference: true, oip, natural, sagemaker, ..Apis::default() };
+    let (natural, open_health) = (config.natural, config.dialect == Dialect::Jitney);
+    let inference =
+        Apis { inference: true, oip, natural, sagemaker, open_health, ..Apis::default() };
     let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, ..Apis::default() };
+    let management = Apis { management: true, open_health, ..Apis::default() };
     if combined {
         plans[0].1.management = true;
     } else {

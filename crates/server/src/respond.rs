@@ -60,12 +60,15 @@ struct ErrorBody<'a> {
     code: u16,
     r#type: &'static str,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
 
-/// A failure as `{code, type, message}`, with `Retry-After` where that makes sense.
+/// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
 pub(crate) fn problem(problem: &Problem) -> HttpResponse {
     let kind = problem.code.row().kind;
-    let body = ErrorBody { code: problem.status, r#type: kind, message: &problem.message };
+    let (message, reason) = (&problem.message, problem.reason.as_deref());
+    let body = ErrorBody { code: problem.status, r#type: kind, message, reason };
     let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, &body);
     set_status(&mut reply, problem.status, "");
     if let Some(wait) = problem.retry_after {

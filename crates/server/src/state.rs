@@ -21,7 +21,8 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
-        let inference = InferenceService::new(Arc::clone(&engine), Arc::clone(&config.meter));
+        let meter = Arc::clone(&config.meter);
+        let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
         let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
         Self { config, engine, inference, peers: AtomicU64::new(1), default_headers }
     }

@@ -124,6 +124,9 @@ settings! {
     STARTUP_TIMEOUT = Setting::new("startup_timeout", SECONDS, "Time a worker may take to load its model").or("120")
         .flag("startup-timeout", "TIME").property("default_startup_timeout")
         .archive(&["startupTimeout"], 1).parameter(&["startup_timeout"], 0).record("startupTimeout").archive_first();
+    STARTUP_WAIT = Setting::new("startup_wait", SECONDS, "Time a request waits while no worker of its model has loaded; then it is told that the model is loading")
+        .or_else("30; under jitney torchserve as long as startup_timeout").or("30")
+        .flag("startup-wait", "TIME").property("startup_wait").archive(&["startupWait"], 0).parameter(&["startup_wait"], 0);
     ISOLATION = Setting::new("isolation", SettingKind::Choice(Isolation::WORDS), "Where an ONNX model runs: process gives each worker a process of its own, thread a thread of the server, which saves memory and ends with the model").or("process")
         .flag("isolation", "WHERE").property("onnx_isolation").parameter(&["isolation"], 0);
     MEMORY_LIMIT = Setting::new("memory_limit", SettingKind::Size, "Memory that one worker process of an ONNX model may use, such as 2GiB; a request that needs more is answered with 507")

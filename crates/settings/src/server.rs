@@ -58,6 +58,10 @@ settings! {
     LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
         .or("info").flag("log-level", "FILTER").aliases(&["log"]);
     ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
+    DEBUG_ERRORS = Setting::new("debug_errors", SettingKind::Flag, "Send the tracebacks of Python models to callers that use handles; they are in the log anyway")
+        .or("false").flag("debug-errors", "BOOL").property("debug_errors");
+    MAX_IMAGE_PIXELS = Setting::new("max_image_pixels", SettingKind::from(1), "Most pixels of an image that a stock handler or a parameter of type Image decodes; a larger one is rejected with 400")
+        .or("89478485").flag("max-image-pixels", "N").property("max_image_pixels");
     DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")
         .or("0s").flag("drain-delay", "TIME").property("drain_delay");
     DRAIN_TIMEOUT = Setting::new("drain_timeout", SECONDS, "On SIGTERM, time for admitted requests to be answered")

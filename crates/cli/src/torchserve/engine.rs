@@ -9,7 +9,9 @@ use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::{INSTALL_REQUIREMENTS, MAX_WORKERS_PER_MODEL};
+use jitney_settings::server::{
+    DEBUG_ERRORS, INSTALL_REQUIREMENTS, MAX_IMAGE_PIXELS, MAX_WORKERS_PER_MODEL,
+};
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
@@ -51,6 +53,8 @@ pub(super) fn engine(
             env: worker_env(values, env)?,
             decode_input: values.flag(&DECODE_INPUT_REQUEST),
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
+            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
+            debug_errors: values.flag(&DEBUG_ERRORS),
             envelope: values.read(&SERVICE_ENVELOPE),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             response_bytes_max: values.read(&MAX_RESPONSE_SIZE),

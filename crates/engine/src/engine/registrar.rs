@@ -395,7 +395,7 @@ impl Registrar {
 /// Why the file of a model without Python is not served, in the loader's words where it has some.
 fn not_loadable(error: LaunchError) -> RegisterError {
     RegisterError::NotLoadable(match error {
-        LaunchError::Load(message) => message,
+        LaunchError::Load(fault) => fault.message,
         other => other.to_string(),
     })
 }

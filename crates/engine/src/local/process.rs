@@ -7,7 +7,6 @@
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::Stdio;
@@ -138,14 +137,17 @@ impl LocalProcesses {
         };
         let Some((connection, signature)) = loaded else {
             process.kill();
-            process.wait().await;
+            let status = process.wait().await;
             process.drained().await;
             return Err(match last_words.get() {
                 Some(bytes) => {
                     let limit = "more than its memory_limit allows";
-                    LaunchError::Memory(format!("it asked for {bytes} bytes {limit}"))
+                    LaunchError::Memory(format!("it asked for {bytes} bytes {limit}").into())
                 }
-                None => LaunchError::Ended,
+                None => LaunchError::Ended {
+                    exit: WorkerExit::of_process(status),
+                    last_line: String::new(),
+                },
             });
         };
         Ok(LoadedProcess { process, connection, last_words, signature })
@@ -170,13 +172,13 @@ async fn handshake(
     let Ok((header, payload)) = next_frame(&mut connection, process).await else {
         return Ok(None);
     };
-    let unreadable = |error: FrameError| LaunchError::Load(error.to_string());
+    let unreadable = |error: FrameError| LaunchError::Load(error.to_string().into());
     if header.kind == FrameKind::Loaded {
         let loaded: LocalLoaded = decode_control(&payload).map_err(unreadable)?;
         Ok(Some((connection, loaded.signature)))
     } else if header.kind == FrameKind::LoadFailed {
         let failed: LocalLoadFailed = decode_control(&payload).map_err(unreadable)?;
-        Err(LaunchError::Load(failed.message))
+        Err(LaunchError::Load(failed.message.into()))
     } else {
         Err(unreadable(FrameError::Unexpected(header.kind)))
     }
@@ -242,11 +244,14 @@ impl Launcher for LocalLauncher {
         Box::pin(async move {
             let loaded = processes.load(&load, Some(worker)).await?;
             if loaded.signature != *model.signature() {
-                return Err(LaunchError::Load(format!(
-                    "{} has other inputs or outputs than when the model was registered; \
+                return Err(LaunchError::Load(
+                    format!(
+                        "{} has other inputs or outputs than when the model was registered; \
                      register it again",
-                    load.file.display()
-                )));
+                        load.file.display()
+                    )
+                    .into(),
+                ));
             }
             let LoadedProcess { process, connection, last_words, .. } = loaded;
             let worker = LocalWorker {
@@ -371,10 +376,7 @@ impl LocalWorker {
         self.process.drained().await;
         self.exit = Some(match self.last_words.get() {
             Some(bytes) => WorkerExit::OutOfMemory { bytes: *bytes },
-            None => WorkerExit::Ended {
-                status: status.and_then(|status| status.code()),
-                signal: status.and_then(|status| status.signal()),
-            },
+            None => WorkerExit::of_process(status),
         });
     }
 }

@@ -41,7 +41,7 @@ impl ExitPlan {
             WorkerExit::OutOfMemory { .. } if hungry.is_some() => {
                 (BatchFailure::Handler, DownReason::Crashed)
             }
-            WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
+            WorkerExit::TimedOut { .. } => (BatchFailure::TimedOut, DownReason::TimedOut),
             WorkerExit::Ended { .. }
             | WorkerExit::OutOfMemory { .. }
             | WorkerExit::BrokeProtocol => (BatchFailure::Crashed, DownReason::Crashed),
@@ -67,7 +67,8 @@ mod tests {
     fn plan(batches: &[u64], blamed: Option<u64>, ahead: bool) -> ExitPlan {
         let batches =
             batches.iter().map(|id| WorkerBatch::full(BatchId(*id), Vec::new(), 1)).collect();
-        ExitPlan::new(WorkerExit::TimedOut, batches, blamed.map(BatchId), ahead)
+        let exit = WorkerExit::TimedOut { limit: std::time::Duration::from_secs(1) };
+        ExitPlan::new(exit, batches, blamed.map(BatchId), ahead)
     }
 
     fn ids(batches: &[WorkerBatch]) -> Vec<u64> {

@@ -19,6 +19,7 @@ mod ahead;
 mod announced;
 mod concurrent;
 mod continuous;
+mod loading;
 mod measured;
 mod parts;
 mod sequences;
@@ -338,7 +339,6 @@ async fn a_worker_that_cannot_start_fails_the_scaling_and_is_tried_again() {
     let scaled = kit.model.scale(1, 1).await;
     assert!(matches!(scaled, Err(ScaleError::Launch(LaunchError::Load(_)))), "{scaled:?}");
     assert!(kit.model.healthy(), "still trying");
-    assert!(kit.call("patient").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,12 +350,15 @@ async fn a_start_that_takes_too_long_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told() {
-    let never = |_| (millis(10), Err(LaunchError::Ended));
+    let never = |_| (millis(10), Err(LaunchError::TimedOut { seconds: 1 }));
     let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
     drop(kit.model.scale(1, 1).await);
-    let answers = kit.call_all(&["waits"]).await;
-    assert!(is_rejected(&answers[0], Rejection::NoWorker), "{answers:?}");
-    assert!(!kit.model.healthy());
+    while kit.model.healthy() {
+        advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    let answers = kit.call_all(&["late"]).await;
+    assert!(matches!(answers[0], Err(CallError::NotLoaded(_))), "{answers:?}");
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
     assert!(kit.model.healthy(), "nothing is wanted any more");

@@ -7,6 +7,8 @@
 mod connection;
 mod environment;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gpus;
 mod launcher;
 mod listener;

@@ -32,6 +32,10 @@ pub struct PythonConfig {
     pub decode_input: bool,
     /// Keep PIL's limit on image sizes.
     pub limit_max_image_pixels: bool,
+    /// Pixels of one image, where that limit is kept.
+    pub image_pixels_max: u64,
+    /// Whether callers that use handles get tracebacks.
+    pub debug_errors: bool,
     /// A request envelope for every model.
     pub envelope: Option<String>,
     /// Install what a model's requirements file asks for before its first worker starts.
@@ -52,6 +56,8 @@ impl PythonConfig {
             env: Vec::new(),
             decode_input: true,
             limit_max_image_pixels: true,
+            image_pixels_max: 89_478_485,
+            debug_errors: false,
             envelope: None,
             install_requirements: false,
             response_bytes_max: None,

@@ -204,6 +204,8 @@ fn attempt_error(error: CallError, context: &Call) -> AttemptError {
         CallError::WorkerExited { .. } => AttemptError::Failed("Worker died.".to_owned()),
         CallError::Rejected { reason: Rejection::Expired, .. } if in_time => AttemptError::Late,
         other @ (CallError::Rejected { .. }
+        | CallError::NotLoaded(_)
+        | CallError::Loading(_)
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)
         | CallError::Sequence(_)

@@ -1,7 +1,7 @@
 //! A key: random characters, with or without an expiry.
 
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -30,27 +30,37 @@ impl KeyStrength {
 #[derive(Clone)]
 pub(super) struct AuthKey {
     text: String,
-    expires: Option<SystemTime>,
+    expires: Option<KeyExpiry>,
+}
+
+/// When a key ends.
+#[derive(Clone, Copy)]
+pub(super) struct KeyExpiry {
+    /// By the time of day, as it is written down.
+    pub(super) wall: SystemTime,
+    /// By the clock that decides: setting the time of day back revives no key.
+    pub(super) steady: Duration,
 }
 
 impl AuthKey {
     /// Bytes of the system's own randomness (`getrandom`), in base64.
-    pub(super) fn fresh(strength: KeyStrength, expires: Option<SystemTime>) -> io::Result<Self> {
+    pub(super) fn fresh(strength: KeyStrength, expires: Option<KeyExpiry>) -> io::Result<Self> {
         let mut bytes = vec![0; strength.bytes()];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         Ok(Self { text: BASE64_URL_SAFE_NO_PAD.encode(bytes), expires })
     }
 
     /// Whether a token is this key, in a time that does not depend on where they differ.
-    pub(super) fn is(&self, token: &[u8], now: SystemTime) -> bool {
-        let alive = self.expires.is_none_or(|expires| now < expires);
+    pub(super) fn is(&self, token: &[u8], now: Duration) -> bool {
+        let alive = self.expires.is_none_or(|expires| now < expires.steady);
         bool::from(self.text.as_bytes().ct_eq(token)) & alive
     }
 
     fn json(&self) -> Value {
         let mut json = json!({ "key": self.text });
         if let Some(expires) = self.expires {
-            json["expiration time"] = humantime::format_rfc3339_micros(expires).to_string().into();
+            json["expiration time"] =
+                humantime::format_rfc3339_micros(expires.wall).to_string().into();
         }
         json
     }
@@ -65,7 +75,7 @@ pub(super) struct AuthKeys {
 }
 
 impl AuthKeys {
-    pub(super) fn fresh(strength: KeyStrength, expires: SystemTime) -> io::Result<Self> {
+    pub(super) fn fresh(strength: KeyStrength, expires: KeyExpiry) -> io::Result<Self> {
         let fresh = |expires| AuthKey::fresh(strength, expires);
         let (management, inference) = (fresh(Some(expires))?, fresh(Some(expires))?);
         Ok(Self { management, inference, api: fresh(None)? })

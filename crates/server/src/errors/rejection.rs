@@ -80,12 +80,12 @@ impl FailedCall<'_> {
         }
     }
 
-    fn message(&self, text: &str, reason: &str) -> String {
+    pub(super) fn message(&self, text: &str, reason: &str) -> String {
         format!("Model \"{}\"{text}. [reason: {reason}]", self.model)
     }
 
     /// TorchServe's message, with its stray quote after the version.
-    fn no_worker(&self) -> String {
+    pub(super) fn no_worker(&self) -> String {
         let FailedCall { model, purpose, .. } = self;
         let version =
             self.version.map(|version| format!(" Version {version}\"")).unwrap_or_default();

@@ -22,6 +22,7 @@ use tonic::{Status, Streaming};
 
 use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
+use crate::dialect::Dialect;
 use crate::errors::{FailedCall, Problem};
 use crate::request_id::RequestUuid;
 use crate::state::ServerState;
@@ -149,7 +150,8 @@ impl MessageStream {
 }
 
 fn server_full(model: &str, error: &CallError) -> Problem {
-    FailedCall { model, version: None, purpose: "inference", queue_max: 0 }.problem(error)
+    let dialect = Dialect::default();
+    FailedCall { model, version: None, purpose: "inference", queue_max: 0, dialect }.problem(error)
 }
 
 /// Each piece of an answer is a message.

@@ -40,6 +40,8 @@ type ServiceFn = Box<dyn Fn(Request<MessageBody>) -> Answering + Send + Sync>;
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
     state: Arc<ServerState>,
+    /// Whether health and readiness need no token.
+    open_health: bool,
     browsers: BrowserRule,
     services: Vec<GrpcService>,
 }
@@ -56,7 +58,12 @@ struct GrpcService {
 impl GrpcServices {
     /// The services of these APIs; health and reflection are always among them.
     pub(crate) fn new(state: &Arc<ServerState>, apis: Apis, browsers: BrowserRule) -> Self {
-        let mut services = Self { state: Arc::clone(state), browsers, services: Vec::new() };
+        let mut services = Self {
+            state: Arc::clone(state),
+            open_health: apis.open_health,
+            browsers,
+            services: Vec::new(),
+        };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
@@ -166,7 +173,9 @@ impl GrpcServices {
         if service.gate == Gate::Management {
             self.browsers.check(request.headers(), true, config.cors.origin.as_deref())?;
         }
-        if let Some(tokens) = &config.tokens {
+        let path = request.uri().path();
+        let open = || self.open_health && Gate::is_grpc_health(path);
+        if let Some(tokens) = config.tokens.as_ref().filter(|_| !open()) {
             let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
             tokens.admit(service.gate, authorization)?;
         }

@@ -319,7 +319,8 @@ impl<'a> Calls<'a> {
         }
         let (state, peer) = (Arc::clone(self.state), Arc::clone(self.peer));
         let held = state.engine.admission().hold(call.body.len() as u64);
-        let held = Some(held.map_err(|error| inference::failure(&model, target, &error))?);
+        let failed = |error| inference::failure(state.config.dialect, &model, target, &error);
+        let held = Some(held.map_err(failed)?);
         Ok(PendingCall { state, peer, model, call, started: Instant::now(), held })
     }
 

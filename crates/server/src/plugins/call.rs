@@ -135,6 +135,8 @@ fn failure(error: &CallError) -> PluginFailure {
         }
         CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
         CallError::Rejected { .. }
+        | CallError::NotLoaded(_)
+        | CallError::Loading(_)
         | CallError::ServerFull { .. }
         | CallError::Sequence(_)
         | CallError::WorkerExited { .. }

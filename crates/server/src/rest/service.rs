@@ -195,9 +195,10 @@ async fn call(
         }
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
-        Route::Ping => Ok(health::ping(engine)),
+        Route::Ping => Ok(health::ping(context)),
         Route::OipLive => Ok(health::oip_live()),
-        Route::OipReady => Ok(health::oip_ready(engine)),
+        Route::OipReady => Ok(health::oip_ready(context)),
+        Route::OipModelReady(model) => health::oip_model_ready(context, model),
         Route::OipServer => Ok(health::oip_server(&state.config.server_version)),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
@@ -218,7 +219,7 @@ async fn call(
         Route::UnregisterWorkflow(name) => {
             Box::pin(management::unregister_workflow(context, name)).await
         }
-        Route::ModelReady(model) => management::ready(context, model),
+        Route::ModelReady(model) => health::model_ready(context, model),
         Route::RenewToken => admin::renew_token(context),
         Route::Metrics => Ok(admin::metrics(context)),
         Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
