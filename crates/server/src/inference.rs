@@ -52,6 +52,15 @@ impl InferenceService {
         Ok(self.engine.model(target.model, target.version)?)
     }
 
+    /// Takes memory for a request that waits before its model admits it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn hold(&self, model: &str, bytes: u64) -> Result<HeldBytes, Problem> {
+        let failed = FailedCall { model, version: None, purpose: "inference", queue_max: 0 };
+        self.engine.admission().hold(bytes).map_err(|error| failed.problem(&error))
+    }
+
     /// Runs the request on `model`, which [`InferenceService::model`] found.
     ///
     /// # Errors
