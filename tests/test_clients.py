@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import requests
 
-from harness.archives import Store
 from harness.client import later, request
 from harness.gate import Gate
 from harness.processes import open_files
@@ -113,15 +112,6 @@ def test_a_client_that_does_not_read_its_answer_stops_only_itself(shared: Server
         pass
     assert shared.predict("echo", b"hearing").content == b"hearing"
     deaf.close()
-
-
-def test_a_server_out_of_descriptors_recovers_when_clients_leave(start, store: Store) -> None:
-    server = start("serve", store.mar("echo"), open_files_max=128)
-    idle = [socket.create_connection(server.address) for _ in range(200)]
-    server.logged("cannot accept a connection")
-    for connection in idle:
-        leave(connection, "reset")
-    assert server.predict("echo", b"room again").content == b"room again"
 
 
 def test_a_connection_lives_on_after_an_error(shared: Server) -> None:

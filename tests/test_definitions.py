@@ -240,3 +240,16 @@ def test_a_definition_that_cannot_be_served_ends_the_start_with_the_reason(binar
     )
     assert done.returncode == 1
     assert words in done.stderr
+
+
+@pytest.mark.parametrize("spec", ["../app.py:shout", "{home}/app.py:shout"])
+def test_a_definition_may_lie_outside_of_the_directory(spec: str, binary: Path, tmp_path: Path):
+    (tmp_path / "app.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
+    below = tmp_path / "below"
+    below.mkdir()
+    server = Server(binary, tmp_path / "server", ["serve", spec.format(home=tmp_path)], cwd=below)
+    try:
+        answer = requests.post(server.started().url("/shout"), json={"text": "hey"}, timeout=ASK_SECONDS)
+        assert (answer.status_code, answer.text.strip('"')) == (200, "HEY")
+    finally:
+        server.end()

@@ -175,6 +175,19 @@ def test_a_model_lives_its_whole_life_over_grpc(server: Server) -> None:
         assert gone.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+def test_paths_outside_the_store_are_closed_over_grpc_too(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text("def handle(data, context): return data\n")
+    with grpc.insecure_channel(address(server, "management")) as channel:
+        manage = Stub(channel, MANAGEMENT)
+        with pytest.raises(grpc.RpcError) as closed:
+            manage("RegisterModel", url=str(tmp_path), model_name="le", handler="handler.py", initial_workers=1)
+        assert closed.value.code() == grpc.StatusCode.NOT_FOUND
+        assert f"Put it below the model store {server.store.path}" in closed.value.details()
+        with pytest.raises(grpc.RpcError) as outside:
+            manage("RegisterModel", url="orders.mar", model_name="le", handler=str(tmp_path / "handler.py"))
+        assert outside.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
 # -- TLS ----------------------------------------------------------------------------------------
 
 

@@ -205,3 +205,25 @@ def test_an_output_that_exists_is_not_replaced_unless_asked(desk: Desk) -> None:
     assert "--overwrite" in desk.run("models.py:double", "in.jsonl", "-o", "out.jsonl", code=64)
     desk.run("models.py:double", "in.jsonl", "-o", "out.jsonl", "--overwrite")
     assert desk.lines("out.jsonl") == [{"row": 0, "output": 2}]
+
+
+def test_a_row_that_is_too_long_goes_to_the_side_file(desk: Desk) -> None:
+    with (desk.path / "in.jsonl").open("w") as rows:
+        rows.write('{"number": 1}\n{"number": "' + "x" * (65 << 20) + '"}\n{"number": 3}\n')
+    said = desk.run("models.py:double", "in.jsonl", "-o", "out.jsonl")
+    assert desk.lines("out.jsonl") == [{"row": 0, "output": 2}, {"row": 2, "output": 6}]
+    [failed] = desk.lines("out.jsonl.failed.jsonl")
+    assert (failed["row"], failed["status"]) == (1, 400)
+    assert failed["error"] == "the row is longer than 64 MiB"
+    assert len(failed["input"]) == 1024
+    assert "1 failed" in said
+
+
+def test_a_quote_that_is_never_closed_stops_the_job_after_the_rows_before_it(desk: Desk) -> None:
+    (desk.path / "in.csv").write_text('number\n1\n2\n"3\n4\n5\n')
+    job = ["models.py:double", "in.csv", "--numbers", "-o", "out.jsonl"]
+    for _ in range(2):
+        said = desk.run(*job, code=1)
+        assert "the quote that opens in line 4 is never closed" in said
+        assert not (desk.path / "out.jsonl").exists()
+        assert [row["row"] for row in desk.lines("out.jsonl.part")] == [0, 1], "the rows before it are written"

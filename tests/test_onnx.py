@@ -1,17 +1,20 @@
-"""ONNX in process: real files get real labels, wrong requests are rejected alone, and no Python is needed."""
+"""ONNX without Python: real files get real labels, wrong requests are rejected alone, and a model harms only itself."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
+from harness import onnx
 from harness.archives import Store
-from harness.client import curl, together
-from harness.processes import marked
+from harness.client import curl, later, together
+from harness.processes import command, marked
 from harness.server import Server
 from harness.shape import assert_problem, timing_of
 
@@ -85,7 +88,8 @@ def test_a_batch_answers_as_single_requests_do(server: Server) -> None:
 
 
 def test_the_server_needs_no_python(server: Server) -> None:
-    assert marked(server.mark) == [server.pid], "it runs no other process"
+    others = [command(pid) for pid in marked(server.mark) if pid != server.pid]
+    assert others and all(b"onnx-worker" in words for words in others), "it runs no other program"
     assert "Python" not in server.log
 
 
@@ -194,3 +198,92 @@ def test_the_repositorys_own_model_file_is_served_with_its_labels(start) -> None
 def test_the_demo_serves_the_embedded_model(start) -> None:
     server = start("demo", env={"PATH": ""})
     assert top(curl("-T", ROOT / "Cargo.toml", server.url("/predictions/magika")).json()) == "toml"
+
+
+# -- a process of its own ----------------------------------------------------------------------
+
+MEMORY = "512MiB"
+TOO_LARGE = 100_000
+"""A batch of `greedy` with this number asks for 40 GB."""
+ENDLESS = 5_000
+"""And with this one for 300 MB, and 750 billion operations."""
+
+
+@pytest.fixture(scope="module")
+def limited(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Models that a request can make hungry or slow, beside one that must not notice."""
+    home = tmp_path_factory.mktemp("limited")
+    store = Store(home / "store")
+    onnx.filler(store.path / "filler.onnx")
+    onnx.greedy(store.path / "greedy.onnx")
+    flags = ("--memory-limit", MEMORY, "--max-batch-delay", "400ms", "--batch-size", "4")
+    arguments = ["serve", store.path / "filler.onnx", store.path / "greedy.onnx", copy_model(store.path), *flags]
+    arguments += ["--model-store", store.path]
+    server = Server(binary, home / "server", arguments, env={"PATH": ""}, store=store)
+    yield server.started()
+    server.end()
+
+
+def send(server: Server, model: str, body: object) -> requests.Response:
+    return requests.post(server.url(f"/predictions/{model}"), json=body, timeout=120)
+
+
+def is_served(server: Server) -> bool:
+    return top(server.predict("magika", (ROOT / "Cargo.toml").read_bytes()).json()) == "toml"
+
+
+@pytest.mark.parametrize("sizes", [[2**31 - 1, 100_000], [2**31 - 1, 1_000]])
+def test_a_request_that_needs_too_much_memory_costs_one_worker(limited: Server, sizes: list[int]) -> None:
+    """The first asks for more than can be addressed, the second for 8 TB that the kernel would promise."""
+    (before,) = limited.ready("filler").values()
+    (neighbour,) = limited.ready("magika").values()
+    assert_problem(send(limited, "filler", {"x": sizes}), 507, "InternalServerException", "memory")
+    assert is_served(limited)
+    assert send(limited, "filler", {"x": [1, 2]}).json() == [[0.0, 0.0]]
+    assert before not in limited.ready("filler").values()
+    assert list(limited.ready("magika").values()) == [neighbour], "it did not notice"
+
+
+def test_neighbours_in_the_batch_of_a_hungry_request_are_answered(limited: Server) -> None:
+    rows = [1, 2, TOO_LARGE, 3]
+    replies = together([lambda row=row: send(limited, "greedy", {"x": [row]}) for row in rows])
+    assert [reply.status_code for reply in replies] == [200, 200, 507, 200]
+    assert [reply.json() for reply in replies if reply.ok] == [[1], [2], [3]]
+
+
+def test_a_worker_that_is_killed_loses_no_request(limited: Server) -> None:
+    (pid,) = limited.ready("greedy").values()
+    calls = [lambda row=row: send(limited, "greedy", {"x": [row]}) for row in range(1, 40)]
+    calls.insert(10, lambda: os.kill(pid, signal.SIGKILL))
+    replies = together(calls)
+    assert [reply.json() for reply in replies if reply is not None] == [[row] for row in range(1, 40)]
+    assert pid not in limited.ready("greedy").values()
+
+
+def test_a_batch_that_never_ends_is_cut(start, tmp_path: Path) -> None:
+    model = onnx.greedy(tmp_path / "greedy.onnx")
+    server = start("serve", model, "--response-timeout", "1", "--memory-limit", "1GiB", env={"PATH": ""})
+    (pid,) = server.ready("greedy").values()
+    assert send(server, "greedy", {"x": [ENDLESS]}).status_code >= 500
+    assert send(server, "greedy", {"x": [1]}).json() == [1]
+    assert pid not in server.ready("greedy").values()
+
+
+def test_workers_end_with_a_server_that_is_killed(start, tmp_path: Path) -> None:
+    server = start("serve", onnx.greedy(tmp_path / "greedy.onnx"), env={"PATH": ""})
+    busy = later(lambda: pytest.raises(requests.ConnectionError, send, server, "greedy", {"x": [ENDLESS]}))
+    server.kill()
+    busy.result()
+    assert server.orphans() == []
+
+
+def test_a_model_may_share_the_process_of_the_server(start, tmp_path: Path) -> None:
+    server = start("serve", copy_model(tmp_path), "--isolation", "thread", env={"PATH": ""})
+    assert is_served(server)
+    assert set(server.ready("magika").values()) == {None}, "a thread has no process id"
+    assert not [pid for pid in marked(server.mark) if b"onnx-worker" in command(pid)]
+
+
+def test_a_model_that_needs_more_memory_than_it_may_have_is_rejected(server: Server) -> None:
+    reply = server.manage("POST", "/models", url="magika.onnx", model_name="small", memory_limit="1MiB")
+    assert_problem(reply, 400, "InvalidModelException", "memory")

@@ -37,7 +37,7 @@ def encode_call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
 
 def decode_call(raw: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and named arguments."""
-    values = decode(raw)
+    values = decode(raw, imports=False)
     if not isinstance(values, tuple):
         raise ValueError("a call's arguments are a tuple")
     return values if _is_whole(values) else (values, {})
@@ -72,10 +72,10 @@ class Failure(NamedTuple):
     trace: str
 
 
-def encode_failure(error: BaseException) -> str:
-    """An exception as text."""
+def encode_failure(error: BaseException, with_traceback: bool = False) -> str:
+    """An exception as text. Its traceback tells paths and lines of the server, so it goes along only if it may."""
     kind = type(error)
-    trace = "".join(traceback.format_exception(kind, error, error.__traceback__))
+    trace = "".join(traceback.format_exception(kind, error, error.__traceback__)) if with_traceback else ""
     failure = Failure(
         module=kind.__module__,
         name=kind.__qualname__,
@@ -96,7 +96,8 @@ def decode_failure(message: str, status: int) -> BaseException | None:
     except (ValueError, TypeError):
         return None
     error = _same_type(failure) or RemoteError(failure.message, status, f"{failure.module}.{failure.name}")
-    error.__cause__ = RemoteTraceback(failure.trace)
+    if failure.trace:
+        error.__cause__ = RemoteTraceback(failure.trace)
     return error
 
 

@@ -33,7 +33,7 @@ def pack(definition: Definition, spec: str, directory: str, out: Path, version: 
         "model": {
             "modelName": definition.name,
             "modelVersion": version,
-            "handler": spec,
+            "handler": handler_name(spec),
             "configFile": "model-config.yaml",
         },
         "archiverVersion": "0.12.0",
@@ -41,7 +41,7 @@ def pack(definition: Definition, spec: str, directory: str, out: Path, version: 
     write(out / "MAR-INF" / "MANIFEST.json", manifest)
     write(out / "model-config.yaml", settings(definition, spec, directory))  # JSON is YAML.
     write(out / API_FILE, api(definition))
-    return {"name": definition.name, "version": version, "sources": sources(directory)}
+    return {"name": definition.name, "version": version, "sources": sources(directory, spec)}
 
 
 def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any]:
@@ -104,12 +104,20 @@ def latencies(definition: Definition) -> dict[str, float]:
     return {name: latency for name, latency in targets.items() if latency}
 
 
-def sources(directory: str) -> list[str]:
-    """The user's own files that were imported: those to watch."""
-    root = os.path.abspath(directory) + os.sep
+def handler_name(spec: str) -> str:
+    """What the manifest says: no path that leads out of the model directory, which the server rejects."""
+    module, colon, name = spec.partition(":")
+    leads_out = os.path.isabs(module) or os.pardir in module.split(os.sep)
+    return f"{os.path.basename(module)}{colon}{name}" if leads_out else spec
+
+
+def sources(directory: str, spec: str) -> list[str]:
+    """The user's own files that were imported: those to watch, in the directory and beside the file that was named."""
+    beside = os.path.dirname(os.path.join(directory, spec.partition(":")[0]))
+    roots = tuple(os.path.join(os.path.abspath(root), "") for root in {directory, beside})
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     own = {os.path.abspath(file) for file in files if isinstance(file, str)}
-    return sorted(file for file in own if file.startswith(root) and "site-packages" not in file)
+    return sorted(file for file in own if file.startswith(roots) and "site-packages" not in file)
 
 
 def write(path: Path, value: Any) -> None:

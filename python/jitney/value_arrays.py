@@ -1,7 +1,8 @@
 """numpy arrays, torch tensors and pandas frames inside values: their buffers, as they lie in memory.
 
-Apart from `values` because only these need a library, which is imported on arrival if the sender
-had one. Arrays of Python objects are errors: their buffers are pointers.
+Apart from `values` because only these need a library. A caller's program imports it when an answer needs it; a
+worker does not, since its callers would decide what it loads. Arrays of Python objects are errors: their buffers
+are pointers.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ import importlib
 import math
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 DIMS_MAX = 32
 TORCH_ONLY = {"bfloat16": "<u2"}
 """Types of tensors that numpy has no name for, with the numbers in which they travel."""
+
+
+class _Imports(threading.local):
+    """Whether this thread may import a library for the value that it reads."""
+
+    allowed = True
+
+
+IMPORTS = _Imports()
 
 
 class ArrayFormatError(ValueError):
@@ -141,7 +152,12 @@ def _read(name: str, shape: tuple[int, ...], data: memoryview) -> Any:
 
 
 def _library(name: str) -> Any:
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
+    if not IMPORTS.allowed:
+        raise ArrayFormatError(f"the value needs {name}, which this model does not import; send plain lists instead")
     try:
-        return sys.modules.get(name) or importlib.import_module(name)
+        return importlib.import_module(name)
     except ImportError:
         raise ArrayFormatError(f"the value needs {name}, which is not installed here") from None

@@ -47,9 +47,10 @@ def encode(value: Any) -> bytes:
     return b"".join(parts)
 
 
-def decode(raw: Raw) -> Any:
-    """The value that bytes stand for; all of them."""
+def decode(raw: Raw, imports: bool = True) -> Any:
+    """The value that bytes stand for; all of them. Without `imports` its libraries must be loaded already."""
     view = memoryview(raw)
+    value_arrays.IMPORTS.allowed = imports
     try:
         value, end = _take(view, 0, 0)
     except (struct.error, IndexError):

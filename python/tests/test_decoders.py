@@ -24,6 +24,7 @@ from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import Image, Recipe, transforms
 from ts.torch_handler.settings import HandlerSettings, read_settings
 from ts.torch_handler.threads import decode_processes, preprocess_threads
+from ts.utils.util import PredictionException
 
 STOCK = Recipe(ImageClassifier.image_processing, True)
 SIZES = [(640, 480), (480, 640), (256, 256), (257, 256), (256, 999), (300, 301), (31, 47), (17, 900), (1023, 333)]
@@ -97,7 +98,17 @@ def test_a_decompression_bomb_is_rejected_unless_the_operator_removed_the_limit(
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
     assert two.decode(STOCK.plan(), bomb.getvalue()) is None
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    assert json.loads(STOCK.plan())["limited"] is False
+    assert json.loads(STOCK.plan())["pixels"] is None
+
+
+def test_an_image_that_pillow_only_warns_of_is_its_clients_mistake(two, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400 * 250)
+    large, fits = image(1, (401, 250)), image(1, (400, 250))
+    with pytest.raises(PredictionException, match="401 x 250 pixels, and the server takes at most 100000") as caught:
+        STOCK.read(large, two, STOCK.plan())
+    assert caught.value.error_code == 400
+    assert two.decode(STOCK.plan(), large) is None
+    assert two.decode(STOCK.plan(), fits) is not None
 
 
 def test_a_killed_helper_is_replaced_and_its_image_read_by_the_worker(two):

@@ -8,7 +8,7 @@ import jitney
 from jitney.definition import HANDLE_NAMES
 from jitney.handle import RunningModel
 from jitney.options import Options
-from jitney.pack import api, queue_size, settings
+from jitney.pack import api, handler_name, queue_size, settings
 
 
 def test_a_decorated_function_is_still_the_function():
@@ -246,3 +246,17 @@ def test_cost_and_bucket_are_called_by_name_or_in_order_if_they_know_no_names():
     assert Options(cost=max).cost_of({"a": 3, "b": 7}) == 7
     assert Options(cost=lambda **item: len(item)).cost_of({"a": 3, "b": 7}) == 2
     assert (Options().cost_of, Options().bucket_of) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("app:shout", "app:shout"),
+        ("dir/app.py:shout", "dir/app.py:shout"),
+        ("../app.py:shout", "app.py:shout"),
+        ("a/../../app.py", "app.py"),
+        ("/srv/app.py:shout", "app.py:shout"),
+    ],
+)
+def test_the_manifest_names_no_file_outside_of_the_model(spec, name):
+    assert handler_name(spec) == name

@@ -6,6 +6,8 @@ import ast
 import dataclasses
 import enum
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +132,18 @@ def thrown(error: BaseException) -> BaseException:
     try:
         raise error
     except BaseException as raised:
-        return calls.decode_failure(calls.encode_failure(raised), 500)
+        return calls.decode_failure(calls.encode_failure(raised, with_traceback=True), 500)
+
+
+def test_a_traceback_stays_on_the_server_unless_it_may_go_along():
+    try:
+        raise ValueError("no")
+    except ValueError as raised:
+        text = calls.encode_failure(raised)
+    assert __file__ not in text
+    assert "Traceback" not in text
+    again = calls.decode_failure(text, 500)
+    assert (type(again), str(again), again.__cause__) == (ValueError, "no", None)
 
 
 def test_an_exception_keeps_its_type_message_and_traceback():
@@ -154,3 +167,23 @@ def test_an_exception_of_a_type_that_is_not_loaded_is_a_remote_error():
     assert (type(again), again.kind) == (errors.RemoteError, "antigravity.ValueError")
     assert calls.decode_failure("Prediction failed", 500) is None
     assert calls.decode_failure(calls.FAILURE_MARK + "[]", 500) is None
+
+
+@pytest.mark.parametrize("library", ["numpy", "pandas"])
+def test_a_call_makes_no_worker_import_a_library(library):
+    loaded = pytest.importorskip(library)
+    value = loaded.zeros(3) if library == "numpy" else loaded.DataFrame({"a": ["x"]})
+    script = (
+        "import sys\nfrom jitney import calls, values\n"
+        f"raw = bytes.fromhex({calls.encode_call((value,), {}).hex()!r})\n"
+        "try:\n    calls.decode_call(raw)\n"
+        "except values.ValueFormatError as error:\n    print(error)\n"
+        "print(sorted({'numpy', 'pandas', 'torch'} & sys.modules.keys()))\n"
+        "import numpy, pandas\nprint(type(calls.decode_call(raw)[0][0]).__name__)\n"
+    )
+    pytest.importorskip("pandas")
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    why, imported, name = told.splitlines()
+    assert why == f"the value needs {library}, which this model does not import; send plain lists instead"
+    assert imported == "[]"
+    assert name == type(value).__name__

@@ -29,11 +29,13 @@ def test_records_become_objects_and_strange_ones_keep_their_place(tmp_path: Path
     file, header = tmp_path / "in.csv", b"\xef\xbb\xbftext,size\r\n"
     records = b'"a ""b""\nc",1\r\n\r\nalone\r\nd,007\ne,2.5'
     file.write_bytes(header + records)
-    part = {"begin": len(header), "end": len(header) + len(records), "rows": 4}
+    part = {"begin": len(header), "end": len(header) + len(records), "rows": 4, "too_long": False}
     found = [json.loads(line) for line in Input(str(file), "csv", True).lines(part)]
     assert found == [{"text": 'a "b"\nc', "size": 1}, None, {"text": "d", "size": "007"}, {"text": "e", "size": 2.5}]
     with pytest.raises(ValueError, match="has it changed"):
         list(Input(str(file), "csv", True).lines({**part, "rows": 5}))
+    too_long = Input(str(file), "csv", True).lines({**part, "rows": 1, "too_long": True})
+    assert list(too_long) == [b"null"], "nobody reads a row that is too long"
 
 
 def test_rows_of_parquet_are_counted_from_the_start(tmp_path: Path) -> None:

@@ -200,3 +200,25 @@ def test_started_by_hand_it_says_what_is_missing():
         timeout=wire.PATIENCE_SECONDS,
     )
     assert done.returncode == 64 and "JITNEY_WORKER_SOCKET" in done.stderr
+
+
+def test_a_worker_ends_at_once_if_its_server_ended_before_it():
+    env = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR, "JITNEY_WORKER_SOCKET": "/nowhere"}
+    env["JITNEY_WORKER_PARENT"] = str(os.getpid() + 1)
+    ended = subprocess.run([sys.executable, "-m", "jitney.worker"], env=env, timeout=wire.PATIENCE_SECONDS)
+    assert ended.returncode == 1
+
+
+def test_a_worker_ends_with_its_server_whatever_its_handler_does():
+    """The kernel sees to it, so nothing in the worker has to run."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("the parent-death signal is Linux's")
+    hang = "from jitney.worker.parent import end_with_parent; end_with_parent(); print('up', flush=True)\nwhile True: pass"
+    start = f"import os, subprocess, sys; env = dict(os.environ, JITNEY_WORKER_PARENT=str(os.getpid()))\n\
+subprocess.Popen([sys.executable, '-c', {hang!r}], env=env)\nsys.stdin.read()"
+    env = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+    with subprocess.Popen([sys.executable, "-c", start], env=env, **pipes) as server:
+        assert server.stdout.readline() == "up\n"
+        server.kill()
+        assert server.stdout.read() == "", "the worker, which held the pipe too, has ended"

@@ -167,7 +167,10 @@ class Connection(asyncio.Protocol):
             return
         body, self.buffer = self.buffer[end + 4 : end + 4 + length], self.buffer[end + 4 + length :]
         self.judge(int(head[9:12]), head, body)
-        self.send()
+        if b"\r\nconnection: close" in head:
+            self.transport.close()  # The server needs the connection for others; the client makes a new one.
+        else:
+            self.send()
 
     def judge(self, status: int, head: bytes, body: bytes) -> None:
         """Notes what the answer was."""

@@ -27,6 +27,14 @@ def environment(pid: int) -> list[bytes]:
         return []
 
 
+def command(pid: int) -> list[bytes]:
+    """The words a process was started with; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     try:

@@ -66,6 +66,9 @@ pub enum Command {
     Simulate(Box<SimulateFlags>),
     /// Answer how many workers and which largest batch a load needs
     Plan(PlanFlags),
+    /// Run the batches of an ONNX model; the server starts this itself
+    #[command(hide = true)]
+    OnnxWorker,
     /// End the worker processes of a server that was killed; the server starts this itself
     #[command(hide = true)]
     GuardGroups,

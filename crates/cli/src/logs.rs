@@ -16,6 +16,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub use format::Style;
+pub use layer::BANNER;
 pub use writer::{LogTarget, LogWriter};
 
 use crate::failure::{Failure, cannot};
@@ -35,7 +36,7 @@ pub struct LogPlan {
 /// Starts the writer and sends all `tracing` events of the process to it; [`LogWriter::finish`] writes
 /// the remaining lines.
 pub fn start(plan: &LogPlan) -> Result<LogWriter, Failure> {
-    let filter = filter(&plan.filter)?;
+    let filter = filter(&plan.filter, &plan.style)?;
     let (files, warnings) = files(&plan.style);
     let writer = LogWriter::start(files).map_err(cannot("start the log writer"))?;
     let layer = LogLayer { style: plan.style.clone(), sender: Arc::clone(&writer.sender) };
@@ -59,9 +60,14 @@ pub fn metric_sinks(style: &Style) -> io::Result<Option<MetricSinks>> {
     Ok(Some(MetricSinks { server: open("ts_metrics.log")?, model: open("model_metrics.log")? }))
 }
 
-fn filter(text: &str) -> Result<EnvFilter, Failure> {
+/// Lines in TorchServe's words are for its own log only.
+fn filter(text: &str, style: &Style) -> Result<EnvFilter, Failure> {
+    let words = match style {
+        Style::Human { .. } => ",jitney::torchserve=off",
+        Style::TorchServe { .. } => "",
+    };
     EnvFilter::builder()
-        .parse(format!("{text},{WORKER_OUTPUT}=info"))
+        .parse(format!("{text},{WORKER_OUTPUT}=info{words}"))
         .map_err(|error| Failure::usage(format!("invalid log filter {text:?}: {error}")))
 }
 
@@ -120,7 +126,8 @@ mod tests {
 
     #[test]
     fn an_invalid_filter_is_a_usage_error() {
-        assert!(filter("info,jitney_engine=debug").is_ok());
-        assert_eq!(filter("info,x=loud").err().map(|failure| failure.code), Some(64));
+        let human = Style::Human { color: false };
+        assert!(filter("info,jitney_engine=debug", &human).is_ok());
+        assert_eq!(filter("info,x=loud", &human).err().map(|failure| failure.code), Some(64));
     }
 }

@@ -1,9 +1,16 @@
-//! Processors, memory and name of this machine; for GPUs see [`crate::gpu`].
+//! Processors, memory, open files and name of this machine; for GPUs see [`crate::gpu`].
 
 use std::path::Path;
+use std::time::Duration;
 
-use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY};
+use jitney_settings::model::WORKERS;
+use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL};
 use jitney_settings::{SettingSource, Values};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// More open files than this no server needs, and some systems forbid.
+const OPEN_FILES_MAX: u64 = 1 << 20;
 
 /// The number of processors that this process may use.
 pub fn cpus() -> u32 {
@@ -53,10 +60,56 @@ fn memory(root: &Path) -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
+/// Bytes of memory that a worker process may use where no setting says it: half of what there is.
+pub fn worker_memory() -> u64 {
+    memory(Path::new("/")).unwrap_or(MEMORY_UNKNOWN) / 2
+}
+
+/// How many files and sockets this process may have open.
+pub struct OpenFiles {
+    /// As it was started; its children get this back.
+    pub inherited: Option<u64>,
+    /// From now on.
+    pub now: Option<u64>,
+}
+
+/// Raises the soft limit of open files to the hard one.
+pub fn raise_open_files() -> OpenFiles {
+    let Rlimit { current: inherited, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
+    if inherited.is_none_or(|inherited| inherited >= wanted) {
+        return OpenFiles { inherited, now: inherited };
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        Ok(()) => OpenFiles { inherited, now: Some(wanted) },
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files was not raised");
+            OpenFiles { inherited, now: inherited }
+        }
+    }
+}
+
+/// The least that any model may have in workers by default.
+const WORKERS_LIMIT: u32 = 64;
+
+/// The most workers of a model by default: enough for any machine and too few to bring one down, unless
+/// the operator gives every model more.
+pub fn workers_limit(values: &Values) -> Values {
+    let configured: u32 = values.read(&WORKERS).unwrap_or(0);
+    let limit = cpus().saturating_mul(4).max(WORKERS_LIMIT).max(configured);
+    Values::default().with(&MAX_WORKERS_PER_MODEL, limit, SettingSource::Default)
+}
+
 /// The host name, for metrics.
 pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+/// The time since the machine was started, sleep included. Setting the time of day does not change it.
+pub fn uptime() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod infer;
 mod key_file;
 mod logs;
 mod machine;
+mod onnx_worker;
 mod plan;
 mod plugins;
 mod python;
@@ -63,6 +64,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Config(flags) => config::main(*flags, env),
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
+        Command::OnnxWorker => onnx_worker::run(env),
         Command::GuardGroups => run::guard_groups(),
     };
     ended.unwrap_or_else(|failure| {

@@ -11,6 +11,7 @@ mod loading;
 mod offline;
 mod preview;
 mod reload;
+mod scratch;
 mod signals;
 mod snapshots;
 mod system;
@@ -22,22 +23,24 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
-use jitney_server::auth::Tokens;
+use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{AccessLog, Meter, Server};
+use rustix::process::DumpableBehavior;
 
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, LogWriter, Style};
-use crate::plan::{Drain, ServerPlan};
+use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::{machine, plugins};
 pub use assembly::runtime;
-use assembly::{engine_config, packer, scratch_directory};
+use assembly::{engine_config, packer};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
+use scratch::ScratchDirectory;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;
 use snapshots::SnapshotRecorder;
@@ -48,11 +51,22 @@ pub use tests::registered;
 /// Runs the server until a signal ends it, and returns the exit code. Failures before the log has
 /// started are returned; later ones are logged.
 pub fn run(plan: ServerPlan, env: &Env) -> Result<u8, Failure> {
+    hide_from_workers();
     let logs = logs::start(&plan.logs)?;
     let ended = serve(plan, env, &logs);
     let code = ended.map_or_else(log_failure, |()| 0);
     logs.finish();
     Ok(code)
+}
+
+/// Keeps other processes of the same user, such as handlers, from reading this one's environment, memory
+/// and directory through `/proc`. It also means that this process leaves no core file. A worker's own
+/// start undoes it for the worker.
+fn hide_from_workers() {
+    let hidden = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    if let Err(error) = hidden {
+        tracing::debug!(%error, "the process is not hidden from its workers");
+    }
 }
 
 /// Ends the worker processes of the server at the other end of standard input when that server is gone.
@@ -72,7 +86,10 @@ fn log_failure(failure: Failure) -> u8 {
 
 fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    let scratch = scratch_directory(&plan.temp_dir)?;
+    let open_files = machine::raise_open_files();
+    plan.server.open_files = open_files.now;
+    plan.engine.python.open_files = open_files.inherited;
+    let scratch = ScratchDirectory::new(&plan.temp_dir)?;
     data_plane::reduce_timer_slack();
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
     let admin = runtime("start the admin plane")?;
@@ -193,7 +210,12 @@ fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
 fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
-    let tokens = Tokens::new(lifetime, Box::new(here), Box::new(SystemTime::now));
+    let clock = TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(machine::uptime) };
+    let strength = match plan.kind {
+        ServerKind::TorchServe { .. } => KeyStrength::TorchServe,
+        ServerKind::Serve | ServerKind::Demo => KeyStrength::Strong,
+    };
+    let tokens = Tokens::new(strength, lifetime, Box::new(here), clock);
     tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
 }
 

@@ -16,12 +16,13 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl};
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{ServerConfig, Tls};
+use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
-    ACCESS_LOG, BODY_TIMEOUT, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT,
-    MAX_DOWNLOAD_SIZE, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
-    METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    ACCESS_LOG, BODY_TIMEOUT, DEBUG_ERRORS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT,
+    GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL,
+    MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
+    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
+    MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -108,7 +109,8 @@ fn effective(
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
     bound_request_size(&mut values, &mut remarks);
-    let values = values.or(&machine::defaults()).or_defaults(server::SETTINGS);
+    let limit = machine::workers_limit(&values);
+    let values = values.or(&machine::defaults()).or(&limit).or_defaults(server::SETTINGS);
     ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
 }
 
@@ -162,10 +164,14 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         grpc_management: Some(bind(&GRPC_MANAGEMENT_PORT)?.into()),
         tls: tls.clone(),
         max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
+        max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
+        idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
         shutdown_grace: drain(values).timeout,
         model_api: true,
         oip: true,
         natural: true,
+        dialect: Dialect::Jitney,
+        content_types: true,
         ..defaults
     })
 }
@@ -198,7 +204,11 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
     let named = models.iter().map(|model| model.url.as_str());
     let settings = values.only(jitney_settings::model::SETTINGS);
     Ok(EnginePlan {
-        defaults: ModelDefaults { settings, ..ModelDefaults::default() },
+        defaults: ModelDefaults {
+            settings,
+            workers_limit: values.read(&MAX_WORKERS_PER_MODEL),
+            ..ModelDefaults::default()
+        },
         model_store,
         workflow_store: None,
         limits: admission_limits(values),
@@ -208,6 +218,8 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
             env: Hidden::default().filter(env),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             gpus: gpu::count(env),
+            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
+            debug_errors: values.flag(&DEBUG_ERRORS),
             ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
         },
         first_worker_id: 9000,

@@ -226,4 +226,13 @@ pub trait DecodedInput: Any + fmt::Debug + Send + Sync {
     /// The request in parts of at most so many items. They share its data, and the last of them to be
     /// answered brings the answer to the whole.
     fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>>;
+
+    /// Whether it is a part of a request.
+    fn is_part(&self) -> bool;
+
+    /// Writes for a worker process how it is to be answered, and what its data looks like.
+    fn put_meta(&self, out: &mut BytesMut);
+
+    /// Writes its data for a worker process.
+    fn put_body(&self, out: &mut BytesMut);
 }

@@ -22,9 +22,10 @@ use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
-use crate::local::LocalModel;
+use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
+use crate::resolve;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::Store;
 use crate::workflow::{UnknownWorkflow, Workflow, WorkflowError, WorkflowOptions};
@@ -34,6 +35,8 @@ pub struct Engine {
     models: Arc<Registrar>,
     workflows: Workflows,
     plugins: RunningPlugins,
+    /// Every model of the start has been ready.
+    started: AtomicBool,
     /// The server is no longer ready; requests are still served.
     draining: AtomicBool,
 }
@@ -57,6 +60,7 @@ impl Engine {
             workflows: Workflows::new(Arc::clone(&models), workflow_store),
             plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
+            started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
     }
@@ -100,6 +104,32 @@ impl Engine {
         }
     }
 
+    /// Whether the server should be sent requests: every model of the start has been ready once, some
+    /// model can serve or none is meant to, and the server does not drain.
+    pub fn is_ready(&self) -> bool {
+        let models = self.models();
+        let at_startup = |model: &&Arc<Model>| model.identity().at_startup;
+        let started = self.started.load(Ordering::Relaxed)
+            || models.iter().filter(at_startup).all(|model| model.has_started());
+        if started {
+            self.started.store(true, Ordering::Relaxed);
+        }
+        let serves = |model: &Arc<Model>| model.readiness().is_as_wanted();
+        started && !self.draining() && (models.is_empty() || models.iter().any(serves))
+    }
+
+    /// Whether a model may have so many workers.
+    ///
+    /// # Errors
+    /// A sentence for whoever asks for them.
+    pub fn check_workers(&self, workers: u32) -> Result<(), String> {
+        let limit = self.models.defaults.workers_limit.unwrap_or(u32::MAX);
+        if workers <= limit {
+            return Ok(());
+        }
+        Err(resolve::too_many_workers(workers.into(), limit, ""))
+    }
+
     /// Whether every model has the workers it wants, or is getting them.
     pub fn healthy(&self) -> bool {
         self.models().iter().all(|model| model.healthy())
@@ -113,13 +143,13 @@ impl Engine {
         self.models.register(&options).await
     }
 
-    /// Registers a model that runs in this process, without workers.
+    /// Registers a model that was loaded into this process, where it runs in threads; without workers.
     pub async fn register_local(
         &self,
-        model: Arc<dyn LocalModel>,
+        model: impl Into<LoadedModel>,
         options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        self.models.register_local(model, &options, None)
+        self.models.register_loaded(model.into(), &options)
     }
 
     /// The name and the settings that a model would be registered with. Nothing is registered.

@@ -1,11 +1,12 @@
 //! How a call, a look-up or a change of the registry can go wrong: facts with fields, one enum per
 //! operation. Nothing here knows a status code; `server::errors` is the one table that does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::Rejection;
 
-use crate::outcome::{LaunchError, ModelFailure};
+use crate::outcome::{LaunchError, LoadFailure, ModelFailure, WorkerExit};
 use crate::store::StoreError;
 
 /// Why a request was not answered by its model.
@@ -34,18 +35,56 @@ pub enum CallError {
     /// The model's own code failed on this request.
     #[error("{}", .0.message)]
     Model(ModelFailure),
+    /// No worker has loaded the model, and the last one that tried failed.
+    #[error("{0}")]
+    NotLoaded(Arc<LoadFailure>),
+    /// No worker had loaded the model before the request had waited long enough.
+    #[error("the model is still loading")]
+    Loading(LoadingWait),
     /// The worker that held the request exited, and so did the one that tried it again.
-    #[error("the worker exited")]
+    #[error("the worker exited: {exit}")]
     WorkerExited {
-        /// Killed from outside, as the kernel does when memory runs out.
-        killed: bool,
+        /// How.
+        exit: WorkerExit,
     },
+    /// The very same request has made workers exit before; the model did not see it again.
+    #[error("the request makes workers exit")]
+    Poisonous,
     /// The client read its stream so slowly that the pieces kept for it passed the limit.
     #[error("the client fell too far behind its stream")]
     SlowReader,
     /// The model went away while the request was under way.
     #[error("the model was removed")]
     Gone,
+}
+
+impl CallError {
+    /// A rejection after which nothing tells when to try again.
+    pub fn rejected(reason: Rejection) -> Self {
+        Self::Rejected { reason, retry_after: None }
+    }
+}
+
+/// A wait for the first worker of a model that was over before there was one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadingWait {
+    /// Workers that the model wants.
+    pub wanted: u32,
+    /// What ended the wait.
+    pub limit: WaitLimit,
+}
+
+/// What ends the wait of a request while no worker is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitLimit {
+    /// A deadline so long after its admission, which the request brought itself.
+    Deadline(Duration),
+    /// The model's objective (`max_latency_ms`).
+    MaxLatency(Duration),
+    /// The model's `client_timeout`.
+    ClientTimeout(Duration),
+    /// The model's `startup_wait`.
+    StartupWait(Duration),
 }
 
 /// Why a request found no room in a sequence.
@@ -135,7 +174,7 @@ pub enum RegisterError {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ScaleError {
     /// A worker did not come up.
-    #[error("a worker did not start: {0}")]
+    #[error("{0}")]
     Launch(LaunchError),
     /// The model went away meanwhile.
     #[error("the model was removed")]

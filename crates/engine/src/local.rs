@@ -1,12 +1,14 @@
-//! Models that run in threads of this process instead of in Python workers: what the engine asks of
-//! them, and what it gives to their threads.
+//! Models without Python: what the engine asks of them, and what it gives to those who run them.
 //!
 //! The engine knows no file format and no tensors. Whoever builds it hands in a [`LocalRuntime`]; the
 //! requests of its models are decoded and checked before they wait, so that one that does not fit the
-//! model is rejected alone and cannot spoil a batch.
+//! model is rejected alone and cannot spoil a batch. Batches run in processes of this very program, which
+//! a model can end or fill without harm to others, or in threads, where that was asked for.
 
+pub(crate) mod process;
 mod signature;
 pub(crate) mod thread;
+mod worker_end;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -15,19 +17,41 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::signature::{Datatype, Dim, Signature, TensorSpec};
-use crate::call::{DecodedInput, Input};
-use crate::outcome::BatchOutcome;
+pub use self::worker_end::{WorkerEnd, WorkerLoad};
+use crate::call::{DecodedInput, Input, Output};
+use crate::outcome::{BatchOutcome, ItemOutcome};
 
 /// Loads models of one kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalRuntime {
     /// The extension of its files, without the dot.
     pub extension: &'static str,
-    /// Loads a file, which may take long; a sentence if it cannot be served.
-    pub load: fn(&Path) -> Result<Arc<dyn LocalModel>, String>,
+    /// Loads a file into this process, which may take long; a sentence if it cannot be served.
+    pub load: fn(&Path) -> Result<LoadedModel, String>,
+    /// The model of a file that a worker process has loaded, which told its signature; a sentence if it
+    /// cannot be served.
+    pub describe: fn(&Path, Signature) -> Result<Arc<dyn LocalModel>, String>,
+    /// The command of this program that makes it a worker process.
+    pub worker_command: &'static str,
 }
 
-/// A loaded model whose batches run in threads of this process.
+/// A model that was loaded into this process.
+#[derive(Clone)]
+pub struct LoadedModel {
+    /// What is known of it.
+    pub model: Arc<dyn LocalModel>,
+    /// What runs it.
+    pub session: Arc<dyn LocalSession>,
+}
+
+/// Runs the batches of a model in threads of this process.
+pub trait LocalSession: Send + Sync + 'static {
+    /// Runs all batches of one worker, on a thread of its own. Answers call the model by `name` and
+    /// `version`.
+    fn run_batches(&self, name: &str, version: &str, batches: Batches);
+}
+
+/// A model without Python, as it is known without being loaded.
 pub trait LocalModel: Send + Sync + 'static {
     /// The runtime's name in descriptions of the model.
     fn runtime(&self) -> &'static str;
@@ -56,9 +80,15 @@ pub trait LocalModel: Send + Sync + 'static {
     /// One item to warm up and measure the model with, if one can be made up.
     fn sample(&self) -> Option<Decoded>;
 
-    /// Runs all batches of one worker, on a thread of its own. Answers call the model by `name` and
-    /// `version`.
-    fn run_batches(&self, name: &str, version: &str, batches: Batches);
+    /// Stores what a worker process gave for a part of a request; the answer to the whole once no part
+    /// is missing, an empty one before. Answers call the model by `name` and `version`.
+    fn put_together(
+        &self,
+        name: &str,
+        version: &str,
+        part: &dyn DecodedInput,
+        output: Output,
+    ) -> ItemOutcome;
 }
 
 /// A request that fits its model.

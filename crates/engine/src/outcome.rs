@@ -1,6 +1,13 @@
-//! How a batch can end, in facts rather than in status codes: the server turns causes into codes.
+//! How a batch, a worker or its start can end, in facts rather than in status codes: the server turns
+//! causes into codes.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 /// What a model said about one item's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,25 +75,60 @@ pub enum WorkerExit {
         signal: Option<i32>,
     },
     /// It did not answer in time and was killed by its supervisor.
-    TimedOut,
+    TimedOut {
+        /// The limit that was passed.
+        limit: Duration,
+    },
+    /// It asked for more memory than it may have, and aborted.
+    OutOfMemory {
+        /// What it asked for.
+        bytes: u64,
+    },
     /// It sent something that is not in the protocol.
     BrokeProtocol,
 }
 
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// The kinds of exits, as metrics name them.
+pub const EXIT_KINDS: [&str; 5] =
+    ["exited", "killed", "timed_out", "broke_protocol", "out_of_memory"];
 
 impl WorkerExit {
     /// The end of a thread, or of a process of which nothing more is known.
     pub(crate) const UNEXPLAINED: Self = Self::Ended { status: None, signal: None };
 
+    /// The end of a process, if that is known.
+    pub(crate) fn of_process(status: Option<ExitStatus>) -> Self {
+        let code = status.and_then(|status| status.code());
+        Self::Ended { status: code, signal: status.and_then(|status| status.signal()) }
+    }
+
+    /// The position of its kind in [`EXIT_KINDS`].
+    pub(crate) fn kind(self) -> usize {
+        match self {
+            Self::Ended { signal: None, .. } => 0,
+            Self::Ended { signal: Some(_), .. } => 1,
+            Self::TimedOut { .. } => 2,
+            Self::BrokeProtocol => 3,
+            Self::OutOfMemory { .. } => 4,
+        }
+    }
+
     /// Whether it was killed as the kernel kills when memory runs out.
-    pub(crate) fn is_killed(self) -> bool {
+    pub fn is_killed(self) -> bool {
         matches!(self, Self::Ended { signal: Some(SIGKILL), .. })
+    }
+
+    /// Whether something else than its own code may have ended it: the kernel, an operator.
+    pub(crate) fn is_from_outside(self) -> bool {
+        matches!(self, Self::Ended { signal: Some(SIGKILL | SIGTERM), .. })
     }
 }
 
-impl std::fmt::Display for WorkerExit {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for WorkerExit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Ended { signal: Some(SIGKILL), .. } => {
                 write!(out, "killed by signal {SIGKILL} (out of memory?)")
@@ -94,38 +136,125 @@ impl std::fmt::Display for WorkerExit {
             Self::Ended { signal: Some(signal), .. } => write!(out, "killed by signal {signal}"),
             Self::Ended { status: Some(status), .. } => write!(out, "exit status {status}"),
             Self::Ended { .. } => out.write_str("ended"),
-            Self::TimedOut => out.write_str("did not answer in time"),
+            Self::TimedOut { limit } => {
+                write!(out, "ran longer than response_timeout ({} s)", limit.as_secs_f64())
+            }
+            Self::OutOfMemory { bytes } => {
+                write!(out, "ran out of memory when it asked for {bytes} bytes more")
+            }
             Self::BrokeProtocol => out.write_str("broke the protocol"),
         }
     }
 }
 
-/// Why a worker did not come up.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a worker did not come up. Its text is one line, for clients, descriptions and the log alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchError {
     /// The process could not be started at all.
-    #[error("cannot start the worker: {0}")]
     Spawn(String),
     /// It ended or hung up before it had loaded the model.
-    #[error("the worker ended while loading the model")]
-    Ended,
+    Ended {
+        /// How it ended.
+        exit: WorkerExit,
+        /// The last line that it printed as an error; empty if there was none.
+        last_line: String,
+    },
     /// The model did not load in time.
-    #[error("the worker did not load the model within {seconds} s")]
     TimedOut {
         /// The limit that was passed.
         seconds: u64,
     },
     /// Loading ran out of host or device memory.
-    #[error("loading the model ran out of memory: {0}")]
-    Memory(String),
+    Memory(LoadFault),
     /// The model's code did not load.
-    #[error("the model did not load: {0}")]
-    Load(String),
+    Load(LoadFault),
+}
+
+impl LaunchError {
+    /// The traceback of the model's code; empty where there is none.
+    pub(crate) fn traceback(&self) -> &str {
+        match self {
+            Self::Memory(fault) | Self::Load(fault) => &fault.traceback,
+            Self::Spawn(_) | Self::Ended { .. } | Self::TimedOut { .. } => "",
+        }
+    }
+
+    /// How the process ended, if that is why.
+    pub(crate) fn exit(&self) -> Option<WorkerExit> {
+        match self {
+            Self::Ended { exit, .. } => Some(*exit),
+            Self::Spawn(_) | Self::TimedOut { .. } | Self::Memory(_) | Self::Load(_) => None,
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spawn(why) => write!(out, "cannot start the worker: {}", last_line(why)),
+            Self::Ended { exit, last_line } if last_line.is_empty() => write!(out, "{exit}"),
+            Self::Ended { exit, last_line } => write!(out, "{exit}: {last_line}"),
+            Self::TimedOut { seconds } => write!(out, "did not load within {seconds} s"),
+            Self::Memory(fault) | Self::Load(fault) => out.write_str(last_line(&fault.message)),
+        }
+    }
+}
+
+/// What the model's code said when it did not load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadFault {
+    /// The exception, in one or more lines.
+    pub message: String,
+    /// Where it came from; empty where that is not known.
+    pub traceback: String,
+}
+
+impl<T: Into<String>> From<T> for LoadFault {
+    fn from(message: T) -> Self {
+        Self { message: message.into(), traceback: String::new() }
+    }
+}
+
+/// Bytes of an error that are told to others than the log.
+const LINE_BYTES_MAX: usize = 500;
+
+/// The last line that is not empty, without what is too long of it.
+pub(crate) fn last_line(text: &str) -> &str {
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    &line[..line.floor_char_boundary(LINE_BYTES_MAX.min(line.len()))]
+}
+
+/// A load that failed, and when the next one is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadFailure {
+    /// Why it failed.
+    pub error: LaunchError,
+    /// When the next try begins; none if there is no other.
+    pub retry_at: Option<Instant>,
+}
+
+impl LoadFailure {
+    /// How long it takes until the next try begins.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl fmt::Display for LoadFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let link = match &self.error {
+            LaunchError::Memory(_) | LaunchError::Load(_) => " with",
+            LaunchError::Spawn(_) | LaunchError::Ended { .. } | LaunchError::TimedOut { .. } => ":",
+        };
+        write!(out, "loading failed{link} {}", self.error)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::WorkerExit;
+    use super::*;
 
     #[test]
     fn an_exit_is_told_as_people_look_for_it() {
@@ -134,5 +263,25 @@ mod tests {
         assert_eq!(ended(None, Some(11)), "killed by signal 11");
         assert_eq!(ended(None, Some(9)), "killed by signal 9 (out of memory?)");
         assert_eq!(WorkerExit::UNEXPLAINED.to_string(), "ended");
+        let late = WorkerExit::TimedOut { limit: Duration::from_secs(3) };
+        assert_eq!(late.to_string(), "ran longer than response_timeout (3 s)");
+    }
+
+    #[test]
+    fn a_failed_load_is_told_in_one_line() {
+        let told = |error| LoadFailure { error, retry_at: None }.to_string();
+        let syntax =
+            "  File \"h.py\", line 1\n    import\n          ^\nSyntaxError: invalid syntax\n";
+        assert_eq!(
+            told(LaunchError::Load(syntax.into())),
+            "loading failed with SyntaxError: invalid syntax"
+        );
+        let exit = WorkerExit::Ended { status: Some(3), signal: None };
+        let ended = |line: &str| LaunchError::Ended { exit, last_line: line.to_owned() };
+        assert_eq!(told(ended("")), "loading failed: exit status 3");
+        assert_eq!(told(ended("no torch")), "loading failed: exit status 3: no torch");
+        let late = LaunchError::TimedOut { seconds: 5 };
+        assert_eq!(told(late), "loading failed: did not load within 5 s");
+        assert_eq!(last_line(&"ü".repeat(999)).len(), LINE_BYTES_MAX);
     }
 }

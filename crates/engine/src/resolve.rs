@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_settings::model::{
-    self, ASYNC_COMMUNICATION, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES,
-    MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
+    self, ASYNC_COMMUNICATION, COST, ISOLATION, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT,
+    STARTUP_WAIT, WORKERS,
 };
 use jitney_settings::{
-    Cost, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
+    Cost, FromValue, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values,
+    from_record,
 };
 use serde_json::Value;
 
@@ -75,6 +77,7 @@ pub(crate) fn settings(
         archive = archive.or(&times(time));
     }
     let values = resolve((name, version), archive, options, defaults);
+    check_workers(&values, defaults.workers_limit)?;
     ModelSettings::new(
         values,
         runtime(package, options)?,
@@ -83,20 +86,34 @@ pub(crate) fn settings(
     )
 }
 
-/// The effective settings of a model that runs in this process.
+/// A setting that must be known before the model is: what somebody typed counts, never what somebody
+/// packed.
+pub(crate) fn typed<T: FromValue>(
+    setting: &'static Setting,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Option<T> {
+    let typed = options.settings.clone().or(&defaults.settings);
+    typed.or_defaults(model::SETTINGS).read(setting)
+}
+
+/// The effective settings of a model without Python.
 pub(crate) fn local_settings(
     (name, version): (&str, &str),
     model: &dyn LocalModel,
+    isolation: Isolation,
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<ModelSettings, RegisterError> {
     let limit = model.max_batch_size();
     let mut own = Values::default();
     own.set(&MAX_BATCH_SIZE, limit.unwrap_or(LOCAL_BATCH_SIZE), SettingSource::Default);
+    own.set(&ISOLATION, isolation.as_str(), SettingSource::Default);
     if model.pads() {
         own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
     }
     let mut values = resolve((name, version), own, options, defaults);
+    check_workers(&values, defaults.workers_limit)?;
     let size = values.read::<u32>(&MAX_BATCH_SIZE);
     if let Some(limit) = limit.filter(|limit| size > Some(*limit)) {
         values.set(
@@ -155,8 +172,35 @@ fn resolve(
             values
         }
     };
-    fill_in(&mut values, if options.at_startup { defaults.startup_workers } else { 0 });
+    let startup_workers = defaults.startup_workers.min(defaults.workers_limit.unwrap_or(u32::MAX));
+    fill_in(&mut values, if options.at_startup { startup_workers } else { 0 });
+    // TorchServe knows no such limit: a request waits as long as a worker may load.
+    if defaults.precedence == Precedence::TorchServe
+        && values.source(&STARTUP_WAIT) == SettingSource::Default
+    {
+        let wait: Duration = values.read(&STARTUP_TIMEOUT).unwrap_or_default();
+        values.set(&STARTUP_WAIT, wait, SettingSource::Default);
+    }
     values
+}
+
+/// Rejects more workers than a model may have. An archive comes from others, and each worker is a process.
+fn check_workers(values: &Values, limit: Option<u32>) -> Result<(), RegisterError> {
+    let asked = |setting: &Setting| values.read::<u64>(setting).unwrap_or(0);
+    let above = |setting: &&Setting| limit.is_some_and(|limit| asked(setting) > limit.into());
+    match [&WORKERS, &MAX_WORKERS].into_iter().find(above) {
+        None => Ok(()),
+        Some(setting) => Err(RegisterError::BadSettings(too_many_workers(
+            asked(setting),
+            limit.unwrap_or(u32::MAX),
+            &format!(" ({})", values.source(setting)),
+        ))),
+    }
+}
+
+/// The sentence for who asked for too many workers.
+pub(crate) fn too_many_workers(asked: u64, limit: u32, source: &str) -> String {
+    format!("{asked} workers{source} are more than max_workers_per_model={limit} allows")
 }
 
 /// The archive's numbers of workers count only together, and only if they make sense together.
@@ -318,6 +362,36 @@ mod tests {
         assert_eq!(queue, ("7".to_owned(), "file"));
         let archives = shown(&QUEUE, json!({"jobQueueSize": 3}), &[], &theirs);
         assert_eq!(archives, ("3".to_owned(), "archive"));
+    }
+
+    #[test]
+    fn nobody_gets_more_workers_than_a_model_may_have() {
+        let limited = |precedence| ModelDefaults {
+            precedence,
+            workers_limit: Some(8),
+            startup_workers: 100,
+            ..ModelDefaults::default()
+        };
+        for precedence in [Precedence::Jitney, Precedence::TorchServe] {
+            let check = |yaml: Value, typed: &[(&Setting, &str)]| {
+                let options = RegisterOptions {
+                    settings: values(typed, &SettingSource::Registration),
+                    at_startup: true,
+                    ..RegisterOptions::default()
+                };
+                let values = resolve(("m", "1.0"), archive(yaml), &options, &limited(precedence));
+                check_workers(&values, Some(8)).map_err(|error| error.to_string())
+            };
+            assert_eq!(check(json!({}), &[]), Ok(()), "the machine's number gives way");
+            assert_eq!(check(json!({"minWorkers": 8, "maxWorkers": 8}), &[]), Ok(()));
+            let many =
+                "100000 workers (archive m.mar) are more than max_workers_per_model=8 allows";
+            for min in [1, 100_000] {
+                let packed = check(json!({"minWorkers": min, "maxWorkers": 100_000}), &[]);
+                assert_eq!(packed, Err(many.to_owned()));
+            }
+            assert!(check(json!({}), &[(&WORKERS, "9")]).is_err());
+        }
     }
 
     #[test]

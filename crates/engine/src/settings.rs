@@ -12,7 +12,7 @@ use jitney_settings::model::{
     MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE,
     MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE, POLICY, QUEUE,
     RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_TIMEOUT, SIZES,
-    STARTUP_TIMEOUT, TENANTS, USE_JOB_TICKET, USE_VENV, WORKERS,
+    STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS, USE_JOB_TICKET, USE_VENV, WORKERS,
 };
 use jitney_settings::{SettingSource, Values};
 
@@ -56,6 +56,8 @@ pub struct ModelSettings {
     pub response_timeout: Duration,
     /// How long a worker may take to load.
     pub startup_timeout: Duration,
+    /// How long a request waits while no worker has loaded.
+    pub startup_wait: Duration,
     /// How long dead workers are restarted before they are given up.
     pub retry_window: Duration,
     /// How long a client waits at most; zero for ever.
@@ -200,6 +202,7 @@ impl ModelSettings {
         values.apply(&MAX_WORKERS, &mut self.workers_max);
         values.apply(&RESPONSE_TIMEOUT, &mut self.response_timeout);
         values.apply(&STARTUP_TIMEOUT, &mut self.startup_timeout);
+        values.apply(&STARTUP_WAIT, &mut self.startup_wait);
         values.apply(&MAX_RETRY_TIMEOUT, &mut self.retry_window);
         values.apply(&CLIENT_TIMEOUT, &mut self.client_timeout);
         values.apply(&COST, &mut self.shares.cost);

@@ -44,6 +44,7 @@ pub fn settings() -> ModelSettings {
         workers_max: 1,
         response_timeout: Duration::from_secs(5),
         startup_timeout: Duration::from_secs(5),
+        startup_wait: Duration::from_secs(30),
         retry_window: Duration::from_secs(10),
         runtime: "python".to_owned(),
         handler: "handler.py".to_owned(),

@@ -12,6 +12,7 @@ use super::labels::Ranking;
 use super::model::OnnxModel;
 use super::request::{BodyForm, DecodedRequest};
 use super::tensor::{Tensor, TensorData};
+use super::wire;
 use jitney_engine::call::Output;
 use jitney_engine::local::Datatype;
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
@@ -51,6 +52,7 @@ pub(super) fn answer(
         (BodyForm::OpenInference { id, outputs: requested }, _) => {
             open_inference(model, served, id.as_deref(), requested, outputs)
         }
+        (BodyForm::Tensors, _) => Ok(wire::outputs(outputs)),
         (BodyForm::Plain, OutputKind::Tensors) => plain(model, request, outputs),
         (BodyForm::Plain, OutputKind::Labels(ranking)) => labelled(ranking, request, outputs),
     };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rten::RunOptions;
 
 use super::answer::{self, ServedName};
-use super::model::OnnxModel;
+use super::model::{OnnxModel, OnnxSession};
 use super::padding::{self, PaddingRule};
 use super::request::{self, DecodedRequest, TensorInput};
 use super::tensor::{self, Tensor};
@@ -56,21 +56,30 @@ pub(super) fn members<'a>(inputs: &[&'a TensorInput]) -> Vec<BatchMember<'a>> {
 
 /// Runs a batch and writes every answer.
 pub(super) fn run(
-    model: &OnnxModel,
+    session: &OnnxSession,
     served: &ServedName,
     inputs: &[Arc<dyn DecodedInput>],
     options: &RunOptions,
 ) -> BatchOutcome {
-    let tensors = inputs.iter().map(|input| (&**input as &dyn std::any::Any).downcast_ref());
-    let Some(tensors) = tensors.collect::<Option<Vec<&TensorInput>>>() else {
-        let failure = raised("a request was decoded for another model".to_owned());
-        return BatchOutcome::Failed(failure);
-    };
-    let members = members(&tensors);
-    match outputs(model, &members, options) {
+    let tensors = inputs.iter().map(|input| request::tensors_of(&**input));
+    match tensors.collect::<Option<Vec<&TensorInput>>>() {
+        Some(tensors) => run_tensors(session, served, &tensors, options),
+        None => BatchOutcome::Failed(raised("a request was decoded for another model".to_owned())),
+    }
+}
+
+/// The same for requests that are known to be tensors.
+pub(super) fn run_tensors(
+    session: &OnnxSession,
+    served: &ServedName,
+    tensors: &[&TensorInput],
+    options: &RunOptions,
+) -> BatchOutcome {
+    let (members, model) = (members(tensors), &*session.model);
+    match outputs(session, &members, options) {
         Err(failure) => BatchOutcome::Failed(failure),
         Ok(outputs) => {
-            let mut items = Vec::with_capacity(inputs.len());
+            let mut items = Vec::with_capacity(tensors.len());
             for (member, outputs) in members.iter().zip(outputs) {
                 // Of several parts only the last one brings the answer.
                 items.extend((1..member.inputs.len()).map(|_| Ok(Output::default())));
@@ -101,19 +110,20 @@ fn outcome(
 
 /// The outputs of each member, in order. Models that do not batch run once per request.
 fn outputs(
-    model: &OnnxModel,
+    session: &OnnxSession,
     members: &[BatchMember<'_>],
     options: &RunOptions,
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
+    let model = &*session.model;
     if !model.signature.batches() {
         let alone = |member: &BatchMember<'_>| {
             let tensors: Vec<_> = member.request.tensors.iter().map(Cow::Borrowed).collect();
-            model.run(&tensors, options.clone()).map_err(raised)
+            session.run(&tensors, options.clone()).map_err(raised)
         };
         return members.iter().map(alone).collect();
     }
     let inputs = joined(model, members)?;
-    let outputs = model.run(&inputs, options.clone()).map_err(raised)?;
+    let outputs = session.run(&inputs, options.clone()).map_err(raised)?;
     drop(inputs);
     apart(model, members, &outputs)
 }

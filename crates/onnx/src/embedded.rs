@@ -3,10 +3,9 @@
 //! files, source and licence are in `models/magika`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::card::Card;
-use super::model::{OnnxError, OnnxModel};
+use super::model::{OnnxError, OnnxSession};
 
 const MODEL: &[u8] =
     include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/magika/model.onnx"));
@@ -19,8 +18,8 @@ const LABELS: &str =
 ///
 /// # Errors
 /// Only if the files were damaged before the program was built.
-pub fn magika() -> Result<Arc<OnnxModel>, OnnxError> {
+pub fn magika() -> Result<OnnxSession, OnnxError> {
     let card = Card::parse(CARD, |_| Ok(LABELS.to_owned()))
         .map_err(|reason| OnnxError::Card { name: "magika".to_owned(), reason })?;
-    OnnxModel::from_bytes("magika", Cow::Borrowed(MODEL), card)
+    OnnxSession::from_bytes("magika", Cow::Borrowed(MODEL), card)
 }

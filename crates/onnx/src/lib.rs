@@ -3,8 +3,9 @@
 //!
 //! A request passes these files in order: `decode` checks it against the model's signature before it
 //! waits, `batch` joins it with others and runs the model, `answer` writes the outputs in the form in
-//! which the request came. `runtime` is what the engine sees of all this. Only `model`, `batch` and
-//! `runtime` know rten. Nothing that a client sends reaches a batch unchecked, since a batch
+//! which the request came. `runtime` is what the engine sees of all this, `worker` is the process in which
+//! models of users run, and `wire` is how requests get there. Only `model`, `batch`, `runtime` and `worker`
+//! know rten. Nothing that a client sends reaches a batch unchecked, since a batch
 //! holds requests of others.
 
 mod answer;
@@ -17,6 +18,8 @@ pub mod embedded;
 mod file;
 mod file_bytes;
 mod fit;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod hint;
 mod labels;
 mod model;
@@ -27,9 +30,12 @@ mod request;
 mod runtime;
 mod shape_groups;
 mod tensor;
+mod wire;
+mod worker;
 
 #[cfg(test)]
 mod tests;
 
-pub use model::{OnnxError, OnnxModel};
+pub use model::{OnnxError, OnnxModel, OnnxSession};
 pub use runtime::RUNTIME;
+pub use worker::run_worker;

@@ -1,4 +1,5 @@
-//! A loaded ONNX model: its weights, its signature and its card.
+//! An ONNX model: its signature and its card, which decoding and answering need, and its weights, which
+//! only whoever runs it loads.
 //!
 //! The file is looked through before rten sees it, panics of rten are caught, and the card is checked
 //! against what the model takes and gives: all that can go wrong without a request goes wrong at load.
@@ -51,38 +52,61 @@ pub enum OnnxError {
     },
 }
 
-/// A model that is ready to be run.
+/// What is known of a model without its graph: enough to decode and to answer requests.
+#[derive(Debug)]
 pub struct OnnxModel {
     /// The name that the card gives, or the file's.
     pub(super) name: String,
-    graph: Model,
     /// What the model takes and gives.
     pub(super) signature: Signature,
     pub(super) card: Card,
     pub(super) shape_groups: ShapeGroups,
 }
 
-impl fmt::Debug for OnnxModel {
+/// A model that is ready to be run.
+pub struct OnnxSession {
+    pub(super) model: Arc<OnnxModel>,
+    graph: Model,
+}
+
+impl fmt::Debug for OnnxSession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("OnnxModel")
-            .field("name", &self.name)
-            .field("signature", &self.signature)
-            .finish_non_exhaustive()
+        formatter.debug_struct("OnnxSession").field("model", &self.model).finish_non_exhaustive()
     }
 }
 
 impl OnnxModel {
+    /// The model of a file that another process has loaded, which told its signature.
+    ///
+    /// # Errors
+    /// When the card beside the file is wrong.
+    pub fn described(path: &Path, signature: Signature) -> Result<Arc<Self>, OnnxError> {
+        let (name, card) = card_of(path)?;
+        Self::new(name, signature, card)
+    }
+
+    fn new(name: String, signature: Signature, card: Card) -> Result<Arc<Self>, OnnxError> {
+        suits(&card, &signature)
+            .map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
+        let name = card.name.clone().unwrap_or(name);
+        Ok(Arc::new(Self { name, signature, card, shape_groups: ShapeGroups::default() }))
+    }
+
+    /// Whether the items of a request may run in different batches: they may, unless the card forbids
+    /// it.
+    pub(super) fn splits(&self) -> bool {
+        self.signature.batches() && !self.card.atomic
+    }
+}
+
+impl OnnxSession {
     /// Loads a `.onnx` file with the card beside it (`<stem>.yaml`), if there is one. This takes
     /// as long as reading the weights does, so keep it off threads that serve.
     ///
     /// # Errors
     /// When the file cannot be read or served, or its card is wrong.
-    pub fn open(path: &Path) -> Result<Arc<Self>, OnnxError> {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let beside = path.with_extension("yaml");
-        let card = if beside.is_file() { Card::read(&beside) } else { Ok(Card::default()) };
-        let card = card.map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
+    pub fn open(path: &Path) -> Result<Self, OnnxError> {
+        let (name, card) = card_of(path)?;
         let file = std::fs::read(path)
             .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;
         Self::load(name, file.into(), card, |file| {
@@ -95,12 +119,8 @@ impl OnnxModel {
     /// Loads a model from memory; bytes of the program itself are used where they are.
     ///
     /// # Errors
-    /// As [`OnnxModel::open`].
-    pub fn from_bytes(
-        name: &str,
-        file: Cow<'static, [u8]>,
-        card: Card,
-    ) -> Result<Arc<Self>, OnnxError> {
+    /// As [`OnnxSession::open`].
+    pub fn from_bytes(name: &str, file: Cow<'static, [u8]>, card: Card) -> Result<Self, OnnxError> {
         Self::load(name.to_owned(), file, card, |file| match file {
             Cow::Borrowed(file) => Model::load_static_slice(file),
             Cow::Owned(file) => Model::load(file),
@@ -114,7 +134,7 @@ impl OnnxModel {
         file: Cow<'static, [u8]>,
         card: Card,
         loader: impl FnOnce(Cow<'static, [u8]>) -> Result<Model, E>,
-    ) -> Result<Arc<Self>, OnnxError> {
+    ) -> Result<Self, OnnxError> {
         let failed = |reason: String| OnnxError::Load { name: name.clone(), reason };
         let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
         file::check(&file).map_err(damaged)?;
@@ -123,17 +143,7 @@ impl OnnxModel {
         let loaded = loaded.map_err(|_| failed("the loader panicked on it".to_owned()))?;
         let graph = loaded.map_err(|error| failed(error.to_string()))?;
         let signature = signature(&graph, &declared).map_err(failed)?;
-        suits(&card, &signature)
-            .map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
-        let name = card.name.clone().unwrap_or(name);
-        let shape_groups = ShapeGroups::default();
-        Ok(Arc::new(Self { name, graph, signature, card, shape_groups }))
-    }
-
-    /// Whether the items of a request may run in different batches: they may, unless the card forbids
-    /// it.
-    pub(super) fn splits(&self) -> bool {
-        self.signature.batches() && !self.card.atomic
+        Ok(Self { model: OnnxModel::new(name, signature, card)?, graph })
     }
 
     /// Runs the model once on tensors in the order of its inputs.
@@ -148,11 +158,22 @@ impl OnnxModel {
         let inputs = self.graph.input_ids().iter().copied().zip(views).collect();
         let values = self.graph.run(inputs, self.graph.output_ids(), Some(options));
         let values = values.map_err(|error| error.to_string())?;
-        let tensors = values.into_iter().zip(&self.signature.outputs);
+        let tensors = values.into_iter().zip(&self.model.signature.outputs);
         let tensors = tensors.map(|(value, spec)| {
             tensor(value, spec).ok_or_else(|| format!("output {:?} is no tensor", spec.name))
         });
         tensors.collect()
+    }
+}
+
+/// The name that a file gives its model, and the card beside it, if there is one.
+fn card_of(path: &Path) -> Result<(String, Card), OnnxError> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = path.with_extension("yaml");
+    let card = if beside.is_file() { Card::read(&beside) } else { Ok(Card::default()) };
+    match card {
+        Ok(card) => Ok((name, card)),
+        Err(reason) => Err(OnnxError::Card { name, reason }),
     }
 }
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jitney_engine::call::DecodedInput;
 use jitney_engine::outcome::{Cause, ModelFailure};
 
 use super::shape_groups::GroupClaim;
@@ -25,6 +26,8 @@ pub(super) enum BodyForm {
     },
     /// A list, an object of lists, or a file: answered with lists or labels.
     Plain,
+    /// In a worker process a part of a request, which the server puts together.
+    Tensors,
 }
 
 /// A request, or a part of one, as a batch takes it. Clones share the data.
@@ -67,6 +70,11 @@ impl From<DecodedRequest> for TensorInput {
     fn from(request: DecodedRequest) -> Self {
         Self { shared: Arc::new(request), part: None }
     }
+}
+
+/// What was decoded here; `None` for the input of another runtime.
+pub(super) fn tensors_of(input: &dyn DecodedInput) -> Option<&TensorInput> {
+    (input as &dyn std::any::Any).downcast_ref()
 }
 
 impl TensorInput {

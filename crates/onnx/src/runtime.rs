@@ -4,21 +4,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
+use bytes::BytesMut;
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Output, Parameter};
 use jitney_engine::local::{
-    Batches, Decoded, Dim, LocalModel, LocalRuntime, Signature, TensorSpec,
+    Batches, Decoded, Dim, LoadedModel, LocalModel, LocalRuntime, LocalSession, Signature,
+    TensorSpec,
 };
+use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
 use rten::{RunOptions, ThreadPool};
 use serde_json::json;
 
-use super::answer::ServedName;
+use super::answer::{self, ServedName};
 use super::batch;
 use super::decode::decode;
-use super::model::OnnxModel;
-use super::request::TensorInput;
+use super::model::{OnnxModel, OnnxSession};
+use super::request::{self, TensorInput};
+use super::wire;
 
 /// What the engine needs to serve `.onnx` files.
-pub const RUNTIME: LocalRuntime = LocalRuntime { extension: "onnx", load };
+pub const RUNTIME: LocalRuntime =
+    LocalRuntime { extension: "onnx", load, describe, worker_command: "onnx-worker" };
 
 /// The version of models whose card names none, as TorchServe's archiver has it.
 const VERSION_DEFAULT: &str = "1.0";
@@ -32,9 +37,26 @@ const SAMPLE_NUMBERS_MAX: usize = 1 << 20;
 /// The length of a sample that may have any.
 const SAMPLE_LENGTH: usize = 32;
 
-fn load(path: &Path) -> Result<Arc<dyn LocalModel>, String> {
-    let model = OnnxModel::open(path).map_err(|error| error.to_string())?;
+fn load(path: &Path) -> Result<LoadedModel, String> {
+    let session = OnnxSession::open(path).map_err(|error| error.to_string())?;
+    Ok(session.into())
+}
+
+fn describe(path: &Path, signature: Signature) -> Result<Arc<dyn LocalModel>, String> {
+    let model = OnnxModel::described(path, signature).map_err(|error| error.to_string())?;
     Ok(model)
+}
+
+/// The threads that run the batches of one worker.
+pub(super) fn pool() -> Arc<ThreadPool> {
+    Arc::new(ThreadPool::with_num_threads(THREADS))
+}
+
+impl From<OnnxSession> for LoadedModel {
+    fn from(session: OnnxSession) -> Self {
+        let model: Arc<OnnxModel> = Arc::clone(&session.model);
+        Self { model, session: Arc::new(session) }
+    }
 }
 
 impl LocalModel for OnnxModel {
@@ -80,9 +102,33 @@ impl LocalModel for OnnxModel {
         (decoded.items == 1).then_some(decoded)
     }
 
+    fn put_together(
+        &self,
+        name: &str,
+        version: &str,
+        part: &dyn DecodedInput,
+        output: Output,
+    ) -> ItemOutcome {
+        let unreadable = || {
+            let message = "the outputs of a part do not read as tensors".to_owned();
+            ModelFailure { cause: Cause::Raised, status: None, message }
+        };
+        let part = request::tensors_of(part).ok_or_else(unreadable)?;
+        let outputs = wire::read_outputs(&output.body).ok_or_else(unreadable)?;
+        match request::gathered(&[part], &outputs)? {
+            None => Ok(Output::default()),
+            Some(all) => {
+                let served = ServedName { name: name.to_owned(), version: version.to_owned() };
+                answer::answer(self, &served, &part.shared, &all)
+            }
+        }
+    }
+}
+
+impl LocalSession for OnnxSession {
     fn run_batches(&self, name: &str, version: &str, batches: Batches) {
         let served = ServedName { name: name.to_owned(), version: version.to_owned() };
-        let pool = Arc::new(ThreadPool::with_num_threads(THREADS));
+        let pool = pool();
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
         // The loop runs inside the pool: a batch then starts where it arrives instead of being handed
         // to the pool's thread and back.
@@ -98,6 +144,18 @@ impl DecodedInput for TensorInput {
     fn split(&self, items: u32) -> Vec<Arc<dyn DecodedInput>> {
         let parts = Self::split(self.clone(), items).into_iter();
         parts.map(|part| Arc::new(part) as Arc<dyn DecodedInput>).collect()
+    }
+
+    fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    fn put_meta(&self, out: &mut BytesMut) {
+        wire::put_meta(self, out);
+    }
+
+    fn put_body(&self, out: &mut BytesMut) {
+        wire::put_body(self, out);
     }
 }
 

@@ -33,15 +33,24 @@ const LOSSY: &[u8] = include_bytes!("testdata/lossy.onnx");
 /// Reshapes to four columns, which most row lengths do not allow.
 const FUSSY: &[u8] = include_bytes!("testdata/fussy.onnx");
 
-static MAGIKA: LazyLock<Arc<OnnxModel>> =
+static MAGIKA: LazyLock<OnnxSession> =
     LazyLock::new(|| embedded::magika().expect("the embedded model loads"));
 
-fn model(file: &'static [u8]) -> Arc<OnnxModel> {
+/// Tests speak of the model and mean the session where it runs.
+impl std::ops::Deref for OnnxSession {
+    type Target = OnnxModel;
+
+    fn deref(&self) -> &OnnxModel {
+        &self.model
+    }
+}
+
+fn model(file: &'static [u8]) -> OnnxSession {
     with_card(file, Card::default())
 }
 
-fn with_card(file: &'static [u8], card: Card) -> Arc<OnnxModel> {
-    OnnxModel::from_bytes("tiny", Cow::Borrowed(file), card).expect("a test model loads")
+fn with_card(file: &'static [u8], card: Card) -> OnnxSession {
+    OnnxSession::from_bytes("tiny", Cow::Borrowed(file), card).expect("a test model loads")
 }
 
 fn input(parameters: &[(&'static str, &[u8])]) -> Input {
@@ -67,7 +76,7 @@ fn accept(model: &OnnxModel, json: &str) -> TensorInput {
     decode(model, &body(json)).expect(json)
 }
 
-fn run(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> BatchOutcome {
+fn run(model: &OnnxSession, inputs: &[TensorInput]) -> BatchOutcome {
     let served = ServedName { name: "tiny".to_owned(), version: "2.0".to_owned() };
     let pool = Arc::new(ThreadPool::with_num_threads(1));
     let options = RunOptions::default().with_thread_pool(Some(pool));
@@ -77,7 +86,7 @@ fn run(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> BatchOutcome {
 }
 
 /// The answers to a batch that succeeds.
-fn answers(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> Vec<String> {
+fn answers(model: &OnnxSession, inputs: &[TensorInput]) -> Vec<String> {
     let BatchOutcome::Items(items) = run(model, inputs) else { panic!("the batch failed") };
     let text = |item: Result<jitney_engine::call::Output, ModelFailure>| {
         let output = item.expect("an answer");
@@ -88,13 +97,13 @@ fn answers(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> Vec<String> {
 }
 
 /// The failure of a batch that fails.
-fn failure(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> ModelFailure {
+fn failure(model: &OnnxSession, inputs: &[TensorInput]) -> ModelFailure {
     let BatchOutcome::Failed(failure) = run(model, inputs) else { panic!("the batch succeeded") };
     failure
 }
 
 /// The answer to one JSON request that is alone in its batch.
-fn ask(model: &Arc<OnnxModel>, json: &str) -> Value {
+fn ask(model: &OnnxSession, json: &str) -> Value {
     let answers = answers(model, &[accept(model, json)]);
     serde_json::from_str(&answers[0]).expect("JSON")
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::auth::BrowserRule;
 use crate::config::ConnectionAge;
@@ -20,6 +21,7 @@ use crate::connection::{ListenerSignal, Peer};
 use crate::grpc::GrpcServices;
 use crate::handshake::handshake;
 use crate::listen::ListenSocket;
+use crate::open_connections::{ListedConnection, OpenConnections, TICK};
 use crate::route::Apis;
 use crate::state::ServerState;
 use crate::tls::Tls;
@@ -33,8 +35,8 @@ pub(crate) struct Listener {
     pub(crate) state: Arc<ServerState>,
     pub(crate) apis: Apis,
     pub(crate) browsers: BrowserRule,
-    /// Permits for connections, shared by the listeners of a plane.
-    pub(crate) connections: Arc<Semaphore>,
+    /// Those of all listeners of the plane.
+    pub(crate) open: Arc<OpenConnections>,
     pub(crate) protocol: ListenerProtocol,
 }
 
@@ -57,7 +59,8 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let (signals, _) = watch::channel(ListenerSignal::Tick);
     let mut tasks = JoinSet::new();
-    let connections = Connections { listener: &listener, signals: &signals, tasks: &mut tasks };
+    let connections =
+        Connections { listener: &listener, signals: &signals, tasks: &mut tasks, permit: None };
     let accepting = accept(Acceptor::new(socket, &listener)?, connections);
     tokio::select! {
         () = accepting => {}
@@ -74,23 +77,34 @@ pub(crate) async fn serve(
 async fn accept(acceptor: Acceptor, mut connections: Connections<'_>) {
     // A client is too slow after two ticks, hence the half.
     let mut ticks = tokio::time::interval(connections.listener.state.config.head_timeout / 2);
+    let mut clock = tokio::time::interval(TICK);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let open = Arc::clone(&connections.listener.open);
     loop {
         tokio::select! {
             accepted = acceptor.accept(&mut connections) => {
                 if let Err(error) = accepted {
-                    pause(&error).await;
+                    pause(&error, &open).await;
                 }
             }
-            _ = ticks.tick() => { connections.signals.send_replace(ListenerSignal::Tick); }
+            _ = clock.tick() => open.tick(),
+            _ = ticks.tick() => {
+                connections.signals.send_replace(ListenerSignal::Tick);
+                open.close_timed_out();
+            }
         }
         while connections.tasks.try_join_next().is_some() {}
     }
 }
 
-/// A client that gave up before it was accepted is no error of the server.
-async fn pause(error: &io::Error) {
+/// A client that gave up before it was accepted is no error of the server. Where file descriptors ran out, an
+/// idle connection gives its own.
+async fn pause(error: &io::Error, open: &OpenConnections) {
     if error.kind() != io::ErrorKind::ConnectionAborted {
-        tracing::warn!(%error, "cannot accept a connection");
+        if let Some(suppressed) = open.accept_errors.pass() {
+            tracing::warn!(%error, suppressed, "cannot accept a connection");
+        }
+        open.close_longest_idle();
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
@@ -121,23 +135,22 @@ impl Acceptor {
 
     /// Takes one connection, once there is room for it. May be dropped while it waits.
     async fn accept(&self, connections: &mut Connections<'_>) -> io::Result<()> {
-        let room = Arc::clone(&connections.listener.connections);
-        let Ok(permit) = room.acquire_owned().await else { return Ok(()) };
+        connections.make_room().await;
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // Fails only on a connection that is gone already, which hyper will notice.
                 let _ = stream.set_nodelay(true);
-                connections.open(stream, format!("/{address}"), permit);
+                connections.open(stream, format!("/{address}"));
             }
             Self::Tls(listener, tls) => {
                 let (stream, address) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                connections.open_tls(stream, tls, format!("/{address}"), permit);
+                connections.open_tls(stream, tls, format!("/{address}"));
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                connections.open(stream, "/unix".to_owned(), permit);
+                connections.open(stream, "/unix".to_owned());
             }
         }
         Ok(())
@@ -149,29 +162,30 @@ struct Connections<'a> {
     listener: &'a Arc<Listener>,
     signals: &'a watch::Sender<ListenerSignal>,
     tasks: &'a mut JoinSet<()>,
+    /// The permit for the next connection; held while it is awaited, so that a client of a full plane is
+    /// accepted at once and another connection closes after it.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Connections<'_> {
-    fn open<S>(&mut self, stream: S, address: String, permit: OwnedSemaphorePermit)
+    /// Waits until there is room for a connection. May be dropped while it waits.
+    async fn make_room(&mut self) {
+        if self.permit.is_none() {
+            self.permit = self.listener.open.permit().await;
+        }
+    }
+
+    fn open<S>(&mut self, stream: S, address: String)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let connection = self.connection(address);
-        self.tasks.spawn(async move {
-            connection.serve(stream).await;
-            drop(permit);
-        });
+        let Some(connection) = self.connection(address) else { return };
+        self.tasks.spawn(connection.serve(stream));
     }
 
     /// The handshake runs in the connection's task, so that the loop goes on to the next client.
-    fn open_tls(
-        &mut self,
-        stream: TcpStream,
-        tls: &Tls,
-        address: String,
-        permit: OwnedSemaphorePermit,
-    ) {
-        let connection = self.connection(address);
+    fn open_tls(&mut self, stream: TcpStream, tls: &Tls, address: String) {
+        let Some(connection) = self.connection(address) else { return };
         let (tls, mut signals) = (tls.clone(), connection.signals.clone());
         self.tasks.spawn(async move {
             let timeout = connection.listener.state.config.head_timeout;
@@ -179,6 +193,7 @@ impl Connections<'_> {
                 stream = handshake(stream, &tls, timeout) => stream,
                 // A handshake under way does not delay the end.
                 _ = signals.wait_for(|signal| matches!(signal, ListenerSignal::End)) => Ok(None),
+                () = connection.listed.open.close_asked() => Ok(None),
             };
             match stream {
                 Ok(Some(stream)) => connection.serve(stream).await,
@@ -187,16 +202,17 @@ impl Connections<'_> {
                     tracing::debug!(peer = connection.peer.address, %error, "TLS handshake failed");
                 }
             }
-            drop(permit);
         });
     }
 
-    fn connection(&self, address: String) -> NewConnection {
+    /// Nothing without a permit.
+    fn connection(&mut self, address: String) -> Option<NewConnection> {
         let number = self.listener.state.peers.fetch_add(1, Relaxed);
+        let listed = self.listener.open.list(number, self.permit.take()?);
         let admission = Arc::clone(self.listener.state.engine.admission());
-        let peer = Arc::new(Peer::new(number, address, admission));
+        let peer = Arc::new(Peer::new(number, address, Arc::clone(&listed.open), admission));
         let signals = self.signals.subscribe();
-        NewConnection { peer, listener: Arc::clone(self.listener), signals }
+        Some(NewConnection { peer, listener: Arc::clone(self.listener), signals, listed })
     }
 }
 
@@ -205,6 +221,7 @@ struct NewConnection {
     peer: Arc<Peer>,
     listener: Arc<Listener>,
     signals: watch::Receiver<ListenerSignal>,
+    listed: ListedConnection,
 }
 
 impl NewConnection {
@@ -213,7 +230,7 @@ impl NewConnection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { peer, listener, mut signals } = self;
+        let Self { peer, listener, mut signals, listed: _listed } = self;
         let Listener { state, apis, browsers, protocol, .. } = &*listener;
         match protocol {
             ListenerProtocol::Grpc(services, age) => {

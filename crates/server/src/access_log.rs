@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Method, Version};
 
+use crate::log_limit::LogLimit;
+use crate::log_text;
 use crate::spool::Spool;
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -41,12 +43,17 @@ impl AccessLog {
     /// # Errors
     /// The system has no thread for it.
     pub fn new(mut sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
+        let (mut lost, slow, broken) = (0, LogLimit::default(), LogLimit::default());
         let write_out = move |buffer: &mut AccessBuffer, dropped| {
-            if dropped > 0 {
+            lost += dropped;
+            if lost > 0 && slow.pass().is_some() {
+                let dropped = std::mem::take(&mut lost);
                 tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
             }
-            if let Err(error) = sink.write_all(&buffer.text).and_then(|()| sink.flush()) {
-                tracing::warn!(%error, "cannot write the access log");
+            if let Err(error) = sink.write_all(&buffer.text).and_then(|()| sink.flush())
+                && let Some(suppressed) = broken.pass()
+            {
+                tracing::warn!(%error, suppressed, "cannot write the access log");
             }
             buffer.text.clear();
         };
@@ -82,12 +89,15 @@ impl AccessBuffer {
         }
         let AccessRecord { address, method, uri, version, status, took } = line;
         let (clock, millis) = (&self.clock, now.subsec_millis());
+        let start = self.text.len();
         // Writing to memory does not fail.
-        let _ = writeln!(
+        let _ = write!(
             self.text,
             "{clock},{millis:03} - {address} \"{method} {uri} {version:?}\" {status} {}",
             took.as_millis()
         );
+        log_text::escape_from(start, &mut self.text);
+        self.text.push(b'\n');
         0
     }
 }
@@ -135,6 +145,18 @@ mod tests {
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
             \"gRPC org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping HTTP/2.0\" 0 3\n";
         assert_eq!(String::from_utf8(buffer.text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_callers_text_forges_no_line() {
+        let mut buffer = AccessBuffer::default();
+        let uri = "/m/x HTTP/1.1\" 200 0\n2025-01-01T00:00:00,000 - /10.0.0.9:1 \"DELETE /\x1b[31m";
+        let method = Method::from_bytes(b"PYTHON").unwrap();
+        let forged = "/ping".parse().unwrap();
+        buffer.push(Duration::ZERO, &AccessRecord { uri: &uri, method: &method, ..line(&forged) });
+        let text = String::from_utf8(buffer.text).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains("200 0\\n2025") && text.contains("\\x1b[31m"), "{text}");
     }
 
     #[test]

@@ -20,7 +20,8 @@ use arc_swap::ArcSwap;
 
 pub(crate) use self::browser::BrowserRule;
 pub use self::gate::Gate;
-use self::key::{AuthKey, AuthKeys, bearer};
+pub use self::key::KeyStrength;
+use self::key::{AuthKey, AuthKeys, KeyExpiry, bearer};
 use crate::errors::Problem;
 
 /// Where the keys are written down for those who may read them.
@@ -32,8 +33,19 @@ pub trait KeyStore: Send + Sync {
     fn save(&self, text: &str) -> io::Result<()>;
 }
 
-/// Tells the time of day; tests bring their own.
-pub type Clock = Box<dyn Fn() -> SystemTime + Send + Sync>;
+/// Tells the time; tests bring their own.
+pub struct TokenClock {
+    /// The time of day, for whoever reads when a key ends.
+    pub wall: Box<dyn Fn() -> SystemTime + Send + Sync>,
+    /// The time since a moment in the past, which nobody can set. It decides.
+    pub steady: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+impl TokenClock {
+    fn after(&self, lifetime: Duration) -> KeyExpiry {
+        KeyExpiry { wall: (self.wall)() + lifetime, steady: (self.steady)() + lifetime }
+    }
+}
 
 /// A key that can be renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +59,9 @@ pub enum Role {
 /// The keys in force. Readers never wait; renewals come one after the other.
 pub struct Tokens {
     keys: ArcSwap<AuthKeys>,
+    strength: KeyStrength,
     lifetime: Duration,
-    clock: Clock,
+    clock: TokenClock,
     store: Mutex<Box<dyn KeyStore>>,
 }
 
@@ -57,9 +70,14 @@ impl Tokens {
     ///
     /// # Errors
     /// The system gives no randomness.
-    pub fn new(lifetime: Duration, store: Box<dyn KeyStore>, clock: Clock) -> io::Result<Self> {
-        let keys = ArcSwap::from_pointee(AuthKeys::fresh(clock() + lifetime)?);
-        Ok(Self { keys, lifetime, clock, store: Mutex::new(store) })
+    pub fn new(
+        strength: KeyStrength,
+        lifetime: Duration,
+        store: Box<dyn KeyStore>,
+        clock: TokenClock,
+    ) -> io::Result<Self> {
+        let keys = ArcSwap::from_pointee(AuthKeys::fresh(strength, clock.after(lifetime))?);
+        Ok(Self { keys, strength, lifetime, clock, store: Mutex::new(store) })
     }
 
     /// Replaces every key and writes them down; the server calls it once, when it opens.
@@ -67,7 +85,7 @@ impl Tokens {
     /// # Errors
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn issue(&self) -> io::Result<()> {
-        self.replace(|_, expires| AuthKeys::fresh(expires))
+        self.replace(|_, expires| AuthKeys::fresh(self.strength, expires))
     }
 
     /// Replaces one key and writes all of them down.
@@ -76,7 +94,7 @@ impl Tokens {
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn renew(&self, role: Role) -> io::Result<()> {
         self.replace(|keys, expires| {
-            let key = AuthKey::fresh(Some(expires))?;
+            let key = AuthKey::fresh(self.strength, Some(expires))?;
             Ok(match role {
                 Role::Inference => AuthKeys { inference: key, ..keys.clone() },
                 Role::Management => AuthKeys { management: key, ..keys.clone() },
@@ -87,10 +105,10 @@ impl Tokens {
     /// What was not written down never comes into force.
     fn replace(
         &self,
-        next: impl Fn(&AuthKeys, SystemTime) -> io::Result<AuthKeys>,
+        next: impl Fn(&AuthKeys, KeyExpiry) -> io::Result<AuthKeys>,
     ) -> io::Result<()> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let keys = next(&self.keys.load(), (self.clock)() + self.lifetime)?;
+        let keys = next(&self.keys.load(), self.clock.after(self.lifetime))?;
         store.save(&keys.text())?;
         self.keys.store(Arc::new(keys));
         Ok(())
@@ -109,7 +127,7 @@ impl Tokens {
     }
 
     fn opens(&self, gate: Gate, token: &[u8]) -> bool {
-        let (keys, now) = (self.keys.load(), (self.clock)());
+        let (keys, now) = (self.keys.load(), (self.clock.steady)());
         match gate {
             Gate::Open => true,
             Gate::Inference => keys.inference.is(token, now),

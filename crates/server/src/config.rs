@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::access_log::AccessLog;
 use crate::auth::Tokens;
+use crate::dialect::Dialect;
 use crate::listen::Bind;
 use crate::metrics::Meter;
 use crate::plugins::Plugins;
@@ -26,8 +27,13 @@ pub struct ServerConfig {
     /// Largest body of a request, or message of a gRPC client.
     pub max_request_bytes: u64,
     /// Connections at a time, for the data plane and for the admin plane each; one more for each of
-    /// their listeners may slip in. Further clients wait in the system's backlog.
+    /// their listeners may slip in. The longest idle one is closed for a further client, which waits in the
+    /// system's backlog if there is none.
     pub max_connections: usize,
+    /// How many files and sockets the process may have open, if that is limited; connections stay below.
+    pub open_files: Option<u64>,
+    /// How long a connection may be open without a request.
+    pub idle_timeout: Duration,
     /// How long a request's head may take to arrive, and its body may stand still.
     pub head_timeout: Duration,
     /// How long requests under way may take once the server ends.
@@ -40,6 +46,10 @@ pub struct ServerConfig {
     pub natural: bool,
     /// Whether SageMaker's health and execution parameters exist.
     pub sagemaker: bool,
+    /// Whose messages and health rules it follows.
+    pub dialect: Dialect,
+    /// Whether answers have a content type where their handler set none.
+    pub content_types: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
     /// The tokens that requests must bring; without them any request is admitted.
@@ -67,12 +77,16 @@ impl Default for ServerConfig {
             grpc_management: None,
             max_request_bytes: 6_553_500,
             max_connections: 16_384,
+            open_files: None,
+            idle_timeout: Duration::from_secs(620),
             head_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(30),
             model_api: false,
             oip: false,
             natural: false,
             sagemaker: false,
+            dialect: Dialect::default(),
+            content_types: false,
             cors: Cors::default(),
             tokens: None,
             plugins: None,

@@ -17,6 +17,7 @@ use hyper::upgrade::OnUpgrade;
 use jitney_engine::admission::{Admission, CutSwitch, TransferShare};
 
 use crate::malformed;
+use crate::open_connections::OpenConnection;
 use crate::plugins::CallGuard;
 
 /// A listener's signal to its connections.
@@ -35,7 +36,8 @@ pub(crate) fn log_end(peer: &Peer, ended: hyper::Result<()>) {
     }
 }
 
-/// What a connection is at. Idle and busy ones may take as long as they like.
+/// What a connection is at. Busy ones may take as long as they like, idle ones are an affair of
+/// [`crate::open_connections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ConnectionStage {
@@ -63,9 +65,13 @@ pub(crate) struct Peer {
     pub(crate) number: u64,
     /// Its address as the access log writes it.
     pub(crate) address: String,
+    /// Its entry among the open connections.
+    pub(crate) open: Arc<OpenConnection>,
     stage: AtomicU8,
     /// Changes whenever a head begins or a body moves.
     marks: AtomicU32,
+    /// Calls under way, where the connection can have several.
+    calls: AtomicU32,
     /// The connection after HTTP; set once, by the request that asks for an upgrade.
     upgrade: OnceLock<HandleUpgrade>,
     admission: Arc<Admission>,
@@ -80,7 +86,12 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// A connection that was just accepted; its first head is awaited at once.
-    pub(crate) fn new(number: u64, address: String, admission: Arc<Admission>) -> Self {
+    pub(crate) fn new(
+        number: u64,
+        address: String,
+        open: Arc<OpenConnection>,
+        admission: Arc<Admission>,
+    ) -> Self {
         Self {
             admission,
             switch: Arc::default(),
@@ -89,8 +100,10 @@ impl Peer {
             is_blocked: AtomicBool::new(false),
             number,
             address,
+            open,
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             upgrade: OnceLock::new(),
         }
     }
@@ -153,10 +166,34 @@ impl Peer {
     /// Notes what the connection is at.
     pub(crate) fn enter(&self, stage: ConnectionStage) {
         self.stage.store(stage as u8, Relaxed);
+        match stage {
+            ConnectionStage::Idle => self.open.note_idle(),
+            ConnectionStage::Busy => self.open.note_busy(),
+            ConnectionStage::Head | ConnectionStage::Body => {}
+        }
+    }
+
+    /// Whether no head, or only a part of one, has arrived.
+    pub(crate) fn awaits_head(&self) -> bool {
+        self.at(ConnectionStage::Head)
     }
 
     fn at(&self, stage: ConnectionStage) -> bool {
         self.stage.load(Relaxed) == stage as u8
+    }
+
+    /// Notes that one of several calls begins.
+    pub(crate) fn call_began(&self) {
+        if self.calls.fetch_add(1, Relaxed) == 0 {
+            self.open.note_busy();
+        }
+    }
+
+    /// Notes that one of several calls is over.
+    pub(crate) fn call_ended(&self) {
+        if self.calls.fetch_sub(1, Relaxed) == 1 {
+            self.open.note_idle();
+        }
     }
 
     /// Whether a body has moved, or a second head has begun, on this connection.
@@ -224,7 +261,10 @@ impl<S: Write + Unpin> WatchedStream<S> {
         if self.instead.is_empty() {
             let answer =
                 self.peer.at(ConnectionStage::Head).then(|| malformed::answer(bytes)).flatten()?;
-            tracing::info!(peer = self.peer.address, "rejected a request that is not valid HTTP");
+            if let Some(suppressed) = self.peer.open.plane.malformed.pass() {
+                let peer = &self.peer.address;
+                tracing::info!(peer, suppressed, "rejected a request that is not valid HTTP");
+            }
             self.instead = answer;
         }
         while !self.instead.is_empty() {
@@ -311,7 +351,7 @@ mod tests {
     #[test]
     fn only_a_head_or_a_body_that_stands_still_stalls() {
         let admission = Admission::new(Default::default());
-        let peer = Peer::new(1, String::new(), admission);
+        let peer = Peer::new(1, String::new(), OpenConnection::alone(), admission);
         let mut seen = None;
         assert!(!peer.stalled(&mut seen), "the first tick only looks");
         assert!(peer.stalled(&mut seen), "connected and sent nothing");

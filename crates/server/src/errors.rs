@@ -3,6 +3,7 @@
 //! `table` has every [`ErrorCode`] in each protocol; here every error of the engine gets its code and its
 //! message, in matches without wildcards. Nothing else in this crate picks a status for a failure.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jitney_engine::admission::CutReason;
@@ -12,12 +13,15 @@ use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 
 mod grpc;
+mod loading;
 mod rejection;
 mod table;
 
 pub(crate) use grpc::grpc_code_of;
 pub(crate) use rejection::reason_word;
 pub use table::{ErrorCode, ErrorRow, Fault};
+
+use crate::dialect::Dialect;
 
 /// A failure as a client gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub struct Problem {
     pub status: u16,
     /// One sentence for the client.
     pub message: String,
+    /// What TorchServe's sentence leaves out.
+    pub reason: Option<String>,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
 }
@@ -35,7 +41,16 @@ pub struct Problem {
 impl Problem {
     /// A failure with a message of its own.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, status: code.row().status, message: message.into(), retry_after: None }
+        let (status, message) = (code.row().status, message.into());
+        Self { code, status, message, reason: None, retry_after: None }
+    }
+
+    /// The message with its reason, for protocols that have one text only.
+    pub fn full_message(&self) -> Cow<'_, str> {
+        match &self.reason {
+            None => Cow::Borrowed(&self.message),
+            Some(reason) => Cow::Owned(format!("{} ({reason})", self.message)),
+        }
     }
 
     /// A request that contradicts itself.
@@ -83,19 +98,32 @@ impl Problem {
     }
 
     /// Workers that did not start; TorchServe writes `null` for an absent version.
-    pub fn scale(error: &ScaleError, model: &str, version: Option<&str>) -> Self {
+    pub fn scale(dialect: Dialect, error: &ScaleError, model: &str, version: Option<&str>) -> Self {
         let code = match error {
             ScaleError::Launch(LaunchError::Memory(_)) => ErrorCode::LoadOutOfMemory,
             ScaleError::Launch(
                 LaunchError::Spawn(_)
-                | LaunchError::Ended
+                | LaunchError::Ended { .. }
                 | LaunchError::TimedOut { .. }
                 | LaunchError::Load(_),
             )
             | ScaleError::Gone => ErrorCode::LoadFailed,
         };
         let version = version.unwrap_or("null");
-        Self::new(code, format!("Failed to start workers for model {model} version: {version}"))
+        let message = format!("Failed to start workers for model {model} version: {version}");
+        match error {
+            ScaleError::Launch(error) => Self::new(code, message).explained(dialect, ": ", error),
+            ScaleError::Gone => Self::new(code, message),
+        }
+    }
+
+    /// Adds what happened: to the message, or beside TorchServe's.
+    fn explained(mut self, dialect: Dialect, link: &str, error: &dyn std::fmt::Display) -> Self {
+        match dialect {
+            Dialect::Jitney => self.message = format!("{}{link}{error}", self.message),
+            Dialect::TorchServe => self.reason = Some(error.to_string()),
+        }
+        self
     }
 
     /// An unknown name, with the message of set-default.
@@ -121,6 +149,8 @@ pub struct FailedCall<'a> {
     pub purpose: &'static str,
     /// How many requests may wait for the model.
     pub queue_max: u32,
+    /// Whose words the client reads.
+    pub dialect: Dialect,
 }
 
 impl FailedCall<'_> {
@@ -132,12 +162,10 @@ impl FailedCall<'_> {
             CallError::Sequence(rejection) => self.sequence(*rejection),
             CallError::BadInput(message) => Problem::bad_request(message),
             CallError::Model(failure) => model_failure(failure),
-            CallError::WorkerExited { killed: false } => {
-                Problem::new(ErrorCode::WorkerDied, "Worker died.")
-            }
-            CallError::WorkerExited { killed: true } => {
-                Problem::new(ErrorCode::WorkerKilled, "Worker died.")
-            }
+            CallError::NotLoaded(failure) => self.not_loaded(failure),
+            CallError::Loading(wait) => self.loading(*wait),
+            CallError::WorkerExited { exit } => self.worker_exited(*exit),
+            CallError::Poisonous => self.poisonous(),
             CallError::SlowReader => {
                 let message = "The client read its stream too slowly.";
                 Problem::new(ErrorCode::Busy, message)
@@ -272,8 +300,9 @@ impl From<RunError> for Problem {
         match &error {
             RunError::Failed { .. } => Self::new(ErrorCode::NodeFailed, error.to_string()),
             RunError::Rejected { model, queue_max, error } => {
-                let queue_max = *queue_max;
-                FailedCall { model, version: None, purpose: "inference", queue_max }.problem(error)
+                let (queue_max, dialect) = (*queue_max, Dialect::TorchServe);
+                let purpose = "inference";
+                FailedCall { model, version: None, purpose, queue_max, dialect }.problem(error)
             }
         }
     }

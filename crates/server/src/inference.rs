@@ -13,6 +13,7 @@ use jitney_engine::call::{
 use jitney_engine::error::CallError;
 use jitney_engine::{Engine, Model, Workflow};
 
+use crate::dialect::Dialect;
 use crate::errors::{FailedCall, Problem};
 use crate::metrics::Meter;
 use crate::queue_slots::QueueSlots;
@@ -37,11 +38,12 @@ pub(crate) struct InferenceService {
     engine: Arc<Engine>,
     meter: Arc<Meter>,
     queue_slots: QueueSlots,
+    pub(crate) dialect: Dialect,
 }
 
 impl InferenceService {
-    pub(crate) fn new(engine: Arc<Engine>, meter: Arc<Meter>) -> Self {
-        Self { engine, meter, queue_slots: QueueSlots::default() }
+    pub(crate) fn new(engine: Arc<Engine>, meter: Arc<Meter>, dialect: Dialect) -> Self {
+        Self { engine, meter, queue_slots: QueueSlots::default(), dialect }
     }
 
     /// The model that a request names.
@@ -57,7 +59,8 @@ impl InferenceService {
     /// # Errors
     /// There is none.
     pub(crate) fn hold(&self, model: &str, bytes: u64) -> Result<HeldBytes, Problem> {
-        let failed = FailedCall { model, version: None, purpose: "inference", queue_max: 0 };
+        let (purpose, dialect) = ("inference", self.dialect);
+        let failed = FailedCall { model, version: None, purpose, queue_max: 0, dialect };
         self.engine.admission().hold(bytes).map_err(|error| failed.problem(&error))
     }
 
@@ -73,7 +76,7 @@ impl InferenceService {
         let InferenceRequest { target, origin, wait_for_queue, .. } = request;
         let version_named = target.version.is_some();
         self.meter.requested(model, version_named);
-        let failed = |error: CallError| failure(model, target, &error);
+        let failed = |error: CallError| failure(self.dialect, model, target, &error);
         let _slot = if wait_for_queue {
             self.queue_slots.acquire(model, request.options.deadline).await.map_err(failed)?
         } else {
@@ -112,7 +115,10 @@ impl InferenceService {
         let (id, headers) = (id.to_owned(), HeaderBlock::new());
         let input = Input { id, headers, route, parameters: Vec::new() };
         let call = plain_call(input, origin);
-        let failed = |error| failed_call(model, target, "describe").problem(&error);
+        let failed = |error| {
+            let failed = failed_call(self.dialect, model, target);
+            FailedCall { purpose: "describe", ..failed }.problem(&error)
+        };
         model.call(call).await.map_err(failed)
     }
 }
@@ -132,11 +138,16 @@ pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
 }
 
 /// The error of a request, also of one whose answer broke off after its first piece.
-pub(crate) fn failure(model: &Model, target: ModelRef<'_>, error: &CallError) -> Problem {
-    failed_call(model, target, "inference").problem(error)
+pub(crate) fn failure(
+    dialect: Dialect,
+    model: &Model,
+    target: ModelRef<'_>,
+    error: &CallError,
+) -> Problem {
+    failed_call(dialect, model, target).problem(error)
 }
 
-fn failed_call<'a>(model: &Model, target: ModelRef<'a>, purpose: &'static str) -> FailedCall<'a> {
-    let ModelRef { model: name, version } = target;
-    FailedCall { model: name, version, purpose, queue_max: model.settings().waiting_max() }
+fn failed_call<'a>(dialect: Dialect, model: &Model, target: ModelRef<'a>) -> FailedCall<'a> {
+    let (ModelRef { model: name, version }, purpose) = (target, "inference");
+    FailedCall { model: name, version, purpose, queue_max: model.settings().waiting_max(), dialect }
 }

@@ -11,16 +11,23 @@ pub mod auth;
 mod body;
 mod config;
 mod connection;
+mod connection_limits;
+mod dialect;
 pub mod errors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod handles;
 mod handshake;
 mod health;
 mod inference;
 pub mod listen;
+mod log_limit;
+pub mod log_text;
 mod malformed;
 mod management;
 pub mod metrics;
+mod open_connections;
 mod plugins;
 mod query;
 mod queue_slots;
@@ -41,17 +48,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jitney_engine::Engine;
 use jitney_engine::admission::Admission;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::accept::{Listener, ListenerProtocol};
 use crate::auth::BrowserRule;
+use crate::connection_limits::ConnectionLimits;
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
+use crate::open_connections::OpenConnections;
 use crate::route::Apis;
 use crate::state::ServerState;
 
 pub use crate::access_log::AccessLog;
 pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
+pub use crate::dialect::Dialect;
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
@@ -102,9 +112,7 @@ impl Server {
         let plans = plans(&config);
         check_tls(&config, &plans)?;
         let data_threads = data_threads.max(1);
-        let inference = plans.iter().filter(|planned| planned.apis.inference).count();
-        let permits = |loops| connection_permits(&config, loops);
-        let planes = [permits(inference * data_threads), permits(plans.len())];
+        let planes = planes(&config, &plans, data_threads);
         let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
         let state = Arc::new(ServerState::new(config, engine));
@@ -114,14 +122,17 @@ impl Server {
             let count = if apis.inference { data.len() } else { 1 };
             let (address, sockets) = listen::bind(&bind, count)?;
             addresses.settle(apis, grpc.is_some(), &address);
-            let connections = Arc::clone(&planes[usize::from(!apis.inference)]);
+            let open = Arc::clone(&planes[usize::from(!apis.inference)]);
+            let browsers = BrowserRule::of(&address);
             let protocol = match grpc {
                 None => ListenerProtocol::Http,
-                Some(age) => ListenerProtocol::Grpc(Arc::new(GrpcServices::new(&state, apis)), age),
+                Some(age) => {
+                    let services = GrpcServices::new(&state, apis, browsers);
+                    ListenerProtocol::Grpc(Arc::new(services), age)
+                }
             };
             let state = Arc::clone(&state);
-            let browsers = BrowserRule::of(&address);
-            let listener = Listener { state, apis, browsers, connections, protocol };
+            let listener = Listener { state, apis, browsers, open, protocol };
             let listener = Arc::new(listener);
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = BoundListener { socket, listener: Arc::clone(&listener) };
@@ -213,11 +224,21 @@ impl ServerAddresses {
     }
 }
 
-/// Permits for a plane's connections. Each accept loop holds one while it waits for the next client,
-/// hence as many more.
-fn connection_permits(config: &ServerConfig, loops: usize) -> Arc<Semaphore> {
-    let permits = config.max_connections.saturating_add(loops);
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
+/// The connections of the data plane and of the admin plane. Each accept loop holds a permit while it waits
+/// for the next client, hence as many more than are open.
+fn planes(
+    config: &ServerConfig,
+    plans: &[ListenerPlan],
+    data_threads: usize,
+) -> [Arc<OpenConnections>; 2] {
+    let limits = ConnectionLimits::new(config.max_connections, config.open_files);
+    let ConnectionLimits { data, admin } = limits;
+    let open_files = config.open_files.unwrap_or(u64::MAX);
+    tracing::info!(data, admin, open_files, "connections at a time");
+    let inference = plans.iter().filter(|planned| planned.apis.inference).count();
+    let loops = [inference * data_threads, plans.len() - inference];
+    let open = |limit, loops| OpenConnections::new(limit + loops, config.idle_timeout);
+    [open(data, loops[0]), open(admin, loops[1])]
 }
 
 /// A listener that is to be bound.
@@ -241,8 +262,9 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
         apis,
         grpc: Some(grpc.age),
     };
-    let inference = Apis { inference: true, oip: config.oip, ..Apis::default() };
-    let management = Apis { management: true, ..Apis::default() };
+    let open_health = config.dialect == Dialect::Jitney;
+    let inference = Apis { inference: true, oip: config.oip, open_health, ..Apis::default() };
+    let management = Apis { management: true, open_health, ..Apis::default() };
     match (&config.grpc_inference, &config.grpc_management) {
         (Some(one), Some(other)) if one.bind.is_same(&other.bind) => {
             vec![planned(one, Apis { management: true, ..inference })]
@@ -259,10 +281,11 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
 fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let (oip, sagemaker) = (config.oip, config.sagemaker);
     let combined = config.inference.is_same(&config.management);
-    let natural = config.natural;
-    let inference = Apis { inference: true, oip, natural, sagemaker, ..Apis::default() };
+    let (natural, open_health) = (config.natural, config.dialect == Dialect::Jitney);
+    let inference =
+        Apis { inference: true, oip, natural, sagemaker, open_health, ..Apis::default() };
     let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, ..Apis::default() };
+    let management = Apis { management: true, open_health, ..Apis::default() };
     if combined {
         plans[0].1.management = true;
     } else {

@@ -25,7 +25,7 @@ pub(crate) fn answer(written: &[u8]) -> Option<Bytes> {
     let error = serde_json::json!({ "code": status, "type": kind, "message": message });
     let body = format!("{error:#}\n");
     let answer = format!(
-        "HTTP/1.{status_line}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.{status_line}\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
     Some(Bytes::from(answer))

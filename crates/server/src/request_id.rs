@@ -1,4 +1,5 @@
-//! The server's own name for a request: a random UUID (version 4), made without a system call.
+//! The server's own name for a request: a random UUID (version 4), made without a system call. Where an id is
+//! a secret, it comes from the system's own generator.
 
 use http::HeaderValue;
 
@@ -9,9 +10,22 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 pub(crate) struct RequestUuid([u8; 36]);
 
 impl RequestUuid {
-    /// Ids are names, not secrets: a fast generator seeded by the system is enough.
+    /// Ids of requests are names, not secrets: a fast generator seeded by the system is enough. Who sees
+    /// some of them can compute others, but nothing opens with one.
     pub(crate) fn fresh() -> Self {
-        let mut bytes = fastrand::u128(..).to_be_bytes();
+        Self::of(fastrand::u128(..).to_be_bytes())
+    }
+
+    /// An id that nobody can compute from others.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub(crate) fn secret() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map(|()| Self::of(bytes))
+    }
+
+    fn of(mut bytes: [u8; 16]) -> Self {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = [b'-'; 36];
@@ -51,5 +65,17 @@ mod tests {
         assert!(shape.is_match(first.text()), "{}", first.text());
         assert_eq!(first.header(), first.text());
         assert_ne!(first, second);
+        assert!(shape.is_match(RequestUuid::secret().unwrap().text()));
+    }
+
+    #[test]
+    fn a_secret_id_does_not_follow_from_the_ids_of_requests() {
+        let ids = || {
+            fastrand::seed(7);
+            (RequestUuid::fresh(), RequestUuid::secret().unwrap())
+        };
+        let (first, second) = (ids(), ids());
+        assert_eq!(first.0, second.0);
+        assert_ne!(first.1, second.1);
     }
 }

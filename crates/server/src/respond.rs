@@ -1,7 +1,9 @@
 //! How HTTP answers are written: JSON in TorchServe's form, and the headers of every answer.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use serde::Serialize;
@@ -17,6 +19,8 @@ pub(crate) type HttpResult = Result<HttpResponse, Problem>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const NO_STORE: HeaderValue =
     HeaderValue::from_static("no-cache; no-store, must-revalidate, private");
@@ -56,12 +60,15 @@ struct ErrorBody<'a> {
     code: u16,
     r#type: &'static str,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
 
-/// A failure as `{code, type, message}`, with `Retry-After` where that makes sense.
+/// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
 pub(crate) fn problem(problem: &Problem) -> HttpResponse {
     let kind = problem.code.row().kind;
-    let body = ErrorBody { code: problem.status, r#type: kind, message: &problem.message };
+    let (message, reason) = (&problem.message, problem.reason.as_deref());
+    let body = ErrorBody { code: problem.status, r#type: kind, message, reason };
     let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, &body);
     set_status(&mut reply, problem.status, "");
     if let Some(wait) = problem.retry_after {
@@ -71,9 +78,16 @@ pub(crate) fn problem(problem: &Problem) -> HttpResponse {
     let unread =
         [ErrorCode::TooLarge, ErrorCode::InvalidHead, ErrorCode::TooSlow, ErrorCode::NoRoom];
     if unread.contains(&problem.code) {
-        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        close(&mut reply);
     }
     reply
+}
+
+/// Ends the connection with this answer, and tells the client so.
+pub(crate) fn close(reply: &mut HttpResponse) {
+    if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
+        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
 }
 
 /// Sets status and reason phrase. A code without a usual phrase gets an empty one.
@@ -90,15 +104,16 @@ pub(crate) fn set_status(reply: &mut HttpResponse, code: u16, phrase: &str) {
     }
 }
 
-/// The `Access-Control-Allow-*` headers that go with every answer, if any.
+/// The headers that go with every answer that does not have them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CorsHeaders {
+pub(crate) struct DefaultHeaders {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl CorsHeaders {
-    /// Values that are no header values are left out with a warning.
-    pub(crate) fn new(config: &crate::config::Cors) -> Self {
+impl DefaultHeaders {
+    /// The `Access-Control-Allow-*` headers, if any; values that are no header values are left out with a
+    /// warning. And a content type, which TorchServe does not send unless the handler set one.
+    pub(crate) fn new(config: &crate::config::Cors, content_type: bool) -> Self {
         use http::header::{
             ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
         };
@@ -107,7 +122,8 @@ impl CorsHeaders {
             (ACCESS_CONTROL_ALLOW_METHODS, &config.methods),
             (ACCESS_CONTROL_ALLOW_HEADERS, &config.headers),
         ];
-        let mut headers = Vec::new();
+        let mut headers: Vec<_> =
+            content_type.then_some((CONTENT_TYPE, BYTES)).into_iter().collect();
         for (name, value) in wanted {
             let Some(value) = value.as_deref().filter(|value| !value.is_empty()) else { continue };
             match HeaderValue::from_str(value) {
@@ -119,15 +135,15 @@ impl CorsHeaders {
     }
 }
 
-/// Adds the headers of every answer. They replace a handler's, as in TorchServe, except the cross-origin
-/// headers.
-pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, cors: &CorsHeaders) {
+/// Adds the headers of every answer. They replace a handler's, as in TorchServe, except the defaults.
+pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, defaults: &DefaultHeaders) {
     let headers = reply.headers_mut();
     headers.insert(X_REQUEST_ID, id);
     headers.insert(PRAGMA, NO_CACHE);
     headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(EXPIRES, LONG_AGO);
-    for (name, value) in &cors.headers {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    for (name, value) in &defaults.headers {
         headers.entry(name).or_insert_with(|| value.clone());
     }
 }

@@ -23,6 +23,8 @@ pub struct Apis {
     pub natural: bool,
     /// SageMaker's health and execution parameters, beside inference.
     pub sagemaker: bool,
+    /// Whether health and readiness need no token.
+    pub open_health: bool,
 }
 
 /// A model, and perhaps a version, that a path names.
@@ -86,6 +88,8 @@ pub enum Route<'a> {
     OipLive,
     /// Open Inference Protocol: the server is ready.
     OipReady,
+    /// Open Inference Protocol: a model is ready.
+    OipModelReady(&'a str),
     /// Open Inference Protocol: what server this is.
     OipServer,
     /// Open Inference Protocol: versions in the path, which TorchServe does not serve.
@@ -227,6 +231,8 @@ fn open_inference<'a>(segments: &[&'a str]) -> Route<'a> {
         ["v2"] => Route::OipServer,
         ["v2", "health", "live"] => Route::OipLive,
         ["v2", "health", "ready"] => Route::OipReady,
+        ["v2", "models", model, "ready"] => Route::OipModelReady(model),
+        ["v1", "models", model] if !model.contains(':') => Route::ModelReady(model),
         ["v2", "models", _, rest] if rest.starts_with("versions/") => Route::OipVersions,
         _ => Route::NotFound,
     }

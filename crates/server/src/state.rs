@@ -7,7 +7,7 @@ use jitney_engine::Engine;
 
 use crate::config::ServerConfig;
 use crate::inference::InferenceService;
-use crate::respond::CorsHeaders;
+use crate::respond::DefaultHeaders;
 
 /// Shared by all listeners and connections of a server.
 pub(crate) struct ServerState {
@@ -16,13 +16,14 @@ pub(crate) struct ServerState {
     pub(crate) inference: InferenceService,
     /// Connections so far.
     pub(crate) peers: AtomicU64,
-    pub(crate) cors: CorsHeaders,
+    pub(crate) default_headers: DefaultHeaders,
 }
 
 impl ServerState {
     pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
-        let inference = InferenceService::new(Arc::clone(&engine), Arc::clone(&config.meter));
-        let cors = CorsHeaders::new(&config.cors);
-        Self { config, engine, inference, peers: AtomicU64::new(1), cors }
+        let meter = Arc::clone(&config.meter);
+        let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
+        let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
+        Self { config, engine, inference, peers: AtomicU64::new(1), default_headers }
     }
 }

@@ -66,10 +66,20 @@ words! {
     Length = "length",
 }
 
+words! {
+    /// Where an ONNX model runs.
+    Isolation:
+    /// In processes of its own.
+    #[default]
+    Process = "process",
+    /// In threads of the server.
+    Thread = "thread",
+}
+
 settings! {
     /// Every setting of a model.
     SETTINGS:
-    WORKERS = Setting::new("workers", SettingKind::from(0), "Workers of each model: processes for Python, threads for ONNX")
+    WORKERS = Setting::new("workers", SettingKind::from(0), "Workers of each model")
         .or_else("what the archive says, else 1")
         .flag("workers", "N").property("default_workers_per_model")
         .archive_clamped(&["minWorkers"], 1).parameter(&["initial_workers"], 0).record("minWorkers").archive_first();
@@ -114,6 +124,14 @@ settings! {
     STARTUP_TIMEOUT = Setting::new("startup_timeout", SECONDS, "Time a worker may take to load its model").or("120")
         .flag("startup-timeout", "TIME").property("default_startup_timeout")
         .archive(&["startupTimeout"], 1).parameter(&["startup_timeout"], 0).record("startupTimeout").archive_first();
+    STARTUP_WAIT = Setting::new("startup_wait", SECONDS, "Time a request waits while no worker of its model has loaded; then it is told that the model is loading")
+        .or_else("30; under jitney torchserve as long as startup_timeout").or("30")
+        .flag("startup-wait", "TIME").property("startup_wait").archive(&["startupWait"], 0).parameter(&["startup_wait"], 0);
+    ISOLATION = Setting::new("isolation", SettingKind::Choice(Isolation::WORDS), "Where an ONNX model runs: process gives each worker a process of its own, thread a thread of the server, which saves memory and ends with the model").or("process")
+        .flag("isolation", "WHERE").property("onnx_isolation").parameter(&["isolation"], 0);
+    MEMORY_LIMIT = Setting::new("memory_limit", SettingKind::Size, "Memory that one worker process of an ONNX model may use, such as 2GiB; a request that needs more is answered with 507")
+        .or_else("half of the memory of the machine or its cgroup")
+        .flag("memory-limit", "SIZE").property("onnx_memory_limit").parameter(&["memory_limit"], 1).record_if_changed("memoryLimit");
     MAX_RETRY_TIMEOUT = Setting::new("max_retry_timeout", SECONDS, "How long a worker that fails is started again before it is given up").or("300")
         .archive(&["maxRetryTimeoutInSec"], 0);
     CLIENT_TIMEOUT = Setting::new("client_timeout", MILLIS, "How long a client waits at most; 0 means without limit").or("0")

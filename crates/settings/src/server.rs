@@ -36,6 +36,10 @@ settings! {
         .or("600s").flag("body-timeout", "TIME").property("body_timeout");
     WRITE_TIMEOUT = Setting::new("write_timeout", SECONDS, "Time in which a client must take 64 KiB of its answer, or what is left of it; else it is disconnected; 0 for no limit")
         .or("60s").flag("write-timeout", "TIME").property("write_timeout");
+    MAX_CONNECTIONS = Setting::new("max_connections", SettingKind::from(1), "Most connections at a time, for predictions and for management and metrics each; they also stay below the limit of open files")
+        .or("16384").flag("max-connections", "N").property("max_connections");
+    IDLE_TIMEOUT = Setting::new("idle_timeout", SECONDS, "Time that a connection may be open without a request; longer than load balancers keep theirs")
+        .or("620s").flag("idle-timeout", "TIME").property("idle_timeout");
     MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
         .or_else("64GiB, or half of the free disk space if that is less").flag("max-download-size", "SIZE").property("max_download_size");
     MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")
@@ -44,6 +48,8 @@ settings! {
         .or("200000").flag("max-unpacked-files", "N").property("max_unpacked_files");
     IO_THREADS = Setting::new("io_threads", SettingKind::from(1), "Threads that serve connections")
         .or_else("a quarter of the processors").flag("io-threads", "N").property("io_threads");
+    MAX_WORKERS_PER_MODEL = Setting::new("max_workers_per_model", SettingKind::Whole { min: 1, max: u32::MAX as u64 }, "Most workers that a model may have, whoever asks for them: an archive, a registration, a live change")
+        .or_else("64, or four times the processors, or as many as are configured for every model").flag("max-workers-per-model", "N").property("max_workers_per_model");
     PYTHON = Setting::new("python", SettingKind::Path, "Python for Python models")
         .or_else("the one beside this program, of the active virtual environment, or python3")
         .flag("python", "PATH").property("python").file_only();
@@ -52,6 +58,10 @@ settings! {
     LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
         .or("info").flag("log-level", "FILTER").aliases(&["log"]);
     ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
+    DEBUG_ERRORS = Setting::new("debug_errors", SettingKind::Flag, "Send the tracebacks of Python models to callers that use handles; they are in the log anyway")
+        .or("false").flag("debug-errors", "BOOL").property("debug_errors");
+    MAX_IMAGE_PIXELS = Setting::new("max_image_pixels", SettingKind::from(1), "Most pixels of an image that a stock handler or a parameter of type Image decodes; a larger one is rejected with 400")
+        .or("89478485").flag("max-image-pixels", "N").property("max_image_pixels");
     DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")
         .or("0s").flag("drain-delay", "TIME").property("drain_delay");
     DRAIN_TIMEOUT = Setting::new("drain_timeout", SECONDS, "On SIGTERM, time for admitted requests to be answered")

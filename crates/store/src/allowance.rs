@@ -60,12 +60,17 @@ impl Allowance {
         Self { root, used: 0, max, excess, reserve: free / 16, look_at: LOOK_EVERY }
     }
 
+    /// Whether so many bytes more are too many. Headers that say so are believed, since their archive
+    /// would only fail later; those that say less are not.
+    pub(super) fn check(&self, bytes: u64) -> Result<(), UnpackError> {
+        let fits = self.used.saturating_add(bytes) <= self.max;
+        if fits { Ok(()) } else { Err(UnpackError::TooLarge(self.excess)) }
+    }
+
     /// Counts what is about to be written.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), UnpackError> {
-        self.used = self.used.saturating_add(bytes);
-        if self.used > self.max {
-            return Err(UnpackError::TooLarge(self.excess));
-        }
+        self.check(bytes)?;
+        self.used += bytes;
         if self.used > self.look_at {
             self.look_at = self.used + LOOK_EVERY;
             self.look()?;

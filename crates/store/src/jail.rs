@@ -1,7 +1,7 @@
 //! Writes the members of an archive, inside a fresh and private directory.
 //!
 //! Every member passes through here, whatever the format, so every limit and every check is here once.
-//! Everything is counted while it is written; sizes in headers are never believed. Links are made after
+//! Everything is counted while it is written; sizes in headers are believed only where they are too large. Links are made after
 //! everything else, hard ones before symbolic ones: a hard link can only name a regular file, nothing is
 //! written through a symbolic one, and a link that leads outside is found before it is followed. The name
 //! of a member is checked once, when it is read: after that it can only lie inside.
@@ -51,6 +51,11 @@ impl<'a> Jail<'a> {
             links: Vec::new(),
             buffer: vec![0; 128 << 10].into_boxed_slice(),
         })
+    }
+
+    /// Ends an archive whose headers announce more bytes than it may unpack to.
+    pub(super) fn announce(&self, bytes: u64) -> Result<(), UnpackError> {
+        self.allowance.check(bytes)
     }
 
     /// Makes a directory and those above it; one that is there already is fine.

@@ -17,6 +17,8 @@ mod dir;
 mod download;
 mod error;
 mod fetch;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod jail;
 mod locate;
 mod manifest;

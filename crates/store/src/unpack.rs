@@ -146,6 +146,8 @@ fn unzip(file: File, jail: &mut Jail<'_>) -> Result<(), UnpackError> {
     if archive.has_duplicate_names() {
         return Err(Breach::Repeated.into());
     }
+    let total = archive.decompressed_size().unwrap_or_default();
+    jail.announce(u64::try_from(total).unwrap_or(u64::MAX))?;
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(UnpackError::corrupt)?;
         put_zip_member(&mut member, jail)?;
@@ -256,6 +258,7 @@ fn put_tar_file(
     jail: &mut Jail<'_>,
 ) -> Result<(), UnpackError> {
     let executable = entry.header().mode().unwrap_or(0) & 0o111 != 0;
+    jail.announce(entry.size())?;
     let written = jail.file(name, executable, entry)?;
     if written == entry.size() {
         Ok(())

@@ -44,7 +44,7 @@ def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = 
     _check_not_in_worker()
     definition = define(target)
     spec, directory = locate_source(definition)
-    command = [find_program(program), "serve", spec, "--python", sys.executable, "--until-eof"]
+    command = [find_program(program), "serve", spec, "--python", sys.executable, "--until-eof", "--debug-errors"]
     for flag in FLAGS:
         command += [f"--{flag}", str(port if flag == "port" else 0)]
     process = subprocess.Popen(command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

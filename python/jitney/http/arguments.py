@@ -50,7 +50,7 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     missing = [param for param in params if param.name not in named]
     if _is_empty(body) and (named or not any(param.required for param in missing)):
         return
-    if tensors.is_npz(body) and not (len(missing) == 1 and missing[0].hint is bytes):
+    if tensors.is_npz(body) and tensors.reads_arrays() and not (len(missing) == 1 and missing[0].hint is bytes):
         body = tensors.read_npz(body)
     if isinstance(body, dict) and _is_keywords(endpoint, params, missing, body):
         named.update({name: value for name, value in body.items() if name not in named})

@@ -20,6 +20,7 @@ from typing import Any, Union
 from jitney.containers import container_for
 from jitney.errors import BadInput
 from jitney.http import tensors
+from jitney.images import TooManyPixels, open_image
 
 UNIONS = (Union, getattr(types, "UnionType", Union))
 TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -235,9 +236,10 @@ def _is_image(hint: type) -> bool:
 
 
 def _image(value: Any) -> Any:
-    image = sys.modules["PIL.Image"].open(io.BytesIO(_bytes(value)))
-    image.load()
-    return image
+    try:
+        return open_image(_bytes(value))
+    except TooManyPixels as error:
+        raise Mismatch(f"the image is too large: {error}") from None
 
 
 def _kind(value: Any) -> str:

@@ -33,6 +33,11 @@ def is_npz(value: Any) -> bool:
     return isinstance(value, (bytes, bytearray)) and bytes(value[:4]) == NPZ
 
 
+def reads_arrays() -> bool:
+    """Whether the model has loaded numpy itself; no request makes it do so."""
+    return "numpy" in sys.modules
+
+
 def read_npz(value: bytes | bytearray) -> dict[str, Any]:
     """The arrays of an npz file by name."""
     with _numpy().load(io.BytesIO(value), allow_pickle=False) as arrays:

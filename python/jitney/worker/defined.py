@@ -66,7 +66,8 @@ class WireRequest(Request):
 class DefinedModel:
     """The entry point of a worker that runs a definition."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], debug_errors: bool = False) -> None:
+        self._debug_errors = debug_errors
         section = settings[SECTION]
         directory = section["directory"]
         os.chdir(directory)
@@ -77,7 +78,7 @@ class DefinedModel:
 
     def __call__(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
-        batch = _Batch(self.definition, rows, context, self._sizes)
+        batch = _Batch(self.definition, rows, context, self._sizes, self._debug_errors)
         if self._concurrent:
             return self._answer_async(batch)
         for endpoint, positions in batch.groups():
@@ -110,8 +111,16 @@ class _Sizes:
 class _Batch:
     """A batch on its way through the model."""
 
-    def __init__(self, definition: Definition, rows: list[Row], context: WorkerContext, sizes: _Sizes) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        rows: list[Row],
+        context: WorkerContext,
+        sizes: _Sizes,
+        debug_errors: bool,
+    ) -> None:
         self._context = context
+        self._debug_errors = debug_errors
         self._sizes = sizes
         self._outcomes: dict[int, Any] = {}
         self._streamed: set[int] = set()
@@ -183,7 +192,7 @@ class _Batch:
 
     def _encode(self, at: int, outcome: Any) -> tuple[bytes, Bytes]:
         if isinstance(outcome, BaseException):
-            return _failed(outcome, at in self._calls)
+            return self._failed(at, outcome)
         if outcome is STREAMED:
             nothing = STREAM_TYPE if at in self._calls else answers.TEXT
             empty = b"" if at in self._streamed else self._head(at, nothing)
@@ -192,7 +201,17 @@ class _Batch:
             content_type, body = self._spell(at, outcome)
             return self._head(at, content_type), body
         except Exception as error:
-            return _failed(error, at in self._calls)
+            return self._failed(at, error)
+
+    def _failed(self, at: int, error: BaseException) -> tuple[bytes, Bytes]:
+        """An item that failed alone. Mistakes of clients are not logged."""
+        status = status_of(error)
+        if status >= 500:
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            logger.error("a request failed\n%s", trace)
+        cause = CAUSE_RAISED if isinstance(error, WrongLength) else CAUSE_STATED
+        message = encode_failure(error, self._debug_errors) if at in self._calls else describe(error)
+        return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), message.encode(errors="replace")
 
     def _spell(self, at: int, output: Any, whole: bool = True) -> tuple[str, Bytes]:
         """An output, or a piece of one, as its caller reads it."""
@@ -225,16 +244,3 @@ def _choose(definition: Definition, meta: bytes) -> Endpoint:
         return definition.endpoint(name)
     except LookupError as error:
         raise BadInput(str(error), status=404) from None
-
-
-def _failed(error: BaseException, through_handle: bool = False) -> tuple[bytes, Bytes]:
-    """An item that failed alone. Mistakes of clients are not logged."""
-    status = status_of(error)
-    if status >= 500:
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        logger.error("a request failed\n%s", trace)
-    cause = CAUSE_STATED
-    if isinstance(error, WrongLength):
-        cause = CAUSE_RAISED
-    message = encode_failure(error) if through_handle else describe(error)
-    return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), message.encode(errors="replace")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jitney.images import limit_pixels
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.worker.context import WorkerContext
@@ -26,6 +27,7 @@ class LoadedModel(NamedTuple):
 def load_model(spec: dict[str, Any]) -> LoadedModel:
     """Loads what a LOAD frame describes; leaves the process inside the model directory."""
     context = make_context(spec)
+    limit_pixels(spec.get("max_image_pixels"))
     if is_defined(spec.get("model_yaml_config") or {}):
         return load_definition(spec, context)
     enter_model_dir(spec["model_dir"], spec["handler"])
@@ -45,7 +47,7 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
     """Loads a definition. Imported only here: handlers need none of it."""
     from jitney.worker.defined import DefinedModel
 
-    model = DefinedModel(spec["model_yaml_config"])
+    model = DefinedModel(spec["model_yaml_config"], spec.get("debug_errors", False))
     return LoadedModel(model, context, True, spec.get("mode", "single"), model.instance.close)
 
 

@@ -92,13 +92,21 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
         stages = stages_of(model)
         group.wait_until_loaded()
     except Exception as error:
-        print_traceback()  # First: the server may end this process as soon as it has the frame.
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
-        writer.send_control(LOAD_FAILED, {"cause": load_failure_cause(error), "message": message})
+        failure = {"cause": load_failure_cause(error), "message": message}
+        if spec.get("rank"):
+            print_traceback()  # First: rank 0 may end this process as soon as it has the frame.
+        else:
+            failure["traceback"] = traceback.format_exc()[-TRACEBACK_CHARS:]
+        writer.send_control(LOAD_FAILED, failure)
         return None
     about = {"seconds": round(time.perf_counter() - started, 6)}
     writer.send_control(LOADED, {**about, "slots": stages.slots} if stages is not None else about)
     return model
+
+
+TRACEBACK_CHARS = 64 * 1024
+"""Characters of a traceback that are sent, from its end."""
 
 
 def load_failure_cause(error: Exception) -> str:

@@ -8,7 +8,6 @@ image, another mode, one too small for the crop): the worker decodes such an ima
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -17,6 +16,8 @@ import struct
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from jitney.images import open_image
 
 REQUEST = struct.Struct(">II")
 """Lengths of the plan (JSON) and of the image that follow."""
@@ -40,10 +41,8 @@ def pil_image() -> Any:
 def prepared(content: Any, plan: dict[str, Any]) -> Any:
     """An image as the plan's steps leave it."""
     images = pil_image()
-    if not plan["limited"]:
-        images.MAX_IMAGE_PIXELS = None
-    image = images.open(io.BytesIO(content))
-    image.load()
+    images.MAX_IMAGE_PIXELS = plan["pixels"]
+    image = open_image(content)
     if image.mode != "RGB":
         if not plan["to_rgb"]:
             raise Unsupported

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jitney.images import TooManyPixels, open_image, pixel_limit
 from ts.torch_handler.decoders import Decoders, Pixels
 from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of
@@ -41,7 +41,7 @@ class Recipe:
         steps = [describe_step(step) for step in self.head]
         if self.normalize is None or not all(steps):
             return None
-        plan = {"to_rgb": self.to_rgb, "limited": Image.MAX_IMAGE_PIXELS is not None, "steps": steps}
+        plan = {"to_rgb": self.to_rgb, "pixels": pixel_limit(), "steps": steps}
         return json.dumps(plan).encode()
 
     def read(self, row: Any, helpers: Decoders | None = None, plan: bytes | None = None) -> Any:
@@ -117,8 +117,9 @@ def pixels(image: Any) -> Any:
 def decode(content: Any) -> Any:
     """Bytes to an image, fully read."""
     try:
-        image = Image.open(io.BytesIO(content))
-        image.load()
+        image = open_image(content)
+    except TooManyPixels as error:
+        raise PredictionException(f"the image is too large: {error}", BAD_IMAGE) from error
     except UnidentifiedImageError as error:  # Its own text is an address in this process.
         raise PredictionException("the image cannot be decoded: no known image format", BAD_IMAGE) from error
     except Exception as error:

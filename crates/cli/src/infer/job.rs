@@ -76,6 +76,7 @@ impl InferJob {
         let mut ticks = tokio::time::interval_at(Instant::now() + COMMIT_EVERY, COMMIT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut open = true;
+        let mut broken = None;
         while open || !window.is_empty() {
             let room = window.rows.len() < self.in_flight && window.bytes < BYTES_MAX;
             tokio::select! {
@@ -89,13 +90,15 @@ impl InferJob {
                         self.sink.idle()?;
                     }
                 }
-                row = self.rows.next(), if open && room => match row? {
-                    Some(row) => window.push(row, &self.backend),
-                    None => open = false,
+                row = self.rows.next(), if open && room => match row {
+                    Ok(Some(row)) => window.push(row, &self.backend),
+                    Ok(None) => open = false,
+                    // The rows before it are still answered and written.
+                    Err(failure) => (open, broken) = (false, Some(failure)),
                 },
             }
         }
-        Ok(JobEnd::Complete)
+        broken.map_or(Ok(JobEnd::Complete), Err)
     }
 
     fn write(&mut self, row: &InputRow, result: &RowResult) -> Result<(), Failure> {

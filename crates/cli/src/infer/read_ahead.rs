@@ -48,24 +48,36 @@ impl ReadAhead {
 
 fn feed(mut source: Box<dyn RowSource>, sender: &mpsc::Sender<Chunk>) {
     loop {
-        let chunk = chunk(source.as_mut());
-        let more = chunk.is_ok();
-        let ended = matches!(&chunk, Ok(rows) if rows.is_empty());
-        if ended || sender.blocking_send(chunk).is_err() || !more {
+        let (rows, ended) = chunk(source.as_mut());
+        if !rows.is_empty() && sender.blocking_send(Ok(rows)).is_err() {
             return;
+        }
+        match ended {
+            None => {}
+            Some(Ok(())) => return,
+            Some(Err(failure)) => {
+                // An error means that nobody reads any more.
+                let _ = sender.blocking_send(Err(failure));
+                return;
+            }
         }
     }
 }
 
-/// The next rows; none when the input has ended.
-fn chunk(source: &mut dyn RowSource) -> Chunk {
+/// The next rows, and how the input ended, if it did: those before a failure are read.
+fn chunk(source: &mut dyn RowSource) -> (Vec<InputRow>, Option<Result<(), Failure>>) {
     let (mut rows, mut bytes) = (Vec::with_capacity(CHUNK_ROWS), 0);
     while rows.len() < CHUNK_ROWS && bytes < CHUNK_BYTES && (rows.is_empty() || source.is_ready()) {
-        let Some(row) = source.next()? else { break };
-        bytes += row.content.len();
-        rows.push(row);
+        match source.next() {
+            Ok(Some(row)) => {
+                bytes += row.content.len();
+                rows.push(row);
+            }
+            Ok(None) => return (rows, Some(Ok(()))),
+            Err(failure) => return (rows, Some(Err(failure))),
+        }
     }
-    Ok(rows)
+    (rows, None)
 }
 
 #[cfg(test)]
@@ -98,7 +110,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_of_the_source_is_passed_on() {
-        let mut rows = ReadAhead::start(Box::new(Numbers(0, 0))).expect("starts");
+        let mut rows = ReadAhead::start(Box::new(Numbers(0, 3))).expect("starts");
+        for _ in 0..3 {
+            assert!(rows.next().await.is_ok(), "the rows before it are not lost");
+        }
         assert!(rows.next().await.is_err());
     }
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
-/// The most bytes of one row; a longer row ends the job.
+/// The most bytes of one row; a longer row fails alone.
 pub const ROW_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the rows of one input in order, from any row on; it holds one row at a time.
@@ -81,6 +81,16 @@ impl RowContent {
     pub fn invalid(row: &[u8], reason: String) -> Self {
         let shown = String::from_utf8_lossy(&row[..row.len().min(1024)]).into_owned();
         Self::Invalid { shown, reason }
+    }
+
+    /// A row beyond the limit, of which only the beginning was kept.
+    pub fn too_long(begins: &[u8], limit: u64) -> Self {
+        let reason = if limit >= 1 << 20 {
+            format!("the row is longer than {} MiB", limit >> 20)
+        } else {
+            format!("the row is longer than {limit} bytes")
+        };
+        Self::invalid(begins, reason)
     }
 
     /// Bytes held in memory.

@@ -1,5 +1,6 @@
 //! Opens an input: one reader per format, each of which can start where an earlier run ended.
 
+mod csv_scan;
 mod csv_table;
 mod folder;
 mod json_lines;

@@ -1,9 +1,11 @@
-//! Turns `tracing` events into log lines: reads the fields, chooses format and target.
+//! Turns `tracing` events into log lines: reads the fields, chooses format and target, and escapes control
+//! characters, so that an event is one line whatever it tells.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use jitney_server::log_text::escape;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
@@ -13,6 +15,9 @@ use super::writer::{LogSender, LogTarget};
 
 /// The `tracing` target of the lines that workers print.
 pub const WORKER_OUTPUT: &str = "jitney::worker_output";
+
+/// The `tracing` target of TorchServe's banner, which has several lines on purpose.
+pub const BANNER: &str = "jitney::banner";
 
 /// Turns events into lines.
 pub struct LogLayer {
@@ -50,11 +55,13 @@ impl<S: Subscriber> Layer<S> for LogLayer {
             let mut output = WorkerOutput::default();
             event.record(&mut output);
             let line = self.worker_line(&output.worker, &output.message);
-            self.sender.send(LogTarget::Model, line);
+            self.sender.send(LogTarget::Model, escape(&line).into_owned());
         } else {
             let mut fields = EventFields::default();
             event.record(&mut fields);
             let message = fields.message + &fields.rest;
+            let banner = metadata.target() == BANNER;
+            let message = if banner { message.into() } else { escape(&message) };
             let line = self.server_line(*metadata.level(), metadata.target(), &message);
             self.sender.send(LogTarget::Server, line);
         }

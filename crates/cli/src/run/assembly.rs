@@ -1,18 +1,16 @@
 //! Makes the engine's configuration and the packer of definitions from a plan, for servers and for
 //! offline jobs.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig};
-use tempfile::TempDir;
 use tokio::runtime::{Handle, Runtime};
 
 use super::data_plane::DataPlane;
+use super::scratch::ScratchDirectory;
 use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
@@ -38,7 +36,8 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         python: plan.python.clone(),
-        program: std::env::current_exe().ok(),
+        // Not its path: after an upgrade in place that is another program.
+        program: Some(PathBuf::from("/proc/self/exe")),
         local: Some(jitney_onnx::RUNTIME),
         first_worker_id: plan.first_worker_id,
     }
@@ -64,7 +63,7 @@ pub struct EngineWithoutPorts {
     pub packer: Packer,
     data: DataPlane,
     /// Removed with the engine.
-    _scratch: TempDir,
+    _scratch: ScratchDirectory,
 }
 
 impl EngineWithoutPorts {
@@ -75,7 +74,7 @@ impl EngineWithoutPorts {
         threads: usize,
         what: &'static str,
     ) -> Result<Self, Failure> {
-        let scratch = scratch_directory(&plan.temp_dir)?;
+        let scratch = ScratchDirectory::new(&plan.temp_dir)?;
         let data = DataPlane::start(threads).map_err(cannot(what))?;
         let config = engine_config(&plan.engine, scratch.path(), env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot(what))?;
@@ -94,37 +93,4 @@ impl EngineWithoutPorts {
 /// A runtime of this thread alone; `what` names in failures what it is for.
 pub fn runtime(what: &'static str) -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot(what))
-}
-
-/// The path of a Unix socket may have about 100 bytes; this much is left for the parent directory.
-const PARENT_BYTES_MAX: usize = 72;
-
-/// Makes the private directory for unpacked models and the workers' socket, under `parent` or, if a
-/// socket's path would become too long there, under `/tmp`. Other users cannot read it, and it is
-/// removed when the server ends.
-pub fn scratch_directory(parent: &Path) -> Result<TempDir, Failure> {
-    let fits = parent.as_os_str().len() <= PARENT_BYTES_MAX;
-    let parent = if fits { parent } else { Path::new("/tmp") };
-    let private = Permissions::from_mode(0o700);
-    let made = tempfile::Builder::new().prefix("jitney-").permissions(private).tempdir_in(parent);
-    made.map_err(cannot("make a scratch directory"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_directory_is_private_has_a_short_path_and_is_removed() {
-        let parent = tempfile::tempdir().expect("directory");
-        let long = parent.path().join("x".repeat(100));
-        std::fs::create_dir(&long).expect("directory");
-        let scratch = scratch_directory(&long).expect("made");
-        let path = scratch.path().to_owned();
-        assert!(path.join("workers.sock").as_os_str().len() < 100);
-        let mode = std::fs::metadata(&path).expect("exists").permissions().mode();
-        assert_eq!(mode & 0o077, 0);
-        drop(scratch);
-        assert!(!path.exists());
-    }
 }

@@ -4,7 +4,7 @@
 use jitney_engine::Engine;
 use jitney_server::{Bind, Server, ServerAddresses};
 
-use crate::logs::{LogTarget, LogWriter};
+use crate::logs::{BANNER, LogTarget, LogWriter};
 use crate::plan::{ServerKind, ServerPlan};
 use crate::{console, definition};
 
@@ -17,7 +17,7 @@ const TOKEN: &str = "-H \"Authorization: Bearer <inference key of key_file.json>
 /// Logged before models are loaded.
 pub fn banner(plan: &ServerPlan) {
     if let ServerKind::TorchServe { banner } = &plan.kind {
-        tracing::info!("{banner}");
+        tracing::info!(target: BANNER, "{banner}");
     }
 }
 

@@ -117,12 +117,7 @@ fn start_workers(registered: Registered) {
                 workers = workers_min,
                 "model ready"
             ),
-            Err(error) => tracing::error!(
-                model = model.name(),
-                version = model.version(),
-                %error,
-                "workers did not start"
-            ),
+            Err(error) => tracing::error!("model {} is not ready: {error}", model.name()),
         }
     });
 }

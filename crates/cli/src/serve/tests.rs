@@ -21,6 +21,7 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Config(_)
         | Command::Simulate(_)
         | Command::Plan(_)
+        | Command::OnnxWorker
         | Command::GuardGroups => Err(Failure::usage("not here")),
     }
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use jitney_engine::PluginPlan;
 use jitney_server::{Cors, ServerConfig};
 
-use jitney_settings::server::{IO_THREADS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON};
+use jitney_settings::server::{
+    IDLE_TIMEOUT, IO_THREADS, MAX_CONNECTIONS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
+};
 use jitney_settings::torchserve::{
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
     ENABLE_MODEL_API, LOAD_MODELS, MODEL_SNAPSHOT, NUMBER_OF_GPU, PLUGIN_TIMEOUT, PLUGINS,
@@ -45,7 +47,8 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
     }
-    let values = values.or(&machine::defaults());
+    let limit = machine::workers_limit(&values);
+    let values = values.or(&machine::defaults()).or(&limit);
     let defaults: Vec<&Setting> = properties()
         .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
         .collect();
@@ -247,6 +250,8 @@ fn server(
         grpc_inference: Some(grpc_bind(&grpc.inference)?),
         grpc_management: Some(grpc_bind(&grpc.management)?),
         max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
+        max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
+        idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
         shutdown_grace: drain.timeout,
         model_api: values.flag(&ENABLE_MODEL_API),
         oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),

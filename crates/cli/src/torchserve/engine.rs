@@ -9,7 +9,9 @@ use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::INSTALL_REQUIREMENTS;
+use jitney_settings::server::{
+    DEBUG_ERRORS, INSTALL_REQUIREMENTS, MAX_IMAGE_PIXELS, MAX_WORKERS_PER_MODEL,
+};
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
@@ -51,9 +53,12 @@ pub(super) fn engine(
             env: worker_env(values, env)?,
             decode_input: values.flag(&DECODE_INPUT_REQUEST),
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
+            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
+            debug_errors: values.flag(&DEBUG_ERRORS),
             envelope: values.read(&SERVICE_ENVELOPE),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
+            open_files: None,
             gpus,
         },
         first_worker_id: values.read(&INITIAL_WORKER_PORT).unwrap_or_default(),
@@ -99,6 +104,7 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
         precedence: Precedence::TorchServe,
         settings,
         startup_workers: by_machine,
+        workers_limit: values.read(&MAX_WORKERS_PER_MODEL),
         silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
         handler: values.read(&DEFAULT_SERVICE_HANDLER),
         models: per_model(values)?,

@@ -137,6 +137,7 @@ fn settings(timeout: Duration) -> ModelSettings {
         workers_max: 1,
         response_timeout: timeout.saturating_mul(TIMEOUTS_MAX),
         startup_timeout: STARTUP_TIMEOUT,
+        startup_wait: STARTUP_TIMEOUT,
         retry_window: FOR_EVER,
         runtime: "python".to_owned(),
         handler: HOST.to_owned(),

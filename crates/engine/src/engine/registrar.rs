@@ -9,16 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
+use jitney_settings::Isolation;
+use jitney_settings::model::{ISOLATION, MEMORY_LIMIT, STARTUP_TIMEOUT};
 use tokio::runtime::Handle;
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
+use crate::local::process::{LocalLauncher, LocalLoad, LocalProcesses};
 use crate::local::thread::ThreadLauncher;
-use crate::local::{LocalModel, LocalRuntime};
+use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::draft::Draft;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
+use crate::outcome::LaunchError;
+use crate::pool::Launcher;
 use crate::process::ProcessThread;
 use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
@@ -41,9 +46,10 @@ pub struct EngineConfig {
     pub workflow_store: Option<StoreConfig>,
     /// How Python workers are started.
     pub python: PythonConfig,
-    /// This very program, which is started once more to end the workers if this process is killed.
+    /// This very program: it is started once more to end the workers if this process is killed, and for
+    /// every worker of a model without Python.
     pub program: Option<PathBuf>,
-    /// Serves models in this process, without Python; `None` if only Python workers run models.
+    /// Serves models without Python; `None` if only Python workers run models.
     pub local: Option<LocalRuntime>,
     /// The id of the first worker; later ones count up and are never used again.
     pub first_worker_id: u32,
@@ -59,10 +65,30 @@ pub struct Registered {
     pub workers_max: u32,
 }
 
+/// A model without Python.
+struct OpenedLocal {
+    model: Arc<dyn LocalModel>,
+    home: LocalHome,
+}
+
+/// Where the workers of a model without Python run.
+enum LocalHome {
+    /// In threads of this process.
+    Threads(Arc<dyn LocalSession>),
+    /// In processes that load this file.
+    Processes(Arc<LocalProcesses>, PathBuf),
+}
+
+impl From<LoadedModel> for OpenedLocal {
+    fn from(loaded: LoadedModel) -> Self {
+        Self { model: loaded.model, home: LocalHome::Threads(loaded.session) }
+    }
+}
+
 /// A model whose files were read.
 enum Opened {
-    /// It runs in this process.
-    Local(Arc<dyn LocalModel>, Option<FetchedFile>),
+    /// It needs no Python.
+    Local(OpenedLocal, Option<FetchedFile>),
     /// It runs in Python workers.
     Package(Box<Package>),
 }
@@ -78,6 +104,8 @@ pub(crate) struct Registrar {
     pub(super) store: Arc<Store>,
     pub(super) python: Arc<PythonWorkers>,
     local: Option<LocalRuntime>,
+    /// What starts worker processes for `local`; without it its models run in threads.
+    local_processes: Option<Arc<LocalProcesses>>,
     worker_ids: Arc<AtomicU32>,
     observer: Arc<dyn Observer>,
     /// The runtimes of the data plane; models take turns.
@@ -95,6 +123,10 @@ impl Registrar {
         std::fs::create_dir_all(&scratch)?;
         let processes = Arc::new(ProcessThread::start(config.program.as_deref())?);
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
+        let python = PythonWorkers::start(config.python, processes, &scratch, first)?;
+        let local_processes = config.program.zip(config.local).map(|(program, local)| {
+            Arc::new(LocalProcesses::new(program, local.worker_command, &python))
+        });
         Ok(Self {
             registry: Registry::default(),
             changes: Changes::default(),
@@ -102,8 +134,9 @@ impl Registrar {
             rejecting: Arc::default(),
             defaults: config.defaults,
             store: Arc::new(Store::new(config.store)),
-            python: PythonWorkers::start(config.python, processes, &scratch, first)?,
+            python,
             local: config.local,
+            local_processes,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
             data,
@@ -117,7 +150,9 @@ impl Registrar {
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
         match self.open(options).await? {
-            Opened::Local(model, fetched) => self.register_local(model, options, fetched),
+            Opened::Local(opened, fetched) => {
+                self.install(self.local_draft(opened, options, fetched)?)
+            }
             Opened::Package(package) => self.register_package(*package, options).await,
         }
     }
@@ -128,8 +163,8 @@ impl Registrar {
         options: &RegisterOptions,
     ) -> Result<(String, ModelSettings), RegisterError> {
         match self.open(options).await? {
-            Opened::Local(model, _) => {
-                let draft = self.local_draft(model, options, None)?;
+            Opened::Local(opened, _) => {
+                let draft = self.local_draft(opened, options, None)?;
                 Ok((draft.identity.name, draft.settings))
             }
             Opened::Package(package) => {
@@ -150,9 +185,8 @@ impl Registrar {
         if let Some(local) = self.local {
             let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
             if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
-                let model = blocking(move || (local.load)(&path)).await?;
-                let model = model.map_err(RegisterError::NotLoadable)?;
-                return Ok(Opened::Local(model, found.fetched()));
+                let opened = self.open_local(local, path, options).await?;
+                return Ok(Opened::Local(opened, found.fetched()));
             }
             if is_local(Path::new(&url)) {
                 return Err(StoreError::NotFound(ShownUrl::of(&url)).into());
@@ -168,6 +202,39 @@ impl Registrar {
         let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
         Ok(Opened::Package(Box::new(package)))
+    }
+
+    /// Opens a model without Python: in a process that ends when it has told what the model takes and
+    /// gives, or for good in this one. No file can harm the server that way, whatever is in it.
+    async fn open_local(
+        &self,
+        local: LocalRuntime,
+        path: PathBuf,
+        options: &RegisterOptions,
+    ) -> Result<OpenedLocal, RegisterError> {
+        let defaults = &self.defaults;
+        let isolation: Isolation =
+            resolve::typed(&ISOLATION, options, defaults).unwrap_or_default();
+        let processes = self.local_processes.clone().filter(|_| isolation == Isolation::Process);
+        let Some(processes) = processes else {
+            let loaded = blocking(move || (local.load)(&path)).await?;
+            return Ok(loaded.map_err(RegisterError::NotLoadable)?.into());
+        };
+        let unreadable = |error: io::Error| RegisterError::NotLoadable(error.to_string());
+        let load = LocalLoad {
+            file: std::path::absolute(path).map_err(unreadable)?,
+            name: options.model_name.clone().unwrap_or_default(),
+            version: options.version.clone().unwrap_or_default(),
+            memory_limit: resolve::typed(&MEMORY_LIMIT, options, defaults),
+        };
+        let time = resolve::typed(&STARTUP_TIMEOUT, options, defaults).unwrap_or_default();
+        let loaded = tokio::time::timeout(time, processes.load(&load, None)).await;
+        let loaded = loaded.unwrap_or(Err(LaunchError::TimedOut { seconds: time.as_secs() }));
+        let signature = loaded.map_err(not_loadable)?.signature;
+        let file = load.file.clone();
+        let model = blocking(move || (local.describe)(&load.file, signature)).await?;
+        let model = model.map_err(RegisterError::NotLoadable)?;
+        Ok(OpenedLocal { model, home: LocalHome::Processes(processes, file) })
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
@@ -231,35 +298,47 @@ impl Registrar {
         })
     }
 
-    /// Registers a model that runs in this process, without workers.
-    pub(super) fn register_local(
+    /// Registers a model that was loaded into this process, without workers.
+    pub(super) fn register_loaded(
         &self,
-        model: Arc<dyn LocalModel>,
+        loaded: LoadedModel,
         options: &RegisterOptions,
-        fetched: Option<FetchedFile>,
     ) -> Result<Registered, RegisterError> {
-        self.install(self.local_draft(model, options, fetched)?)
+        self.install(self.local_draft(loaded.into(), options, None)?)
     }
 
     fn local_draft(
         &self,
-        model: Arc<dyn LocalModel>,
+        OpenedLocal { model, home }: OpenedLocal,
         options: &RegisterOptions,
         fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
         let own = (Some(model.name()), model.version());
         let (name, version) = resolve::name_and_version(own, options)?;
-        let settings =
-            resolve::local_settings((&name, &version), &*model, options, &self.defaults)?;
-        let launcher = ThreadLauncher {
-            model: Arc::clone(&model),
-            name: name.clone(),
-            version: version.clone(),
+        let isolation = match home {
+            LocalHome::Threads(_) => Isolation::Thread,
+            LocalHome::Processes(..) => Isolation::Process,
+        };
+        let names = (name.as_str(), version.as_str());
+        let settings = resolve::local_settings(names, &*model, isolation, options, &self.defaults)?;
+        let launcher: Arc<dyn Launcher> = match home {
+            LocalHome::Threads(session) => Arc::new(ThreadLauncher {
+                session,
+                runtime: model.runtime(),
+                name: name.clone(),
+                version: version.clone(),
+            }),
+            LocalHome::Processes(processes, file) => {
+                let memory_limit = settings.values.read(&MEMORY_LIMIT);
+                let (name, version) = (name.clone(), version.clone());
+                let load = Arc::new(LocalLoad { file, name, version, memory_limit });
+                Arc::new(LocalLauncher { processes, model: Arc::clone(&model), load })
+            }
         };
         Ok(Draft {
             identity: ModelIdentity::settled(name, version, options),
             settings,
-            launcher: Arc::new(launcher),
+            launcher,
             intake: Intake::Local(model),
             observer: Arc::clone(&self.observer),
             dir: None,
@@ -311,6 +390,14 @@ impl Registrar {
             let _ = blocking(move || model.fetched.iter().for_each(FetchedFile::remove)).await;
         }
     }
+}
+
+/// Why the file of a model without Python is not served, in the loader's words where it has some.
+fn not_loadable(error: LaunchError) -> RegisterError {
+    RegisterError::NotLoadable(match error {
+        LaunchError::Load(fault) => fault.message,
+        other => other.to_string(),
+    })
 }
 
 /// Runs blocking work off the caller's runtime.

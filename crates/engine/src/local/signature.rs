@@ -5,8 +5,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// An element type, named as the Open Inference Protocol names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Datatype {
     /// Truth values, held as 32-bit integers.
     Bool,
@@ -69,7 +71,7 @@ impl fmt::Display for Datatype {
 }
 
 /// One dimension of an input or output.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dim {
     /// Always this size.
     Fixed(usize),
@@ -78,7 +80,7 @@ pub enum Dim {
 }
 
 /// A named input or output.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
     /// Its name in the model.
     pub name: String,
@@ -125,7 +127,7 @@ impl fmt::Display for TensorSpec {
 }
 
 /// Everything that a model takes and gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// In the model's order.
     pub inputs: Vec<TensorSpec>,

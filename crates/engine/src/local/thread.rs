@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Batches, LocalModel, ThreadBatch};
+use super::{Batches, LocalSession, ThreadBatch};
 use crate::call::DecodedInput;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
@@ -17,7 +17,9 @@ use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 /// Starts threads of one model. They share its weights, so a further one costs only its thread.
 pub(crate) struct ThreadLauncher {
-    pub(crate) model: Arc<dyn LocalModel>,
+    pub(crate) session: Arc<dyn LocalSession>,
+    /// The runtime's name.
+    pub(crate) runtime: &'static str,
     /// The name by which answers call the model.
     pub(crate) name: String,
     /// The version by which answers call the model.
@@ -26,11 +28,12 @@ pub(crate) struct ThreadLauncher {
 
 impl Launcher for ThreadLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
-        let (model, name, version) =
-            (Arc::clone(&self.model), self.name.clone(), self.version.clone());
-        let thread = format!("{}-{name}-{worker}", model.runtime());
-        let started =
-            ThreadWorker::start(thread, move |batches| model.run_batches(&name, &version, batches));
+        let (session, name, version) =
+            (Arc::clone(&self.session), self.name.clone(), self.version.clone());
+        let thread = format!("{}-{name}-{worker}", self.runtime);
+        let started = ThreadWorker::start(thread, move |batches| {
+            session.run_batches(&name, &version, batches);
+        });
         Box::pin(std::future::ready(started.map(|worker| Box::new(worker) as Box<dyn Worker>)))
     }
 }
@@ -149,6 +152,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::local::LocalModel;
     use crate::testkit::RowsModel;
 
     fn worker() -> ThreadWorker {
@@ -229,7 +233,12 @@ mod tests {
     #[tokio::test]
     async fn threads_of_one_launcher_run_at_the_same_time() {
         let (name, version) = ("rows".to_owned(), "1.0".to_owned());
-        let launcher = ThreadLauncher { model: Arc::new(RowsModel::default()), name, version };
+        let launcher = ThreadLauncher {
+            session: Arc::new(RowsModel::default()),
+            runtime: "rows",
+            name,
+            version,
+        };
         let (first, second) = tokio::join!(launcher.launch(0), launcher.launch(1));
         for worker in [first, second] {
             let mut worker = worker.expect("a thread");

@@ -16,6 +16,7 @@ use super::gate::RequestGate;
 use super::identity::ModelIdentity;
 use super::intake::Intake;
 use super::slots::WorkerSlots;
+use super::startup::StartupWait;
 use super::state::ModelState;
 use super::table::RequestTable;
 use super::task::Task;
@@ -84,6 +85,8 @@ impl Draft {
             table: RequestTable::default(),
             turns: SequenceTurns::new(&settings, clock),
             slots: WorkerSlots::new(plan.slots),
+            startup: StartupWait::new(settings.startup_wait),
+            known_failure: String::new(),
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
             closing: None,

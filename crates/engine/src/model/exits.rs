@@ -30,15 +30,25 @@ impl ExitPlan {
         ahead: bool,
     ) -> Self {
         let several = batches.len() > 1;
-        let (kind, down) = match exit {
-            WorkerExit::TimedOut => (BatchFailure::TimedOut, DownReason::TimedOut),
-            WorkerExit::Ended { .. } | WorkerExit::BrokeProtocol => {
-                (BatchFailure::Crashed, DownReason::Crashed)
+        // A request that ran out of memory alone would do so on every other worker.
+        let hungry = match (exit, &batches[..]) {
+            (WorkerExit::OutOfMemory { .. }, [batch]) => {
+                Some(batch.id).filter(|_| batch.requests.len() == 1)
             }
+            _ => None,
+        };
+        let (kind, down) = match exit {
+            WorkerExit::OutOfMemory { .. } if hungry.is_some() => {
+                (BatchFailure::Handler, DownReason::Crashed)
+            }
+            WorkerExit::TimedOut { .. } => (BatchFailure::TimedOut, DownReason::TimedOut),
+            WorkerExit::Ended { .. }
+            | WorkerExit::OutOfMemory { .. }
+            | WorkerExit::BrokeProtocol => (BatchFailure::Crashed, DownReason::Crashed),
         };
         let is_innocent = |batch: &WorkerBatch| ahead && blamed != Some(batch.id);
         let (innocent, failed): (Vec<_>, Vec<_>) = batches.into_iter().partition(is_innocent);
-        let blamed = blamed.filter(|_| ahead || several);
+        let blamed = hungry.or(blamed.filter(|_| ahead || several));
         // Where one batch is blamed, or none was running, the worker's other batches just wait again.
         let down = if blamed.is_some() || (ahead && failed.is_empty()) {
             DownReason::Removed
@@ -57,7 +67,8 @@ mod tests {
     fn plan(batches: &[u64], blamed: Option<u64>, ahead: bool) -> ExitPlan {
         let batches =
             batches.iter().map(|id| WorkerBatch::full(BatchId(*id), Vec::new(), 1)).collect();
-        ExitPlan::new(WorkerExit::TimedOut, batches, blamed.map(BatchId), ahead)
+        let exit = WorkerExit::TimedOut { limit: std::time::Duration::from_secs(1) };
+        ExitPlan::new(exit, batches, blamed.map(BatchId), ahead)
     }
 
     fn ids(batches: &[WorkerBatch]) -> Vec<u64> {

@@ -21,7 +21,7 @@ use super::parts::{self, SplitReply};
 use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
 use crate::call::{Call, DecodedInput};
-use crate::error::CallError;
+use crate::error::{CallError, WaitLimit};
 use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::reply::{Answer, AnswerReceiver, Reply};
 use crate::settings::ModelSettings;
@@ -46,20 +46,39 @@ impl RequestGate {
     /// Answers one request. Dropping the future means that the client went away.
     pub(super) async fn call(&self, call: Call) -> Result<Answer, CallError> {
         add(&self.published.requests, 1);
-        let (answer, cancel_on_drop) = match self.admit(call) {
-            Ok(Admitted::Whole(answer, cancel_on_drop)) => (answer, cancel_on_drop),
-            Ok(Admitted::InParts(reply)) => return reply.answer().await,
+        let own_deadline = call.deadline;
+        let mut answer = match self.admit(call) {
+            Ok(Admitted::Whole(answer, cancel_on_drop)) => {
+                let answer = answer.await.unwrap_or(Err(CallError::Gone));
+                cancel_on_drop.disarm();
+                answer
+            }
+            Ok(Admitted::InParts(reply)) => reply.answer().await,
             Err(error) => return Err(self.count(error)),
         };
-        let answer = answer.await.unwrap_or(Err(CallError::Gone));
-        cancel_on_drop.disarm();
+        if let Err(CallError::Loading(wait)) = &mut answer {
+            wait.limit = self.named(wait.limit, own_deadline);
+        }
         answer
+    }
+
+    /// The limit that ended a wait by its right name: most deadlines come from the model's settings.
+    fn named(&self, limit: WaitLimit, own_deadline: Option<Instant>) -> WaitLimit {
+        let passed = |deadline: Instant| deadline <= Instant::now();
+        match limit {
+            WaitLimit::Deadline(_) if own_deadline.is_some_and(passed) => limit,
+            WaitLimit::Deadline(time) if time == self.settings.load().client_timeout => {
+                WaitLimit::ClientTimeout(time)
+            }
+            WaitLimit::Deadline(time) => WaitLimit::MaxLatency(time),
+            other => other,
+        }
     }
 
     /// Rejects a request because the server is shutting down.
     pub(super) fn reject_draining(&self) -> CallError {
         add(&self.published.requests, 1);
-        self.count(rejection(Rejection::Draining))
+        self.count(CallError::rejected(Rejection::Draining))
     }
 
     fn count(&self, error: CallError) -> CallError {
@@ -69,8 +88,8 @@ impl RequestGate {
     }
 
     fn admit(&self, call: Call) -> Result<Admitted<'_>, CallError> {
-        if !self.published.has_workers.load(Ordering::Relaxed) {
-            return Err(rejection(Rejection::NoWorker));
+        if !self.published.admits.load(Ordering::Relaxed) {
+            return Err(self.published.no_worker());
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
@@ -78,6 +97,9 @@ impl RequestGate {
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
         let accepted = self.intake.accept(input, settings.items_max())?;
         let AcceptedInput { payload, items, group, splits, objective, length } = accepted;
+        if self.published.poison.rejects(&payload) {
+            return Err(CallError::Poisonous);
+        }
         let permit = self.admission.admit(u64::from(items), bytes)?;
         let weight = settings.shares.weigh(&claim, length, items, value_bytes);
         let facts = Request {
@@ -139,14 +161,10 @@ impl RequestGate {
     fn send(&self, message: RequestMessage) -> Result<(), CallError> {
         use mpsc::error::TrySendError;
         self.inbox.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => rejection(Rejection::QueueFull),
+            TrySendError::Full(_) => CallError::rejected(Rejection::QueueFull),
             TrySendError::Closed(_) => CallError::Gone,
         })
     }
-}
-
-fn rejection(reason: Rejection) -> CallError {
-    CallError::Rejected { reason, retry_after: None }
 }
 
 /// The deadline of a request that need not hurry, where the batcher would give one without any the

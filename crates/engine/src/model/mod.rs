@@ -14,13 +14,17 @@ mod endpoints;
 mod exits;
 mod gate;
 mod identity;
+mod incidents;
 mod intake;
 mod messages;
 mod parts;
+mod poison;
+mod readiness;
 mod report;
 mod scatter;
 mod sequence;
 mod slots;
+mod startup;
 mod state;
 mod table;
 mod task;
@@ -43,7 +47,9 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use self::endpoints::Endpoints;
 pub use self::endpoints::{EndpointView, Objective, Reconfigure};
 pub use self::identity::ModelIdentity;
+pub use self::incidents::{IncidentReport, WorkerIncident};
 pub(crate) use self::intake::Intake;
+pub use self::readiness::Readiness;
 pub use self::report::{BatcherReport, PastDecision, main_group};
 pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
 
@@ -138,6 +144,16 @@ impl Model {
     /// Where the protocols count calls, apart by whether the caller named the version.
     pub fn traffic(&self, version_named: bool) -> &Traffic {
         &self.traffic[usize::from(version_named)]
+    }
+
+    /// Whether it can serve, and why not.
+    pub fn readiness(&self) -> Readiness {
+        self.gate.published.readiness(self.worker_target().0)
+    }
+
+    /// Whether it is as it was asked for, or was before: from then on a server with it has started.
+    pub(crate) fn has_started(&self) -> bool {
+        self.gate.published.was_ready.load(Ordering::Relaxed) || self.readiness().is_as_wanted()
     }
 
     /// TorchServe's health of this version.

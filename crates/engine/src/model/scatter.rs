@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use jitney_batcher::Rejection;
 use tokio::time::Instant;
 
 use super::state::{ModelState, add};
@@ -70,11 +69,11 @@ pub(super) fn end(
 /// Ends requests that the model will not see.
 pub(super) fn reject(
     requests: impl IntoIterator<Item = PendingRequest>,
-    reason: Rejection,
+    error: &CallError,
     published: &ModelState,
 ) {
     for request in requests {
-        end(request, Err(CallError::Rejected { reason, retry_after: None }), published);
+        end(request, Err(error.clone()), published);
     }
 }
 

@@ -235,11 +235,24 @@ impl<T> Sequences<T> {
         late
     }
 
-    /// Takes everything out that waits.
-    pub(crate) fn take_all(&mut self) -> Vec<T> {
-        self.waiting = 0;
-        let queues = self.sequences.iter_mut().map(|(_, sequence)| &mut sequence.waiting);
-        queues.flat_map(std::mem::take).map(|entry| entry.what).collect()
+    /// Everything that waits.
+    pub(crate) fn all_waiting(&self) -> impl Iterator<Item = &T> {
+        let entries = self.sequences.iter().flat_map(|(_, sequence)| &sequence.waiting);
+        entries.map(|entry| &entry.what)
+    }
+
+    /// Takes out everything that waits and is such.
+    pub(crate) fn take(&mut self, is_such: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        for (_, sequence) in &mut self.sequences {
+            let queue = std::mem::take(&mut sequence.waiting);
+            let (such, others): (VecDeque<_>, _) =
+                queue.into_iter().partition(|entry| is_such(&entry.what));
+            sequence.waiting = others;
+            taken.extend(such.into_iter().map(|entry| entry.what));
+        }
+        self.waiting -= taken.len();
+        taken
     }
 
     /// Forgets a sequence of which nothing is on its way, unless something waits: that is the

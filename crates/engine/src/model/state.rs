@@ -9,13 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, DispatchReason, Padding, Rejection};
 
+use super::incidents::{IncidentReport, Incidents};
+use super::poison::PoisonList;
+use super::readiness::Readiness;
 use crate::error::CallError;
 use crate::histogram::{
     AtomicHistogram, Distribution, FILL_PERMILLE, ITEMS, RATIO_PERMILLE, TIME_US,
 };
+use crate::outcome::LoadFailure;
 use crate::pool::WorkerView;
 
 /// The reasons for which batches are dispatched, in the order of [`Counters::dispatches`].
@@ -75,14 +79,24 @@ pub struct Status {
     pub queue_max: u32,
     /// Running totals.
     pub counters: Counters,
+    /// What went wrong with its workers.
+    pub incidents: IncidentReport,
 }
 
 /// The published state of one model version.
 #[derive(Debug, Default)]
 pub(crate) struct ModelState {
     pub(crate) workers: ArcSwap<Vec<WorkerView>>,
-    /// Whether a worker serves or is being started; without one nothing is admitted.
-    pub(crate) has_workers: AtomicBool,
+    /// Whether requests are admitted: a worker serves, or one is being started and the last load did
+    /// not fail.
+    pub(crate) admits: AtomicBool,
+    /// Workers that have loaded the model and are warm.
+    pub(crate) ready: AtomicU32,
+    /// Whether there ever was one.
+    pub(crate) was_ready: AtomicBool,
+    /// The last load, if it failed and no worker gives hope.
+    pub(crate) failure: ArcSwapOption<LoadFailure>,
+    pub(crate) incidents: Incidents,
     pub(crate) unhealthy: AtomicBool,
     pub(crate) waiting: AtomicU32,
     pub(crate) requests: AtomicU64,
@@ -94,6 +108,7 @@ pub(crate) struct ModelState {
     pub(crate) batches: AtomicU64,
     pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
+    pub(crate) poison: PoisonList,
     pub(crate) dispatches: [AtomicU64; 7],
     cost_real: AtomicU64,
     cost_padded: AtomicU64,
@@ -125,6 +140,27 @@ impl ModelState {
             waiting: self.waiting.load(Relaxed),
             queue_max,
             counters: self.counters(),
+            incidents: self.incidents.report(),
+        }
+    }
+
+    /// Why nothing is admitted.
+    pub(super) fn no_worker(&self) -> CallError {
+        match self.failure.load_full() {
+            Some(failure) => CallError::NotLoaded(failure),
+            None => CallError::rejected(Rejection::NoWorker),
+        }
+    }
+
+    /// Whether it can serve; `wanted` workers were asked for last.
+    pub(crate) fn readiness(&self, wanted: u32) -> Readiness {
+        if self.ready.load(Relaxed) > 0 {
+            return Readiness::Ready;
+        }
+        match self.failure.load_full() {
+            Some(failure) => Readiness::Failed(failure),
+            None if wanted == 0 => Readiness::Unstaffed,
+            None => Readiness::Loading { wanted },
         }
     }
 
@@ -160,7 +196,7 @@ pub(super) fn add(counter: &AtomicU64, amount: u64) {
 }
 
 /// Why requests are rejected, in the words of the error messages and the metrics.
-pub const REJECTIONS: [&str; 10] = [
+pub const REJECTIONS: [&str; 13] = [
     "queue_full",
     "too_large",
     "expired",
@@ -171,6 +207,9 @@ pub const REJECTIONS: [&str; 10] = [
     "no_worker",
     "crowded",
     "bad_input",
+    "poison",
+    "not_loaded",
+    "loading",
 ];
 
 /// What was measured about the requests and batches of a model version so far.
@@ -312,6 +351,9 @@ fn rejection(error: &CallError) -> Option<usize> {
         CallError::Sequence(_) => Some(0),
         CallError::ServerFull { .. } => Some(8),
         CallError::BadInput(_) => Some(9),
+        CallError::Poisonous => Some(10),
+        CallError::NotLoaded(_) => Some(11),
+        CallError::Loading(_) => Some(12),
         CallError::Model(_)
         | CallError::WorkerExited { .. }
         | CallError::SlowReader

@@ -78,10 +78,9 @@ impl RequestTable {
         if self.holds(id) { self.entries.remove(id.index()) } else { TableEntry::default() }
     }
 
-    /// The ids of all requests that wait.
-    pub(super) fn waiting(&self) -> Vec<RequestId> {
-        let waits = |(_, entry): (usize, &TableEntry)| Some(entry.request.as_ref()?.facts.id);
-        self.entries.iter().filter_map(waits).collect()
+    /// The requests that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &PendingRequest> {
+        self.entries.iter().filter_map(|(_, entry)| entry.request.as_ref())
     }
 
     fn entry(&mut self, id: RequestId) -> Option<&mut TableEntry> {

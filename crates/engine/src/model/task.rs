@@ -26,17 +26,22 @@ use super::messages::{ControlMessage, RequestMessage};
 use super::report::BatcherReport;
 use super::scatter;
 use super::slots::{SlotChange, WorkerSlots, worker_of};
+use super::startup::StartupWait;
 use super::state::{ModelState, add};
 use super::table::{RequestTable, TableEntry, TurnRef};
 use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
-use crate::error::CallError;
+use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::observer::{ModelTag, Observer};
+use crate::outcome::WorkerExit;
 use crate::pending::{PendingRequest, SharedId};
 use crate::pool::{WorkerBatch, WorkerEvent, WorkerPool};
 
 /// Messages taken in at one go before workers and timers get their turn.
 const MESSAGES_AT_ONCE: usize = 256;
+
+/// What a request is told whose worker has exited before anything was heard of how.
+const UNEXPLAINED_EXIT: CallError = CallError::WorkerExited { exit: WorkerExit::UNEXPLAINED };
 
 pub(crate) struct Task {
     /// `model_version`, for the log.
@@ -54,6 +59,9 @@ pub(crate) struct Task {
     pub(super) turns: SequenceTurns,
     pub(super) pool: WorkerPool,
     pub(super) slots: WorkerSlots,
+    pub(super) startup: StartupWait,
+    /// The error of the last load, if it failed: its traceback was logged.
+    pub(super) known_failure: String,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
     pub(super) closing: Option<Closing>,
@@ -76,7 +84,7 @@ impl Task {
             self.published.waiting.store(waiting, Ordering::Relaxed);
         }
         self.pool.abort_all();
-        self.reject_waiting(Rejection::Draining);
+        self.reject_waiting(&CallError::rejected(Rejection::Draining), Instant::now());
         if let Some(closing) = self.closing {
             closing.finish();
         }
@@ -86,7 +94,8 @@ impl Task {
     /// in before a free worker is served, so that they can join the batch it is given.
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
-        let next = self.timer.into_iter().chain(closing).chain(self.turns.alarm()).min();
+        let next = self.timer.into_iter().chain(closing).chain(self.turns.alarm());
+        let next = next.chain(self.startup.alarm()).min();
         alarm.set(next, is_adaptive(&self.batcher));
         tokio::select! {
             biased;
@@ -107,7 +116,8 @@ impl Task {
             Some(event) = self.workers.recv() => self.on_worker(event),
             Some(message) = self.control.recv() => self.on_control(message),
             rung = alarm.rings() => {
-                scatter::reject(self.turns.expire(), Rejection::Expired, &self.published);
+                self.expire_turns();
+                self.end_long_waits();
                 self.rung = Some(rung);
                 self.step(Event::Timer);
                 self.rung = None;
@@ -134,13 +144,18 @@ impl Task {
             add(&self.published.abandoned, 1);
             return;
         }
+        // The last worker may have been lost while the request was on its way.
+        if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
+            return scatter::reject([request], &self.published.no_worker(), &self.published);
+        }
         if !self.turns.enabled() || request.facts.group == ALONE {
             self.admit(request, None);
         } else if self.closing.is_some() {
-            scatter::reject([request], Rejection::Draining, &self.published);
+            let error = CallError::rejected(Rejection::Draining);
+            scatter::reject([request], &error, &self.published);
         } else {
             // The alarm may not have rung yet.
-            scatter::reject(self.turns.expire(), Rejection::Expired, &self.published);
+            self.expire_turns();
             if let Err((request, error)) = self.turns.join(request) {
                 scatter::end(request, Err(error), &self.published);
             }
@@ -153,6 +168,9 @@ impl Task {
         // A caller that has left counts its request itself.
         if parts.first().is_none_or(|first| first.reply.is_closed()) {
             return;
+        }
+        if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
+            return scatter::reject(parts, &self.published.no_worker(), &self.published);
         }
         let mut admitted = Vec::with_capacity(parts.len());
         for part in parts {
@@ -186,13 +204,51 @@ impl Task {
         }
     }
 
-    /// Rejects every request that is not with a worker.
-    fn reject_waiting(&mut self, reason: Rejection) {
-        scatter::reject(self.turns.take_all(), reason, &self.published);
-        for id in self.table.waiting() {
-            scatter::reject(self.table.take(id), reason, &self.published);
+    /// Rejects every request that is not with a worker and was admitted until then.
+    fn reject_waiting(&mut self, error: &CallError, until: Instant) {
+        scatter::reject(self.turns.take(until), error, &self.published);
+        let waiting = self.table.waiting().filter(|request| request.admitted <= until);
+        let waiting: Vec<_> = waiting.map(|request| request.facts.id).collect();
+        for id in waiting {
+            scatter::reject(self.table.take(id), error, &self.published);
             self.step(Event::Cancel { id });
         }
+    }
+
+    /// Rejects those whose deadline passed while they waited for a turn.
+    fn expire_turns(&mut self) {
+        for request in self.turns.expire() {
+            let error = self.rejection(&request, Rejection::Expired, None);
+            scatter::end(request, Err(error), &self.published);
+        }
+    }
+
+    /// Rejects those that have waited long enough for the first worker.
+    fn end_long_waits(&mut self) {
+        let Some(until) = self.startup.overdue() else { return };
+        let limit = WaitLimit::StartupWait(self.startup.limit);
+        let error = CallError::Loading(LoadingWait { wanted: self.pool.wanted(), limit });
+        self.reject_waiting(&error, until);
+        let oldest =
+            self.table.waiting().map(|request| request.admitted).chain(self.turns.oldest());
+        self.startup.look_again(oldest.min());
+    }
+
+    /// What a rejected request is told: while no worker is ready, that its deadline passed is not the
+    /// point.
+    fn rejection(
+        &self,
+        request: &PendingRequest,
+        reason: Rejection,
+        retry_after: Option<Duration>,
+    ) -> CallError {
+        let too_late = matches!(reason, Rejection::Expired | Rejection::Infeasible);
+        if !too_late || self.closing.is_some() || self.pool.ready_count() > 0 {
+            return CallError::Rejected { reason, retry_after };
+        }
+        let deadline = self.clock.instant(request.facts.deadline);
+        let limit = WaitLimit::Deadline(deadline.saturating_duration_since(request.admitted));
+        CallError::Loading(LoadingWait { wanted: self.pool.wanted(), limit })
     }
 
     fn on_control(&mut self, message: ControlMessage) {
@@ -263,7 +319,7 @@ impl Task {
                 }
                 Action::Fail { id, .. } => {
                     let TableEntry { request, failure, .. } = self.end(*id);
-                    let error = failure.unwrap_or(CallError::WorkerExited { killed: false });
+                    let error = failure.unwrap_or(UNEXPLAINED_EXIT);
                     if let Some(request) = request {
                         scatter::end(request, Err(error), &self.published);
                     }
@@ -301,7 +357,7 @@ impl Task {
         if let Err(batch) = self.pool.hand(worker_of(dispatch.worker), batch) {
             // The worker has just exited and its supervisor's event is on the way; the batcher is
             // told then and finds the requests in the table.
-            self.table.put_back(batch, Some(&CallError::WorkerExited { killed: false }));
+            self.table.put_back(batch, Some(&UNEXPLAINED_EXIT));
         }
     }
 
@@ -316,7 +372,7 @@ impl Task {
         }
         let Some(request) = self.end(id).request else { return };
         if reason != Rejection::Cancelled {
-            let error = CallError::Rejected { reason, retry_after };
+            let error = self.rejection(&request, reason, retry_after);
             scatter::end(request, Err(error), &self.published);
         } else if !request.reply.is_part() {
             add(&self.published.abandoned, 1);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance};
 use crate::call::{Origin, OriginKind};
 use crate::error::{CallError, ScaleError};
 use crate::model::Reconfigure;
-use crate::outcome::LaunchError;
+use crate::outcome::{Cause, LaunchError};
 use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kit, ScriptedBatch, call, settings, text};
 use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
@@ -19,6 +19,7 @@ mod ahead;
 mod announced;
 mod concurrent;
 mod continuous;
+mod loading;
 mod measured;
 mod parts;
 mod sequences;
@@ -137,6 +138,64 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
     assert!(matches!(answers[1], Err(CallError::WorkerExited { .. })), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
     assert_eq!(exits.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_too_much_memory_is_not_tried_twice_alone() {
+    let exits = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&exits);
+    let starve = move |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "hungry") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Act::Starve
+        } else {
+            Act::Echo
+        }
+    };
+    let kit = Kit::serving(1, settings(), starve).await;
+    let starved = |error: Option<&CallError>| matches!(error, Some(CallError::Model(failure)) if failure.cause == Cause::Memory);
+    assert!(starved(kit.call("hungry").await.as_ref().err()));
+    assert_eq!(exits.swap(0, Ordering::Relaxed), 1, "alone it costs one worker");
+    let answers = kit.call_all(&["a", "hungry", "c", "d"]).await;
+    assert!(starved(answers[1].as_ref().err()), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3, "{answers:?}");
+    assert!(exits.load(Ordering::Relaxed) <= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poisonous_request_costs_nothing_when_it_is_repeated() {
+    let die_of_poison =
+        |batch: &ScriptedBatch| if batch.bodies == ["poison"] { Act::Die } else { Act::Echo };
+    let one = ModelSettings { batch_size: 1, ..settings() };
+    let kit = Kit::serving(1, one, die_of_poison).await;
+    assert!(matches!(kit.call("poison").await, Err(CallError::WorkerExited { .. })));
+    let given = kit.batches().len();
+    for _ in 0..100 {
+        assert!(matches!(kit.call("poison").await, Err(CallError::Poisonous)));
+    }
+    assert_eq!((given, kit.batches().len()), (2, 2), "no worker saw it again");
+    assert!(kit.call("a").await.is_ok());
+    let rejections = kit.model.measures().rejections;
+    assert!(rejections.contains(&("poison", 100)), "{rejections:?}");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    assert!(matches!(kit.call("poison").await, Err(CallError::WorkerExited { .. })));
+}
+
+/// TorchServe's users set the retry window; it is for loads that fail.
+#[tokio::test(start_paused = true)]
+async fn a_model_whose_workers_exit_on_requests_stays_up() {
+    let die = |batch: &ScriptedBatch| {
+        if batch.bodies[0].starts_with("die") { Act::Die } else { Act::Echo }
+    };
+    let one = ModelSettings { batch_size: 1, retry_window: Duration::ZERO, ..settings() };
+    let kit = Kit::serving(1, one, die).await;
+    for number in 0..40 {
+        let answer = kit.call(&format!("die {number}")).await;
+        assert!(matches!(answer, Err(CallError::WorkerExited { .. })), "{answer:?}");
+    }
+    let asked = Instant::now();
+    assert!(kit.call("a").await.is_ok(), "it is never given up");
+    assert!(asked.elapsed() <= millis(1_000), "{:?}", asked.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +339,6 @@ async fn a_worker_that_cannot_start_fails_the_scaling_and_is_tried_again() {
     let scaled = kit.model.scale(1, 1).await;
     assert!(matches!(scaled, Err(ScaleError::Launch(LaunchError::Load(_)))), "{scaled:?}");
     assert!(kit.model.healthy(), "still trying");
-    assert!(kit.call("patient").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,12 +350,15 @@ async fn a_start_that_takes_too_long_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_workers_are_given_up_is_unhealthy_and_its_queue_is_told() {
-    let never = |_| (millis(10), Err(LaunchError::Ended));
+    let never = |_| (millis(10), Err(LaunchError::TimedOut { seconds: 1 }));
     let kit = Kit::with_launches(settings(), |_| Act::Echo, never);
     drop(kit.model.scale(1, 1).await);
-    let answers = kit.call_all(&["waits"]).await;
-    assert!(is_rejected(&answers[0], Rejection::NoWorker), "{answers:?}");
-    assert!(!kit.model.healthy());
+    while kit.model.healthy() {
+        advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    let answers = kit.call_all(&["late"]).await;
+    assert!(matches!(answers[0], Err(CallError::NotLoaded(_))), "{answers:?}");
     kit.model.scale(0, 0).await.unwrap();
     settle().await;
     assert!(kit.model.healthy(), "nothing is wanted any more");

@@ -127,9 +127,15 @@ impl SequenceTurns {
         }
     }
 
-    /// Takes out all requests that wait for a turn.
-    pub(super) fn take_all(&mut self) -> Vec<PendingRequest> {
-        self.sequences.as_mut().map(Sequences::take_all).unwrap_or_default()
+    /// Takes out the requests that wait for a turn and were admitted until then.
+    pub(super) fn take(&mut self, until: Instant) -> Vec<PendingRequest> {
+        let Some(sequences) = &mut self.sequences else { return Vec::new() };
+        sequences.take(|request| request.admitted <= until)
+    }
+
+    /// When the oldest was admitted that waits for its turn.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.sequences.as_ref()?.all_waiting().map(|request| request.admitted).min()
     }
 
     /// How many wait for their turn.

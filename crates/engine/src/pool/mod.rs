@@ -16,6 +16,7 @@ use std::time::SystemTime;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 pub(crate) use self::batches::WorkerBatch;
 use self::supervisor::WorkerSupervisor;
@@ -23,7 +24,7 @@ pub(crate) use self::supervisor::{WorkerCapacity, WorkerEvent, WorkerPlan};
 pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 use crate::error::ScaleError;
-use crate::outcome::LaunchError;
+use crate::outcome::{LaunchError, LoadFailure};
 
 /// A worker as others see it.
 #[derive(Clone, Debug)]
@@ -59,6 +60,9 @@ struct PoolWorker {
 enum PoolWorkerState {
     /// Starting, or between two starts.
     Starting,
+    /// It has loaded the model and is being warmed up.
+    WarmingUp,
+    /// It serves.
     Ready,
     /// Starting again was given up.
     GivenUp,
@@ -74,6 +78,8 @@ pub(crate) struct WorkerPool {
     events: mpsc::Sender<WorkerEvent>,
     workers: BTreeMap<u32, PoolWorker>,
     min: u32,
+    /// The last load, if it failed: nobody has loaded since, was lost since, or was asked for since.
+    failure: Option<Arc<LoadFailure>>,
     /// Those who wait until the workers that they asked for are ready.
     waiters: Vec<oneshot::Sender<Result<(), ScaleError>>>,
 }
@@ -86,7 +92,7 @@ impl WorkerPool {
         events: mpsc::Sender<WorkerEvent>,
     ) -> Self {
         let (workers, waiters) = (BTreeMap::new(), Vec::new());
-        Self { launcher, plan, next_id, events, workers, min: 0, waiters }
+        Self { launcher, plan, next_id, events, workers, min: 0, failure: None, waiters }
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
@@ -102,6 +108,9 @@ impl WorkerPool {
         // A worker that gave up is replaced by a new one.
         self.retire(self.ids(|state| state == PoolWorkerState::GivenUp));
         let mut staying = self.ids(|state| state != PoolWorkerState::Stopping);
+        if staying.len() < min as usize || max == 0 {
+            self.failure = None;
+        }
         while staying.len() < min as usize {
             staying.push(self.add_worker());
         }
@@ -144,30 +153,52 @@ impl WorkerPool {
         if let Some(worker) = self.workers.get_mut(&worker) {
             // A worker that was asked to stop while it loaded is not ready.
             if worker.state != PoolWorkerState::Stopping {
-                worker.state = PoolWorkerState::Ready;
+                worker.state = PoolWorkerState::WarmingUp;
             }
             worker.pid = pid;
             worker.capacity = capacity;
             worker.batches = Some(batches);
+            self.failure = None;
+        }
+    }
+
+    /// A worker that has loaded the model is warm: it serves from now on.
+    pub(crate) fn serves(&mut self, worker: u32) {
+        if let Some(worker) = self.workers.get_mut(&worker)
+            && worker.state == PoolWorkerState::WarmingUp
+        {
+            worker.state = PoolWorkerState::Ready;
         }
     }
 
     pub(crate) fn exited(&mut self, worker: u32) {
         if let Some(worker) = self.workers.get_mut(&worker)
-            && worker.state == PoolWorkerState::Ready
+            && matches!(worker.state, PoolWorkerState::WarmingUp | PoolWorkerState::Ready)
         {
             worker.state = PoolWorkerState::Starting;
+            self.failure = None;
         }
     }
 
-    pub(crate) fn launch_failed(&mut self, error: &LaunchError) {
+    pub(crate) fn launch_failed(&mut self, error: LaunchError, retry_at: Option<Instant>) {
         self.answer_waiters(&Err(ScaleError::Launch(error.clone())));
+        self.failure = Some(Arc::new(LoadFailure { error, retry_at }));
     }
 
     pub(crate) fn given_up(&mut self, worker: u32) {
         if let Some(worker) = self.workers.get_mut(&worker) {
             worker.state = PoolWorkerState::GivenUp;
         }
+        if !self.has_workers()
+            && let Some(failure) = &mut self.failure
+        {
+            Arc::make_mut(failure).retry_at = None;
+        }
+    }
+
+    /// The last load, if it failed and no other worker gives hope.
+    pub(crate) fn failure(&self) -> Option<&Arc<LoadFailure>> {
+        self.failure.as_ref()
     }
 
     pub(crate) fn stopped(&mut self, worker: u32) {
@@ -184,6 +215,23 @@ impl WorkerPool {
         self.ids(|state| state == PoolWorkerState::Ready)
     }
 
+    /// How many workers serve.
+    pub(crate) fn ready_count(&self) -> u32 {
+        let is_ready = |worker: &&PoolWorker| worker.state == PoolWorkerState::Ready;
+        self.workers.values().filter(is_ready).count() as u32
+    }
+
+    /// How many workers are wanted.
+    pub(crate) fn wanted(&self) -> u32 {
+        self.min
+    }
+
+    /// Whether a request may come in: a worker serves, or one is being started and the last load
+    /// did not fail.
+    pub(crate) fn admits(&self) -> bool {
+        self.ready_count() > 0 || (self.failure.is_none() && self.has_workers())
+    }
+
     /// How many batches a worker can hold.
     pub(crate) fn capacity(&self, worker: u32) -> WorkerCapacity {
         let usual = WorkerCapacity { slots: self.plan.slots, ahead: false };
@@ -191,9 +239,9 @@ impl WorkerPool {
     }
 
     /// Whether a worker serves or is being started.
-    pub(crate) fn has_workers(&self) -> bool {
-        let serves = |state| matches!(state, PoolWorkerState::Starting | PoolWorkerState::Ready);
-        self.workers.values().any(|worker| serves(worker.state))
+    fn has_workers(&self) -> bool {
+        use PoolWorkerState::{Ready, Starting, WarmingUp};
+        self.workers.values().any(|worker| matches!(worker.state, Starting | WarmingUp | Ready))
     }
 
     /// TorchServe's health: no fewer workers than wanted, counting those that are being restarted.

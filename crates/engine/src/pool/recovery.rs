@@ -12,6 +12,9 @@ use tokio::time::Instant;
 
 use crate::outcome::LaunchError;
 
+/// The log target of lines that only TorchServe's users look for.
+const TORCHSERVE: &str = "jitney::torchserve";
+
 const STEPS_S: [u64; 17] = [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987];
 
 /// Starts of a worker that was loaded: so many in a row, then one in every so much time.
@@ -54,25 +57,30 @@ impl Recovery {
             self.load_pause()?
         };
         if std::mem::replace(&mut self.down, true) {
-            tracing::warn!("Auto recovery failed again");
+            tracing::warn!(target: TORCHSERVE, "Auto recovery failed again");
         } else {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            tracing::info!("Auto recovery start timestamp: {}", since.as_millis());
+            tracing::info!(target: TORCHSERVE, "Auto recovery start timestamp: {}", since.as_millis());
         }
-        tracing::info!("Retry worker: {worker} in {} seconds.", pause.as_secs());
+        tracing::info!(target: TORCHSERVE, "Retry worker: {worker} in {} seconds.", pause.as_secs());
         Some(pause)
     }
 
     /// After a load that failed.
     fn load_pause(&mut self) -> Option<Duration> {
-        let now = Instant::now();
-        let down_since = *self.down_since.get_or_insert(now);
-        if self.failures > 0 && now.duration_since(down_since) >= self.window {
+        let pause = self.next_load();
+        self.down_since.get_or_insert_with(Instant::now);
+        self.failures += usize::from(pause.is_some());
+        pause
+    }
+
+    /// The pause before the next start after a load that has just failed; none if there is no other.
+    pub(crate) fn next_load(&self) -> Option<Duration> {
+        let down = self.down_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if self.failures > 0 && down >= self.window {
             return None;
         }
-        let pause = STEPS_S[self.failures.min(STEPS_S.len() - 1)];
-        self.failures += 1;
-        Some(Duration::from_secs(pause))
+        Some(Duration::from_secs(STEPS_S[self.failures.min(STEPS_S.len() - 1)]))
     }
 
     /// After an exit of a worker that was loaded.
@@ -87,27 +95,28 @@ impl Recovery {
     pub(crate) fn exited(&mut self, worker: u32, at_work: bool) {
         if at_work {
             self.unanswered += 1;
-            tracing::info!("Number or consecutive unsuccessful inference {}", self.unanswered);
+            tracing::info!(target: TORCHSERVE, "Number or consecutive unsuccessful inference {}", self.unanswered);
         }
-        tracing::info!("{worker} Worker disconnected. WORKER_MODEL_LOADED");
+        tracing::info!(target: TORCHSERVE, "{worker} Worker disconnected. WORKER_MODEL_LOADED");
     }
 
     /// It did not come up.
     pub(crate) fn failed(&self, worker: u32, error: &LaunchError) {
         if let LaunchError::TimedOut { .. } = error {
             tracing::error!(
+                target: TORCHSERVE,
                 "Backend worker error\norg.pytorch.serve.wlm.WorkerInitializationException: \
                  Backend worker did not respond in given time"
             );
         }
-        tracing::info!("{worker} Worker disconnected. WORKER_STARTED");
+        tracing::info!(target: TORCHSERVE, "{worker} Worker disconnected. WORKER_STARTED");
     }
 
     /// It is up.
     pub(crate) fn up(&mut self) {
         (self.loaded, self.failures, self.down_since) = (true, 0, None);
         if std::mem::take(&mut self.down) {
-            tracing::info!("Auto recovery succeeded, reset recoveryStartTS");
+            tracing::info!(target: TORCHSERVE, "Auto recovery succeeded, reset recoveryStartTS");
         }
     }
 }

@@ -76,6 +76,8 @@ pub(crate) enum WorkerEvent {
     LaunchFailed {
         worker: u32,
         error: LaunchError,
+        /// How long it takes until the next start; none if there is no other.
+        retry: Option<Duration>,
     },
     /// Starting it again was given up.
     GivenUp {
@@ -151,7 +153,8 @@ impl WorkerSupervisor {
             Ok(worker) => worker,
             Err(error) => {
                 self.recovery.failed(self.worker, &error);
-                self.tell(WorkerEvent::LaunchFailed { worker: self.worker, error }).await;
+                let (worker, retry) = (self.worker, self.recovery.next_load());
+                self.tell(WorkerEvent::LaunchFailed { worker, error, retry }).await;
                 return ControlFlow::Continue(());
             }
         };
@@ -263,7 +266,7 @@ impl WorkerSupervisor {
     /// No caller waits for this batch any more.
     async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), ExitReport> {
         let sent = timeout(self.plan.response_timeout, worker.cancel(batch)).await;
-        check_sent(sent, worker, BatchId(batch)).await
+        self.check_sent(sent, worker, BatchId(batch)).await
     }
 
     async fn give(
@@ -275,7 +278,7 @@ impl WorkerSupervisor {
         let batch = running.add(batch);
         let given = worker.send_batch(batch.id.0, &batch.requests);
         let (id, sent) = (batch.id, timeout(self.plan.response_timeout, given).await);
-        check_sent(sent, worker, id).await?;
+        self.check_sent(sent, worker, id).await?;
         running.handed();
         Ok(())
     }
@@ -285,7 +288,7 @@ impl WorkerSupervisor {
         let Some((batch, last_message)) = running.quietest() else { return Ok(()) };
         let due = last_message + self.plan.response_timeout;
         if due <= Instant::now() {
-            return Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch) });
+            return Err(self.overdue(batch));
         }
         alarm.reset(due);
         Ok(())
@@ -331,17 +334,23 @@ impl WorkerSupervisor {
         // is asked to stop next.
         drop(self.events.send(event).await);
     }
-}
 
-/// Whether something about this batch was sent in time, to a worker that is there.
-async fn check_sent(
-    sent: Result<Result<(), WorkerGone>, Elapsed>,
-    worker: &mut dyn Worker,
-    batch: BatchId,
-) -> Result<(), ExitReport> {
-    match sent {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
-        Err(_) => Err(ExitReport { exit: WorkerExit::TimedOut, overdue: Some(batch) }),
+    /// Whether something about this batch was sent in time, to a worker that is there.
+    async fn check_sent(
+        &self,
+        sent: Result<Result<(), WorkerGone>, Elapsed>,
+        worker: &mut dyn Worker,
+        batch: BatchId,
+    ) -> Result<(), ExitReport> {
+        match sent {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(WorkerGone)) => Err(ExitReport::of(worker.exit().await)),
+            Err(_) => Err(self.overdue(batch)),
+        }
+    }
+
+    fn overdue(&self, batch: BatchId) -> ExitReport {
+        let exit = WorkerExit::TimedOut { limit: self.plan.response_timeout };
+        ExitReport { exit, overdue: Some(batch) }
     }
 }

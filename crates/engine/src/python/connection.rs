@@ -21,6 +21,9 @@ const COPY_MAX: usize = 64 * 1024;
 /// The read buffer is grown to at least this, so that a usual reply is one read.
 const READ_ROOM: usize = 32 * 1024;
 
+/// A larger buffer is not kept for the next frame.
+const KEPT_MAX: usize = 1 << 20;
+
 /// What can go wrong between the server and a worker it started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
@@ -35,7 +38,8 @@ pub(crate) enum ConnectionError {
 pub(crate) struct WorkerConnection {
     stream: UnixStream,
     read: BytesMut,
-    write: BytesMut,
+    /// Where frames are put together; empty in between.
+    pub(crate) write: BytesMut,
 }
 
 impl WorkerConnection {
@@ -75,6 +79,18 @@ impl WorkerConnection {
         }
         let mut segments = Segments(frame.segments().into());
         Ok(self.stream.write_all_buf(&mut segments).await?)
+    }
+
+    /// Sends a frame that is complete.
+    pub(crate) async fn send_bytes(&mut self, frame: &[u8]) -> Result<(), ConnectionError> {
+        Ok(self.stream.write_all(frame).await?)
+    }
+
+    /// Takes the buffer back that [`Self::write`] was, unless it has grown too large to be kept.
+    pub(crate) fn keep_buffer(&mut self, buffer: BytesMut) {
+        if buffer.capacity() <= KEPT_MAX {
+            self.write = buffer;
+        }
     }
 
     /// The next frame. Cancel-safe: what was read stays in the buffer.

@@ -265,7 +265,7 @@ pub(crate) fn decode_chunk(count: u16, payload: Bytes) -> Result<Vec<(usize, Out
 }
 
 /// Cuts a table of items into metas and bodies and reads each.
-fn decode_items<T>(
+pub(crate) fn decode_items<T>(
     count: u16,
     payload: Bytes,
     item: impl Fn(Bytes, Bytes) -> Result<T, FrameError>,

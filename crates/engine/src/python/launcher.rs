@@ -1,11 +1,14 @@
 //! Starts one Python process and waits until it has loaded the model.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 use super::connection::WorkerConnection;
 use super::environment::Environment;
@@ -13,16 +16,19 @@ use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
 use super::output::{OutputSource, WorkerStream};
-use super::worker::{PythonWorker, next_frame};
+use super::worker::{PythonWorker, next_frame, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
-use crate::outcome::LaunchError;
+use crate::outcome::{LaunchError, LoadFault};
 use crate::pool::{BoxFuture, Launcher, Worker};
 use crate::process::WorkerProcess;
 use crate::settings::{ModelSettings, WorkerMode};
 use crate::store::Package;
+
+/// How long the rest of what a process has printed is waited for once it has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most batches that a worker with overlapping stages is given.
 const OVERLAP_MAX: u8 = 8;
@@ -61,6 +67,8 @@ impl LoadCommand {
             "gpu_id": null,
             "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
             "limit_max_image_pixels": python.limit_max_image_pixels,
+            "max_image_pixels": python.image_pixels_max,
+            "debug_errors": python.debug_errors,
             "decode_input": python.decode_input,
             "manifest": package.manifest_json,
             "model_yaml_config": package.yaml_json,
@@ -91,7 +99,7 @@ pub(crate) struct PythonLauncher {
 impl Launcher for PythonLauncher {
     fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let expected = self.python.listener.expect();
-        let spawned = self.spawn(worker, &expected);
+        let (spawned, source) = self.spawn(worker, &expected);
         let mut message = self.load.message.clone();
         let count = self.workers.load(Ordering::Relaxed);
         if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
@@ -107,8 +115,15 @@ impl Launcher for PythonLauncher {
         Box::pin(async move {
             let spawned = spawned.await;
             let mut process = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
-            let stream = connected(expected, &mut process).await?;
-            let (connection, slots) = load(stream, &message, &mut process).await?;
+            let loaded = match connected(expected, &mut process).await {
+                Ok(stream) => load(stream, &message, &mut process).await,
+                Err(stop) => Err(stop),
+            };
+            let (connection, slots) = match loaded {
+                Ok(loaded) => loaded,
+                Err(LoadStop::Failed(error)) => return Err(error),
+                Err(LoadStop::Ended) => return Err(ended(&mut process, &source).await),
+            };
             let worker = PythonWorker {
                 process,
                 connection,
@@ -153,7 +168,8 @@ impl PythonLauncher {
         &self,
         worker: u32,
         expected: &ExpectedWorker,
-    ) -> impl Future<Output = std::io::Result<WorkerProcess>> + Send + use<> {
+    ) -> (impl Future<Output = std::io::Result<WorkerProcess>> + Send + use<>, Arc<OutputSource>)
+    {
         let PythonWorkers { config, listener, packages, processes, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
@@ -168,35 +184,70 @@ impl PythonLauncher {
             version: self.load.version.clone(),
             worker,
             observer: Arc::clone(&self.observer),
+            last_error: Mutex::default(),
         });
         let [stdout, stderr] =
             ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
-        let interpreter = environment.interpreter.clone();
+        let (interpreter, open_files) = (environment.interpreter.clone(), config.open_files);
         let spawned = processes.spawn(command, stdout, stderr);
-        async move {
-            spawned.await.map_err(|error| {
+        let spawned = async move {
+            let process = spawned.await.map_err(|error| {
                 std::io::Error::new(error.kind(), format!("{}: {error}", interpreter.display()))
-            })
-        }
+            })?;
+            if let Some(open_files) = open_files {
+                limit_open_files(process.id(), open_files);
+            }
+            Ok(process)
+        };
+        (spawned, source)
     }
+}
+
+/// Gives a worker the limit of open files that the server was started with: `select` fails above 1024, and
+/// some programs visit every file that they could have open.
+fn limit_open_files(process: u32, limit: u64) {
+    let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+    let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
+    if let Err(error) = prlimit(Some(process), Resource::Nofile, limit) {
+        tracing::debug!(%error, "a worker has the server's limit of open files");
+    }
+}
+
+/// Why a process did not load its model.
+enum LoadStop {
+    /// It said why, or could not be reached.
+    Failed(LaunchError),
+    /// It ended or hung up.
+    Ended,
+}
+
+/// How a process that hung up ended, and the last that it said.
+async fn ended(process: &mut WorkerProcess, source: &OutputSource) -> LaunchError {
+    let exit = reaped(process).await;
+    // It takes long only where a child that left its group holds the pipe.
+    drop(timeout(DRAIN_TIMEOUT, process.drained()).await);
+    LaunchError::Ended { exit, last_line: source.last_error() }
 }
 
 /// Connect = alive. A process that ends instead is reported at once.
 async fn connected(
     mut expected: ExpectedWorker,
     process: &mut WorkerProcess,
-) -> Result<UnixStream, LaunchError> {
+) -> Result<UnixStream, LoadStop> {
     let stream = tokio::select! {
-        stream = &mut expected.connection => stream.map_err(|_| LaunchError::Ended)?,
-        _ = process.wait() => return Err(LaunchError::Ended),
+        stream = &mut expected.connection => stream.map_err(|_| LoadStop::Ended)?,
+        _ = process.wait() => return Err(LoadStop::Ended),
     };
-    UnixStream::from_std(stream).map_err(|error| LaunchError::Spawn(error.to_string()))
+    let unusable = |error: std::io::Error| LaunchError::Spawn(error.to_string());
+    UnixStream::from_std(stream).map_err(|error| LoadStop::Failed(unusable(error)))
 }
 
 #[derive(serde::Deserialize)]
 struct LoadFailed {
     cause: String,
     message: String,
+    #[serde(default)]
+    traceback: String,
 }
 
 /// What a loaded worker reports.
@@ -212,26 +263,29 @@ async fn load(
     stream: UnixStream,
     message: &Value,
     process: &mut WorkerProcess,
-) -> Result<(WorkerConnection, u8), LaunchError> {
+) -> Result<(WorkerConnection, u8), LoadStop> {
     let mut connection = WorkerConnection::new(stream);
-    connection.send_control(FrameKind::Load, message).await.map_err(|_| LaunchError::Ended)?;
+    connection.send_control(FrameKind::Load, message).await.map_err(|_| LoadStop::Ended)?;
     let received = next_frame(&mut connection, process).await;
-    let (header, payload) = received.map_err(|_| LaunchError::Ended)?;
+    let (header, payload) = received.map_err(|_| LoadStop::Ended)?;
+    let failed = |message: String| LoadStop::Failed(LaunchError::Load(message.into()));
     if header.kind == FrameKind::Loaded {
         let loaded: Loaded = decode_control(&payload)
-            .map_err(|error| LaunchError::Load(format!("its LOADED is unreadable: {error}")))?;
+            .map_err(|error| failed(format!("its LOADED is unreadable: {error}")))?;
         Ok((connection, loaded.slots.clamp(1, OVERLAP_MAX)))
     } else if header.kind == FrameKind::LoadFailed {
-        Err(load_failed(&payload))
+        Err(LoadStop::Failed(load_failed(&payload)))
     } else {
-        Err(LaunchError::Load(FrameError::Unexpected(header.kind).to_string()))
+        Err(failed(FrameError::Unexpected(header.kind).to_string()))
     }
 }
 
 fn load_failed(payload: &[u8]) -> LaunchError {
     match decode_control::<LoadFailed>(payload) {
-        Ok(failed) if failed.cause == "memory" => LaunchError::Memory(failed.message),
-        Ok(failed) => LaunchError::Load(failed.message),
-        Err(error) => LaunchError::Load(error.to_string()),
+        Ok(LoadFailed { cause, message, traceback }) => {
+            let fault = LoadFault { message, traceback };
+            if cause == "memory" { LaunchError::Memory(fault) } else { LaunchError::Load(fault) }
+        }
+        Err(error) => LaunchError::Load(error.to_string().into()),
     }
 }

@@ -20,14 +20,15 @@ use super::frame::{FrameError, FrameKind, decode_control};
 /// How long a fresh connection may take to send its token.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-const PROTOCOL: u32 = 2;
+/// The version of the frames.
+pub(crate) const PROTOCOL: u32 = 2;
 
 type Expected = Arc<Mutex<HashMap<String, oneshot::Sender<std::os::unix::net::UnixStream>>>>;
 
 /// The socket and the workers that are expected on it.
 #[derive(Debug)]
 pub(crate) struct WorkerListener {
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     expected: Expected,
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Connect = alive, handshake = loaded, end of file = gone. The server passes an address and a
 //! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
-//! folder is the only one that knows them. It never looks into a request's values.
+//! folder and the workers of `local` are the only ones that know them. It never looks into a request's values.
 
 mod connection;
 mod environment;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gpus;
 mod launcher;
 mod listener;
@@ -17,7 +19,13 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::connection::{ConnectionError, WorkerConnection};
 pub(crate) use self::environment::Environment;
+pub(crate) use self::frame::{
+    FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_control, decode_failed,
+    decode_items, decode_reply, encode_control,
+};
 pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
+pub(crate) use self::listener::{PROTOCOL, WorkerListener};
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

@@ -2,9 +2,10 @@
 //! among them, which go to the observer. Of a metric that is longer than a piece only the first piece is
 //! read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::observer::Observer;
+use crate::outcome::last_line;
 use crate::process::OutputSink;
 
 /// How a metric begins (`protocol/spec.md`).
@@ -16,6 +17,23 @@ pub(crate) struct OutputSource {
     pub(crate) version: String,
     pub(crate) worker: u32,
     pub(crate) observer: Arc<dyn Observer>,
+    /// The last line of its stderr that was not empty.
+    pub(crate) last_error: Mutex<String>,
+}
+
+impl OutputSource {
+    /// The last line that it printed as an error so far; empty if there was none.
+    pub(crate) fn last_error(&self) -> String {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_error(&self, text: &str) {
+        let line = last_line(text);
+        if !line.is_empty() {
+            let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+            line.clone_into(&mut last);
+        }
+    }
 }
 
 /// One stream of a worker.
@@ -52,6 +70,7 @@ fn text(line: &[u8]) -> String {
 fn log_line(text: &str, source: &OutputSource, stream: &'static str) {
     let OutputSource { model, version, worker, .. } = source;
     if stream == "stderr" {
+        source.note_error(text);
         tracing::warn!(target: "jitney::worker_output", model, version, worker, stream, "{text}");
     } else {
         tracing::info!(target: "jitney::worker_output", model, version, worker, stream, "{text}");
@@ -78,8 +97,12 @@ mod tests {
         let printed = Arc::new(Printed::default());
         let observer: Arc<dyn Observer> = Arc::clone(&printed) as _;
         let (model, version) = ("m".to_owned(), "1".to_owned());
-        let source = Arc::new(OutputSource { model, version, worker: 9000, observer });
+        let last_error = Mutex::default();
+        let source = OutputSource { model, version, worker: 9000, observer, last_error };
+        let source = Arc::new(source);
         read_pieces(output.as_bytes(), WorkerStream::new(&source, stream)).await;
+        let last = if stream == "stderr" { output.trim().lines().last() } else { None };
+        assert_eq!(source.last_error(), last.unwrap_or_default().trim());
         std::mem::take(&mut *printed.0.lock().expect("lock"))
     }
 

@@ -1,7 +1,6 @@
 //! A loaded Python process, as the pool sees it: takes batches, answers, ends.
 
 use std::future::Future;
-use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -97,13 +96,14 @@ impl PythonWorker {
                 tracing::error!(%error, "worker broke the protocol");
                 WorkerExit::BrokeProtocol
             }
-            ConnectionError::Closed | ConnectionError::Io(_) => {
-                let exit = timeout(EXIT_TIMEOUT, self.process.wait()).await.ok().flatten();
-                let status = exit.and_then(|exit| exit.code());
-                WorkerExit::Ended { status, signal: exit.and_then(|exit| exit.signal()) }
-            }
+            ConnectionError::Closed | ConnectionError::Io(_) => reaped(&mut self.process).await,
         }
     }
+}
+
+/// How a process ended that closed its connection.
+pub(super) async fn reaped(process: &mut WorkerProcess) -> WorkerExit {
+    WorkerExit::of_process(timeout(EXIT_TIMEOUT, process.wait()).await.ok().flatten())
 }
 
 /// The next frame, or the end of the process: a child that the handler forked may keep the connection

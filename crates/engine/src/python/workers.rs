@@ -32,6 +32,10 @@ pub struct PythonConfig {
     pub decode_input: bool,
     /// Keep PIL's limit on image sizes.
     pub limit_max_image_pixels: bool,
+    /// Pixels of one image, where that limit is kept.
+    pub image_pixels_max: u64,
+    /// Whether callers that use handles get tracebacks.
+    pub debug_errors: bool,
     /// A request envelope for every model.
     pub envelope: Option<String>,
     /// Install what a model's requirements file asks for before its first worker starts.
@@ -40,6 +44,8 @@ pub struct PythonConfig {
     pub response_bytes_max: Option<u64>,
     /// GPUs that workers are spread over.
     pub gpus: u32,
+    /// How many files a worker may have open, where that is less than what the server may.
+    pub open_files: Option<u64>,
 }
 
 impl PythonConfig {
@@ -50,10 +56,13 @@ impl PythonConfig {
             env: Vec::new(),
             decode_input: true,
             limit_max_image_pixels: true,
+            image_pixels_max: 89_478_485,
+            debug_errors: false,
             envelope: None,
             install_requirements: false,
             response_bytes_max: None,
             gpus: 0,
+            open_files: None,
         }
     }
 
@@ -75,7 +84,7 @@ impl PythonConfig {
 /// What all Python workers share.
 pub(crate) struct PythonWorkers {
     pub(crate) config: PythonConfig,
-    pub(super) listener: Arc<WorkerListener>,
+    pub(crate) listener: Arc<WorkerListener>,
     /// Where they are started.
     pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.

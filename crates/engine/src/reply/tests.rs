@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::call::{Output, Timing};
+use crate::outcome::WorkerExit;
 
 fn answer(body: &'static str) -> Answer {
     big(Bytes::from_static(body.as_bytes()))
@@ -108,9 +109,9 @@ async fn failure_and_loss_end_a_stream_with_an_error() {
     let (mut reply, caller) = Reply::new();
     reply.piece(answer("a"), None);
     let mut first = caller.await.unwrap().unwrap();
-    reply.finish(Err(CallError::WorkerExited { killed: false }));
+    reply.finish(Err(CallError::WorkerExited { exit: WorkerExit::BrokeProtocol }));
     let (_, error) = drain(first.stream.as_mut().unwrap()).await;
-    assert!(matches!(error, Some(CallError::WorkerExited { killed: false })));
+    assert!(matches!(error, Some(CallError::WorkerExited { .. })));
 
     let (mut reply, caller) = Reply::new();
     reply.piece(answer("a"), None);

@@ -30,6 +30,8 @@ pub struct ModelDefaults {
     pub settings: Values,
     /// Workers of models loaded at start-up without a number; later ones have none.
     pub startup_workers: u32,
+    /// Most workers that a model may be given, by whomever; none: no limit.
+    pub workers_limit: Option<u32>,
     /// The timeouts of an archive with a `model-config.yaml` that gives none, whoever else gives
     /// some: TorchServe's rule.
     pub silent_yaml_timeout: Option<Duration>,
@@ -51,6 +53,7 @@ impl Default for ModelDefaults {
             precedence: Precedence::Jitney,
             settings: Values::default(),
             startup_workers: 1,
+            workers_limit: None,
             silent_yaml_timeout: None,
             handler: None,
             models: serde_json::Map::new(),

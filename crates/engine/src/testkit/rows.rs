@@ -4,9 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::{BufMut, BytesMut};
+
 use crate::call::{DecodedInput, Input, Output};
-use crate::local::{Batches, Decoded, LocalModel, Signature};
-use crate::outcome::BatchOutcome;
+use crate::local::{Batches, Decoded, LocalModel, LocalSession, Signature};
+use crate::outcome::{BatchOutcome, ItemOutcome};
 
 /// Decodes rows.
 #[derive(Default)]
@@ -35,6 +37,16 @@ impl DecodedInput for Rows {
         let part = |start| Rows(start..(start + items).min(self.0.end));
         let parts = self.0.clone().step_by(items as usize).map(part);
         parts.map(|part| Arc::new(part) as Arc<dyn DecodedInput>).collect()
+    }
+
+    fn is_part(&self) -> bool {
+        self.0.start > 0
+    }
+
+    fn put_meta(&self, _out: &mut BytesMut) {}
+
+    fn put_body(&self, out: &mut BytesMut) {
+        out.put_bytes(0, self.0.len());
     }
 }
 
@@ -80,6 +92,18 @@ impl LocalModel for RowsModel {
         self.padded.map(|_| self.rows(1))
     }
 
+    fn put_together(
+        &self,
+        _name: &str,
+        _version: &str,
+        part: &dyn DecodedInput,
+        _output: Output,
+    ) -> ItemOutcome {
+        Ok(Output { body: part.items().to_string().into(), ..Output::default() })
+    }
+}
+
+impl LocalSession for RowsModel {
     fn run_batches(&self, _name: &str, _version: &str, batches: Batches) {
         batches.run(|inputs| {
             let answer = |input: &Arc<dyn DecodedInput>| {

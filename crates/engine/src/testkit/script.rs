@@ -42,6 +42,8 @@ pub enum Act {
     FailItem(&'static str),
     /// Exits without an answer.
     Die,
+    /// Exits because it gets no more memory.
+    Starve,
     /// Never answers.
     Silence,
     /// Sends every request `0 `, `1 ` and so on, with a pause after each; then the other act.
@@ -100,6 +102,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, WorkerExit>
             Ok(BatchOutcome::Items(bodies.into_iter().map(item).collect()))
         }
         Act::Die => Err(WorkerExit::UNEXPLAINED),
+        Act::Starve => Err(WorkerExit::OutOfMemory { bytes: 1 << 40 }),
         Act::Silence | Act::Stream(..) => std::future::pending().await,
         Act::After(pause, then) => {
             tokio::time::sleep(pause).await;

@@ -204,9 +204,12 @@ fn attempt_error(error: CallError, context: &Call) -> AttemptError {
         CallError::WorkerExited { .. } => AttemptError::Failed("Worker died.".to_owned()),
         CallError::Rejected { reason: Rejection::Expired, .. } if in_time => AttemptError::Late,
         other @ (CallError::Rejected { .. }
+        | CallError::NotLoaded(_)
+        | CallError::Loading(_)
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)
         | CallError::Sequence(_)
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone) => AttemptError::Final(other),
     }

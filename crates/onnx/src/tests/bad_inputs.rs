@@ -70,7 +70,7 @@ fn names_that_the_model_does_not_know_or_misses() {
 
 #[test]
 fn types_and_shapes_that_are_not_the_model_s() {
-    let magika = &**MAGIKA;
+    let magika = &*MAGIKA;
     let mut request = tensor("bytes", "[1, 10]", "FP32", r#", "data": [0]"#);
     request.route.open_inference = true;
     let sentence = r#"input "bytes": expected INT32 of shape [n, 2048], got FP32 of shape [1, 10]"#;

@@ -72,7 +72,7 @@ fn wrong_values_are_rejected_with_their_place() {
 fn a_card_that_does_not_suit_its_model_is_rejected_at_load() {
     let load = |file: &'static [u8], yaml| {
         let card = parse(yaml).expect("a good card");
-        let loaded = OnnxModel::from_bytes("tiny", Cow::Borrowed(file), card);
+        let loaded = OnnxSession::from_bytes("tiny", Cow::Borrowed(file), card);
         loaded.expect_err(yaml).to_string()
     };
     assert_eq!(
@@ -91,11 +91,11 @@ fn a_file_is_opened_with_the_card_beside_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("numbers.onnx");
     std::fs::write(&path, LENGTH).expect("written");
-    let bare = OnnxModel::open(&path).expect("it loads");
+    let bare = OnnxSession::open(&path).expect("it loads");
     assert_eq!((bare.name(), bare.version(), bare.max_batch_size()), ("numbers", "1.0", None));
     std::fs::write(path.with_extension("yaml"), "{name: doubler, max_batch_size: 4}")
         .expect("written");
-    let carded = OnnxModel::open(&path).expect("it loads");
+    let carded = OnnxSession::open(&path).expect("it loads");
     assert_eq!((carded.name(), carded.max_batch_size()), ("doubler", Some(4)));
     assert_eq!(carded.signature().outputs[1].datatype, Datatype::Bool);
 }
@@ -111,12 +111,12 @@ fn labels_of_several_items_come_as_a_list() {
 fn files_that_are_no_models_are_rejected() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("broken.onnx");
-    let missing = OnnxModel::open(&path).expect_err("no file").to_string();
+    let missing = OnnxSession::open(&path).expect_err("no file").to_string();
     assert!(missing.contains("cannot read") && missing.contains("broken.onnx"), "{missing}");
     // The last of these would keep rten's loader busy for ever.
     for content in [&b""[..], b"no model", &PAIR[..PAIR.len() / 2], &[0xff; 64]] {
         std::fs::write(&path, content).expect("written");
-        let error = OnnxModel::open(&path).expect_err("no model").to_string();
+        let error = OnnxSession::open(&path).expect_err("no model").to_string();
         assert!(error.starts_with("model \"broken\" does not load: "), "{error}");
     }
 }
@@ -129,7 +129,7 @@ fn a_damaged_byte_anywhere_ends_in_an_error_or_a_model() {
         {
             let mut damaged = file.to_vec();
             damaged[place] = byte;
-            let _ = OnnxModel::from_bytes("damaged", Cow::Owned(damaged), Card::default());
+            let _ = OnnxSession::from_bytes("damaged", Cow::Owned(damaged), Card::default());
         }
     }
 }

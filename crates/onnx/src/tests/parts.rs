@@ -10,7 +10,7 @@ fn rows(count: usize, seed: usize) -> String {
 }
 
 /// The bodies of a batch; empty for parts that do not speak for their request.
-fn bodies(model: &Arc<OnnxModel>, inputs: &[TensorInput]) -> Vec<String> {
+fn bodies(model: &OnnxSession, inputs: &[TensorInput]) -> Vec<String> {
     let BatchOutcome::Items(items) = run(model, inputs) else { panic!("the batch failed") };
     let text = |item: Result<jitney_engine::call::Output, ModelFailure>| {
         String::from_utf8(item.expect("an answer").body.to_vec()).expect("JSON is UTF-8")

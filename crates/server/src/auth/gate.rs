@@ -28,6 +28,16 @@ impl Gate {
         match route {
             Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
             Route::Ping
+            | Route::SagemakerPing
+            | Route::OipLive
+            | Route::OipReady
+            | Route::OipModelReady(_)
+            | Route::ModelReady(_)
+                if apis.open_health =>
+            {
+                Self::Open
+            }
+            Route::Ping
             | Route::Predict(_)
             | Route::Invocations
             | Route::RunWorkflow(_)
@@ -37,6 +47,7 @@ impl Gate {
             | Route::PredictDescription(_)
             | Route::OipLive
             | Route::OipReady
+            | Route::OipModelReady(_)
             | Route::OipServer
             | Route::OipVersions => Self::Inference,
             Route::List
@@ -50,11 +61,19 @@ impl Gate {
             | Route::RegisterWorkflow
             | Route::DescribeWorkflow(_)
             | Route::UnregisterWorkflow(_)
-            | Route::ManageDescription(_)
-            | Route::ModelReady(_) => Self::Management,
+            | Route::ManageDescription(_) => Self::Management,
             Route::RenewToken => Self::Renewal,
-            Route::MethodNotAllowed | Route::NotFound => Self::of_listener(apis),
+            Route::ModelReady(_) | Route::MethodNotAllowed | Route::NotFound => {
+                Self::of_listener(apis)
+            }
         }
+    }
+
+    /// Whether a gRPC path asks for health or readiness.
+    pub(crate) fn is_grpc_health(path: &str) -> bool {
+        let methods = ["/ServerLive", "/ServerReady", "/ModelReady", "/Ping"];
+        path.starts_with("/grpc.health.v1.Health/")
+            || methods.iter().any(|method| path.ends_with(method))
     }
 
     /// The gate of what belongs to no API: unknown paths, and over gRPC health and reflection.

@@ -1,39 +1,66 @@
-//! A key: eight random characters, with or without an expiry.
+//! A key: random characters, with or without an expiry.
 
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
-/// The alphabet of base64 for URLs and file names.
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// How hard keys are to guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyStrength {
+    /// Eight characters, as TorchServe's keys.
+    TorchServe,
+    /// 192 bits.
+    Strong,
+}
+
+impl KeyStrength {
+    fn bytes(self) -> usize {
+        match self {
+            Self::TorchServe => 6,
+            Self::Strong => 24,
+        }
+    }
+}
 
 /// A secret. It has no `Debug`, so that it cannot slip into a log.
 #[derive(Clone)]
 pub(super) struct AuthKey {
-    text: [u8; 8],
-    expires: Option<SystemTime>,
+    text: String,
+    expires: Option<KeyExpiry>,
+}
+
+/// When a key ends.
+#[derive(Clone, Copy)]
+pub(super) struct KeyExpiry {
+    /// By the time of day, as it is written down.
+    pub(super) wall: SystemTime,
+    /// By the clock that decides: setting the time of day back revives no key.
+    pub(super) steady: Duration,
 }
 
 impl AuthKey {
-    /// Six bytes of the system's own randomness (`getrandom`), as upstream's keys.
-    pub(super) fn fresh(expires: Option<SystemTime>) -> io::Result<Self> {
-        let mut bytes = [0; 6];
+    /// Bytes of the system's own randomness (`getrandom`), in base64.
+    pub(super) fn fresh(strength: KeyStrength, expires: Option<KeyExpiry>) -> io::Result<Self> {
+        let mut bytes = vec![0; strength.bytes()];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        Ok(Self { text: encode(bytes), expires })
+        Ok(Self { text: BASE64_URL_SAFE_NO_PAD.encode(bytes), expires })
     }
 
     /// Whether a token is this key, in a time that does not depend on where they differ.
-    pub(super) fn is(&self, token: &[u8], now: SystemTime) -> bool {
-        let alive = self.expires.is_none_or(|expires| now < expires);
-        bool::from(self.text.as_slice().ct_eq(token)) & alive
+    pub(super) fn is(&self, token: &[u8], now: Duration) -> bool {
+        let alive = self.expires.is_none_or(|expires| now < expires.steady);
+        bool::from(self.text.as_bytes().ct_eq(token)) & alive
     }
 
     fn json(&self) -> Value {
-        let mut json = json!({ "key": String::from_utf8_lossy(&self.text) });
+        let mut json = json!({ "key": self.text });
         if let Some(expires) = self.expires {
-            json["expiration time"] = humantime::format_rfc3339_micros(expires).to_string().into();
+            json["expiration time"] =
+                humantime::format_rfc3339_micros(expires.wall).to_string().into();
         }
         json
     }
@@ -48,10 +75,10 @@ pub(super) struct AuthKeys {
 }
 
 impl AuthKeys {
-    pub(super) fn fresh(expires: SystemTime) -> io::Result<Self> {
-        let (management, inference) =
-            (AuthKey::fresh(Some(expires))?, AuthKey::fresh(Some(expires))?);
-        Ok(Self { management, inference, api: AuthKey::fresh(None)? })
+    pub(super) fn fresh(strength: KeyStrength, expires: KeyExpiry) -> io::Result<Self> {
+        let fresh = |expires| AuthKey::fresh(strength, expires);
+        let (management, inference) = (fresh(Some(expires))?, fresh(Some(expires))?);
+        Ok(Self { management, inference, api: fresh(None)? })
     }
 
     /// As TorchServe writes `key_file.json`.
@@ -72,25 +99,19 @@ pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
     (well_formed && !token.iter().any(u8::is_ascii_whitespace)).then_some(token)
 }
 
-/// Base64 without padding: six bytes are exactly eight characters.
-fn encode(bytes: [u8; 6]) -> [u8; 8] {
-    let bits = bytes.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-    std::array::from_fn(|at| ALPHABET[(bits >> (42 - 6 * at)) as usize & 63])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_as_url_safe_base64() {
-        for (bytes, expected) in [
-            ([0; 6], "AAAAAAAA"),
-            ([255; 6], "________"),
-            ([0xfb, 0xef, 0xbe, 0, 0, 1], "----AAAB"),
-            (*b"jitney", "aml0bmV5"),
-        ] {
-            assert_eq!(encode(bytes), expected.as_bytes());
+    fn keys_are_random_and_safe_in_urls() {
+        for (strength, length) in [(KeyStrength::TorchServe, 8), (KeyStrength::Strong, 32)] {
+            let fresh = || AuthKey::fresh(strength, None).unwrap().text;
+            let (key, other) = (fresh(), fresh());
+            assert_eq!(key.len(), length);
+            assert_ne!(key, other);
+            let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            assert!(key.bytes().all(safe), "{key}");
         }
     }
 

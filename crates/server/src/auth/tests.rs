@@ -25,6 +25,7 @@ impl KeyStore for Memory {
 struct Bench {
     memory: Memory,
     seconds: Arc<AtomicU64>,
+    wall: Arc<AtomicU64>,
     tokens: Tokens,
 }
 
@@ -32,12 +33,17 @@ impl Bench {
     /// AuthKeys that live a minute, issued at second 1000.
     fn new() -> Self {
         let (memory, seconds) = (Memory::default(), Arc::new(AtomicU64::new(1000)));
-        let time = Arc::clone(&seconds);
-        let clock = Box::new(move || UNIX_EPOCH + Duration::from_secs(time.load(Relaxed)));
+        let (time, wall) = (Arc::clone(&seconds), Arc::new(AtomicU64::new(1000)));
+        let day = Arc::clone(&wall);
+        let clock = TokenClock {
+            wall: Box::new(move || UNIX_EPOCH + Duration::from_secs(day.load(Relaxed))),
+            steady: Box::new(move || Duration::from_secs(time.load(Relaxed))),
+        };
         let minute = Duration::from_secs(60);
-        let tokens = Tokens::new(minute, Box::new(memory.clone()), clock).unwrap();
+        let tokens =
+            Tokens::new(KeyStrength::TorchServe, minute, Box::new(memory.clone()), clock).unwrap();
         tokens.issue().unwrap();
-        Self { memory, seconds, tokens }
+        Self { memory, seconds, wall, tokens }
     }
 
     fn saved(&self) -> serde_json::Value {
@@ -91,6 +97,21 @@ fn keys_end_at_the_written_time_and_the_api_key_never() {
     bench.seconds.store(1060, Relaxed);
     assert!(!bench.admits(Gate::Inference, &key));
     assert!(bench.admits(Gate::Renewal, &api));
+}
+
+#[test]
+fn setting_the_time_of_day_back_revives_no_key() {
+    let bench = Bench::new();
+    let key = bench.key("management");
+    bench.seconds.store(1061, Relaxed);
+    for wall in [0, 1000, 1061] {
+        bench.wall.store(wall, Relaxed);
+        assert!(!bench.admits(Gate::Management, &key), "at {wall}");
+    }
+    bench.wall.store(50, Relaxed);
+    bench.tokens.renew(Role::Management).unwrap();
+    assert!(bench.admits(Gate::Management, &bench.key("management")));
+    assert_eq!(bench.saved()["management"]["expiration time"], "1970-01-01T00:01:50.000000Z");
 }
 
 #[test]

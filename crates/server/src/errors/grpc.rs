@@ -17,12 +17,13 @@ impl Problem {
         grpc_code_of(self.status)
     }
 
-    /// The message and, on a line of its own, TorchServe's class for it.
+    /// The message and, on lines of their own, TorchServe's class for it and the reason.
     pub fn description(&self) -> String {
         let row = self.code.row();
         let room = DESCRIPTION_BYTES_MAX.min(self.message.len());
         let message = &self.message[..self.message.floor_char_boundary(room)];
-        format!("{message}\n{}.{}", row.package, row.kind)
+        let reason = self.reason.as_ref().map(|reason| format!("\n{reason}")).unwrap_or_default();
+        format!("{message}\n{}.{}{reason}", row.package, row.kind)
     }
 }
 

@@ -33,6 +33,13 @@ impl FailedCall<'_> {
         with_retry(code, self.message(&text, reason_word(reason)), retry_after)
     }
 
+    /// The request has made workers exit before.
+    pub(super) fn poisonous(&self) -> Problem {
+        let text = " is not given this request again for some minutes: it has made its workers exit. Send a \
+                    different one";
+        Problem::bad_request(self.message(text, "poison"))
+    }
+
     /// A limit of the whole server is reached.
     pub(super) fn server_full(&self, what: &str) -> Problem {
         let message =
@@ -73,12 +80,12 @@ impl FailedCall<'_> {
         }
     }
 
-    fn message(&self, text: &str, reason: &str) -> String {
+    pub(super) fn message(&self, text: &str, reason: &str) -> String {
         format!("Model \"{}\"{text}. [reason: {reason}]", self.model)
     }
 
     /// TorchServe's message, with its stray quote after the version.
-    fn no_worker(&self) -> String {
+    pub(super) fn no_worker(&self) -> String {
         let FailedCall { model, purpose, .. } = self;
         let version =
             self.version.map(|version| format!(" Version {version}\"")).unwrap_or_default();

@@ -1,15 +1,24 @@
 //! Every failure as a client reads it: status, type, message and `Retry-After`.
 
+use std::sync::Arc;
+
 use http::header::RETRY_AFTER;
 use http_body_util::BodyExt;
 use jitney_engine::Rejection;
+use jitney_engine::error::{LoadingWait, WaitLimit};
+use jitney_engine::outcome::{LoadFailure, WorkerExit};
 use jitney_engine::store::{Breach, ShownUrl};
 use jitney_engine::workflow::DagError;
 
 use super::*;
 
-const FAILED: FailedCall<'_> =
-    FailedCall { model: "m", version: None, purpose: "inference", queue_max: 100 };
+const FAILED: FailedCall<'_> = FailedCall {
+    model: "m",
+    version: None,
+    purpose: "inference",
+    queue_max: 100,
+    dialect: Dialect::TorchServe,
+};
 
 fn parts(problem: &Problem) -> (u16, &'static str, &str) {
     (problem.status, problem.code.row().kind, &problem.message)
@@ -118,15 +127,93 @@ fn failures_of_the_model_keep_its_message() {
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
         (failed(Cause::UnsupportedOutput, None, "Unsupported"), 503, "Unsupported"),
         (failed(Cause::TooLarge, None, "too large"), 500, "too large"),
-        (CallError::WorkerExited { killed: false }, 500, "Worker died."),
-        (CallError::WorkerExited { killed: true }, 507, "Worker died."),
+        (exited(Some(3), None), 500, "Worker died."),
+        (exited(None, Some(9)), 507, "Worker died."),
     ] {
         check_call(error, (status, kind, message));
     }
 }
 
+fn exited(status: Option<i32>, signal: Option<i32>) -> CallError {
+    CallError::WorkerExited { exit: WorkerExit::Ended { status, signal } }
+}
+
+/// The message and the reason, in both dialects.
+fn told(error: &CallError) -> [(String, Option<String>); 2] {
+    [Dialect::TorchServe, Dialect::Jitney].map(|dialect| {
+        let problem = FailedCall { dialect, ..FAILED }.problem(error);
+        (problem.message, problem.reason)
+    })
+}
+
+#[test]
+fn a_lost_worker_is_explained_beside_torchserves_message_or_in_place_of_it() {
+    let died = "Worker died.".to_owned();
+    for (error, why) in [
+        (
+            exited(Some(3), None),
+            "The worker ended while it ran the request (exit status 3) and was restarted.",
+        ),
+        (
+            CallError::WorkerExited {
+                exit: WorkerExit::TimedOut { limit: Duration::from_secs(3) },
+            },
+            "The batch ran longer than response_timeout (3 s) and its worker was restarted.",
+        ),
+    ] {
+        let why = why.to_owned();
+        assert_eq!(told(&error), [(died.clone(), Some(why.clone())), (why, None)]);
+    }
+}
+
+#[test]
+fn a_model_that_cannot_load_says_why_and_when_it_is_tried_again() {
+    let error = LaunchError::Load("ImportError: No module named 'torch'".into());
+    let retry_at = tokio::time::Instant::now().checked_add(Duration::from_secs(60));
+    let failed =
+        |retry_at| CallError::NotLoaded(Arc::new(LoadFailure { error: error.clone(), retry_at }));
+    let [(message, reason), (plain, none)] = told(&failed(retry_at));
+    assert!(message.starts_with("Model \"m\" has no worker to serve inference request. "));
+    let why = "loading failed with ImportError: No module named 'torch'";
+    assert_eq!(reason.as_deref(), Some(why));
+    let expected = format!("Model \"m\" has no worker: {why}. See the log, or GET /models/m.");
+    assert_eq!((plain, none), (expected, None));
+    let problem = FAILED.problem(&failed(retry_at));
+    assert_eq!((problem.status, problem.grpc_code()), (503, 14));
+    assert!(problem.retry_after > Some(Duration::from_secs(55)), "{:?}", problem.retry_after);
+    assert!(problem.description().ends_with(why), "over gRPC the reason is a line of its own");
+    assert_eq!(FAILED.problem(&failed(None)).retry_after, None, "it is not tried again");
+}
+
+#[test]
+fn a_model_that_still_loads_says_what_ended_the_wait() {
+    let half = Duration::from_millis(500);
+    for (limit, text) in [
+        (WaitLimit::MaxLatency(half), "its max_latency_ms of 500 has passed"),
+        (WaitLimit::ClientTimeout(half), "its client_timeout of 500 ms has passed"),
+        (WaitLimit::Deadline(half), "the request's deadline has passed"),
+        (WaitLimit::StartupWait(30 * 2 * half), "its startup_wait of 30 s has passed"),
+    ] {
+        let error = CallError::Loading(LoadingWait { wanted: 2, limit });
+        let message = format!(
+            "Model \"m\" is still loading (0 of 2 workers ready); {text}. [reason: loading]"
+        );
+        check_call(error.clone(), (503, "ServiceUnavailableException", &message));
+        assert_eq!(FAILED.problem(&error).retry_after, Some(Duration::from_secs(1)));
+    }
+}
+
 #[test]
 fn other_failures_of_a_call() {
+    check_call(
+        CallError::Poisonous,
+        (
+            400,
+            "BadRequestException",
+            "Model \"m\" is not given this request again for some minutes: it has made its workers exit. \
+             Send a different one. [reason: poison]",
+        ),
+    );
     check_call(
         CallError::BadInput("wants 4 numbers".to_owned()),
         (400, "BadRequestException", "wants 4 numbers"),
@@ -260,13 +347,17 @@ fn failed_registrations() {
 #[test]
 fn workers_that_do_not_start() {
     let kind = "InternalServerException";
-    let load = ScaleError::Launch(LaunchError::Load("boom".to_owned()));
-    let memory = ScaleError::Launch(LaunchError::Memory("full".to_owned()));
+    let load = ScaleError::Launch(LaunchError::Load("boom".into()));
+    let memory = ScaleError::Launch(LaunchError::Memory("full".into()));
+    let scale = |error, version| Problem::scale(Dialect::TorchServe, error, "m", version);
     let message = "Failed to start workers for model m version: 1.0";
-    assert_eq!(parts(&Problem::scale(&load, "m", Some("1.0"))), (500, kind, message));
-    assert_eq!(parts(&Problem::scale(&memory, "m", Some("1.0"))), (507, kind, message));
+    assert_eq!(parts(&scale(&load, Some("1.0"))), (500, kind, message));
+    assert_eq!(scale(&load, Some("1.0")).reason.as_deref(), Some("boom"));
+    assert_eq!(parts(&scale(&memory, Some("1.0"))), (507, kind, message));
+    let plain = Problem::scale(Dialect::Jitney, &load, "m", Some("1.0"));
+    assert_eq!((plain.message, plain.reason), (format!("{message}: boom"), None));
     let message = "Failed to start workers for model m version: null";
-    assert_eq!(parts(&Problem::scale(&ScaleError::Gone, "m", None)), (500, kind, message));
+    assert_eq!(parts(&scale(&ScaleError::Gone, None)), (500, kind, message));
 }
 
 #[test]

@@ -48,6 +48,7 @@ impl CallLog {
         started: Instant,
     ) -> Self {
         let (state, peer) = (Arc::clone(state), Arc::clone(peer));
+        peer.call_began();
         Self {
             state,
             peer,
@@ -88,6 +89,7 @@ fn is_too_large(headers: &HeaderMap) -> bool {
 
 impl Drop for CallLog {
     fn drop(&mut self) {
+        self.peer.call_ended();
         let Some(log) = &self.state.config.access_log else { return };
         let Ok(method) = Method::from_bytes(b"gRPC") else { return };
         let path = self.path.as_ref().map_or("", PathAndQuery::path);

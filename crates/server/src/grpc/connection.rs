@@ -26,6 +26,8 @@ const WINDOW_BYTES: u32 = 1 << 20;
 /// A silent connection is asked for a sign of life so often, and given so long to send one.
 const PING_EVERY: Duration = Duration::from_secs(60);
 const PING_WAIT: Duration = Duration::from_secs(20);
+/// How long an idle connection has to notice that it ends.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until its end, its age's end or the listener's.
 pub(crate) async fn serve<S>(
@@ -60,7 +62,8 @@ pub(crate) async fn serve<S>(
                 (Ok(()), ListenerSignal::Tick) => return tracing::debug!(peer = peer.address, "silent"),
                 // The listener has a grace of its own.
                 (Ok(()), ListenerSignal::End) | (Err(_), _) => break None,
-            }
+            },
+            () = peer.open.close_asked() => break peer.open.is_idle().then_some(CLOSE_WAIT),
         }
     };
     connection.as_mut().graceful_shutdown();

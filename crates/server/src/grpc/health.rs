@@ -15,8 +15,6 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
-use crate::health::is_ready;
-
 /// How often a watched state is checked.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
@@ -37,7 +35,7 @@ impl HealthService {
 }
 
 fn serving(engine: &Engine) -> ServingStatus {
-    if is_ready(engine) { ServingStatus::Serving } else { ServingStatus::NotServing }
+    if engine.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing }
 }
 
 #[tonic::async_trait]

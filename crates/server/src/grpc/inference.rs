@@ -48,7 +48,7 @@ impl InferenceApIsService for TorchServeInference {
     ) -> Result<Response<TorchServeHealthResponse>, Status> {
         let (mut request, ()) = GrpcRequest::open(request)?;
         request.authorize(Intent::plain(GuardedOperation::Health)).await?;
-        let status = json!({ "status": health::status(&self.state.engine) });
+        let status = json!({ "status": health::status(&self.state) });
         Ok(Response::new(TorchServeHealthResponse { health: respond::pretty(&status) }))
     }
 

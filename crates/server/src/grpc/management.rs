@@ -67,7 +67,7 @@ impl ManagementApIsService for TorchServeManagement {
         self.need_model_api()?;
         let synchronous = message.synchronous;
         let options = options(message)?;
-        notice(management::register(&self.state.engine, options, synchronous).await)
+        notice(management::register(&self.state, options, synchronous).await)
     }
 
     async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> ManagementResult {
@@ -81,7 +81,7 @@ impl ManagementApIsService for TorchServeManagement {
             workers: Some(range),
             synchronous: message.synchronous,
         };
-        notice(management::scale(&self.state.engine, scaling).await)
+        notice(management::scale(&self.state, scaling).await)
     }
 
     async fn set_default(&self, request: Request<SetDefaultRequest>) -> ManagementResult {

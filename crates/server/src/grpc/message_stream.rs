@@ -88,7 +88,11 @@ impl MessageStream {
             let room = open && next.is_none() && self.calls.len() < CALLS_MAX;
             tokio::select! {
                 message = messages.message(), if room => match message {
-                    Ok(Some(message)) => next = Some(self.with_sequence(message)),
+                    Ok(Some(message)) => {
+                        // Without randomness there is no sequence that others cannot guess.
+                        let Ok(message) = self.with_sequence(message) else { return };
+                        next = Some(message);
+                    }
                     Ok(None) => open = false,
                     // The client is gone.
                     Err(_) => return,
@@ -102,21 +106,25 @@ impl MessageStream {
         }
     }
 
-    /// Finds the sequence of a message: the one it names, or the stream's own.
-    fn with_sequence(&mut self, message: PredictionsRequest) -> SequenceMessage {
+    /// Finds the sequence of a message: the one it names, or the stream's own, whose id is a secret: who
+    /// knows it can speak in the sequence.
+    fn with_sequence(
+        &mut self,
+        message: PredictionsRequest,
+    ) -> Result<SequenceMessage, getrandom::Error> {
         let bytes = message.input.values().map(|value| value.len() as u64).sum();
         let held = self.state.inference.hold(&message.model_name, bytes);
         let named = message.sequence_id.as_deref().filter(|id| !id.is_empty());
         if let Some(id) = named.map(Arc::from) {
-            return SequenceMessage { message, id, begins: false, held };
+            return Ok(SequenceMessage { message, id, begins: false, held });
         }
         let start = &self.state.engine.sequence_headers().start;
         let begins = self.own.is_none() || message.input.contains_key(start);
         if begins {
-            self.own = Some(format!("ts-seq-{}", RequestUuid::fresh().text()).into());
+            self.own = Some(format!("ts-seq-{}", RequestUuid::secret()?.text()).into());
         }
         let id = self.own.clone().unwrap_or_default();
-        SequenceMessage { message, id, begins, held }
+        Ok(SequenceMessage { message, id, begins, held })
     }
 
     fn call(&mut self, next: SequenceMessage, to: AnswerSender) {

@@ -15,4 +15,6 @@ mod services;
 mod status;
 
 pub(crate) use connection::serve;
+#[cfg(fuzzing)]
+pub(crate) use oip::fuzzing;
 pub(crate) use services::GrpcServices;

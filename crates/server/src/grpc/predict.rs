@@ -13,6 +13,7 @@ use tokio_stream::Stream;
 use tonic::{Response, Status};
 
 use super::request::{self, GrpcRequest, ModelCall};
+use crate::dialect::Dialect;
 use crate::errors::{Problem, grpc_code_of};
 use crate::inference::{self, InferenceService};
 use crate::plugins::GuardedOperation;
@@ -43,7 +44,7 @@ pub(super) async fn predict(
         sequence_id,
         status: status.and_then(handler_status),
     };
-    let pieces = AnswerPieces { model, first: Some(first), stream };
+    let pieces = AnswerPieces { model, dialect: service.dialect, first: Some(first), stream };
     Ok(request::response(pieces, &timing, &headers))
 }
 
@@ -56,6 +57,7 @@ fn handler_status((code, message): (u16, String)) -> Option<jitney_proto::status
 /// A streamed answer as gRPC messages: the first piece, then each further one as it comes.
 pub(super) struct AnswerPieces {
     model: Arc<Model>,
+    dialect: Dialect,
     first: Option<PredictionResponse>,
     stream: Option<AnswerStream>,
 }
@@ -66,8 +68,9 @@ impl AnswerPieces {
         let mut message = self.first.take().unwrap_or_default();
         let Some(stream) = &mut self.stream else { return Ok(message) };
         let mut whole = BytesMut::from(&message.prediction[..]);
+        let broken = |error: CallError| broken(self.dialect, &self.model, &error);
         while let Some(piece) = stream.next().await {
-            whole.extend_from_slice(&piece.map_err(|error| broken(&self.model, &error))?);
+            whole.extend_from_slice(&piece.map_err(broken)?);
         }
         message.prediction = whole.freeze();
         Ok(message)
@@ -81,11 +84,10 @@ impl Stream for AnswerPieces {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
-        let Self { model, stream, .. } = &mut *self;
+        let Self { model, dialect, stream, .. } = &mut *self;
         let Some(stream) = stream else { return Poll::Ready(None) };
-        stream.poll_next(context).map(|piece| {
-            piece.map(|piece| piece.map(message).map_err(|error| broken(model, &error).into()))
-        })
+        let broken = |error: CallError| Status::from(broken(*dialect, model, &error));
+        stream.poll_next(context).map(|piece| piece.map(|piece| piece.map(message).map_err(broken)))
     }
 }
 
@@ -93,6 +95,6 @@ fn message(prediction: Bytes) -> PredictionResponse {
     PredictionResponse { prediction, ..PredictionResponse::default() }
 }
 
-fn broken(model: &Model, error: &CallError) -> Problem {
-    inference::failure(model, ModelRef { model: model.name(), version: None }, error)
+fn broken(dialect: Dialect, model: &Model, error: &CallError) -> Problem {
+    inference::failure(dialect, model, ModelRef { model: model.name(), version: None }, error)
 }

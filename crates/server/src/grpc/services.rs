@@ -27,7 +27,7 @@ use super::call_log::{CallLog, LoggedBody};
 use super::message_body::MessageBody;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status};
-use crate::auth::Gate;
+use crate::auth::{BrowserRule, Gate};
 use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, Plugins};
@@ -40,6 +40,9 @@ type ServiceFn = Box<dyn Fn(Request<MessageBody>) -> Answering + Send + Sync>;
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
     state: Arc<ServerState>,
+    /// Whether health and readiness need no token.
+    open_health: bool,
+    browsers: BrowserRule,
     services: Vec<GrpcService>,
 }
 
@@ -54,8 +57,13 @@ struct GrpcService {
 
 impl GrpcServices {
     /// The services of these APIs; health and reflection are always among them.
-    pub(crate) fn new(state: &Arc<ServerState>, apis: Apis) -> Self {
-        let mut services = Self { state: Arc::clone(state), services: Vec::new() };
+    pub(crate) fn new(state: &Arc<ServerState>, apis: Apis, browsers: BrowserRule) -> Self {
+        let mut services = Self {
+            state: Arc::clone(state),
+            open_health: apis.open_health,
+            browsers,
+            services: Vec::new(),
+        };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
@@ -152,7 +160,7 @@ impl GrpcServices {
         request.map(|body| MessageBody::new(body, self.state.engine.admission(), limit))
     }
 
-    /// Checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes
+    /// Keeps web pages away from management, checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes
     /// requests. What comes in messages is asked about message by message: they name the model.
     async fn admit(
         &self,
@@ -162,7 +170,12 @@ impl GrpcServices {
         request: &mut Request<Incoming>,
     ) -> Result<(), Problem> {
         let config = &self.state.config;
-        if let Some(tokens) = &config.tokens {
+        if service.gate == Gate::Management {
+            self.browsers.check(request.headers(), true, config.cors.origin.as_deref())?;
+        }
+        let path = request.uri().path();
+        let open = || self.open_health && Gate::is_grpc_health(path);
+        if let Some(tokens) = config.tokens.as_ref().filter(|_| !open()) {
             let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
             tokens.admit(service.gate, authorization)?;
         }
@@ -196,10 +209,7 @@ fn call_guard(
 ) -> CallGuard {
     CallGuard {
         plugins: Arc::clone(plugins),
-        listener: match service.gate {
-            Gate::Management | Gate::Renewal => ApiKind::Management,
-            Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
-        },
+        listener: ApiKind::behind(service.gate),
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
         query: None,

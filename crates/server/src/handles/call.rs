@@ -121,7 +121,8 @@ impl PendingCall {
             match piece {
                 Ok(piece) => self.send(ServerFrame::Chunk(piece), sender).await,
                 Err(error) => {
-                    let problem = inference::failure(&self.model, self.target(), &error);
+                    let dialect = self.state.config.dialect;
+                    let problem = inference::failure(dialect, &self.model, self.target(), &error);
                     return ServerFrame::Failed(problem);
                 }
             }

@@ -69,6 +69,7 @@ async fn serve_calls(
     receiver: &mut mpsc::Receiver<CallFrame>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) -> io::Result<()> {
+    let peer = calls.peer;
     let mut ending = matches!(*signals.borrow_and_update(), ListenerSignal::End);
     loop {
         if !ending {
@@ -78,6 +79,7 @@ async fn serve_calls(
         } else if calls.running.is_empty() {
             return stream.close().await;
         }
+        calls.note_idle(stream.input.is_empty());
         let reading = !ending && calls.has_room();
         tokio::select! {
             Some(outgoing) = receiver.recv() => stream.write(outgoing, calls, receiver).await?,
@@ -86,6 +88,7 @@ async fn serve_calls(
             signal = signals.changed() => {
                 ending |= signal.is_err() || matches!(*signals.borrow_and_update(), ListenerSignal::End);
             }
+            () = peer.open.close_asked(), if !ending => ending = true,
         }
     }
 }
@@ -187,6 +190,16 @@ impl<'a> Calls<'a> {
     ) -> Self {
         let (tasks, running) = (JoinSet::new(), HashMap::new());
         Self { state, peer, guard, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
+    }
+
+    /// Notes when the last call ends, and when another begins to arrive.
+    fn note_idle(&self, nothing_read: bool) {
+        let open = &self.peer.open;
+        match (nothing_read && self.running.is_empty(), open.is_idle()) {
+            (true, false) => open.note_idle(),
+            (false, true) => open.note_busy(),
+            (true, true) | (false, false) => {}
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -306,7 +319,8 @@ impl<'a> Calls<'a> {
         }
         let (state, peer) = (Arc::clone(self.state), Arc::clone(self.peer));
         let held = state.engine.admission().hold(call.body.len() as u64);
-        let held = Some(held.map_err(|error| inference::failure(&model, target, &error))?);
+        let failed = |error| inference::failure(state.config.dialect, &model, target, &error);
+        let held = Some(held.map_err(failed)?);
         Ok(PendingCall { state, peer, model, call, started: Instant::now(), held })
     }
 

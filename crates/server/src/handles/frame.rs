@@ -272,11 +272,12 @@ fn answer(
 
 fn failed(id: u64, problem: &Problem, out: &mut BytesMut) -> Bytes {
     let kind = problem.code.row().kind;
-    header(HandleFrameKind::Error, id, 8 + kind.len() + problem.message.len(), out);
+    let message = problem.full_message();
+    header(HandleFrameKind::Error, id, 8 + kind.len() + message.len(), out);
     out.put_u16_le(problem.status);
     out.put_u16_le(kind.len() as u16);
     let wait = problem.retry_after.map_or(0, |wait| wait.as_millis().max(1));
     out.put_u32_le(u32::try_from(wait).unwrap_or(u32::MAX));
     out.put_slice(kind.as_bytes());
-    Bytes::copy_from_slice(problem.message.as_bytes())
+    Bytes::copy_from_slice(message.as_bytes())
 }

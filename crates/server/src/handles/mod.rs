@@ -7,6 +7,8 @@
 mod call;
 mod connection;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jitney_engine::call::Origin;
 use jitney_engine::settings::ModelSettings;
-use jitney_engine::{Model, Status, WorkerView};
+use jitney_engine::{IncidentReport, Model, Readiness, Status, WorkerIncident, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::metrics::Meter;
 use crate::request_id::RequestUuid;
@@ -21,13 +22,13 @@ pub(crate) async fn describe(
     target: ModelRef<'_>,
     customized: Option<(RequestUuid, Origin)>,
 ) -> Result<Vec<Description>, Problem> {
-    let meter = &state.config.meter;
+    let (meter, dialect) = (&state.config.meter, state.config.dialect);
     if target.version == Some("all") {
         let versions = state.engine.versions(target.model)?;
-        return Ok(versions.iter().map(|model| Description::new(model, meter)).collect());
+        return Ok(versions.iter().map(|model| Description::new(model, meter, dialect)).collect());
     }
     let model = state.inference.model(target)?;
-    let mut description = Description::new(&model, meter);
+    let mut description = Description::new(&model, meter, dialect);
     if let Some((id, origin)) = customized {
         let answer = state.inference.describe(&model, target, id.text(), origin).await?;
         // An answer that is no object counts as none.
@@ -78,6 +79,43 @@ pub(crate) struct Description {
     tenants: BTreeMap<String, u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     customized_metadata: Option<Map<String, Value>>,
+    /// Not in TorchServe's dialect, whose keys are known.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    health: Option<WorkersHealth>,
+}
+
+/// Whether the model can serve, and what went wrong with its workers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkersHealth {
+    ready: bool,
+    /// Why, or why not.
+    state: String,
+    restarts: u64,
+    load_failures: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error_time: Option<String>,
+    /// The exit status or the signal, if that was the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_exit: Option<String>,
+}
+
+impl WorkersHealth {
+    fn new(readiness: &Readiness, incidents: &IncidentReport) -> Self {
+        let last = incidents.last.as_deref();
+        let time = |last: &WorkerIncident| humantime::format_rfc3339_millis(last.at).to_string();
+        Self {
+            ready: readiness.is_ready(),
+            state: readiness.to_string(),
+            restarts: incidents.restarts,
+            load_failures: incidents.load_failures,
+            last_error: last.map(|last| last.error.clone()),
+            last_error_time: last.map(time),
+            last_exit: last.and_then(|last| Some(last.exit?.to_string())),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -109,7 +147,7 @@ struct DescribedModel<'a> {
 }
 
 impl Description {
-    fn new(model: &Model, meter: &Meter) -> Self {
+    fn new(model: &Model, meter: &Meter, dialect: Dialect) -> Self {
         let name = DescribedModel {
             model: model.name(),
             version: model.version(),
@@ -124,6 +162,12 @@ impl Description {
         for (entry, worker) in description.workers.iter_mut().zip(&status.workers) {
             let usage = worker.gpu.and_then(|gpu| meter.gpu_usage(gpu));
             entry.gpu_usage = usage.unwrap_or_else(|| "N/A".to_owned());
+            if dialect == Dialect::Jitney && !worker.ready {
+                entry.status = "LOADING";
+            }
+        }
+        if dialect == Dialect::Jitney {
+            description.health = Some(WorkersHealth::new(&model.readiness(), &status.incidents));
         }
         description
     }
@@ -163,6 +207,7 @@ impl Description {
             },
             tenants: settings.shares.tenants.iter().cloned().collect(),
             customized_metadata: None,
+            health: None,
         }
     }
 }

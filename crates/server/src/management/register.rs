@@ -7,21 +7,25 @@ use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
 
 use super::{Notice, finish, scale};
+use crate::dialect::Dialect;
 use crate::errors::Problem;
+use crate::state::ServerState;
 
 /// Registers a model; `synchronous` waits until its workers are loaded.
 pub(crate) async fn register(
-    engine: &Arc<Engine>,
+    state: &ServerState,
     options: RegisterOptions,
     synchronous: bool,
 ) -> Result<Notice, Problem> {
-    finish(run(Arc::clone(engine), options, synchronous)).await
+    let (engine, dialect) = (Arc::clone(&state.engine), state.config.dialect);
+    finish(run(engine, options, synchronous, dialect)).await
 }
 
 async fn run(
     engine: Arc<Engine>,
     options: RegisterOptions,
     synchronous: bool,
+    dialect: Dialect,
 ) -> Result<Notice, Problem> {
     let registered = engine.register(options).await.inspect_err(note)?;
     let Registered { model, workers_min, workers_max } = registered;
@@ -41,7 +45,7 @@ async fn run(
         tracing::warn!(model = name, version, %error, "registration failed, the model is removed");
         // It may be gone already; either way its name is free again.
         let _ = engine.unregister(name, Some(version)).await;
-        return Err(Problem::scale(&error, name, Some(version)));
+        return Err(Problem::scale(dialect, &error, name, Some(version)));
     }
     let text = format!(
         "Model \"{name}\" Version: {version} registered with {workers_min} initial workers"

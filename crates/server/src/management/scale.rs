@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use jitney_engine::{Engine, Model, Reconfigure};
+use jitney_engine::{Model, Reconfigure};
 
 use super::Notice;
 use crate::errors::Problem;
 use crate::route::ModelRef;
+use crate::state::ServerState;
 
 /// What is to change.
 pub(crate) struct Scaling<'a> {
@@ -20,9 +21,11 @@ pub(crate) struct Scaling<'a> {
 }
 
 /// Changes the batching that is asked for, then the workers.
-pub(crate) async fn scale(engine: &Engine, scaling: Scaling<'_>) -> Result<Notice, Problem> {
+pub(crate) async fn scale(state: &ServerState, scaling: Scaling<'_>) -> Result<Notice, Problem> {
     let ModelRef { model: name, version } = scaling.target;
-    let model = engine.model(name, version)?;
+    let (model, dialect) = (state.engine.model(name, version)?, state.config.dialect);
+    let workers = scaling.workers.map_or(0, |(_, max)| max);
+    state.engine.check_workers(workers).map_err(Problem::bad_request)?;
     if let Some(change) = scaling.change {
         model.reconfigure(change).await.map_err(Problem::bad_request)?;
     }
@@ -34,7 +37,7 @@ pub(crate) async fn scale(engine: &Engine, scaling: Scaling<'_>) -> Result<Notic
         return Ok(Notice::in_progress());
     }
     let scaled = model.scale(min, max).await;
-    scaled.map_err(|error| Problem::scale(&error, name, version))?;
+    scaled.map_err(|error| Problem::scale(dialect, &error, name, version))?;
     let version = version.map(|version| format!(", version: {version}")).unwrap_or_default();
     Ok(Notice::done(format!("Workers scaled to {min} for model: {name}{version}")))
 }

@@ -13,6 +13,8 @@ use jitney_engine::ModelTag;
 
 use super::declared::MetricDeclaration;
 use super::page::JavaDouble;
+use crate::log_limit::LogLimit;
+use crate::log_text::escape;
 use crate::spool::Spool;
 
 const ENTRIES_MAX: usize = 1 << 16;
@@ -81,8 +83,11 @@ struct MetricQueue(Vec<(Duration, MetricLogEntry)>);
 impl MetricLog {
     pub(super) fn new(names: MetricNames, mut sinks: MetricSinks) -> std::io::Result<Self> {
         let mut text = LogText::default();
+        let (mut lost, slow) = (0, LogLimit::default());
         let write_out = move |queue: &mut MetricQueue, dropped| {
-            if dropped > 0 {
+            lost += dropped;
+            if lost > 0 && slow.pass().is_some() {
+                let dropped = std::mem::take(&mut lost);
                 tracing::warn!(dropped, "metrics were not logged: the disk is too slow");
             }
             for (now, entry) in queue.0.drain(..) {
@@ -126,6 +131,7 @@ impl MetricQueue {
 struct LogText {
     server: String,
     model: String,
+    broken: LogLimit,
 }
 
 impl LogText {
@@ -155,8 +161,10 @@ impl LogText {
         for (text, sink) in
             [(&mut self.server, &mut sinks.server), (&mut self.model, &mut sinks.model)]
         {
-            if let Err(error) = sink.write_all(text.as_bytes()).and_then(|()| sink.flush()) {
-                tracing::warn!(%error, "cannot log metrics");
+            if let Err(error) = sink.write_all(text.as_bytes()).and_then(|()| sink.flush())
+                && let Some(suppressed) = self.broken.pass()
+            {
+                tracing::warn!(%error, suppressed, "cannot log metrics");
             }
             text.clear();
         }
@@ -187,9 +195,9 @@ fn push_text(lines: &mut String, text: &str, host: &str, requests: &str, now: Du
     let mut clock = humantime::format_rfc3339_millis(UNIX_EPOCH + now).to_string();
     clock.truncate("2025-01-01T00:00:00.123".len());
     let clock = clock.replace('.', ",");
-    let _ = write!(lines, "{clock} - {text}|#hostname:{host}");
+    let _ = write!(lines, "{clock} - {}|#hostname:{host}", escape(text));
     if !requests.is_empty() {
-        let _ = write!(lines, ",requestID:{requests}");
+        let _ = write!(lines, ",requestID:{}", escape(requests));
     }
     let _ = writeln!(lines, ",timestamp:{}", now.as_secs());
 }

@@ -28,6 +28,14 @@ pub(crate) enum ApiKind {
 }
 
 impl ApiKind {
+    /// Whose rules hold for what a gate opens.
+    pub(crate) fn behind(gate: Gate) -> Self {
+        match gate {
+            Gate::Management | Gate::Renewal => Self::Management,
+            Gate::Open | Gate::Inference | Gate::Either => Self::Inference,
+        }
+    }
+
     /// What opens whatever belongs to it, wherever it answers.
     pub(crate) fn gate(self) -> Gate {
         match self {
@@ -127,9 +135,12 @@ fn failure(error: &CallError) -> PluginFailure {
         }
         CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
         CallError::Rejected { .. }
+        | CallError::NotLoaded(_)
+        | CallError::Loading(_)
         | CallError::ServerFull { .. }
         | CallError::Sequence(_)
         | CallError::WorkerExited { .. }
+        | CallError::Poisonous
         | CallError::SlowReader
         | CallError::Gone => PluginFailure::Away,
     }

@@ -112,7 +112,7 @@ impl<'a> Intent<'a> {
             Route::PredictDescription(target) | Route::ManageDescription(target) => {
                 to_model(GuardedOperation::Metadata, target)
             }
-            Route::ModelReady(model) => {
+            Route::ModelReady(model) | Route::OipModelReady(model) => {
                 to_model(GuardedOperation::Ready, ModelRef { model, version: None })
             }
             Route::List => Self::plain(GuardedOperation::List),

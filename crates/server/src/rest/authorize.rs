@@ -7,7 +7,6 @@ use http::request::Parts;
 use jitney_engine::Model;
 
 use super::context::RequestContext;
-use crate::auth::Gate;
 use crate::errors::Problem;
 use crate::plugins::{ApiKind, CallGuard, Intent, PluginRequest, Plugins};
 use crate::query::RequestFields;
@@ -64,14 +63,6 @@ pub(super) fn intent<'a>(
             Intent::of(&Route::Scale(ModelRef { model, version }), engine)
         }
         _ => Intent::of(route, engine),
-    }
-}
-
-/// Whose rules hold for what a gate opens.
-pub(super) fn listener(gate: Gate) -> ApiKind {
-    match gate {
-        Gate::Management | Gate::Renewal => ApiKind::Management,
-        Gate::Open | Gate::Inference | Gate::Either => ApiKind::Inference,
     }
 }
 

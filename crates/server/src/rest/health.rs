@@ -1,20 +1,46 @@
 //! Health and metadata in TorchServe's words, the Open Inference Protocol's and SageMaker's.
 
-use http::StatusCode;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, StatusCode};
 use jitney_engine::Engine;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::context::RequestContext;
+use crate::auth::Gate;
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
-use crate::health::{EXTENSIONS, SERVER_NAME, is_ready, status};
+use crate::health::{self, EXTENSIONS, SERVER_NAME, is_healthy, is_model_ready, status};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::state::ServerState;
 
 const MEBIBYTE: u64 = 1 << 20;
 
 /// `/ping`.
-pub(super) fn ping(engine: &Engine) -> HttpResponse {
-    let code = if is_ready(engine) { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
-    respond::status(code, status(engine))
+pub(super) fn ping(context: &RequestContext<'_>) -> HttpResponse {
+    let state = context.state;
+    let healthy = is_healthy(state);
+    let code = if healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    let body = json!({ "status": status(state) });
+    let asked = state.config.dialect == Dialect::Jitney;
+    respond::json(code, &if asked { verbose(context, body) } else { body })
+}
+
+/// Adds every model and what it lacks, if that is asked for. Where tokens are needed, names and errors
+/// of models are told only to those who bring one.
+fn verbose(context: &RequestContext<'_>, mut body: Value) -> Value {
+    let state = context.state;
+    let mut fields = context.parts.uri.query().unwrap_or_default().split('&');
+    let asked = fields.any(|field| field == "verbose" || field.starts_with("verbose="));
+    let may_know = || {
+        let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let tokens = state.config.tokens.as_ref();
+        tokens.is_none_or(|tokens| tokens.admit(Gate::Either, authorization).is_ok())
+    };
+    if asked && may_know() {
+        body["models"] = json!(health::models(&state.engine));
+        body["draining"] = json!(state.engine.draining());
+    }
+    body
 }
 
 /// `/v2/health/live`: a server that answers is live.
@@ -23,10 +49,29 @@ pub(super) fn oip_live() -> HttpResponse {
 }
 
 /// `/v2/health/ready`: 503 when it is not, since probes look at the status only.
-pub(super) fn oip_ready(engine: &Engine) -> HttpResponse {
-    let ready = is_ready(engine);
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    respond::json(status, &json!({ "ready": ready }))
+pub(super) fn oip_ready(context: &RequestContext<'_>) -> HttpResponse {
+    let ready = context.state.engine.is_ready();
+    respond::json(ready_code(ready), &verbose(context, json!({ "ready": ready })))
+}
+
+fn ready_code(ready: bool) -> StatusCode {
+    if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+/// `/v2/models/{m}/ready`: 503 when it is not.
+pub(super) fn oip_model_ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
+    let engine = &context.state.engine;
+    let ready = is_model_ready(engine, &*engine.model(name, None)?);
+    Ok(respond::json(ready_code(ready), &json!({ "name": name, "ready": ready })))
+}
+
+/// `/v1/models/{m}`, KServe's readiness: 503 when it is not, except in TorchServe's dialect.
+pub(super) fn model_ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
+    let mut answer = oip_model_ready(context, name)?;
+    if context.state.config.dialect == Dialect::TorchServe {
+        *answer.status_mut() = StatusCode::OK;
+    }
+    Ok(answer)
 }
 
 /// `/v2`. The misspelt key is TorchServe's; the right one stands beside it.
@@ -50,9 +95,8 @@ pub(super) fn oip_versions() -> HttpResponse {
 /// any model.
 pub(super) fn sagemaker_ping(engine: &Engine) -> HttpResult {
     let models = engine.models();
-    let loaded = |worker: &jitney_engine::WorkerView| worker.ready;
-    let some_ready = models.iter().any(|model| model.status().workers.iter().any(loaded));
-    if (models.is_empty() || some_ready) && is_ready(engine) {
+    let some_ready = models.iter().any(|model| model.readiness().is_ready());
+    if (models.is_empty() || some_ready) && engine.is_ready() {
         Ok(respond::status(StatusCode::OK, "Healthy"))
     } else {
         Err(Problem::new(ErrorCode::NoWorker, "Models are not loaded"))

@@ -181,5 +181,7 @@ async fn multipart(
     Ok(())
 }
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

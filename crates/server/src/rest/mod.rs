@@ -14,4 +14,6 @@ mod openapi;
 mod plugins;
 mod service;
 
+#[cfg(fuzzing)]
+pub(crate) use input::fuzzing;
 pub(crate) use service::serve;

@@ -168,6 +168,7 @@ mod tests {
             metrics: true,
             oip: true,
             natural: true,
+            open_health: false,
             sagemaker: true,
         };
         let mut ids = Vec::new();

@@ -26,7 +26,7 @@ use crate::connection::{
 };
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
-use crate::plugins::{GuardedOperation, Intent, PluginEndpoint, Plugins};
+use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, Apis, Route};
@@ -55,7 +55,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .serve_connection(watched, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let mut seen = None;
+    let (mut seen, mut closing) = (None, false);
     loop {
         tokio::select! {
             biased;
@@ -70,6 +70,14 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                     return None;
                 }
                 (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
+            },
+            () = peer.open.close_asked(), if !closing => {
+                tracing::debug!(peer = peer.address, "closed, idle for long");
+                if peer.awaits_head() {
+                    return None;
+                }
+                connection.as_mut().graceful_shutdown();
+                closing = true;
             }
         }
     }
@@ -99,7 +107,10 @@ async fn answer(
         Ok(reply) => reply,
         Err(problem) => respond::problem(&problem),
     };
-    respond::stamp(&mut reply, id.header(), &state.cors);
+    respond::stamp(&mut reply, id.header(), &state.default_headers);
+    if peer.open.is_needed() {
+        respond::close(&mut reply);
+    }
     log(state, peer, &parts, reply.status(), started);
     if !reply.body_mut().keep_busy(peer) {
         peer.enter(ConnectionStage::Idle);
@@ -161,7 +172,7 @@ async fn call_authorized(
         None => authorize::intent(context, &route, &query),
     };
     let Some(intent) = intent else { return call(context, route, endpoint, body).await };
-    let listener = authorize::listener(gate);
+    let listener = ApiKind::behind(gate);
     let authorized = authorize::authorize(context, plugins, listener, intent).await?;
     call(&authorized.context(context), route, endpoint, body).await
 }
@@ -184,9 +195,10 @@ async fn call(
         }
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
-        Route::Ping => Ok(health::ping(engine)),
+        Route::Ping => Ok(health::ping(context)),
         Route::OipLive => Ok(health::oip_live()),
-        Route::OipReady => Ok(health::oip_ready(engine)),
+        Route::OipReady => Ok(health::oip_ready(context)),
+        Route::OipModelReady(model) => health::oip_model_ready(context, model),
         Route::OipServer => Ok(health::oip_server(&state.config.server_version)),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
@@ -207,7 +219,7 @@ async fn call(
         Route::UnregisterWorkflow(name) => {
             Box::pin(management::unregister_workflow(context, name)).await
         }
-        Route::ModelReady(model) => management::ready(context, model),
+        Route::ModelReady(model) => health::model_ready(context, model),
         Route::RenewToken => admin::renew_token(context),
         Route::Metrics => Ok(admin::metrics(context)),
         Route::MethodNotAllowed => Err(Problem::method_not_allowed()),

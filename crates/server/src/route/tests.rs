@@ -3,6 +3,7 @@
 use super::*;
 
 const NONE: Apis = Apis {
+    open_health: false,
     inference: false,
     management: false,
     metrics: false,

@@ -1,9 +1,13 @@
 //! Web pages of other sites against the management API, over real sockets.
 
+use jitney_proto::management::ListModelsRequest;
+use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
 use jitney_server::{Bind, Cors, ServerConfig};
 use tokio::net::UnixStream;
+use tonic::{Code, Request};
 
 use crate::fixture::{HttpResponse, Server, config, raw, talk};
+use crate::grpc_client::channel;
 
 /// A request with these headers, whose body never comes.
 fn head(method: &str, path: &str, headers: &str) -> String {
@@ -77,6 +81,17 @@ async fn the_servers_own_pages_and_the_operators_may_change_things() {
         let answer = raw(server.management(), request.as_bytes()).await;
         assert_eq!(HttpResponse::parse(&answer).status, 200, "{headers}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn a_page_reaches_management_over_grpc_no_more_than_over_rest() {
+    let server = Server::start().await;
+    let mut client = ManagementApIsServiceClient::new(channel(server.grpc_management()).await);
+    assert!(client.list_models(ListModelsRequest::default()).await.is_ok());
+    let mut request = Request::new(ListModelsRequest::default());
+    request.metadata_mut().insert("origin", "https://attacker.example".parse().unwrap());
+    let refused = client.list_models(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
 #[tokio::test]

@@ -67,6 +67,18 @@ async fn connections_beyond_the_limit_wait_their_turn() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_times_out() {
+    let second = Duration::from_secs(1);
+    let impatient = ServerConfig { head_timeout: second, idle_timeout: second, ..config() };
+    let server = Server::with(impatient).await;
+    let mut stream = TcpStream::connect(server.inference()).await.unwrap();
+    stream.write_all(b"GET /ping HTTP/1.1\r\nHost: t\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
 async fn a_unix_socket_is_served_and_cleaned_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("inference.sock");

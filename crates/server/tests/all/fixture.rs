@@ -104,7 +104,7 @@ impl Server {
 
     /// The path of a model directory that is not started.
     pub fn model_dir(&self, name: &str, version: &str) -> String {
-        let dir = self.scratch.path().join(format!("{name}_{version}"));
+        let dir = self.scratch.path().join("store").join(format!("{name}_{version}"));
         std::fs::create_dir_all(dir.join("MAR-INF")).unwrap();
         std::fs::write(dir.join("handler.py"), "def handle(data, context):\n    return data\n")
             .unwrap();
@@ -155,7 +155,7 @@ async fn over(mut ended: watch::Receiver<bool>) {
 
 fn engine(scratch: PathBuf) -> Arc<Engine> {
     let store = StoreConfig {
-        model_store: None,
+        model_store: Some(scratch.join("store")),
         scratch,
         limits: Default::default(),
         url_allowed: Box::new(|_| false),

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use jitney_proto::inference::inference_ap_is_service_client::InferenceApIsServiceClient;
 use jitney_proto::management::ListModelsRequest;
 use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
 use jitney_proto::openinference::ServerLiveRequest;
 use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceServiceClient;
-use jitney_server::auth::{KeyStore, Tokens};
+use jitney_server::auth::{KeyStore, KeyStrength, TokenClock, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
 use tonic::{Code, Request, Response, Status};
@@ -37,9 +37,15 @@ impl Notes {
     }
 }
 
+fn clock() -> TokenClock {
+    let start = Instant::now();
+    TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(move || start.elapsed()) }
+}
+
 async fn locked(config: ServerConfig) -> (Server, Notes) {
     let (notes, hour) = (Notes::default(), Duration::from_secs(3600));
-    let tokens = Tokens::new(hour, Box::new(notes.clone()), Box::new(SystemTime::now)).unwrap();
+    let tokens =
+        Tokens::new(KeyStrength::TorchServe, hour, Box::new(notes.clone()), clock()).unwrap();
     tokens.issue().unwrap();
     let config = ServerConfig { tokens: Some(Arc::new(tokens)), oip: true, ..config };
     (Server::with(config).await.with_magika().await, notes)

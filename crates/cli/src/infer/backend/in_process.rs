@@ -10,6 +10,7 @@ use jitney_engine::call::{
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Model, Rejection};
+use jitney_server::Dialect;
 use jitney_server::errors::FailedCall;
 
 use crate::failure::Failure;
@@ -81,7 +82,8 @@ impl InProcessModel {
 
     fn failed_call(&self) -> FailedCall<'_> {
         let queue_max = self.model.settings().queue_max;
-        FailedCall { model: self.model.name(), version: None, purpose: "inference", queue_max }
+        let (model, purpose, dialect) = (self.model.name(), "inference", Dialect::Jitney);
+        FailedCall { model, version: None, purpose, queue_max, dialect }
     }
 
     fn failed(&self, error: &CallError) -> RowResult {
@@ -114,12 +116,13 @@ fn reaction(error: &CallError) -> Reaction {
             Rejection::NoWorker | Rejection::Draining | Rejection::Cancelled => Reaction::EndJob,
             Rejection::TooLarge => Reaction::FailRow,
         },
-        CallError::ServerFull { .. } => Reaction::Retry,
-        CallError::Gone => Reaction::EndJob,
+        CallError::ServerFull { .. } | CallError::Loading(_) => Reaction::Retry,
+        CallError::NotLoaded(_) | CallError::Gone => Reaction::EndJob,
         CallError::Sequence(_)
         | CallError::BadInput(_)
         | CallError::Model(_)
         | CallError::WorkerExited { .. }
+        | CallError::Poisonous
         | CallError::SlowReader => Reaction::FailRow,
     }
 }

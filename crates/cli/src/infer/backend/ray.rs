@@ -175,16 +175,26 @@ impl RayInput<'_> {
     fn records(&self) -> Result<Vec<Value>, Failure> {
         let size = self.size(BYTES);
         let mut table = CsvTable::open(self.input, self.format, false, self.start)?;
+        let part = |begin: u64, end: u64, rows: u64, too_long: bool| json!({"begin": begin, "end": end, "rows": rows, "too_long": too_long});
         let (mut parts, mut begin, mut rows) = (Vec::new(), table.position(), 0);
+        let mut before = begin;
         while table.skip()? {
+            if table.is_too_long() {
+                // No actor needs to read it: the row fails here.
+                parts.extend((rows > 0).then(|| part(begin, before, rows, false)));
+                parts.push(part(before, table.position(), 1, true));
+                (begin, before, rows) = (table.position(), table.position(), 0);
+                continue;
+            }
+            before = table.position();
             rows += 1;
             if table.position() - begin >= size {
-                parts.push(json!({"begin": begin, "end": table.position(), "rows": rows}));
+                parts.push(part(begin, table.position(), rows, false));
                 (begin, rows) = (table.position(), 0);
             }
         }
         if rows > 0 {
-            parts.push(json!({"begin": begin, "end": table.position(), "rows": rows}));
+            parts.push(part(begin, table.position(), rows, false));
         }
         Ok(parts)
     }
@@ -237,8 +247,8 @@ mod tests {
         let (head, one) = (12, record.len());
         let end = (head + 3 * one) as u64;
         let expected = [
-            json!({"begin": head, "end": head + 2 * one, "rows": 2}),
-            json!({"begin": head + 2 * one, "end": end, "rows": 1}),
+            json!({"begin": head, "end": head + 2 * one, "rows": 2, "too_long": false}),
+            json!({"begin": head + 2 * one, "end": end, "rows": 1, "too_long": false}),
         ];
         assert_eq!(parts(&file, InputFormat::Csv, StartPosition::default(), end), expected);
         let rest = StartPosition { rows: 2, position: (head + 2 * one) as u64 };

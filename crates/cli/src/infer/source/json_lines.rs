@@ -1,4 +1,5 @@
-//! JSON lines: every line that is not blank is a row. Positions are byte offsets.
+//! JSON lines: every line that is not blank is a row. Positions are byte offsets. A line that is too long
+//! is read over, and fails alone.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Seek as _, SeekFrom};
@@ -13,6 +14,15 @@ pub struct JsonLines<R> {
     reader: BufReader<R>,
     number: u64,
     position: u64,
+    /// The most bytes of a line.
+    limit: u64,
+}
+
+/// A line of the input.
+enum InputLine {
+    Whole(Vec<u8>),
+    /// The beginning of a line that is too long.
+    TooLong(Vec<u8>),
 }
 
 impl JsonLines<File> {
@@ -26,34 +36,40 @@ impl JsonLines<File> {
 impl<R: Read> JsonLines<R> {
     /// Takes a reader that is already at the position.
     pub fn new(reader: BufReader<R>, start: StartPosition) -> Self {
-        Self { reader, number: start.rows, position: start.position }
+        Self { reader, number: start.rows, position: start.position, limit: ROW_BYTES_MAX }
     }
 
-    fn line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+    fn line(&mut self) -> Result<Option<InputLine>, Failure> {
         let mut line = Vec::new();
-        let most = ROW_BYTES_MAX + 1;
+        let most = self.limit + 1;
         let reader = self.reader.by_ref();
         let read = reader.take(most).read_until(b'\n', &mut line).map_err(unreadable)?;
-        if read as u64 == most && line.last() != Some(&b'\n') {
-            return Err(too_long(self.number));
-        }
         self.position += read as u64;
-        Ok((read > 0).then_some(line))
+        if read as u64 == most && line.last() != Some(&b'\n') {
+            self.position += self.reader.skip_until(b'\n').map_err(unreadable)? as u64;
+            return Ok(Some(InputLine::TooLong(line)));
+        }
+        Ok((read > 0).then_some(InputLine::Whole(line)))
     }
 }
 
 impl<R: Read + Send> RowSource for JsonLines<R> {
     fn next(&mut self) -> Result<Option<InputRow>, Failure> {
-        while let Some(mut line) = self.line()? {
-            line.truncate(line.trim_ascii_end().len());
-            // A byte order mark is not part of the first row.
-            let begins = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-            if line[begins..].is_empty() {
-                continue;
-            }
+        while let Some(line) = self.line()? {
+            let content = match line {
+                InputLine::TooLong(begins) => RowContent::too_long(&begins, self.limit),
+                InputLine::Whole(mut line) => {
+                    line.truncate(line.trim_ascii_end().len());
+                    // A byte order mark is not part of the first row.
+                    let begins = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+                    if line[begins..].is_empty() {
+                        continue;
+                    }
+                    RowContent::json(Bytes::from(line).slice(begins..))
+                }
+            };
             let number = self.number;
             self.number += 1;
-            let content = RowContent::json(Bytes::from(line).slice(begins..));
             return Ok(Some(InputRow { number, next: self.position, content }));
         }
         Ok(None)
@@ -66,13 +82,6 @@ impl<R: Read + Send> RowSource for JsonLines<R> {
 
 fn unreadable(error: std::io::Error) -> Failure {
     Failure::failed(format!("cannot read the input: {error}"))
-}
-
-/// The failure of a job with a row beyond the limit.
-pub fn too_long(number: u64) -> Failure {
-    let mebibytes = ROW_BYTES_MAX >> 20;
-    Failure::failed(format!("row {number} of the input is longer than {mebibytes} MiB"))
-        .hint("check that --format names the format of the input")
 }
 
 #[cfg(test)]
@@ -101,5 +110,22 @@ mod tests {
             rows("2\n3\n", StartPosition { rows: 7, position: 40 }),
             [(7, 42, true), (8, 44, true)]
         );
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_fails_alone() {
+        let text = format!("1\n\"{}\"\n3\n[{}", "x".repeat(5000), "4, ".repeat(5000));
+        let mut lines = JsonLines::new(BufReader::new(text.as_bytes()), StartPosition::default());
+        lines.limit = 1000;
+        let mut found = Vec::new();
+        while let Some(row) = lines.next().expect("reads") {
+            let reason = row.content.request().map_err(str::to_owned).map(drop);
+            found.push((row.number, row.next, reason));
+        }
+        let too_long = || Err("the row is longer than 1000 bytes".to_owned());
+        let end = text.len() as u64;
+        let expected =
+            [(0, 2, Ok(())), (1, 5005, too_long()), (2, 5007, Ok(())), (3, end, too_long())];
+        assert_eq!(found, expected);
     }
 }

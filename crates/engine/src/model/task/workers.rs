@@ -10,10 +10,12 @@ use tokio::time::Instant;
 use super::{Task, is_adaptive};
 use crate::error::CallError;
 use crate::model::exits::ExitPlan;
+use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::model::warm_up::WarmUp;
 use crate::observer::BatchFinished;
+use crate::observer::ModelTag;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{WorkerBatch, WorkerEvent};
 
@@ -27,6 +29,7 @@ impl Task {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
                 self.pool.up(worker, pid, capacity, batches);
+                self.known_failure.clear();
                 let warms_up = is_adaptive(&self.batcher) && self.closing.is_none();
                 let warm_up = self.warm_up.as_mut().filter(|_| warms_up);
                 let batch = warm_up.and_then(|it| it.begin(worker, self.batcher.config()));
@@ -39,16 +42,23 @@ impl Task {
             WorkerEvent::Exited { worker, batches, exit, blamed } => {
                 self.on_exit(worker, batches, exit, blamed);
             }
-            WorkerEvent::LaunchFailed { worker, error } => {
-                log_launch_failure(&self.label, worker, &error);
-                self.pool.launch_failed(&error);
+            WorkerEvent::LaunchFailed { worker, error, retry } => {
+                let text = error.to_string();
+                if self.known_failure != text {
+                    log_traceback(&self.tag, worker, &error);
+                    self.known_failure = text;
+                }
+                log_load_failure(&self.tag, worker, &error, retry);
+                self.published.incidents.load_failed(&error, retry.is_some());
+                self.pool.launch_failed(error, retry.map(|pause| Instant::now() + pause));
                 self.pool_changed();
             }
             WorkerEvent::GivenUp { worker } => {
+                let seconds = self.pool.plan.retry_window.as_secs();
                 tracing::error!(
-                    model = self.label,
-                    worker,
-                    "worker is given up: it did not come back within the retry window"
+                    "worker {worker} of {} is given up: it did not come up within \
+                     max_retry_timeout ({seconds} s)",
+                    self.tag.name
                 );
                 self.pool.given_up(worker);
                 self.pool_changed();
@@ -68,6 +78,7 @@ impl Task {
             return;
         }
         self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
+        self.pool.serves(worker);
         self.turns.worker_up(worker);
         self.tell_slots(worker, SlotChange::Up);
         self.pool_changed();
@@ -112,8 +123,11 @@ impl Task {
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
         };
-        for request in &batch.requests {
+        for (request, item) in batch.requests.iter().zip(&items) {
             self.end(request.facts.id);
+            if item.is_ok() {
+                self.published.poison.acquit(&request.payload);
+            }
         }
         self.turns.end_named(&items);
         // The worker gets its next batch before the answers are given out: everything that an answer
@@ -150,6 +164,7 @@ impl Task {
     ) {
         let requests: usize = batches.iter().map(|batch| batch.requests.len()).sum();
         tracing::warn!(model = self.label, worker, requests, "worker exit: {exit}");
+        self.published.incidents.exited(exit);
         if self.warm_up.as_mut().is_some_and(|warm_up| warm_up.forget(worker)) {
             tracing::warn!(
                 model = self.label,
@@ -163,7 +178,13 @@ impl Task {
         for batch in plan.innocent {
             self.table.put_back(batch, None);
         }
-        let error = CallError::WorkerExited { killed: exit.is_killed() };
+        let error = match exit {
+            WorkerExit::OutOfMemory { bytes } => CallError::Model(out_of_memory(bytes)),
+            WorkerExit::Ended { .. } | WorkerExit::TimedOut { .. } | WorkerExit::BrokeProtocol => {
+                CallError::WorkerExited { exit }
+            }
+        };
+        self.blame(&plan.failed, exit);
         for batch in plan.failed {
             self.give_up(batch, &error);
         }
@@ -176,6 +197,23 @@ impl Task {
         }
         self.tell_slots(worker, SlotChange::Down(plan.down));
         self.pool_changed();
+    }
+
+    /// Writes down the request that was alone with a worker which exited.
+    fn blame(&self, failed: &[WorkerBatch], exit: WorkerExit) {
+        let [WorkerBatch { requests, attempt, .. }] = failed else { return };
+        let [request] = &requests[..] else { return };
+        if !matches!(exit, WorkerExit::TimedOut { .. })
+            && self.published.poison.blame(&request.payload, *attempt, exit)
+        {
+            let id = request.payload.raw().map_or("", |input| input.id.as_str());
+            tracing::error!(
+                model = self.label,
+                request = id,
+                "the request has made workers exit; the same request is rejected for {} minutes",
+                POISON_MEMORY.as_secs() / 60
+            );
+        }
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
@@ -212,12 +250,20 @@ impl Task {
 
     /// Publishes the workers. Without any, waiting requests are rejected instead of left hanging.
     pub(super) fn pool_changed(&mut self) {
-        let has_workers = self.pool.has_workers();
-        if !has_workers {
-            let closing = self.closing.is_some();
-            self.reject_waiting(if closing { Rejection::Draining } else { Rejection::NoWorker });
+        let (admits, ready) = (self.pool.admits(), self.pool.ready_count());
+        self.published.failure.store(self.pool.failure().filter(|_| !admits).cloned());
+        self.published.ready.store(ready, Ordering::Relaxed);
+        self.published.admits.store(admits, Ordering::Relaxed);
+        if ready > 0 {
+            self.published.was_ready.store(true, Ordering::Relaxed);
         }
-        self.published.has_workers.store(has_workers, Ordering::Relaxed);
+        self.startup.set(admits && ready == 0);
+        if !admits {
+            let closing = self.closing.is_some();
+            let draining = || CallError::rejected(Rejection::Draining);
+            let error = if closing { draining() } else { self.published.no_worker() };
+            self.reject_waiting(&error, Instant::now());
+        }
         self.published.unhealthy.store(!self.pool.healthy(), Ordering::Relaxed);
         self.published.publish_workers(self.pool.views());
         // Whoever waited for the workers finds them published.
@@ -225,18 +271,32 @@ impl Task {
     }
 }
 
-fn log_launch_failure(label: &str, worker: u32, error: &LaunchError) {
-    if let LaunchError::Load(_) = error {
-        // The worker has printed the traceback; a second line with the exception in it would only
-        // look like a second one to those who search for it.
-        tracing::error!(
-            model = label,
-            worker,
-            "worker did not start: the model did not load; its error is in the lines above"
-        );
-    } else {
-        tracing::error!(model = label, worker, %error, "worker did not start");
+/// Logs the traceback of a load that failed, as a line of the worker's own output each.
+fn log_traceback(tag: &ModelTag, worker: u32, error: &LaunchError) {
+    let ModelTag { name: model, version, .. } = tag;
+    for line in error.traceback().lines() {
+        let stream = "stdout";
+        tracing::info!(target: "jitney::worker_output", model, version, worker, stream, "{line}");
     }
+}
+
+fn log_load_failure(tag: &ModelTag, worker: u32, error: &LaunchError, retry: Option<Duration>) {
+    let next = match retry {
+        Some(pause) if pause.is_zero() => "trying again at once".to_owned(),
+        Some(pause) => format!("trying again in {} s", pause.as_secs()),
+        None => "not tried again".to_owned(),
+    };
+    let above = if error.traceback().is_empty() { "" } else { "; traceback above" };
+    tracing::error!("worker {worker} of {} could not load: {error} ({next}{above})", tag.name);
+}
+
+/// What is said of a request on which a model needed more memory than it may have.
+fn out_of_memory(bytes: u64) -> ModelFailure {
+    let message = format!(
+        "the model ran out of memory on this request: it asked for {bytes} bytes more than its \
+         memory_limit allows; send less at a time, or raise the limit"
+    );
+    ModelFailure { cause: Cause::Memory, status: None, message }
 }
 
 fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {

@@ -4,6 +4,8 @@
 //! that, and the JSON that comes back is read into tensors again.
 
 mod datatype;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod json_elements;
 mod request_json;
 mod response_json;
@@ -36,12 +38,12 @@ impl OpenInferenceService {
         Self { state }
     }
 
-    /// Ready when a worker has loaded it, and it has all the workers it wants or is getting them.
+    /// Ready when a worker has loaded it and is warm.
     async fn is_ready(&self, request: Request<pb::ModelReadyRequest>) -> Result<bool, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.name, &message.version);
         let model = request.model(&self.state.inference, GuardedOperation::Ready, target).await?;
-        Ok(model.healthy() && model.status().workers.iter().any(|worker| worker.ready))
+        Ok(health::is_model_ready(&self.state.engine, &model))
     }
 
     async fn metadata(
@@ -152,7 +154,7 @@ macro_rules! serve {
                 request: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
                 authorize(request, GuardedOperation::Health).await?;
-                let ready = health::is_ready(&self.state.engine);
+                let ready = self.state.engine.is_ready();
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
 

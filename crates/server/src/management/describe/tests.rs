@@ -52,6 +52,7 @@ fn status() -> Status {
         waiting: 3,
         queue_max: 100,
         counters,
+        incidents: IncidentReport::default(),
     }
 }
 

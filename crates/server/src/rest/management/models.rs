@@ -1,7 +1,6 @@
 //! Models over REST: list, describe, make the default, unregister.
 
 use http::StatusCode;
-use serde_json::json;
 
 use crate::errors::Problem;
 use crate::management::{self, Notice};
@@ -39,13 +38,6 @@ pub(crate) fn set_default(context: &RequestContext<'_>, model: &str, version: &s
 pub(crate) async fn unregister(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     need_model_api(context)?;
     management::unregister(&context.state.engine, target).await.map(notice)
-}
-
-/// KServe's readiness on the management port: whether there are workers, loaded or not.
-pub(crate) fn ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
-    let model = context.state.engine.model(name, None)?;
-    let ready = !model.status().workers.is_empty();
-    Ok(respond::json(StatusCode::OK, &json!({ "name": name, "ready": ready })))
 }
 
 pub(super) fn need_model_api(context: &RequestContext<'_>) -> Result<(), Problem> {

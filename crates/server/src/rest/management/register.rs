@@ -21,7 +21,7 @@ pub(crate) async fn register(
     let fields = fields(context, body).await?;
     let options = options(&fields)?;
     let synchronous = fields.boolean("synchronous", true);
-    management::register(&context.state.engine, options, synchronous).await.map(notice)
+    management::register(context.state, options, synchronous).await.map(notice)
 }
 
 /// A JSON body replaces the query; any other body is ignored.

@@ -28,7 +28,7 @@ pub(crate) async fn scale(
         change,
         synchronous: fields.boolean("synchronous", false),
     };
-    management::scale(&context.state.engine, scaling).await.map(notice)
+    management::scale(context.state, scaling).await.map(notice)
 }
 
 fn range(fields: &RequestFields) -> Result<(u32, u32), Problem> {

@@ -1,0 +1,45 @@
+//! Whether a model version can serve, and why not.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::outcome::LoadFailure;
+
+/// Whether a model version can serve now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// A worker has loaded it and is warm.
+    Ready,
+    /// It has no workers, and none are wanted.
+    Unstaffed,
+    /// No worker has loaded it yet, or since the last one exited.
+    Loading {
+        /// Workers that are wanted.
+        wanted: u32,
+    },
+    /// No worker could load it.
+    Failed(Arc<LoadFailure>),
+}
+
+impl Readiness {
+    /// Whether it can serve.
+    pub fn is_ready(&self) -> bool {
+        *self == Self::Ready
+    }
+
+    /// Whether it is as its operator wants it: it can serve, or is not meant to.
+    pub fn is_as_wanted(&self) -> bool {
+        matches!(self, Self::Ready | Self::Unstaffed)
+    }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => out.write_str("ready"),
+            Self::Unstaffed => out.write_str("0 workers, as asked for"),
+            Self::Loading { wanted } => write!(out, "loading (0 of {wanted} workers ready)"),
+            Self::Failed(failure) => write!(out, "{failure}"),
+        }
+    }
+}

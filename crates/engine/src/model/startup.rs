@@ -1,0 +1,48 @@
+//! How long requests wait for a model of which no worker is ready: each as long as `startup_wait`, from
+//! its admission or from when the last worker was lost, whichever was later.
+//!
+//! Nothing is done per request: the task looks at those that wait when the first of them may have
+//! waited long enough.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// When the task looks again at the requests that wait for a worker.
+#[derive(Debug)]
+pub(super) struct StartupWait {
+    /// How long a request waits.
+    pub(super) limit: Duration,
+    look_at: Option<Instant>,
+}
+
+impl StartupWait {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, look_at: None }
+    }
+
+    /// Says whether requests wait for a worker to come up.
+    pub(super) fn set(&mut self, waits: bool) {
+        if !waits {
+            self.look_at = None;
+        } else if self.look_at.is_none() {
+            self.look_again(None);
+        }
+    }
+
+    /// When to look.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Requests that were admitted until then have waited long enough; none if it is not time to look.
+    pub(super) fn overdue(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.look_at.filter(|look_at| *look_at <= now).and_then(|_| now.checked_sub(self.limit))
+    }
+
+    /// The oldest request that still waits was admitted then.
+    pub(super) fn look_again(&mut self, oldest: Option<Instant>) {
+        self.look_at = Some(oldest.unwrap_or_else(Instant::now) + self.limit);
+    }
+}

@@ -1,0 +1,114 @@
+//! What must hold for every ONNX file and every body, whatever their bytes. `fuzz/` looks for bytes for
+//! which it does not; the tests try those of `fuzz/corpus` again.
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use rten::{RunOptions, ThreadPool};
+
+use super::answer::ServedName;
+use super::card::Card;
+use super::decode::decode;
+use super::model::OnnxSession;
+use super::{batch, file};
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
+use jitney_engine::local::Dim;
+use jitney_engine::outcome::BatchOutcome;
+
+/// Loads a file: an error, or a model whose signature can be served. Panics of the loader are caught.
+pub fn onnx_files(bytes: &[u8]) {
+    let checked = file::check(bytes).is_ok();
+    drop(file::datatypes(bytes));
+    let loaded = OnnxSession::from_bytes("m", Cow::Owned(bytes.to_vec()), Card::default());
+    let Ok(OnnxSession { model, .. }) = loaded else { return };
+    assert!(checked, "nothing is loaded that was not looked through");
+    assert!(!model.signature.inputs.is_empty() && !model.signature.outputs.is_empty());
+}
+
+static SESSIONS: LazyLock<[OnnxSession; 3]> = LazyLock::new(|| {
+    let files: [&[u8]; 3] = [
+        include_bytes!("testdata/pair.onnx"),
+        include_bytes!("testdata/length.onnx"),
+        include_bytes!("testdata/single.onnx"),
+    ];
+    files.map(|file| {
+        OnnxSession::from_bytes("m", Cow::Borrowed(file), Card::default()).expect("a model")
+    })
+});
+
+/// Bodies that each of the models answers.
+const NEIGHBOURS: [&[u8]; 3] =
+    [br#"{"a": [[1, 2, 3]], "b": [[4, 5, 6]]}"#, b"[[1, -2]]", b"[[1, 2]]"];
+
+/// Decodes a body for a model that the first byte chooses: rejected, or as the model wants it; and a
+/// neighbour in its batch gets the answer that it gets alone.
+pub fn bodies(bytes: &[u8]) {
+    let Some((first, body)) = bytes.split_first() else { return };
+    let which = usize::from(first % 3);
+    let session = &SESSIONS[which];
+    let model = &*session.model;
+    let Ok(decoded) = decode(model, &input(body, first & 4 != 0)) else { return };
+    let request = &decoded.shared;
+    assert_eq!(request.tensors.len(), model.signature.inputs.len());
+    for (tensor, spec) in request.tensors.iter().zip(&model.signature.inputs) {
+        let elements: usize = tensor.shape().iter().product();
+        assert_eq!(tensor.data().len(), elements);
+        let shape = spec.shape.as_deref().unwrap_or_default();
+        assert_eq!(tensor.shape().len(), shape.len());
+        for (size, dim) in tensor.shape().iter().zip(shape) {
+            if let Dim::Fixed(fixed) = dim {
+                assert_eq!(size, fixed);
+            }
+        }
+        if model.signature.batches() {
+            assert_eq!(tensor.shape()[0], request.items as usize);
+        }
+    }
+    if request.items > 256 {
+        return;
+    }
+    let neighbour = decode(model, &input(NEIGHBOURS[which], false)).expect("a good body");
+    let alone = second(session, &[Arc::new(neighbour.clone())]).expect("an answer");
+    if model.signature.batches() && neighbour.group() == decoded.group() {
+        let together = second(session, &[Arc::new(decoded), Arc::new(neighbour)]);
+        assert_eq!(together, Some(alone), "nobody is answered with the rows of another");
+    }
+}
+
+/// The last answer of a batch.
+fn second(session: &OnnxSession, inputs: &[Arc<dyn DecodedInput>]) -> Option<Bytes> {
+    static POOL: LazyLock<Arc<ThreadPool>> =
+        LazyLock::new(|| Arc::new(ThreadPool::with_num_threads(1)));
+    let served = ServedName { name: "m".to_owned(), version: "1.0".to_owned() };
+    let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&POOL)));
+    let BatchOutcome::Items(mut items) = batch::run(session, &served, inputs, &options) else {
+        return None;
+    };
+    assert_eq!(items.len(), inputs.len());
+    items.pop()?.ok().map(|output| output.body)
+}
+
+fn input(body: &[u8], open_inference: bool) -> Input {
+    Input {
+        id: "1".to_owned(),
+        headers: HeaderBlock::new(),
+        route: CallRoute { open_inference, ..CallRoute::default() },
+        parameters: vec![Parameter {
+            name: "body".into(),
+            content_type: "application/json".into(),
+            value: Bytes::copy_from_slice(body),
+        }],
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn the_corpus_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
+    for (target, check) in [("onnx_files", onnx_files as fn(&[u8])), ("bodies", bodies)] {
+        for file in std::fs::read_dir(format!("{corpus}/{target}")).unwrap() {
+            check(&std::fs::read(file.unwrap().path()).unwrap());
+        }
+    }
+}

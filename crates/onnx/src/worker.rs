@@ -1,0 +1,64 @@
+//! An ONNX worker process: loads the file that the server names and runs its batches, one after another,
+//! until the server hangs up. Whatever the model does, only this process suffers: memory is limited, and
+//! a server that is gone takes it along.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jitney_engine::local::{WorkerEnd, WorkerLoad};
+use jitney_engine::outcome::{BatchOutcome, Cause, ModelFailure};
+use rten::RunOptions;
+
+use super::answer::ServedName;
+use super::batch;
+use super::model::OnnxSession;
+use super::runtime::pool;
+use super::wire;
+
+/// Runs a worker that connects to `socket` with this token; the exit status of the process.
+/// `memory_limit` holds unless the server sets another.
+pub fn run_worker(socket: &Path, token: &str, memory_limit: u64) -> u8 {
+    let ended =
+        WorkerEnd::connect(socket, token).and_then(|(end, load)| serve(end, &load, memory_limit));
+    match ended {
+        Ok(status) => status,
+        // The server is gone, and with it whoever would read more.
+        Err(_) => 0,
+    }
+}
+
+fn serve(mut end: WorkerEnd, load: &WorkerLoad, memory_limit: u64) -> std::io::Result<u8> {
+    load.limit_memory(memory_limit)?;
+    let session = match OnnxSession::open(&load.file) {
+        Ok(session) => session,
+        Err(error) => {
+            end.load_failed(&error.to_string())?;
+            return Ok(1);
+        }
+    };
+    end.loaded(&session.model.signature)?;
+    let served = ServedName { name: load.model_name.clone(), version: load.model_version.clone() };
+    let pool = pool();
+    let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
+    // The loop runs inside the pool: a batch then starts where it arrives instead of being handed
+    // to the pool's thread and back.
+    pool.run(|| end.run_batches(|items| run(&session, &served, items, &options)))?;
+    Ok(0)
+}
+
+fn run(
+    session: &OnnxSession,
+    served: &ServedName,
+    items: Vec<(Bytes, Bytes)>,
+    options: &RunOptions,
+) -> BatchOutcome {
+    let requests = items.iter().map(|(meta, body)| wire::request(meta, body));
+    let Some(requests) = requests.collect::<Option<Vec<_>>>() else {
+        let message = "the request does not read as tensors".to_owned();
+        return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
+    };
+    // The tensors are copies; the frame is not needed while the model runs.
+    drop(items);
+    batch::run_tensors(session, served, &requests.iter().collect::<Vec<_>>(), options)
+}

@@ -1,0 +1,75 @@
+//! The messages of requests that found no loaded worker, or lost theirs. TorchServe's messages leave out
+//! why; under its dialect the reason stands beside them.
+
+use std::time::Duration;
+
+use jitney_engine::error::{LoadingWait, WaitLimit};
+use jitney_engine::outcome::{LoadFailure, WorkerExit};
+
+use super::{ErrorCode, FailedCall, Problem};
+use crate::dialect::Dialect;
+
+impl FailedCall<'_> {
+    /// No worker could load the model.
+    pub(super) fn not_loaded(&self, failure: &LoadFailure) -> Problem {
+        let why = failure.to_string();
+        let mut problem = match self.dialect {
+            Dialect::TorchServe => {
+                let problem = Problem::new(ErrorCode::NoWorker, self.no_worker());
+                Problem { reason: Some(why), ..problem }
+            }
+            Dialect::Jitney => {
+                let (model, why) = (self.model, why.trim_end_matches('.'));
+                let message = format!(
+                    "Model \"{model}\" has no worker: {why}. See the log, or GET /models/{model}."
+                );
+                Problem::new(ErrorCode::NoWorker, message)
+            }
+        };
+        problem.retry_after = failure.retry_after().map(|wait| wait.max(Duration::from_secs(1)));
+        problem
+    }
+
+    /// No worker had loaded the model before the wait was over.
+    pub(super) fn loading(&self, wait: LoadingWait) -> Problem {
+        let LoadingWait { wanted, limit } = wait;
+        let limit = match limit {
+            WaitLimit::Deadline(_) => "the request's deadline has passed".to_owned(),
+            WaitLimit::MaxLatency(time) => {
+                format!("its max_latency_ms of {} has passed", time.as_millis())
+            }
+            WaitLimit::ClientTimeout(time) => {
+                format!("its client_timeout of {} ms has passed", time.as_millis())
+            }
+            WaitLimit::StartupWait(time) => {
+                format!("its startup_wait of {} s has passed", time.as_secs())
+            }
+        };
+        let text = format!(" is still loading (0 of {wanted} workers ready); {limit}");
+        let mut problem = Problem::new(ErrorCode::NoWorker, self.message(&text, "loading"));
+        problem.retry_after = Some(Duration::from_secs(1));
+        problem
+    }
+
+    /// The worker exited while it ran the request.
+    pub(super) fn worker_exited(&self, exit: WorkerExit) -> Problem {
+        let killed = exit.is_killed();
+        let code = if killed { ErrorCode::WorkerKilled } else { ErrorCode::WorkerDied };
+        let why = match exit {
+            WorkerExit::TimedOut { .. } => {
+                format!("The batch {exit} and its worker was restarted.")
+            }
+            WorkerExit::Ended { .. }
+            | WorkerExit::OutOfMemory { .. }
+            | WorkerExit::BrokeProtocol => {
+                format!("The worker ended while it ran the request ({exit}) and was restarted.")
+            }
+        };
+        match self.dialect {
+            Dialect::TorchServe => {
+                Problem { reason: Some(why), ..Problem::new(code, "Worker died.") }
+            }
+            Dialect::Jitney => Problem::new(code, why),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What `fuzz/` calls.
+
+pub use crate::grpc::fuzzing::{infer_answer, infer_request};
+pub use crate::handles::fuzzing::handle_frames;
+pub use crate::rest::fuzzing::forms;

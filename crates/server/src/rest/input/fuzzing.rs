@@ -1,0 +1,51 @@
+//! What must hold for every form, whatever its bytes. `fuzz/` looks for bytes for which it does not; the
+//! tests try those of `fuzz/corpus` again.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+
+use super::body_parameters;
+use crate::query::RequestFields;
+
+/// Reads a line with a content type, and the body after it; and the line as a query.
+pub fn forms(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (content_type, body) = bytes.split_at(end);
+    let body = Bytes::copy_from_slice(body.get(1..).unwrap_or_default());
+    query(&String::from_utf8_lossy(content_type));
+    let Ok(content_type) = HeaderValue::from_bytes(content_type) else { return };
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let mut parameters = Vec::new();
+    let read = runtime.block_on(body_parameters(&headers, body.clone(), &mut parameters));
+    let values: usize = parameters.iter().map(|parameter| parameter.value.len()).sum();
+    assert!(values <= body.len(), "a value of {values} bytes from {}", body.len());
+    match read {
+        Ok(()) => assert!(parameters.len() <= body.len() + 1, "a field takes a byte at least"),
+        Err(problem) => {
+            assert!((400..500).contains(&problem.status), "a client's mistake: {problem:?}");
+        }
+    }
+}
+
+/// A query never has more text than was sent, and every field is found by its name.
+fn query(text: &str) {
+    let fields = RequestFields::from_query(Some(text));
+    let mut length = 0;
+    for (name, value) in fields.iter() {
+        // A byte that is no text becomes a mark of three.
+        length += name.len() + value.len();
+        assert!(fields.text(name).is_some(), "{name:?} of {text:?}");
+    }
+    assert!(length <= 3 * text.len());
+}
+
+#[cfg(test)]
+#[test]
+fn the_corpus_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/forms");
+    for file in std::fs::read_dir(corpus).unwrap() {
+        forms(&std::fs::read(file.unwrap().path()).unwrap());
+    }
+}
