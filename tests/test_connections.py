@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -62,15 +63,23 @@ def pinged(server: Server) -> KeepAlive:
 def test_idle_clients_take_nothing_from_others(start, store: Store) -> None:
     """More idle clients than there are descriptors for: everything else goes on."""
     server = start("serve", store.mar("echo"), open_files_max=256)
-    idle = [pinged(server) for _ in range(226)]
+    idle = [pinged(server) for _ in range(300)]
     assert server.manage("GET", "/models").status_code == 200
     assert server.predict("echo", b"new").content == b"new"
     ((worker, pid),) = server.ready("echo").items()
     os.kill(pid, signal.SIGKILL)
     until(lambda: server.ready("echo").get(worker, pid) != pid, "the worker is replaced")
     assert server.predict("echo", b"again").content == b"again"
-    assert len(idle) == 226 and open_files(server.pid) < 256
+    assert len(idle) == 300 and open_files(server.pid) < 256
     assert "cannot accept a connection" not in server.log
+
+
+def test_the_limit_of_open_files_is_raised_for_the_server_alone(start, store: Store) -> None:
+    server = start("serve", store.mar("echo"), under=["prlimit", "--nofile=200:400"])
+    assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (400, 400)
+    ((_, worker),) = server.ready("echo").items()
+    assert resource.prlimit(worker, resource.RLIMIT_NOFILE) == (200, 400)
+    server.logged("open_files=400")
 
 
 def test_silent_clients_make_room_too(start, store: Store) -> None:
