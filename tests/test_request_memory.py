@@ -156,25 +156,31 @@ def test_a_grpc_message_that_only_claims_its_length_costs_little(server: Server)
     client.close()
 
 
-def test_a_client_that_does_not_read_is_disconnected_and_its_memory_given_back(server: Server) -> None:
-    unread = cut(server, "unread")
-    size = 20 * MIB
+def ask(server: Server, size: int) -> socket.socket:
+    """Asks for an answer of this size, and does not read it."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(SOCKET_SECONDS)
+    connection.connect(server.address)
     head = f"POST /predictions/large HTTP/1.1\r\nHost: test\r\nContent-Length: {len(str(size))}\r\n\r\n{size}"
-    connections = []
-    for _ in range(2):
-        connection = socket.create_connection(server.address, timeout=SOCKET_SECONDS)
-        connection.sendall(head.encode())
-        connections.append(connection)
-    until(lambda: cut(server, "unread") - unread >= 1, "one is cut for not reading")
-    until(lambda: number(server, "jitney_request_memory_bytes") == 0, "all memory is given back")
-    for connection in connections:
-        assert len(read_all(connection)) < size, "the answer broke off"
-        connection.close()
+    connection.sendall(head.encode())
+    return connection
+
+
+@pytest.mark.parametrize(("size", "reason"), [(LIMIT - MIB, "unread"), (2 * LIMIT, "room")])
+def test_a_client_that_does_not_read_is_disconnected(server: Server, size: int, reason: str) -> None:
+    before = cut(server, reason)
+    connection = ask(server, size)
+    until(lambda: number(server, "jitney_request_memory_bytes") >= size, "the answer counts")
+    until(lambda: cut(server, reason) > before, "it is cut for not reading")
+    until(lambda: number(server, "jitney_request_memory_bytes") == 0, "its memory is given back")
+    assert len(read_all(connection)) < size, "the answer broke off"
+    connection.close()
 
 
 def test_an_answer_that_is_being_read_is_not_cut(server: Server) -> None:
-    reply = server.predict("large", str(20 * MIB).encode())
-    assert len(reply.content) == 20 * MIB
+    reply = server.predict("large", str(6 * MIB).encode())
+    assert len(reply.content) == 6 * MIB
 
 
 def test_a_grpc_client_that_opens_no_window_is_disconnected(server: Server) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -24,15 +25,16 @@ from pathlib import Path
 import requests
 
 from harness.archives import Store
-from harness.load import LoadResult, run_load
+from harness.load import BodyOf, Check, LoadResult, run_load
 from harness.server import Server
 from harness.wait import until
 
 from . import gauge
-from .faults import FAULTS, MODEL, Fault, World
+from .faults import FAULTS, MODEL, ONNX_MODEL, Fault, World
 from .sandbox import SmallDisk, WallClock
 
 CONNECTIONS = 32
+ONNX_CONNECTIONS = 2
 WARM_SECONDS = 60
 CALM_SECONDS = 10
 DESCRIPTORS = 512
@@ -48,21 +50,45 @@ batching: {max_batch_size: 16}
 """
 
 
+ROOT = Path(__file__).parent.parent.parent
+LABELS = [("Cargo.toml", "toml"), ("LICENSE", "txt"), ("Makefile", "makefile"), ("tests/harness/load.py", "python")]
+"""Files for the ONNX model, and what it says they are."""
+
+
 @dataclass
 class Judge:
     """Tells a request's own row from another's, and an explained end from an unexplained one."""
 
     salt: int
     rejected: Counter[str] = field(default_factory=Counter)
+    files: list[bytes] = field(default_factory=lambda: [(ROOT / file).read_bytes() for file, _ in LABELS])
 
-    def body_of(self, number: int) -> bytes:
+    def row(self, number: int) -> bytes:
+        """A row for the Python model."""
         return b"row %d of %d" % (number, self.salt)
 
-    def check(self, number: int, status: int, body: bytes) -> bool:
-        own = self.body_of(number)
-        if status == 200:
-            return body == b"%08x %s" % (zlib.crc32(own), own)
-        if status in EXPLAINED and (said := json.loads(body)).get("message"):
+    def is_own_row(self, number: int, status: int, body: bytes) -> bool:
+        """Whether it is answered as it should be."""
+        own = self.row(number)
+        return body == b"%08x %s" % (zlib.crc32(own), own) if status == 200 else self.is_explained(status, body)
+
+    def file(self, number: int) -> bytes:
+        """A file for the ONNX model."""
+        return self.files[number % len(LABELS)]
+
+    def is_own_label(self, number: int, status: int, body: bytes) -> bool:
+        """Whether it is recognised."""
+        if status != 200:
+            return self.is_explained(status, body)
+        label = LABELS[number % len(LABELS)][1]
+        answer = json.loads(body)
+        return max(answer, key=answer.__getitem__) == label
+
+    def is_explained(self, status: int, body: bytes) -> bool:
+        """Whether a request that was not answered is told why."""
+        said = json.loads(body)
+        timed_out = status == 500 and "response_timeout" in said.get("message", "")  # Its worker was stopped.
+        if timed_out or (status in EXPLAINED and said.get("message")):
             self.rejected[f"{status} {said.get('reason') or said['message']}"[:100]] += 1
             return True
         return False
@@ -95,12 +121,15 @@ def start(folder: Path, options: argparse.Namespace) -> World:
     store.mar(MODEL, source=source, config=MODEL_CONFIG)
     store.mar("guest", source=source)
     clock = WallClock(options.faketime.resolve(), folder / "clock") if options.faketime else None
+    onnx = store.path / f"{ONNX_MODEL}.onnx"
+    for file, name in (("model.onnx", onnx.name), ("model.yaml", f"{ONNX_MODEL}.yaml"), ("labels.txt", "labels.txt")):
+        shutil.copy(ROOT / "models" / "magika" / file, store.path / name)
     flags = ("--model-store", store.path, "--queue", "1000")
     binary = Path(os.environ["JITNEY_BIN"])
     server = Server(
         binary,
         folder / "server",
-        ["serve", store.path / f"{MODEL}.mar", *flags],
+        ["serve", store.path / f"{MODEL}.mar", onnx, *flags],
         env=clock.environment if clock else None,
         store=store,
         open_files_max=DESCRIPTORS,
@@ -117,19 +146,23 @@ async def soak(world: World, seconds: int) -> int:
     end = time.monotonic() + seconds
     judge = Judge(world.dice.randrange(1 << 30))
     over = False
-    path = f"/predictions/{MODEL}"
-    load = asyncio.create_task(
-        run_load(*world.server.address, path, CONNECTIONS, judge.body_of, judge.check, enough=lambda _: over)
-    )
+
+    def load(model: str, connections: int, body_of: BodyOf, check: Check) -> asyncio.Task[LoadResult]:
+        path = f"/predictions/{model}"
+        running = run_load(*world.server.address, path, connections, body_of, check, enough=lambda _: over)
+        return asyncio.create_task(running)
+
+    rows = load(MODEL, CONNECTIONS, judge.row, judge.is_own_row)
+    labels = load(ONNX_MODEL, ONNX_CONNECTIONS, judge.file, judge.is_own_label)
     await misbehave(world, each_once=True, until=time.monotonic() + WARM_SECONDS)
     early = await calm(world)
     print(f"after {WARM_SECONDS} s: {early}", flush=True)
     await misbehave(world, each_once=False, until=end)
     late = await calm(world)
     over = True
-    result = await load
+    results = [await rows, await labels]
     await asyncio.to_thread(until, lambda: books(world.server)["open"] == 0, "every request has ended")
-    return report(world, judge, result, early, late)
+    return report(world, judge, results, early, late)
 
 
 async def misbehave(world: World, *, each_once: bool, until: float) -> None:
@@ -164,7 +197,7 @@ def books(server: Server) -> dict[str, int]:
     page = requests.get(server.url("/metrics", "metrics"), timeout=60).text
     counted: Counter[str] = Counter()
     for line in page.splitlines():
-        if line.startswith("jitney_") and f'model_name="{MODEL}"' in line:
+        if line.startswith("jitney_") and any(f'model_name="{model}"' in line for model in (MODEL, ONNX_MODEL)):
             name = line.partition("{")[0]
             counted[name] += int(float(line.rpartition(" ")[2]))
     ended = sum(counted[f"jitney_requests_{how}_total"] for how in ("answered", "rejected", "failed", "cancelled"))
@@ -175,23 +208,24 @@ def books(server: Server) -> dict[str, int]:
     }
 
 
-def report(world: World, judge: Judge, load: LoadResult, early: gauge.Holdings, late: gauge.Holdings) -> int:
+def report(world: World, judge: Judge, loads: list[LoadResult], early: gauge.Holdings, late: gauge.Holdings) -> int:
     """Prints the figures; 0 if all of them are as they should be."""
     ratio = late.resident / early.resident
-    rejected = sum(judge.rejected.values())
-    own = load.statuses[200] - load.wrong
     print(f"at the end: {late}\n")
-    print(f"requests {load.sent}, answered with their own row {own}, rejected or failed with a reason {rejected}")
-    print(f"lost {load.lost}, wrong {load.wrong}, {load.rate:.0f} requests/s, retried {load.retried}")
+    for model, load in zip((MODEL, ONNX_MODEL), loads, strict=True):
+        own = load.statuses[200] - load.wrong
+        print(f"{model}: requests {load.sent}, answered with their own row {own}, lost {load.lost}, wrong {load.wrong}")
+        print(f"  {load.rate:.0f} requests/s, retried {load.retried}")
+    print(f"rejected or failed with a reason {sum(judge.rejected.values())}")
     for reason, count in judge.rejected.most_common():
         print(f"  {count:8} {reason}")
     for what, count in sorted(world.tally.items()):
         print(f"  {count:8} {what}")
     print(f"memory at the end over memory after the first minute: {ratio:.3f} (bar {MEMORY_RATIO_MAX})")
     print(f"the server's books: {books(world.server)}")
-    failures = [*load.examples, *world.complaints]
-    if load.lost or load.wrong:
-        failures.append(f"{load.lost} requests lost, {load.wrong} wrong")
+    failures = [*(example for load in loads for example in load.examples), *world.complaints]
+    if bad := sum(load.lost + load.wrong for load in loads):
+        failures.append(f"{bad} requests lost or wrong")
     if ratio > MEMORY_RATIO_MAX:
         failures.append(f"memory grew by {ratio - 1:.1%}")
     failures += [

@@ -16,6 +16,7 @@ from harness.server import Server
 from .sandbox import SmallDisk, WallClock
 
 MODEL = "soak"
+ONNX_MODEL = "magika"
 BODY_BYTES = 1 << 20
 LARGE_ANSWER = 4 << 20
 IDLE_CLIENTS = 600
@@ -40,8 +41,9 @@ class World:
         return reply.status_code
 
     async def victim(self) -> int | None:
-        """A worker of the model."""
-        workers = await asyncio.to_thread(self.server.workers, MODEL)
+        """A worker, mostly of the Python model."""
+        model = self.dice.choice((MODEL, MODEL, MODEL, ONNX_MODEL))
+        workers = await asyncio.to_thread(self.server.workers, model)
         pids = [pid for pid in workers.values() if pid]
         return self.dice.choice(pids) if pids else None
 

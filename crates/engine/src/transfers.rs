@@ -86,8 +86,10 @@ pub struct CutSwitch {
 impl CutSwitch {
     /// Why the transfer was cut, if it was.
     pub fn reason(&self) -> Option<CutReason> {
-        let reason = self.reason.load(Ordering::Acquire);
-        CutReason::ALL.into_iter().map(|(known, _)| known).find(|known| *known as u8 == reason)
+        match self.reason.load(Ordering::Acquire) {
+            0 => None,
+            reason => CutReason::ALL.get(usize::from(reason) - 1).map(|(reason, _)| *reason),
+        }
     }
 
     /// The same, and whom to wake when it is cut later.

@@ -23,6 +23,7 @@ mod generated {
 }
 
 /// A message of any type, for the details of an error.
+pub use prost::Message;
 pub use prost_types::Any;
 
 pub use generated::{inference, kserve, management, openinference, status};

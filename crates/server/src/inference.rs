@@ -54,6 +54,16 @@ impl InferenceService {
         Ok(self.engine.model(target.model, target.version)?)
     }
 
+    /// Takes memory for a request that waits before its model admits it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn hold(&self, model: &str, bytes: u64) -> Result<HeldBytes, Problem> {
+        let (purpose, dialect) = ("inference", self.dialect);
+        let failed = FailedCall { model, version: None, purpose, queue_max: 0, dialect };
+        self.engine.admission().hold(bytes).map_err(|error| failed.problem(&error))
+    }
+
     /// Runs the request on `model`, which [`InferenceService::model`] found.
     ///
     /// # Errors

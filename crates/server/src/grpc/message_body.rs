@@ -67,6 +67,9 @@ impl Body for MessageBody {
                 Some(Ok(frame)) => frame,
             };
             match frame.into_data() {
+                Ok(data) if this.messages.passes(&data) => {
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
                 Ok(data) => {
                     let took = this.messages.push(data, &mut this.ready);
                     took.map_err(|reason| Status::from(Problem::cut(reason)))?;
@@ -105,6 +108,12 @@ impl MessageCollector {
             MessageState::Message(..) => false,
             MessageState::Rejected => true,
         }
+    }
+
+    /// Whether these bytes are whole messages.
+    fn passes(&self, data: &[u8]) -> bool {
+        let between = matches!(&self.state, MessageState::Head(head) if head.is_empty());
+        between && whole_messages(data, self.limit) == data.len()
     }
 
     fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {

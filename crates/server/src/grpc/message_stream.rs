@@ -12,7 +12,6 @@ use std::task::{Context, Poll};
 
 use jitney_engine::admission::{Admission, HeldBytes};
 use jitney_engine::call::SequenceRef;
-use jitney_engine::error::CallError;
 use jitney_proto::Any;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
 use tokio::sync::mpsc;
@@ -22,8 +21,7 @@ use tonic::{Status, Streaming};
 
 use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
-use crate::dialect::Dialect;
-use crate::errors::{FailedCall, Problem};
+use crate::errors::Problem;
 use crate::request_id::RequestUuid;
 use crate::state::ServerState;
 
@@ -62,7 +60,7 @@ struct SequenceMessage {
     id: Arc<str>,
     begins: bool,
     /// Its memory while it waits for its turn; an error where there is none.
-    held: Result<HeldBytes, CallError>,
+    held: Result<HeldBytes, Problem>,
 }
 
 impl MessageStream {
@@ -115,7 +113,7 @@ impl MessageStream {
         message: PredictionsRequest,
     ) -> Result<SequenceMessage, getrandom::Error> {
         let bytes = message.input.values().map(|value| value.len() as u64).sum();
-        let held = self.state.engine.admission().hold(bytes);
+        let held = self.state.inference.hold(&message.model_name, bytes);
         let named = message.sequence_id.as_deref().filter(|id| !id.is_empty());
         if let Some(id) = named.map(Arc::from) {
             return Ok(SequenceMessage { message, id, begins: false, held });
@@ -135,8 +133,8 @@ impl MessageStream {
         self.calls.spawn(async move {
             let SequenceMessage { message, id, begins, held } = next;
             // The call takes its own share at once.
-            if let Err(error) = held.map(drop) {
-                send(&to, failed(&server_full(&message.model_name, &error), &id)).await;
+            if let Err(problem) = held.map(drop) {
+                send(&to, failed(&problem, &id)).await;
                 return id;
             }
             let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
@@ -147,11 +145,6 @@ impl MessageStream {
             id
         });
     }
-}
-
-fn server_full(model: &str, error: &CallError) -> Problem {
-    let dialect = Dialect::default();
-    FailedCall { model, version: None, purpose: "inference", queue_max: 0, dialect }.problem(error)
 }
 
 /// Each piece of an answer is a message.

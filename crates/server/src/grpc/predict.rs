@@ -27,6 +27,7 @@ pub(super) async fn predict(
     sequence: Option<SequenceRef>,
 ) -> Result<Response<AnswerPieces>, Problem> {
     let target = request::target(&message.model_name, &message.model_version);
+    request.hold(service, target.model, || message.input.values().map(Bytes::len).sum())?;
     let model = request.model(service, GuardedOperation::Predict, target).await?;
     let parameters = message.input.into_iter().map(|(name, value)| Parameter {
         name: name.into(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
+use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter, SequenceRef, Timing,
 };
@@ -46,6 +47,8 @@ impl GrpcCaller {
 pub(super) struct GrpcRequest {
     pub(super) caller: GrpcCaller,
     metadata: HeaderMap,
+    /// The message's memory while a plugin is asked about it.
+    held: Option<HeldBytes>,
 }
 
 /// What a service asks of a model.
@@ -65,13 +68,13 @@ impl GrpcRequest {
         let caller = extensions.remove::<GrpcCaller>();
         let caller =
             caller.ok_or_else(|| Problem::new(ErrorCode::Internal, "The call has no caller."))?;
-        Ok((Self { caller, metadata: metadata.into_headers() }, message))
+        Ok((Self { caller, metadata: metadata.into_headers(), held: None }, message))
     }
 
     /// One message of a stream: the stream's request with an id of its own.
     pub(super) fn of_message(&self) -> Self {
         let caller = GrpcCaller { id: RequestUuid::fresh(), ..self.caller.clone() };
-        Self { caller, metadata: self.metadata.clone() }
+        Self { caller, metadata: self.metadata.clone(), held: None }
     }
 
     /// Authorizes the message, if a plugin does that. It may name the tenant, whatever the client claims.
@@ -80,6 +83,19 @@ impl GrpcRequest {
         let tenant = Box::pin(guard.authorize(self.caller.id.text(), &intent)).await?;
         if let Some(tenant) = tenant {
             set_tenant(&mut self.metadata, &tenant);
+        }
+        Ok(())
+    }
+
+    /// Takes memory for a message that waits for a plugin.
+    pub(super) fn hold(
+        &mut self,
+        service: &InferenceService,
+        model: &str,
+        bytes: impl FnOnce() -> usize,
+    ) -> Result<(), Problem> {
+        if self.caller.guard.is_some() {
+            self.held = Some(service.hold(model, bytes() as u64)?);
         }
         Ok(())
     }
@@ -101,7 +117,7 @@ impl GrpcRequest {
 
     /// Calls the model. The future is dropped with the call, which cancels the request.
     pub(super) async fn predict(
-        &self,
+        &mut self,
         service: &InferenceService,
         model: &Arc<Model>,
         call: ModelCall<'_>,
@@ -118,7 +134,7 @@ impl GrpcRequest {
             options: self.options()?,
             origin: self.caller.origin(),
             wait_for_queue: false,
-            held: None,
+            held: self.held.take(),
         };
         service.predict(model, request).await
     }
@@ -254,7 +270,8 @@ mod tests {
             pairs.collect::<HeaderMap>()
         };
         let wait = |pairs| {
-            let request = GrpcRequest { caller: GrpcCaller::new(1), metadata: metadata(pairs) };
+            let request =
+                GrpcRequest { caller: GrpcCaller::new(1), metadata: metadata(pairs), held: None };
             let options = request.options().ok()?;
             Some(options.deadline.map(|deadline| deadline - request.caller.started))
         };

@@ -81,6 +81,7 @@ pub(super) async fn invoke(
             .ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?,
     };
     if let (Some(plugins), None) = (plugins, &authorized) {
+        let _held = context.state.inference.hold(&name, body.len() as u64)?;
         authorized = Some(authorize_model(context, plugins, &name).await?);
     }
     let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));

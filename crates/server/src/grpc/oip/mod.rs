@@ -15,6 +15,7 @@ use std::sync::Arc;
 use jitney_engine::Model;
 use jitney_engine::call::Parameter;
 use jitney_engine::local::TensorSpec;
+use jitney_proto::Message as _;
 use jitney_proto::kserve::grpc_inference_service_server::GrpcInferenceService as Original;
 use jitney_proto::openinference as pb;
 use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceService;
@@ -71,6 +72,7 @@ impl OpenInferenceService {
         let (mut request, message) = GrpcRequest::open(request)?;
         let service = &self.state.inference;
         let target = target(&message.model_name, &message.model_version);
+        request.hold(service, target.model, || message.encoded_len())?;
         let model = request.model(service, GuardedOperation::Predict, target).await?;
         let body = request_json::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
