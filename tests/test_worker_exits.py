@@ -151,7 +151,7 @@ def test_a_child_that_left_the_group_holds_nothing_of_the_server(server: Server)
 
 
 def test_a_request_that_ended_two_workers_is_rejected_and_others_are_served(server: Server) -> None:
-    assert_problem(server.predict("begetter", {"exit": 3}), 500, "InternalServerException", "Worker died.")
+    assert_problem(server.predict("begetter", {"exit": 3}), 500, "InternalServerException", "(exit status 3)")
     until(lambda: server.ready("begetter"), "the worker is back")
     pid = server.ready("begetter").popitem()[1]
     for number in range(20):
