@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -71,6 +72,14 @@ def test_idle_clients_take_nothing_from_others(start, store: Store) -> None:
     assert server.predict("echo", b"again").content == b"again"
     assert len(idle) == 300 and open_files(server.pid) < 256
     assert "cannot accept a connection" not in server.log
+
+
+def test_the_limit_of_open_files_is_raised_for_the_server_alone(start, store: Store) -> None:
+    server = start("serve", store.mar("echo"), under=["prlimit", "--nofile=200:400"])
+    assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (400, 400)
+    ((_, worker),) = server.ready("echo").items()
+    assert resource.prlimit(worker, resource.RLIMIT_NOFILE) == (200, 400)
+    server.logged("open_files=400")
 
 
 def test_silent_clients_make_room_too(start, store: Store) -> None:

@@ -229,7 +229,8 @@ def test_torchserves_users_find_workflows_in_a_store_of_their_own(
         check=True, timeout=120,
     )  # fmt: skip
     config = tmp_path / "config.properties"
-    config.write_text(FREE_ADDRESSES + "disable_token_authorization=true\nservice_envelope=kserve\n")
+    keys = "disable_token_authorization=true\nenable_model_api=true\nservice_envelope=kserve\n"
+    config.write_text(FREE_ADDRESSES + keys)
     server = start("torchserve", "--foreground", "--ncs", "--ts-config", config, "--model-store", store.path,
                    "--workflow-store", workflows.path)  # fmt: skip
     assert register(server, "flow.war").status_code == 200, server.log

@@ -250,9 +250,11 @@ pub fn admission_limits(values: &Values) -> AdmissionLimits {
 
 /// How large a model may be.
 pub fn store_limits(values: &Values) -> Limits {
-    let mut limits = Limits::default();
-    limits.fetched_bytes_max = values.read(&MAX_DOWNLOAD_SIZE);
-    limits.unpacked_bytes_max = values.read(&MAX_UNPACKED_SIZE);
+    let mut limits = Limits {
+        fetched_bytes_max: values.read(&MAX_DOWNLOAD_SIZE),
+        unpacked_bytes_max: values.read(&MAX_UNPACKED_SIZE),
+        ..Limits::default()
+    };
     values.apply(&MAX_UNPACKED_FILES, &mut limits.files_max);
     limits
 }

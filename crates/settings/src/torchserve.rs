@@ -17,6 +17,7 @@ const AGE: &str = "Age at which a gRPC connection is closed";
 const GRACE: &str = "Time that its calls then have to end";
 const HEADER: &str = "Header that names a sequence";
 const CORS: &str = "The header of the same name in answers to browsers of other sites";
+const CORS_ORIGIN: &str = "The header of the same name in answers to browsers of other sites; pages of an origin that is named here (a star names none) may also manage the server";
 const KEYSTORE: &str = "Rejected where an https address needs it: convert it to PEM";
 const TUNES_JAVA: &str = "Tunes the Java server";
 const NOT_READ: &str = "TorchServe writes or ignores it itself";
@@ -56,7 +57,7 @@ settings! {
     MODEL_SNAPSHOT = key("model_snapshot", TEXT, "The models of a snapshot, as JSON").file_only();
     UNREGISTER_MODEL_TIMEOUT = key("unregister_model_timeout", SECONDS, "Time that a model has to answer what it admitted when it is unregistered").or("120");
     NUMBER_OF_GPU = key("number_of_gpu", SettingKind::from(0), "Most GPUs to use").or_else("all");
-    CORS_ALLOWED_ORIGIN = key("cors_allowed_origin", TEXT, CORS);
+    CORS_ALLOWED_ORIGIN = key("cors_allowed_origin", TEXT, CORS_ORIGIN);
     CORS_ALLOWED_METHODS = key("cors_allowed_methods", TEXT, CORS);
     CORS_ALLOWED_HEADERS = key("cors_allowed_headers", TEXT, CORS);
     MAX_RESPONSE_SIZE = key("max_response_size", SettingKind::Size, "Largest answer; a larger one fails alone").or_else("no limit");

@@ -160,8 +160,9 @@ impl GrpcServices {
         request.map(|body| MessageBody::new(body, self.state.engine.admission(), limit))
     }
 
-    /// Keeps web pages away from management, checks the token, if the server asks for one, then asks the operator's plugin, if one authorizes
-    /// requests. What comes in messages is asked about message by message: they name the model.
+    /// Keeps web pages away from management, checks the token, if the server asks for one, then asks the
+    /// operator's plugin, if one authorizes requests. What comes in messages is asked about message by
+    /// message: they name the model.
     async fn admit(
         &self,
         service: &GrpcService,

@@ -112,7 +112,7 @@ fn the_open_inference_protocol_is_a_switch() {
             ("POST", "/v2/models/m/versions/1.0/infer", Route::OipVersions),
             ("POST", "/v2/models/m/infer", kserve_v2("m")),
             ("GET", "/v2/health", Route::NotFound),
-            ("GET", "/v2/models/m/ready", Route::NotFound),
+            ("GET", "/v2/models/m/ready", Route::OipModelReady("m")),
         ],
     );
 }
