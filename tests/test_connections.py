@@ -20,12 +20,12 @@ from harness.wait import until
 
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 
-PRINTER = '''
+PRINTER = """
 def handle(data, context):
     if data:
         print("first\\x1b[31m\\rsecond\\tthird\\u2028fourth", flush=True)
     return ["<script>"] * len(data or [])
-'''
+"""
 
 
 class KeepAlive:

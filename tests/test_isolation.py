@@ -93,7 +93,7 @@ def test_a_poisonous_request_costs_two_processes_and_its_neighbours_nothing(shar
     orders = [{"id": number} for number in range(3)] + [order]
     replies = send_together(shared, model, orders)
     assert [reply.json()["id"] for reply in replies[:3]] == [0, 1, 2]
-    assert_problem(replies[3], 500, HANDLER_FAULT, "Worker died.")
+    assert_problem(replies[3], 500, HANDLER_FAULT, "The worker ended while it ran the request (")
     until(lambda: len(shared.ready(model)) == 2, "both workers are back")
     until(lambda: len(worker_exits(shared, model)) >= 2, "the worker_exits are in the log")
     assert len(worker_exits(shared, model)) == 2
@@ -106,24 +106,25 @@ def worker_exits(server: Server, model: str) -> list[str]:
 
 def test_a_worker_that_was_killed_for_memory_says_so(shared: Server) -> None:
     model = shared.need("killed", "orders")
-    assert_problem(shared.predict(model, {"kill": 9}), 507, HANDLER_FAULT, "Worker died.")
+    assert_problem(shared.predict(model, {"kill": 9}), 507, HANDLER_FAULT, "killed by signal 9 (out of memory?)")
 
 
 def test_a_hanging_handler_is_replaced_after_the_response_timeout(shared: Server) -> None:
     model = shared.need("hangs", "orders", response_timeout=1)
     before = shared.ready(model)
     reply = shared.predict(model, {"hang": True})
-    assert_problem(reply, 500, HANDLER_FAULT, "Worker died.")
+    words = "The batch ran longer than response_timeout (1 s) and its worker was restarted."
+    assert_problem(reply, 500, HANDLER_FAULT, words)
     assert reply.elapsed.total_seconds() >= 1
     assert shared.predict(model, {"id": 1}).json()["pid"] not in before.values()
-    shared.logged("did not answer in time")
+    shared.logged("worker exit: ran longer than response_timeout (1 s)")
 
 
 def test_the_neighbours_of_a_hanging_request_are_answered(shared: Server) -> None:
     model = shared.need("hangs_among", "orders", workers=2, batch_size=3, max_batch_delay=600_000, response_timeout=3)
     replies = send_together(shared, model, [{"id": 0}, {"hang": True}, {"id": 2}])
     assert [replies[0].json()["id"], replies[2].json()["id"]] == [0, 2]
-    assert_problem(replies[1], 500, HANDLER_FAULT, "Worker died.")
+    assert_problem(replies[1], 500, HANDLER_FAULT, "response_timeout (3 s)")
 
 
 @pytest.mark.parametrize("leave", ["fork", "spawn"])
@@ -132,7 +133,7 @@ def test_a_child_left_behind_does_not_hide_a_workers_exit(shared: Server, tmp_pa
     model = shared.need(f"leaves_{leave}", "orders")
     gate = Gate(tmp_path)
     reply = shared.predict(model, {leave: str(gate.opened), "os_exit": 1})  # The child lives until the gate opens.
-    assert_problem(reply, 500, HANDLER_FAULT, "Worker died.")
+    assert_problem(reply, 500, HANDLER_FAULT, "(exit status 1)")
     gate.open()
     assert shared.predict(model, {"id": 1}).json()["id"] == 1
 
@@ -163,7 +164,10 @@ LOAD_WORDS = {
     "raises": "no weights",
     "raises_in_initialize": "no weights",
     "syntax_error": "SyntaxError",
-    "import_error": "a_module_that_nobody_has",
+    "import_error": "ModuleNotFoundError: No module named 'a_module_that_nobody_has'",
+    "exits": "exit status 5",
+    "dies": "exit status 6",
+    "out_of_memory": "MemoryError",
 }
 
 
@@ -173,7 +177,8 @@ def test_a_handler_that_does_not_load_is_reported_and_leaves_its_name_free(share
     status = 507 if name == "out_of_memory" else 500
     for _ in range(2):
         reply = shared.manage("POST", "/models", url=archive.name, initial_workers=1)
-        assert_problem(reply, status, HANDLER_FAULT, f"Failed to start workers for model load_{name} version: 1.0")
+        words = f"Failed to start workers for model load_{name} version: 1.0: "
+        assert_problem(reply, status, HANDLER_FAULT, words, LOAD_WORDS.get(name, ""))
     assert shared.manage("GET", f"/models/load_{name}").status_code == 404
     shared.logged(LOAD_WORDS.get(name, f"load_{name}"))
 
@@ -181,7 +186,8 @@ def test_a_handler_that_does_not_load_is_reported_and_leaves_its_name_free(share
 def test_a_handler_that_hangs_at_load_is_given_up_after_the_start_up_timeout(shared: Server) -> None:
     archive = shared.store.mar("load_hangs", source="import time\ntime.sleep(600)\n")
     reply = shared.manage("POST", "/models", url=archive.name, initial_workers=1, startup_timeout=1)
-    assert_problem(reply, 500, HANDLER_FAULT, "Failed to start workers for model load_hangs version: 1.0")
+    words = "Failed to start workers for model load_hangs version: 1.0: did not load within 1 s"
+    assert_problem(reply, 500, HANDLER_FAULT, words)
     until(lambda: len(marked(shared.mark)) == 1 + worker_count(shared), "the hanging process is gone")
 
 

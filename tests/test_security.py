@@ -74,9 +74,10 @@ def test_the_api_key_renews_a_token(start, tmp_path: Path, store: Store) -> None
 def test_serve_asks_for_tokens_when_told_to(start, store: Store) -> None:
     server = start("serve", store.mar("echo"), "--token-auth", wait_for_workers=False)
     found = keys(server)
-    assert ask(server.url("/ping"), None).status_code == 400
+    assert ask(server.url("/predictions/echo"), None).status_code == 400
     models = server.url("/models/echo", "management")
     until(lambda: "READY" in ask(models, found["management"]).text, "the worker is ready")
+    assert ask(server.url("/ping"), None).status_code == 200, "health needs no token"
     body = ["-H", "Content-Type: text/plain", "--data-binary", "hello"]
     reply = ask(server.url("/predictions/echo"), found["inference"], *body)
     assert (reply.status_code, reply.text) == (200, "hello")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import pytest
 from harness.archives import Store
 from harness.client import later
 from harness.processes import is_alive, marked, open_files
-from harness.server import Server
+from harness.server import FREE_PORTS, Server
 from harness.shape import assert_problem
 from harness.wait import until
 
@@ -151,7 +154,7 @@ def test_a_child_that_left_the_group_holds_nothing_of_the_server(server: Server)
 
 
 def test_a_request_that_ended_two_workers_is_rejected_and_others_are_served(server: Server) -> None:
-    assert_problem(server.predict("begetter", {"exit": 3}), 500, "InternalServerException", "Worker died.")
+    assert_problem(server.predict("begetter", {"exit": 3}), 500, "InternalServerException", "(exit status 3)")
     until(lambda: server.ready("begetter"), "the worker is back")
     pid = server.ready("begetter").popitem()[1]
     for number in range(20):
@@ -187,3 +190,25 @@ def test_nobody_gets_more_workers_than_a_model_may_have(start: Callable[..., Ser
         reply = server.manage("PUT", "/models/begetter", **query)
         assert (reply.status_code, too_many in reply.json()["message"]) == (400, True), reply.text
     assert len(server.workers("begetter")) == 1
+
+
+# -- what a handler sees of its server -------------------------------------------------------------
+
+
+def test_processes_of_the_same_user_cannot_read_the_server(binary: Path, tmp_path: Path) -> None:
+    """Neither its environment nor its directory, where the keys lie. Root reads everything, so somebody else has to."""
+    somebody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    with (tmp_path / "out").open("w+b") as out, tempfile.TemporaryDirectory() as home:
+        os.chmod(home, 0o777)
+        program = Path(home, "jitney")
+        shutil.copy(binary, program)
+        env = {"TMPDIR": home, "PATH": os.environ["PATH"], "SECRET": "hunter2"}
+        command = [*somebody, str(program), "demo", *FREE_PORTS]
+        with subprocess.Popen(command, cwd=home, env=env, stdout=out, stderr=subprocess.STDOUT) as server:
+            try:
+                until(lambda: b"Try:" in (tmp_path / "out").read_bytes(), "the server is up")
+                for look in (["cat", f"/proc/{server.pid}/environ"], ["readlink", f"/proc/{server.pid}/cwd"]):
+                    seen = subprocess.run([*somebody, *look], capture_output=True, check=False)
+                    assert (seen.returncode, seen.stdout) == (1, b""), seen
+            finally:
+                server.terminate()

@@ -105,36 +105,38 @@ def test_a_scale_up_that_fails_to_load_is_reported(shared: Server) -> None:
     shared.register(archive, workers=0)
     reply = shared.manage("PUT", "/models/late_failure", min_worker=1, synchronous="true")
     assert reply.status_code == 500
-    assert reply.json()["message"] == "Failed to start workers for model late_failure version: null"
+    words = "Failed to start workers for model late_failure version: null: RuntimeError: never loads"
+    assert reply.json()["message"] == words
     shared.manage("DELETE", "/models/late_failure")
 
 
-def test_the_log_tells_a_recovery_in_torchserves_words(shared: Server) -> None:
-    """Alarms and tests of TorchServe's users look for these lines."""
-    model = shared.need("recovering", "orders")
-    os.kill(shared.ready(model).popitem()[1], signal.SIGKILL)
-    shared.logged("Auto recovery succeeded, reset recoveryStartTS")
+def test_torchserves_log_tells_a_recovery_in_its_words(start, store: Store, tmp_path: Path) -> None:
+    """Alarms and tests of TorchServe's users look for these lines; others do not see them."""
+    config = tmp_path / "config.properties"
+    config.write_text(FREE_ADDRESSES + "default_workers_per_model=1\nenable_model_api=true\n")
+    store.mar("orders")
+    flags = ("--ts-config", config, "--model-store", store.path, "--models", "orders.mar", "--dt", "--ncs")
+    server = start("torchserve", "--start", "--foreground", *flags)
+    os.kill(server.ready("orders").popitem()[1], signal.SIGKILL)
+    server.logged("Auto recovery succeeded, reset recoveryStartTS")
     for words in ("Worker disconnected.", "Auto recovery start timestamp", "Retry worker: "):
-        shared.logged(words)
-
-
-def test_a_worker_that_loads_too_slowly_is_reported_in_torchserves_words(shared: Server) -> None:
-    archive = shared.store.mar("sleepy", source="import time\ntime.sleep(600)")
+        server.logged(words)
+    archive = store.mar("sleepy", source="import time\ntime.sleep(600)")
     query = {"url": archive.name, "initial_workers": 1, "startup_timeout": 1, "synchronous": "false"}
-    assert shared.manage("POST", "/models", **query).status_code == 202
-    shared.logged(
-        "Backend worker error\n"
+    assert server.manage("POST", "/models", **query).status_code == 202
+    server.logged("Backend worker error")
+    server.logged(
         "org.pytorch.serve.wlm.WorkerInitializationException: Backend worker did not respond in given time"
     )
-    shared.logged("Auto recovery failed again")
-    assert shared.manage("DELETE", "/models/sleepy").status_code == 200
+    server.logged("Auto recovery failed again")
+    assert server.manage("DELETE", "/models/sleepy").status_code == 200
 
 
 def test_a_model_that_never_loads_can_be_unregistered(shared: Server) -> None:
     """Registered without waiting, it is tried again and again in the background until it is unregistered."""
     archive = shared.store.mar("hopeless", source="raise RuntimeError('never loads')")
     assert shared.manage("POST", "/models", url=archive.name, initial_workers=1, synchronous="false").status_code == 202
-    shared.logged("Retry worker")
+    shared.logged("of hopeless could not load: RuntimeError: never loads (trying again in 1 s; traceback above)")
     assert shared.manage("DELETE", "/models/hopeless").status_code == 200
     assert shared.manage("GET", "/models/hopeless").status_code == 404
 
@@ -271,9 +273,9 @@ def test_a_worker_that_does_not_come_back_is_given_up_and_can_be_called_again(
     (worker, pid), *_ = server.ready("fickle").items()
     obstacle.touch()
     os.kill(pid, signal.SIGKILL)
-    server.logged("worker is given up")
+    server.logged("of fickle is given up")
     assert requests.get(server.url("/ping"), timeout=120).status_code == 500
-    assert "has no worker to serve" in server.predict("fickle", b"").json()["message"]
+    assert 'Model "fickle" has no worker: loading failed with ' in server.predict("fickle", b"").json()["message"]
     obstacle.unlink()
     assert server.manage("PUT", "/models/fickle", min_worker=1, synchronous="true").status_code == 200
     assert int(next(iter(until(lambda: server.ready("fickle"), "it is back")))) > int(worker)

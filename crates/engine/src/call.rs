@@ -235,4 +235,7 @@ pub trait DecodedInput: Any + fmt::Debug + Send + Sync {
 
     /// Writes its data for a worker process.
     fn put_body(&self, out: &mut BytesMut);
+
+    /// Writes what the model gets of it and nothing else, so that the same request is known again.
+    fn put_identity(&self, out: &mut BytesMut);
 }

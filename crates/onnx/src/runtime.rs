@@ -157,6 +157,10 @@ impl DecodedInput for TensorInput {
     fn put_body(&self, out: &mut BytesMut) {
         wire::put_body(self, out);
     }
+
+    fn put_identity(&self, out: &mut BytesMut) {
+        wire::put_identity(self, out);
+    }
 }
 
 /// One item of zeros, where every dimension has a size but the batch and the one that is padded.

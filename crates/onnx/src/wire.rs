@@ -51,6 +51,12 @@ pub(super) fn put_meta(input: &TensorInput, out: &mut BytesMut) {
     put_shapes(rows_of(input), out);
 }
 
+/// Writes the shapes and elements of its tensors.
+pub(super) fn put_identity(input: &TensorInput, out: &mut BytesMut) {
+    put_shapes(rows_of(input), out);
+    put_body(input, out);
+}
+
 /// Writes the elements of its tensors.
 pub(super) fn put_body(input: &TensorInput, out: &mut BytesMut) {
     rows_of(input).for_each(|rows| put_elements(rows, out));

@@ -117,7 +117,7 @@ impl PoisonList {
             // What a worker makes of it depends on nothing but its data.
             Payload::Decoded(input) => {
                 let mut data = BytesMut::new();
-                input.put_body(&mut data);
+                input.put_identity(&mut data);
                 (input.items(), &data[..]).hash(&mut hasher);
             }
         }

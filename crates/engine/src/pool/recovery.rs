@@ -103,10 +103,12 @@ impl Recovery {
     /// It did not come up.
     pub(crate) fn failed(&self, worker: u32, error: &LaunchError) {
         if let LaunchError::TimedOut { .. } = error {
+            // A line each, as a stack trace has them.
+            tracing::error!(target: TORCHSERVE, "Backend worker error");
             tracing::error!(
                 target: TORCHSERVE,
-                "Backend worker error\norg.pytorch.serve.wlm.WorkerInitializationException: \
-                 Backend worker did not respond in given time"
+                "org.pytorch.serve.wlm.WorkerInitializationException: Backend worker did not \
+                 respond in given time"
             );
         }
         tracing::info!(target: TORCHSERVE, "{worker} Worker disconnected. WORKER_STARTED");

@@ -48,6 +48,10 @@ impl DecodedInput for Rows {
     fn put_body(&self, out: &mut BytesMut) {
         out.put_bytes(0, self.0.len());
     }
+
+    fn put_identity(&self, out: &mut BytesMut) {
+        self.put_body(out);
+    }
 }
 
 impl RowsModel {
