@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rten::{RunOptions, ThreadPool};
 
 use super::answer::ServedName;
 use super::card::Card;
 use super::decode::decode;
 use super::model::OnnxSession;
-use super::{batch, file};
+use super::request::TensorInput;
+use super::{batch, file, wire};
 use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
 use jitney_engine::local::Dim;
 use jitney_engine::outcome::BatchOutcome;
@@ -45,6 +46,7 @@ const NEIGHBOURS: [&[u8]; 3] =
 /// neighbour in its batch gets the answer that it gets alone.
 pub fn bodies(bytes: &[u8]) {
     let Some((first, body)) = bytes.split_first() else { return };
+    wired(body);
     let which = usize::from(first % 3);
     let session = &SESSIONS[which];
     let model = &*session.model;
@@ -65,6 +67,7 @@ pub fn bodies(bytes: &[u8]) {
             assert_eq!(tensor.shape()[0], request.items as usize);
         }
     }
+    written(&decoded);
     if request.items > 256 {
         return;
     }
@@ -73,6 +76,28 @@ pub fn bodies(bytes: &[u8]) {
     if model.signature.batches() && neighbour.group() == decoded.group() {
         let together = second(session, &[Arc::new(decoded), Arc::new(neighbour)]);
         assert_eq!(together, Some(alone), "nobody is answered with the rows of another");
+    }
+}
+
+/// What the server writes for a worker process is read there as it was.
+fn written(input: &TensorInput) {
+    let (mut meta, mut body) = (BytesMut::new(), BytesMut::new());
+    wire::put_meta(input, &mut meta);
+    wire::put_body(input, &mut body);
+    let read = wire::request(&meta, &body).expect("what was written is read");
+    assert_eq!(read.shared.items, input.shared.items);
+    // As text, in which a number that is none equals itself.
+    assert_eq!(format!("{:?}", read.shared.tensors), format!("{:?}", input.shared.tensors));
+}
+
+/// Reads a frame's item as a worker process does: rejected, or tensors that fill their shapes.
+fn wired(bytes: &[u8]) {
+    let Some((length, rest)) = bytes.split_first() else { return };
+    let (meta, body) = rest.split_at(rest.len().min(usize::from(*length)));
+    let Some(input) = wire::request(meta, body) else { return };
+    for tensor in &input.shared.tensors {
+        let elements: usize = tensor.shape().iter().product();
+        assert_eq!(tensor.data().len(), elements);
     }
 }
 

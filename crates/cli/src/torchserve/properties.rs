@@ -1,6 +1,7 @@
 //! `config.properties` as Java reads it, with `$$NAME$$` replaced from the environment. Which keys
 //! exist is not known here.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ pub fn read(path: &Path, env: &Env) -> Result<Vec<Property>, Failure> {
 pub fn parse(bytes: &[u8], env: &Env) -> Result<Vec<Property>, Failure> {
     let mut properties = Vec::new();
     let file: Arc<Path> = Path::new("").into();
-    for line in PropertiesIter::new(bytes) {
+    // The reader panics on a file that ends within the first bytes of a byte order mark.
+    for line in PropertiesIter::new(bytes.chain(b"\n".as_slice())) {
         let line = line.map_err(|error| Failure::failed(error.to_string()))?;
         let number = line.line_number();
         if let LineContent::KVPair(key, value) = line.consume_content() {
@@ -97,6 +99,14 @@ mod tests {
         check("a=https\\://x\\u0041\n", &[("a", "https://xA")]);
         check("a=GET, \\\n    POST\nb=\n", &[("a", "GET, POST"), ("b", "")]);
         check("m={\\\n  \"one\": {\\\n  }\\\n}\n", &[("m", "{\"one\": {}}")]);
+    }
+
+    #[test]
+    fn half_a_byte_order_mark_is_a_key() {
+        for text in [&b"\xff"[..], b"\xef\xbb", b"\xfe"] {
+            assert_eq!(parse(text, &Env::default()).expect("reads").len(), 1, "{text:?}");
+        }
+        check("a=b\\", &[("a", "b")]);
     }
 
     #[test]

@@ -14,11 +14,15 @@ use serde_json::json;
 use super::{Signature, message};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use crate::python::{
-    FrameHeader, FrameKind, HEADER_LEN, PROTOCOL, decode_control, decode_items, encode_control,
+    FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, PROTOCOL, decode_control, decode_items,
+    encode_control,
 };
 
 /// From this size on, bodies of answers are written in place. Below it one copy is cheaper.
 const COPY_MAX: usize = 64 * 1024;
+
+/// What everything but the bodies takes in a REPLY, at most.
+const HEADS_MAX: usize = 64 << 20;
 
 /// What a process is told to load.
 #[derive(Debug, serde::Deserialize)]
@@ -144,7 +148,7 @@ impl WorkerEnd {
     }
 
     fn send_outcome(&mut self, batch: u64, outcome: BatchOutcome) -> io::Result<()> {
-        match outcome {
+        match fitting(outcome) {
             BatchOutcome::Items(items) => {
                 let reply = ReplyPieces::new(batch, items);
                 reply.write(self.stream.get_mut())
@@ -214,6 +218,19 @@ impl ReplyPieces {
         }
         Ok(())
     }
+}
+
+/// The outcome, unless its answers are longer than a frame may be.
+fn fitting(outcome: BatchOutcome) -> BatchOutcome {
+    let BatchOutcome::Items(items) = &outcome else { return outcome };
+    let bodies = items.iter().flatten().map(|output| output.body.len());
+    let (bytes, most) = (bodies.sum::<usize>(), PAYLOAD_MAX as usize - HEADS_MAX);
+    if bytes <= most {
+        return outcome;
+    }
+    let message =
+        format!("the answer has {bytes} bytes, more than the {most} that a worker may send");
+    BatchOutcome::Failed(ModelFailure { cause: Cause::Memory, status: None, message })
 }
 
 /// Writes the meta of an answer and returns its body.

@@ -74,8 +74,11 @@ pub(super) fn read(body: &[u8]) -> Result<PluginDescription, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// Allowed, perhaps for a tenant, or denied with status and message; nothing if it is neither.
-pub(super) fn verdict(body: &[u8]) -> Option<Result<Option<Box<str>>, (u16, String)>> {
+/// Allowed, perhaps for a tenant, or denied with status and message.
+pub(super) type Verdict = Result<Option<Box<str>>, (u16, String)>;
+
+/// What a plugin decided; nothing if that is not clear.
+pub(super) fn verdict(body: &[u8]) -> Option<Verdict> {
     let AuthorizationJson { allow, status, message, tenant } = serde_json::from_slice(body).ok()?;
     if tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {
         return None;

@@ -11,7 +11,7 @@ use crate::errors::Problem;
 use crate::plugins::{ApiKind, CallGuard, Intent, PluginRequest, Plugins};
 use crate::query::RequestFields;
 use crate::request_options::set_tenant;
-use crate::route::{self, ModelRef, Route};
+use crate::route::{self, Route};
 
 /// What the plugin's yes is for.
 pub(super) struct Authorized {
@@ -56,14 +56,11 @@ pub(super) fn intent<'a>(
     route: &Route<'a>,
     query: &'a RequestFields,
 ) -> Option<Intent<'a>> {
-    let engine = &context.state.engine;
-    match *route {
-        Route::Scale(ModelRef { model, version }) => {
-            let version = version.or_else(|| query.text("model_version"));
-            Intent::of(&Route::Scale(ModelRef { model, version }), engine)
-        }
-        _ => Intent::of(route, engine),
+    let mut route = *route;
+    if let Route::Scale(target) = &mut route {
+        target.version = target.version.or_else(|| query.text("model_version"));
     }
+    Intent::of(&route, &context.state.engine)
 }
 
 /// Who authorizes the calls of a handle, each by itself.
