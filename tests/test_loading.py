@@ -58,7 +58,8 @@ def gate(tmp_path: Path) -> Gate:
 def torchserve(start: Callable[..., Server], store: Store, home: Path, models: str, **options: object) -> Server:
     """The same under TorchServe's rules."""
     config = home / "config.properties"
-    config.write_text(FREE_ADDRESSES + "default_workers_per_model=1\nenable_model_api=true\nts_open_inference_protocol=true\n")
+    more = "default_workers_per_model=1\nenable_model_api=true\nts_open_inference_protocol=true\n"
+    config.write_text(FREE_ADDRESSES + more)
     flags = ("--ts-config", config, "--model-store", store.path, "--models", models, "--dt", "--ncs")
     return start("torchserve", "--start", "--foreground", *flags, wait_for_workers=False, **options)
 
@@ -109,7 +110,10 @@ def test_torchserves_words_stay_and_the_cause_stands_beside_them(start, store: S
     assert requests.get(server.url("/v2/health/ready"), timeout=120).status_code == 503
 
 
-@pytest.mark.parametrize(("source", "words"), [("import os; os._exit(6)", "exit status 6"), ("x", "NameError: name 'x'")])
+ENDS = [("import os; os._exit(6)", "exit status 6"), ("x", "NameError: name 'x'")]
+
+
+@pytest.mark.parametrize(("source", "words"), ENDS)
 def test_a_process_that_ends_while_it_loads_says_how(start, store: Store, source: str, words: str) -> None:
     server = start("serve", store.mar("bad", source=source), wait_for_workers=False)
     assert words in server.predict("bad", b"x").json()["message"]

@@ -125,9 +125,7 @@ def test_torchserves_log_tells_a_recovery_in_its_words(start, store: Store, tmp_
     query = {"url": archive.name, "initial_workers": 1, "startup_timeout": 1, "synchronous": "false"}
     assert server.manage("POST", "/models", **query).status_code == 202
     server.logged("Backend worker error")
-    server.logged(
-        "org.pytorch.serve.wlm.WorkerInitializationException: Backend worker did not respond in given time"
-    )
+    server.logged("org.pytorch.serve.wlm.WorkerInitializationException: Backend worker did not respond in given time")
     server.logged("Auto recovery failed again")
     assert server.manage("DELETE", "/models/sleepy").status_code == 200
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-NOT_PRODUCTION = re.compile(r"/(tests|testkit|examples|benches|generated)/|/(tests|testkit|fuzzing)\.rs$|^(bench|fuzz)/")
+NOT_PRODUCTION = re.compile(
+    r"/(tests|testkit|examples|benches|generated)/|/(tests|testkit|fuzzing)\.rs$|^(bench|fuzz)/"
+)
 """Paths of files whose code is never part of the product."""
 
 TOKEN = re.compile(

@@ -7,7 +7,6 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
 
-use super::state::add;
 use crate::outcome::{EXIT_KINDS, LaunchError, WorkerExit};
 
 /// The last thing that went wrong.
@@ -45,15 +44,15 @@ pub(crate) struct Incidents {
 impl Incidents {
     /// A worker that had loaded has exited, and is started again.
     pub(super) fn exited(&self, exit: WorkerExit) {
-        add(&self.exits[exit.kind()], 1);
-        add(&self.restarts, 1);
+        self.exits[exit.kind()].fetch_add(1, Relaxed);
+        self.restarts.fetch_add(1, Relaxed);
         self.remember(exit.to_string(), Some(exit));
     }
 
     /// A worker could not load the model, and is perhaps started again.
     pub(super) fn load_failed(&self, error: &LaunchError, again: bool) {
-        add(&self.load_failures, 1);
-        add(&self.restarts, again.into());
+        self.load_failures.fetch_add(1, Relaxed);
+        self.restarts.fetch_add(again.into(), Relaxed);
         self.remember(error.to_string(), error.exit());
     }
 
