@@ -45,15 +45,16 @@ class Http2:
 
     def send(self, stream: int, content: bytes, *, end: bool = False) -> bool:
         """Sends bytes of a call as fast as the server lets them in; false if it has ended the call."""
-        while content and stream not in self.ended:
+        rest = memoryview(content)
+        while rest and stream not in self.ended:
             room = min(self.window, self.windows[stream], FRAME_BYTES_MAX)
             if room <= 0:
-                self.read()
+                assert self.read(), "the connection ended"
                 continue
-            piece, content = content[:room], content[room:]
+            piece, rest = rest[:room], rest[room:]
             self.window -= len(piece)
             self.windows[stream] -= len(piece)
-            self.socket.sendall(frame(DATA, int(end and not content), stream, piece))
+            self.socket.sendall(frame(DATA, int(end and not rest), stream, bytes(piece)))
             self.read_ready()
         return stream not in self.ended
 
