@@ -214,7 +214,6 @@ def test_a_sparse_member_is_rejected_before_a_byte_is_written(shared: Server) ->
     reject(shared, path, 400, "InvalidModelException", 'member "victim/hole" is a sparse file')
 
 
-
 @pytest.mark.heavy
 def test_an_archive_with_too_many_files_is_rejected(shared: Server) -> None:
     """The limit of 200,000 entries; the one of 64 GiB cannot be lowered from outside, so no test reaches it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import struct
@@ -52,7 +53,7 @@ def given_back(server: Server) -> Iterator[None]:
 def number(server: Server, name: str, reason: str = "") -> float:
     """A number of the whole server."""
     page = requests.get(server.url("/metrics", "metrics"), timeout=SOCKET_SECONDS).text
-    line = re.search(rf'^{name}{{.*{f"reason=.{reason}." if reason else ""}.*}} (.*)$', page, re.MULTILINE)
+    line = re.search(rf"^{name}{{.*{f'reason=.{reason}.' if reason else ''}.*}} (.*)$", page, re.MULTILINE)
     assert line, page
     return float(line[1])
 
@@ -67,10 +68,8 @@ def begin(server: Server, length: int, sent: int) -> socket.socket:
     connection = socket.create_connection(server.address, timeout=SOCKET_SECONDS)
     head = f"POST /predictions/echo HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n"
     connection.sendall(head.encode())
-    try:
+    with contextlib.suppress(OSError):  # Rejected already; the answer tells.
         connection.sendall(b"x" * sent)
-    except OSError:
-        pass  # Rejected already; the answer tells.
     return connection
 
 
@@ -98,10 +97,8 @@ def test_a_body_that_is_cut_is_told_why(server: Server) -> None:
     answers = []
     for connection in bodies:
         connection.settimeout(0.2)
-        try:
+        with contextlib.suppress(TimeoutError):  # It still waits for its last bytes.
             answers.extend(parse(read_all(connection)))
-        except TimeoutError:
-            pass  # It still waits for its last bytes.
         connection.close()
     assert answers
     for answer in answers:
@@ -211,7 +208,7 @@ def test_a_form_stops_at_its_255th_field(server: Server) -> None:
 
 
 def test_a_handles_frame_without_room_fails_alone(server: Server) -> None:
-    """Half of a frame takes memory; where there is none the call fails, and the next one on the connection is served."""
+    """Half of a frame takes memory; where there is none the call fails, and the next one is served."""
     holders = [begin(server, BODY, BODY - 1000) for _ in range(5)]
     until(lambda: number(server, "jitney_request_memory_bytes") >= 5 * BODY, "little memory is left")
     connection = socket.create_connection(server.address, timeout=SOCKET_SECONDS)

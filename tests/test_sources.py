@@ -235,7 +235,8 @@ def test_link_local_addresses_are_closed_by_default(start, tmp_path: Path, store
         there.redirects[f"/{count}.mar"] = f"http://{host}/latest/meta-data.mar"
         led = server.manage("POST", "/models", url=f"{there.base}/{count}.mar")
         assert (led.status_code, led.json()["type"]) == (400, "DownloadArchiveException"), host
-    until(lambda: server.log.count("it redirects to a URL that is not allowed") == len(hosts), "the log has the reasons")
+    reason = "it redirects to a URL that is not allowed"
+    until(lambda: server.log.count(reason) == len(hosts), "the log has the reasons")
 
 
 def test_credentials_in_urls_reach_no_log_no_answer_and_no_snapshot(

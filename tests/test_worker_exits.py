@@ -70,9 +70,7 @@ def test_a_worker_that_hangs_is_ended_with_its_children_when_its_time_is_over(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_workers_end_with_a_server_that_is_killed(
-    start: Callable[..., Server], store: Store, guarded: bool
-) -> None:
+def test_workers_end_with_a_server_that_is_killed(start: Callable[..., Server], store: Store, guarded: bool) -> None:
     """The guard ends their children as well; without it the kernel still ends the workers."""
     server = start("serve", store.mar("begetter"), "--workers", "1", store=store)
     child = child_of(server)
@@ -87,7 +85,7 @@ def test_workers_end_with_a_server_that_is_killed(
     server.process.kill()
     server.process.wait()
     gone(worker)
-    with pytest.raises(Exception):  # noqa: B017, PT011  whatever requests makes of a connection that is gone
+    with pytest.raises(Exception):  # noqa: B017  whatever requests makes of a connection that is gone
         hangs.result()
     if not guarded:
         os.kill(child, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Starts a child process and does what each item orders: tells its pids, exits, hangs, or fails to load when told to."""
+"""Starts a child process and does what each item orders: tells its pids, exits, hangs, or fails to load."""
 
 import os
 import subprocess

@@ -21,6 +21,9 @@ pub use self::worker_end::{WorkerEnd, WorkerLoad};
 use crate::call::{DecodedInput, Input, Output};
 use crate::outcome::{BatchOutcome, ItemOutcome};
 
+/// Makes a model of a file and its signature.
+pub type DescribeModel = fn(&Path, Signature) -> Result<Arc<dyn LocalModel>, String>;
+
 /// Loads models of one kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalRuntime {
@@ -30,7 +33,7 @@ pub struct LocalRuntime {
     pub load: fn(&Path) -> Result<LoadedModel, String>,
     /// The model of a file that a worker process has loaded, which told its signature; a sentence if it
     /// cannot be served.
-    pub describe: fn(&Path, Signature) -> Result<Arc<dyn LocalModel>, String>,
+    pub describe: DescribeModel,
     /// The command of this program that makes it a worker process.
     pub worker_command: &'static str,
 }

@@ -21,11 +21,8 @@ use super::wire;
 pub fn run_worker(socket: &Path, token: &str, memory_limit: u64) -> u8 {
     let ended =
         WorkerEnd::connect(socket, token).and_then(|(end, load)| serve(end, &load, memory_limit));
-    match ended {
-        Ok(status) => status,
-        // The server is gone, and with it whoever would read more.
-        Err(_) => 0,
-    }
+    // After an error the server is gone, and with it whoever would read more.
+    ended.unwrap_or_default()
 }
 
 fn serve(mut end: WorkerEnd, load: &WorkerLoad, memory_limit: u64) -> std::io::Result<u8> {

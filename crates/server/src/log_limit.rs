@@ -2,7 +2,9 @@
 //! with the number of those that were not.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 const EVERY: Duration = Duration::from_secs(1);
 

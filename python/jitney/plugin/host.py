@@ -79,7 +79,7 @@ def read_request(facts: Facts, headers: Any, body: bytes) -> Request:
     for name in ("ask", "body"):
         headers.pop(name, None)
     known = ("method", "path", "query_string", "listener", "protocol", "client")
-    target = {name: facts.get(name) for name in ("model", "version", "workflow")}
+    target: Facts = {name: facts.get(name) for name in ("model", "version", "workflow")}
     operation = facts.get("operation") or ""
     return Request(**{name: facts[name] for name in known}, headers=headers, body=body, operation=operation, **target)
 

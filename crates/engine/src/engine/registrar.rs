@@ -396,7 +396,10 @@ impl Registrar {
 fn not_loadable(error: LaunchError) -> RegisterError {
     RegisterError::NotLoadable(match error {
         LaunchError::Load(fault) => fault.message,
-        other => other.to_string(),
+        other @ (LaunchError::Spawn(_)
+        | LaunchError::Ended { .. }
+        | LaunchError::TimedOut { .. }
+        | LaunchError::Memory(_)) => other.to_string(),
     })
 }
 

@@ -359,7 +359,9 @@ impl LocalWorker {
                 self.finishing = Some((batch, tokio::task::spawn_blocking(work)));
                 Ok(None)
             }
-            outcome => Ok(Some(WorkerMessage::Finished { batch, outcome })),
+            outcome @ (BatchOutcome::Items(_) | BatchOutcome::Failed(_)) => {
+                Ok(Some(WorkerMessage::Finished { batch, outcome }))
+            }
         }
     }
 

@@ -5,11 +5,11 @@ use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Signature, message};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};

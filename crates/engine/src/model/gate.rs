@@ -71,7 +71,9 @@ impl RequestGate {
                 WaitLimit::ClientTimeout(time)
             }
             WaitLimit::Deadline(time) => WaitLimit::MaxLatency(time),
-            other => other,
+            other @ (WaitLimit::MaxLatency(_)
+            | WaitLimit::ClientTimeout(_)
+            | WaitLimit::StartupWait(_)) => other,
         }
     }
 

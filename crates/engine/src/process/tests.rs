@@ -1,3 +1,5 @@
+//! Real processes: they end whole, whoever ends them.
+
 use std::sync::mpsc;
 
 use super::*;
@@ -52,7 +54,7 @@ async fn the_children_of_a_process_end_with_it() {
     assert_eq!(process.wait().await.and_then(|status| status.code()), Some(3));
     // Its child holds the pipes.
     process.drained().await;
-    assert!(!runs(child));
+    wait_for_end(child);
     assert_eq!(process.wait().await.and_then(|status| status.code()), Some(3), "told again");
 }
 
@@ -64,7 +66,7 @@ async fn a_process_that_is_killed_or_dropped_ends_whole() {
     process.kill();
     assert_eq!(process.wait().await.and_then(|status| status.code()), None);
     process.drained().await;
-    assert!(!runs(child));
+    wait_for_end(child);
     let (process, child) = with_child(&processes, &hangs).await;
     let leader = process.id();
     drop(process);
@@ -101,5 +103,6 @@ async fn the_guard_ends_the_groups_that_are_left() {
     guard_groups(&told[..]);
     first.wait().await;
     first.drained().await;
-    assert!(!runs(child) && runs(other) && runs(second.id()));
+    wait_for_end(child);
+    assert!(runs(other) && runs(second.id()));
 }

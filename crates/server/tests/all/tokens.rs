@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use jitney_proto::inference::inference_ap_is_service_client::InferenceApIsServiceClient;
 use jitney_proto::management::ListModelsRequest;
@@ -12,6 +12,7 @@ use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceSer
 use jitney_server::auth::{KeyStore, KeyStrength, TokenClock, Tokens};
 use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
