@@ -136,9 +136,11 @@ impl SettingKind {
             }
             Self::Time(unit) => match text.parse() {
                 Ok(number) => unit.of(number),
-                Err(_) => humantime::parse_duration(text)
-                    .ok()
-                    .map(|time| SettingValue::Time(unit.rounded(time))),
+                Err(_) => {
+                    let time = humantime::parse_duration(text).ok()?;
+                    let fits = time.as_secs_f64() <= SECONDS_MAX;
+                    fits.then(|| SettingValue::Time(unit.rounded(time)))
+                }
             },
             Self::Size => size(text).map(SettingValue::Number),
             Self::Flag => text.to_ascii_lowercase().parse().ok().map(SettingValue::Flag),
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(MS.from_json(&json!(2.5)), Ok(SettingValue::Time(Duration::from_micros(2500))));
         let whole = SettingKind::Time(TimeUnit::WholeSeconds);
         assert_eq!(whole.parse("1500ms"), Ok(SettingValue::Time(Duration::from_secs(2))));
-        for text in ["soon", "-1", "1e300", "nan"] {
+        for text in ["soon", "-1", "1e300", "nan", "18345053d"] {
             assert!(MS.parse(text).is_err(), "{text}");
         }
     }

@@ -129,7 +129,8 @@ pub fn urls(bytes: &[u8]) -> Option<String> {
     if let Ok(url) = url::Url::parse(text) {
         let secrets = [Some(url.username()), url.password(), url.query(), url.fragment()];
         let has_secret = |part: &str| part.to_ascii_uppercase().contains(SECRET);
-        let elsewhere = has_secret(url.path()) || url.host_str().is_some_and(has_secret);
+        let elsewhere = [url.scheme(), url.path(), url.host_str().unwrap_or_default()];
+        let elsewhere = elsewhere.into_iter().any(has_secret);
         if url.has_host() && !elsewhere && secrets.into_iter().flatten().any(has_secret) {
             assert!(!has_secret(&shown), "{text:?} is shown as {:?}", &*shown);
         }
