@@ -87,8 +87,9 @@ class Judge:
     def is_explained(self, status: int, body: bytes) -> bool:
         """Whether a request that was not answered is told why."""
         said = json.loads(body)
-        timed_out = status == 500 and "response_timeout" in said.get("message", "")  # Its worker was stopped.
-        if timed_out or (status in EXPLAINED and said.get("message")):
+        # Two faults in a row met it: its worker was killed or stopped, and so was the next one.
+        unlucky = status == 500 and "was restarted" in said.get("message", "")
+        if unlucky or (status in EXPLAINED and said.get("message")):
             self.rejected[f"{status} {said.get('reason') or said['message']}"[:100]] += 1
             return True
         return False

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// The text with its control characters escaped, as in `\n` and `\x1b`; tabs stay.
 pub fn escape(text: &str) -> Cow<'_, str> {
-    if !text.contains(steers) {
+    if is_plain(text.as_bytes()) || !text.contains(steers) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
@@ -26,13 +26,17 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 /// Escapes what was written to a buffer from `start` on.
 pub(crate) fn escape_from(start: usize, buffer: &mut Vec<u8>) {
     let written = &buffer[start..];
-    // Without a branch per byte: nearly every text is plain ASCII.
-    if written.iter().fold(true, |plain, byte| plain & (b' '..=b'~').contains(byte)) {
+    if is_plain(written) {
         return;
     }
     let escaped = escape(&String::from_utf8_lossy(written)).into_owned();
     buffer.truncate(start);
     buffer.extend_from_slice(escaped.as_bytes());
+}
+
+/// Whether it is printable ASCII, as nearly every text is; looked at without a branch per byte.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(true, |plain, byte| plain & (b' '..=b'~').contains(byte))
 }
 
 /// Control characters (C0, DEL, C1) but tabs, and Unicode's own ends of lines.
