@@ -1,3 +1,5 @@
+//! Feeds bytes to the checks of grpc messages.
+
 #![no_main]
 
 use jitney_proto::inference::PredictionsRequest;

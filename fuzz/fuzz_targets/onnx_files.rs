@@ -1,3 +1,5 @@
+//! Feeds bytes to the checks of onnx files.
+
 #![no_main]
 
 // The loader's own panics are caught by the server, so they are no finds; libfuzzer's hook would end here.

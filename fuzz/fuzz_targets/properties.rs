@@ -1,6 +1,6 @@
-#![no_main]
-
 //! `config.properties`: what is read can be written to a snapshot and read again as it was.
+
+#![no_main]
 
 #[allow(dead_code)]
 #[path = "../../crates/cli/src/torchserve/snapshot/escape.rs"]

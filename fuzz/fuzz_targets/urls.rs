@@ -1,6 +1,6 @@
-#![no_main]
-
 //! URLs of models: what the allow-list lets through is at the host that the pattern names.
+
+#![no_main]
 
 #[allow(dead_code)]
 #[path = "../../crates/cli/src/failure.rs"]

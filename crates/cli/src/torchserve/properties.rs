@@ -39,6 +39,9 @@ pub fn read(path: &Path, env: &Env) -> Result<Vec<Property>, Failure> {
 pub fn parse(bytes: &[u8], env: &Env) -> Result<Vec<Property>, Failure> {
     let mut properties = Vec::new();
     let file: Arc<Path> = Path::new("").into();
+    if bytes.starts_with(b"\xfe\xff") || bytes.starts_with(b"\xff\xfe") {
+        return Err(Failure::failed("the file is in UTF-16; save it as UTF-8".to_owned()));
+    }
     // The reader panics on a file that ends within the first bytes of a byte order mark.
     for line in PropertiesIter::new(bytes.chain(b"\n".as_slice())) {
         let line = line.map_err(|error| Failure::failed(error.to_string()))?;
@@ -107,6 +110,8 @@ mod tests {
             assert_eq!(parse(text, &Env::default()).expect("reads").len(), 1, "{text:?}");
         }
         check("a=b\\", &[("a", "b")]);
+        let why = parse(b"\xfe\xff\xff\xff\nk", &Env::default()).expect_err("another encoding");
+        assert!(why.message.contains("UTF-16"), "{}", why.message);
     }
 
     #[test]
