@@ -17,6 +17,7 @@ from harness.client import curl, later, together
 from harness.processes import command, marked
 from harness.server import Server
 from harness.shape import assert_problem, timing_of
+from harness.wait import until
 
 ROOT = Path(__file__).parent.parent
 MODEL = ROOT / "models" / "magika"
@@ -252,7 +253,7 @@ def test_neighbours_in_the_batch_of_a_hungry_request_are_answered(limited: Serve
 
 
 def test_a_worker_that_is_killed_loses_no_request(limited: Server) -> None:
-    (pid,) = limited.ready("greedy").values()
+    (pid,) = until(lambda: limited.ready("greedy"), "the worker is back").values()
     calls = [lambda row=row: send(limited, "greedy", {"x": [row]}) for row in range(1, 40)]
     calls.insert(10, lambda: os.kill(pid, signal.SIGKILL))
     replies = together(calls)
