@@ -192,7 +192,7 @@ async fn next_frame(
     tokio::select! {
         biased;
         received = connection.receive() => received,
-        _ = process.wait() => Err(ConnectionError::Closed),
+        _ = process.wait() => connection.receive_rest(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -20,6 +21,9 @@ const COPY_MAX: usize = 64 * 1024;
 
 /// The read buffer is grown to at least this, so that a usual reply is one read.
 const READ_ROOM: usize = 32 * 1024;
+
+/// How much is read at a time of what a process left behind.
+const REST_PIECE: usize = 16 * 1024;
 
 /// A larger buffer is not kept for the next frame.
 const KEPT_MAX: usize = 1 << 20;
@@ -108,6 +112,21 @@ impl WorkerConnection {
         }
     }
 
+    /// The next frame of a process that has ended. What it wrote is here, though the runtime may not have
+    /// noticed yet; nothing is waited for.
+    pub(crate) fn receive_rest(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
+        let mut piece = [0; REST_PIECE];
+        loop {
+            if let Some(frame) = self.buffered()? {
+                return Ok(frame);
+            }
+            match recv(&self.stream, &mut piece[..], RecvFlags::DONTWAIT) {
+                Ok((_, length)) if length > 0 => self.read.extend_from_slice(&piece[..length]),
+                Ok(_) | Err(_) => return Err(ConnectionError::Closed),
+            }
+        }
+    }
+
     /// A whole frame that is already here.
     fn buffered(&mut self) -> Result<Option<(FrameHeader, Bytes)>, FrameError> {
         let Some(head) = self.read.first_chunk::<HEADER_LEN>() else { return Ok(None) };
@@ -152,5 +171,28 @@ impl Buf for Segments {
             written -= first.len();
             self.0.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_process_wrote_before_it_ended_is_not_lost() {
+        let (here, mut there) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        here.set_nonblocking(true).expect("a socket");
+        let mut connection = WorkerConnection::new(UnixStream::from_std(here).expect("a socket"));
+        let mut frame = BytesMut::new();
+        encode_control(FrameKind::Loaded, &serde_json::json!({ "slots": 1 }), &mut frame);
+        there.write_all(&frame.repeat(2)).expect("room");
+        drop(there);
+        // The runtime has had no chance to notice that anything came.
+        for _ in 0..2 {
+            assert!(connection.receive_rest().is_ok_and(|(it, _)| it.kind == FrameKind::Loaded));
+        }
+        assert!(matches!(connection.receive_rest(), Err(ConnectionError::Closed)));
     }
 }

@@ -115,7 +115,7 @@ pub(super) async fn next_frame(
     tokio::select! {
         biased;
         received = connection.receive() => received,
-        _ = process.wait() => Err(ConnectionError::Closed),
+        _ = process.wait() => connection.receive_rest(),
     }
 }
 
