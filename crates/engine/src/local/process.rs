@@ -29,7 +29,7 @@ use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::process::{OutputSink, ProcessThread, WorkerProcess};
 use crate::python::{
     ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, PythonWorkers,
-    WorkerConnection, WorkerListener, decode_control, decode_failed, decode_reply,
+    WorkerConnection, WorkerListener, decode_control, decode_failed, decode_reply, next_frame,
 };
 
 /// How long a process may take to end after it was asked to.
@@ -181,18 +181,6 @@ async fn handshake(
         Err(LaunchError::Load(failed.message.into()))
     } else {
         Err(unreadable(FrameError::Unexpected(header.kind)))
-    }
-}
-
-/// The next frame, or the end of the process.
-async fn next_frame(
-    connection: &mut WorkerConnection,
-    process: &mut WorkerProcess,
-) -> Result<(FrameHeader, Bytes), ConnectionError> {
-    tokio::select! {
-        biased;
-        received = connection.receive() => received,
-        _ = process.wait() => connection.receive_rest(),
     }
 }
 

@@ -27,5 +27,6 @@ pub(crate) use self::frame::{
 };
 pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
 pub(crate) use self::listener::{PROTOCOL, WorkerListener};
+pub(crate) use self::worker::next_frame;
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

@@ -108,7 +108,7 @@ pub(super) async fn reaped(process: &mut WorkerProcess) -> WorkerExit {
 
 /// The next frame, or the end of the process: a child that the handler forked may keep the connection
 /// open after the worker itself is gone.
-pub(super) async fn next_frame(
+pub(crate) async fn next_frame(
     connection: &mut WorkerConnection,
     process: &mut WorkerProcess,
 ) -> Result<(FrameHeader, Bytes), ConnectionError> {
