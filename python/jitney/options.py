@@ -98,8 +98,7 @@ class Options:
 
     def about(self, first: str) -> Options:
         """The same with expressions that name their parameters."""
-        given = {"cost": self.cost, "bucket": self.bucket}
-        return replace(self, **{name: one.about(first) for name, one in given.items() if isinstance(one, Expression)})
+        return replace(self, cost=_about(self.cost, first), bucket=_about(self.bucket, first))
 
     def over(self, lower: Options) -> Options:
         """These; unset ones come from `lower`."""
@@ -126,6 +125,10 @@ def _of_arguments(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]],
     except (TypeError, ValueError):  # Some built-in functions have no signature.
         by_place = True
     return (lambda item: function(*item.values())) if by_place else (lambda item: function(**item))
+
+
+def _about(value: Any, first: str) -> Any:
+    return value.about(first) if isinstance(value, Expression) else value
 
 
 def _measure(options: Options, name: str) -> None:

@@ -130,7 +130,8 @@ def write(path: Path, value: Any) -> None:
 
 def _costs(definition: Definition) -> dict[str, Any]:
     """With `cost` the sum is limited, or with `padded` the items times the longest: by the server as far as `cost`
-    is an expression or requests carry a cost, then by the worker. Endpoints share the server's unit; it is a length only if all pad."""
+    is an expression or requests carry a cost, then by the worker. Endpoints share the server's unit; it is a length
+    only if all pad."""
     weighed = [one.options for one in definition.endpoints if one.options.cost is not None]
     if not weighed:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,8 +37,29 @@ def test_an_expression_measures_arguments(text, arguments, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "lens", "len()", "len(x", "len x", "shape", "shape[]", "shape[a]", "x.len", "1 +  2", "len //", "len // 0"]
-    + ["len // len", "len * ", "-1", "1.5", "__import__('os')", "len(x)(y)", "shape[1][2]", "x.y.shape[0]"],
+    [
+        "x",
+        "lens",
+        "len()",
+        "len(x",
+        "len x",
+        "shape",
+        "shape[]",
+        "shape[a]",
+        "x.len",
+        "1 + 2",
+        "len //",
+        "len // 0",
+        "len // len",
+        "len * ",
+        "-1",
+        "1.5",
+        "__import__('os')",
+        "len(x)(y)",
+        "shape[1][2]",
+        "x.y.shape[0]",
+        "",
+    ],
 )
 def test_any_other_text_is_an_error_that_says_what_is_allowed(text):
     with pytest.raises(jitney.DefinitionError, match=r"bucket=.* is no expression: it may have len, len\(NAME\)"):
@@ -58,17 +79,17 @@ def test_dimensions_of_values():
     ("hint", "form"),
     [
         (np.ndarray, "array"),
-        (Optional[np.ndarray], "array"),
+        (np.ndarray | None, "array"),
         (pd.DataFrame, "frame"),
         (pd.Series, "frame"),
         (str, "text"),
-        (Optional[str], "text"),
+        (str | None, "text"),
         (bytes, "bytes"),
         (list[int], "json"),
         (dict, "json"),
         (Any, "any"),
         (int, None),
-        (Optional[float], None),
+        (float | None, None),
     ],
 )
 def test_the_form_of_values_follows_from_the_hint(hint, form):
@@ -77,7 +98,7 @@ def test_the_form_of_values_follows_from_the_hint(hint, form):
 
 def test_requests_that_are_one_item_each_are_not_read():
     @jitney.batch
-    def plain(item: list[str], count: list[int] = 1, by: list[jitney.Request] = None) -> list[str]:
+    def plain(item: list[str], by: list[jitney.Request], count: list[int] = 1) -> list[str]:
         return item
 
     assert sizes(jitney.define(plain)) == {}

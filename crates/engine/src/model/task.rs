@@ -337,8 +337,10 @@ impl Task {
         assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
         let items_max = self.batcher.config().max_items;
         self.published.dispatched(dispatch, items_max);
-        let beyond = requests.iter().map(|request| u64::from(request.beyond)).sum();
-        add(&self.published.items, beyond);
+        let beyond: u64 = requests.iter().map(|request| u64::from(request.beyond)).sum();
+        if beyond > 0 {
+            add(&self.published.items, beyond);
+        }
         if dispatch.attempt > 1 {
             let retried = requests.iter().map(|request| request.reply.counts()).sum();
             add(&self.published.retried, retried);

@@ -83,7 +83,7 @@ pub(super) fn csv(bytes: &[u8]) -> Extent {
             _ => filled = true,
         }
     }
-    Extent::line((lines + u64::from(filled)).saturating_sub(1))
+    Extent::of_length((lines + u64::from(filled)).saturating_sub(1))
 }
 
 #[cfg(test)]

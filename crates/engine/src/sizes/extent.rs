@@ -14,7 +14,7 @@ pub(super) struct Extent {
 
 impl Extent {
     /// Of a value with one dimension.
-    pub(super) fn line(length: u64) -> Self {
+    pub(super) fn of_length(length: u64) -> Self {
         let mut extent = Self::default();
         extent.set(0, length);
         extent

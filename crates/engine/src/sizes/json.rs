@@ -9,6 +9,17 @@ use std::borrow::Cow;
 use super::extent::{DIMS_MAX, Extent};
 use crate::store::ValueForm;
 
+/// The bytes that matter inside lists and objects.
+const MARKS: [bool; 256] = {
+    let mut marks = [false; 256];
+    let mut at = 0;
+    while at < 6 {
+        marks[b"[]{},\""[at] as usize] = true;
+        at += 1;
+    }
+    marks
+};
+
 /// A place in JSON text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonReader<'a> {
@@ -49,26 +60,42 @@ impl<'a> JsonReader<'a> {
     /// Reads a list; lists in its first element are further dimensions.
     fn list(&mut self, extent: &mut Extent, dim: usize) -> Option<()> {
         self.at += 1;
-        let mut count = 0;
-        let mut next = self.peek()?;
-        while next != b']' {
-            if count == 0 && next == b'[' && dim + 1 < DIMS_MAX {
-                self.list(extent, dim + 1)?;
-            } else {
-                self.skip()?;
-            }
-            count += 1;
-            next = self.peek()?;
-            if next == b',' {
+        let count = match self.peek()? {
+            b']' => {
                 self.at += 1;
-                next = self.peek().filter(|byte| *byte != b']')?;
-            } else if next != b']' {
-                return None;
+                0
             }
-        }
-        self.at += 1;
+            b'[' if dim + 1 < DIMS_MAX => {
+                self.list(extent, dim + 1)?;
+                1 + self.rest()?
+            }
+            _ => 1 + self.rest()?,
+        };
         extent.set(dim, count);
         Some(())
+    }
+
+    /// Goes past what is left of a list or object, with its closing bracket, and counts its commas.
+    fn rest(&mut self) -> Option<u64> {
+        let (mut commas, mut depth) = (0, 0_usize);
+        loop {
+            let rest = self.bytes.get(self.at..)?;
+            self.at += rest.iter().position(|byte| MARKS[usize::from(*byte)])?;
+            match self.bytes.get(self.at)? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b',' => commas += u64::from(depth == 0),
+                b'[' | b'{' => depth += 1,
+                _ if depth == 0 => {
+                    self.at += 1;
+                    return Some(commas);
+                }
+                _ => depth -= 1,
+            }
+            self.at += 1;
+        }
     }
 
     /// Reads an object of columns: its rows.
@@ -119,7 +146,10 @@ impl<'a> JsonReader<'a> {
     pub(super) fn skip(&mut self) -> Option<()> {
         match self.peek()? {
             b'"' => self.string().map(drop),
-            b'[' | b'{' => self.skip_inside(),
+            b'[' | b'{' => {
+                self.at += 1;
+                self.rest().map(drop)
+            }
             b',' | b':' | b']' | b'}' => None,
             _ => {
                 let ends = |byte: &u8| {
@@ -128,25 +158,6 @@ impl<'a> JsonReader<'a> {
                 let rest = &self.bytes[self.at..];
                 self.at += rest.iter().position(ends).unwrap_or(rest.len());
                 Some(())
-            }
-        }
-    }
-
-    fn skip_inside(&mut self) -> Option<()> {
-        let mut depth = 0_usize;
-        loop {
-            match self.bytes.get(self.at)? {
-                b'"' => {
-                    self.string()?;
-                    continue;
-                }
-                b'[' | b'{' => depth += 1,
-                b']' | b'}' => depth -= 1,
-                _ => {}
-            }
-            self.at += 1;
-            if depth == 0 {
-                return Some(());
             }
         }
     }

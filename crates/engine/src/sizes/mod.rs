@@ -90,7 +90,7 @@ impl SizeReader {
             given: vec![false; self.sizes.params.len()],
         };
         for parameter in parameters {
-            if let Some(place) = self.place(parameter.name.as_bytes()) {
+            if let Some(place) = self.index_of(parameter.name.as_bytes()) {
                 found.given[place] = true;
                 found.extents[place] = self.plain_value(place, parameter);
             } else if parameter.name == CALL_PARAMETER {
@@ -98,13 +98,13 @@ impl SizeReader {
             }
         }
         let body = parameters.iter().find(|parameter| parameter.name == BODY);
-        if let Some(body) = body.filter(|_| self.place(BODY.as_bytes()).is_none()) {
+        if let Some(body) = body.filter(|_| self.index_of(BODY.as_bytes()).is_none()) {
             self.body(body, &mut found);
         }
         found.extents
     }
 
-    fn place(&self, name: &[u8]) -> Option<usize> {
+    fn index_of(&self, name: &[u8]) -> Option<usize> {
         self.sizes.params.iter().position(|param| param.name.as_bytes() == name)
     }
 
@@ -117,8 +117,8 @@ impl SizeReader {
     fn call(&self, call: &[u8], found: &mut FoundValues) {
         let form = |name: ArgumentName<'_>| {
             let place = match name {
-                ArgumentName::Place(place) => Some(place),
-                ArgumentName::Name(name) => self.place(name),
+                ArgumentName::Position(place) => Some(place),
+                ArgumentName::Name(name) => self.index_of(name),
             };
             let place = place.filter(|place| self.arrays.get(*place) == Some(&true))?;
             Some((place, self.sizes.params[place].form))
@@ -135,7 +135,7 @@ impl SizeReader {
             if !matches!(sole, Some((_, param)) if param.form == ValueForm::Bytes) {
                 let given = found.given.clone();
                 array_file::npz(&body.value, |name, extent| {
-                    if let Some(place) = self.place(name).filter(|place| !given[*place]) {
+                    if let Some(place) = self.index_of(name).filter(|place| !given[*place]) {
                         found.extents[place] = Some(extent);
                     }
                 });
@@ -151,7 +151,7 @@ impl SizeReader {
             let mut named = vec![None; self.sizes.params.len()];
             let (mut known, mut unknown) = (false, false);
             let read = reader.object(|reader, key| {
-                let place = self.place(key);
+                let place = self.index_of(key);
                 known |= place.is_some();
                 unknown |= place.is_none();
                 match place.filter(|place| self.plain[*place]) {
@@ -234,9 +234,11 @@ fn value(parameter: &Parameter, form: ValueForm) -> Option<Extent> {
         }
         ValueForm::Json => json(),
         ValueForm::Text | ValueForm::Bytes | ValueForm::Any if is_json => json(),
-        ValueForm::Text => Some(Extent::line(characters(value))),
-        ValueForm::Any if content_type.starts_with("text") => Some(Extent::line(characters(value))),
-        ValueForm::Bytes | ValueForm::Any => Some(Extent::line(value.len() as u64)),
+        ValueForm::Text => Some(Extent::of_length(characters(value))),
+        ValueForm::Any if content_type.starts_with("text") => {
+            Some(Extent::of_length(characters(value)))
+        }
+        ValueForm::Bytes | ValueForm::Any => Some(Extent::of_length(value.len() as u64)),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn arguments(
         count = reader.tuple()?;
     }
     for place in 0..count {
-        match form(ArgumentName::Place(place as usize)) {
+        match form(ArgumentName::Position(place as usize)) {
             Some((param, form)) => tell(param, reader.extent(form)?),
             None => reader.skip(0)?,
         }
@@ -56,8 +56,8 @@ pub(super) fn arguments(
 /// How an argument is given.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ArgumentName<'a> {
-    /// By its place.
-    Place(usize),
+    /// By its position.
+    Position(usize),
     /// By its name.
     Name(&'a [u8]),
 }
@@ -117,11 +117,11 @@ impl<'a> ValueReader<'a> {
     fn extent(&mut self, form: ValueForm) -> Option<Extent> {
         let mut inside = *self;
         let extent = match inside.tag()? {
-            b's' => Extent::line(characters(inside.sized()?)),
-            b'b' => Extent::line(inside.sized()?.len() as u64),
+            b's' => Extent::of_length(characters(inside.sized()?)),
+            b'b' => Extent::of_length(inside.sized()?.len() as u64),
             b'l' | b't' => inside.list(),
-            b'd' if form == ValueForm::Frame => Extent::line(inside.column()?),
-            b'd' => Extent::line(inside.size()?.into()),
+            b'd' if form == ValueForm::Frame => Extent::of_length(inside.column()?),
+            b'd' => Extent::of_length(inside.size()?.into()),
             b'p' => Extent::of_array(std::iter::once(inside.frame()?)),
             b'a' | b'x' => {
                 *self = inside;
@@ -227,7 +227,7 @@ mod tests {
     fn told(call: &[u8]) -> [Option<Vec<u64>>; 2] {
         let mut told = [None, None];
         let form = |name: ArgumentName<'_>| match name {
-            ArgumentName::Place(place) => Some(place).filter(|place| *place < 2),
+            ArgumentName::Position(place) => Some(place).filter(|place| *place < 2),
             ArgumentName::Name(name) => [b"x", b"y"].iter().position(|known| *known == name),
         };
         arguments(
