@@ -20,8 +20,8 @@ const LONG_WAITS: u32 = 16;
 pub(super) struct OverloadNotice {
     /// Batches with a long wait, one after another.
     long_waits: u32,
-    /// Whether it was said.
-    said: bool,
+    /// Whether it was logged.
+    logged: bool,
 }
 
 impl OverloadNotice {
@@ -33,7 +33,7 @@ impl OverloadNotice {
         compute: Duration,
     ) -> Option<String> {
         let Policy::Window { delay } = policy else { return None };
-        if self.said {
+        if self.logged {
             return None;
         }
         let oldest = batch.requests.first()?;
@@ -41,8 +41,8 @@ impl OverloadNotice {
             (batch.dispatched.duration_since(oldest.admitted), Duration::from_nanos(*delay));
         let long = wait > delay + compute * LONG_WAIT;
         self.long_waits = if long { self.long_waits + 1 } else { 0 };
-        self.said = self.long_waits >= LONG_WAITS;
-        self.said.then(|| sentence(wait, compute, objective(delay, compute)))
+        self.logged = self.long_waits >= LONG_WAITS;
+        self.logged.then(|| sentence(wait, compute, objective(delay, compute)))
     }
 }
 
