@@ -19,6 +19,8 @@ use crate::state::BatcherState;
 
 /// Requests without a deadline are rejected when the queue takes longer than this.
 const DRAIN_MAX: Nanos = 30_000_000_000;
+/// Being sent ahead must promise this many times what it costs those who miss the batch.
+const SURE: f64 = 2.0;
 /// Bulk leads as well once its head has waited this many times what the interactive head is given.
 const BULK_PATIENCE: Nanos = 10;
 /// A group whose head has waited for this many full batches goes before fuller ones.
@@ -238,6 +240,9 @@ impl<'a> View<'a> {
             let batch = PlannedBatch { group, priority, candidate, reason, next_free, room: 0 };
             return GroupChoice::Wait(batch, wait);
         }
+        if growable && self.too_soon(group, &situation, candidate) {
+            return GroupChoice::Nothing;
+        }
         let reason = self.reason(&situation, candidate, growable);
         let next_free = match self.forecast.open {
             0 | 1 => situation.next_worker(candidate).max(0.0),
@@ -281,6 +286,23 @@ impl<'a> View<'a> {
         let longest = self.rules().adaptive.max_wait.unwrap_or(NEVER);
         let until = wait.until.min(head.arrived.saturating_add(longest));
         (until > now).then_some(Wait { until, ..wait })
+    }
+
+    /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
+    /// last batch ends: those who come meanwhile would wait for another batch, which costs more than
+    /// the hand-over that it saves. The end of that batch brings the next decision.
+    fn too_soon(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> bool {
+        let BatcherState { learned, rules, .. } = self.state;
+        let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
+        if self.forecast.idles() || late {
+            return false;
+        }
+        let flow = learned.flow(group);
+        let all_back = learned.returns.all_back(rules.now);
+        let rate = if all_back { flow.open().get() } else { flow.all.get() };
+        let missed = rate * self.forecast.head_start as f64;
+        let saved = candidate.size as f64 * learned.handoff();
+        SURE * missed * situation.curve.mean(candidate.size) > saved
     }
 
     fn reason(

@@ -1,6 +1,8 @@
 //! The adaptive policy in little stories. Workers take 5 ms and 1 ms per item unless told
 //! otherwise, and the batcher has been taught so.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 const MS: Nanos = 1_000_000;
@@ -269,6 +271,49 @@ fn no_batch_is_sent_ahead_to_a_worker_that_is_overdue_or_while_another_is_idle()
     it.step(7.0, Event::WorkerUp { worker: WorkerId(1), slots: 2 }, &["b2 w1 [1] idle"]);
     it.done(8.0, 1, 1, &[]);
     it.arrive(12.9, request(2), &["b3 w0 [2] idle"]);
+}
+
+#[test]
+fn a_batch_that_could_grow_is_not_sent_ahead_of_others_that_keep_coming() {
+    let mut it = alone(Config::default());
+    it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
+    let (mut runs, mut timer) = (VecDeque::new(), None);
+    let (mut batch, mut sizes, mut left) = (it.batches, Vec::new(), 0);
+    // In tenths of a millisecond.
+    for tick in 0..40_000_u32 {
+        let now = it.now + Nanos::from(tick) * MS / 10;
+        let event = match runs.front() {
+            Some(&(end, exec)) if end <= tick => {
+                batch += 1;
+                runs.pop_front();
+                Event::Done { batch: BatchId(batch), exec }
+            }
+            // Before that nothing is sent ahead.
+            _ if (20_000..20_500).contains(&tick) && tick % 2 == 0 => {
+                Event::Handed { took: MS / 2 }
+            }
+            _ if tick % 20 == 1 => Event::Arrive(client(1000 + tick / 20)),
+            _ if timer.is_some_and(|at| at <= now) => Event::Timer,
+            _ => continue,
+        };
+        let mut out = Actions::new();
+        it.play.batcher.step(now, event, &mut out);
+        for action in out.iter() {
+            match action {
+                Action::SetTimer(at) => timer = Some(*at),
+                Action::ClearTimer => timer = None,
+                Action::Dispatch(Dispatch { items, .. }) => {
+                    let start = runs.back().map_or(tick, |(end, _)| *end);
+                    left = left.max(start - tick);
+                    runs.push_back((start + 50 + 10 * items, 5 * MS + MS * u64::from(*items)));
+                    sizes.push(*items);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(sizes.len() > 300 && sizes.iter().all(|size| *size < 8), "{sizes:?}");
+    assert!(left <= 2, "one was sent {left} tenths of a millisecond ahead, of 5 that it could");
 }
 
 #[test]
