@@ -338,6 +338,8 @@ impl Task {
         let requests: Vec<_> = ids.iter().filter_map(|id| self.table.take(*id)).collect();
         assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
         let items_max = self.batcher.config().max_items;
+        let beyond = requests.iter().fold(0, |sum: u32, it| sum.saturating_add(it.beyond));
+        let dispatch = &Dispatch { items: dispatch.items.saturating_add(beyond), ..*dispatch };
         self.published.meters.dispatched(dispatch, items_max);
         if dispatch.attempt > 1 {
             let retried = requests.iter().map(|request| request.reply.counts()).sum();
