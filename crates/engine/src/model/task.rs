@@ -336,7 +336,7 @@ impl Task {
         let requests: Vec<_> = ids.iter().filter_map(|id| self.table.take(*id)).collect();
         assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
         let items_max = self.batcher.config().max_items;
-        self.published.dispatched(dispatch, items_max);
+        self.published.meters.dispatched(dispatch, items_max);
         if dispatch.attempt > 1 {
             let retried = requests.iter().map(|request| request.reply.counts()).sum();
             add(&self.published.retried, retried);

@@ -219,6 +219,7 @@ impl Task {
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
     /// again: its callers are told now, and to the batcher they are cancelled.
     fn give_up(&mut self, batch: WorkerBatch, error: &CallError) {
+        self.published.meters.batches.failed(batch.items);
         if !batch.streamed() {
             return self.table.put_back(batch, Some(error));
         }

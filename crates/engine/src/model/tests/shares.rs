@@ -111,6 +111,6 @@ async fn lengths_are_kept_apart_and_what_is_padding_is_told() {
     assert_eq!(later(&kit), [vec!["100", "80"], vec!["40"]]);
     let told = |at: usize| timings[at].padding.map(|it| (it.real, it.padded));
     assert_eq!([told(0), told(1), told(2)], [Some((180, 200)), Some((40, 40)), Some((180, 200))]);
-    let account = kit.model.status().counters.padding;
+    let account = kit.model.statistics().total().padding;
     assert_eq!((account.real, account.padded), (1 + 180 + 40, 1 + 200 + 40));
 }
