@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|adaptive|killing|many|growth ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|live|overload|killing|many|growth ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -18,10 +18,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
-from adaptive import adaptive
 from footprint import growth, many
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
+from live import live
+from overload import overload
 from server import Server
 
 ROUNDS = 3
@@ -149,7 +150,8 @@ if __name__ == "__main__":
             "overhead": overhead,
             "batching": batching,
             "killing": killing,
-            "adaptive": adaptive,
+            "live": live,
+            "overload": overload,
             "many": many,
             "growth": growth,
         }[name]()
