@@ -26,6 +26,7 @@ mod reply;
 mod resolve;
 pub mod settings;
 pub mod shares;
+pub mod sizes;
 #[cfg(test)]
 mod testkit;
 mod transfers;

@@ -236,8 +236,8 @@ impl Meters {
     /// A batch is dispatched.
     pub(super) fn dispatched(&self, dispatch: &Dispatch, items_max: u32) {
         self.batches.dispatched(dispatch, items_max);
-        let fill = u64::from(dispatch.items) * 1000 / u64::from(items_max.max(1));
-        self.fill_permille.record(fill);
+        let items = dispatch.items.min(items_max);
+        self.fill_permille.record(u64::from(items) * 1000 / u64::from(items_max.max(1)));
     }
 
     /// A batch was answered.
