@@ -37,6 +37,11 @@ impl RequestOptions {
     /// # Errors
     /// A header has no valid value.
     pub(crate) fn read(headers: &HeaderMap, started: Instant) -> Result<Self, Problem> {
+        // Cheaper than looking for each of them.
+        if !headers.keys().any(|name| name.as_str().starts_with("x-jitney-")) {
+            let (priority, claim) = (Priority::Interactive, Claim::default());
+            return Ok(Self { deadline: None, priority, claim });
+        }
         let (deadline, priority) = (deadline(headers, started)?, priority(headers)?);
         Ok(Self {
             deadline,

@@ -285,7 +285,13 @@ fn ready_line(names: &MetricNames, metric: usize, subject: &MetricSubject) -> Op
     Some(ReadyLine { before: escape(&before).into_owned(), after })
 }
 
-fn push_line(lines: &mut Vec<u8>, clock: &mut LogClock, now: Duration, line: &ReadyLine, value: f64) {
+fn push_line(
+    lines: &mut Vec<u8>,
+    clock: &mut LogClock,
+    now: Duration,
+    line: &ReadyLine,
+    value: f64,
+) {
     clock.push(now, lines);
     lines.extend_from_slice(b" - ");
     lines.extend_from_slice(line.before.as_bytes());
