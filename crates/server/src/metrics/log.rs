@@ -149,21 +149,21 @@ struct LogText {
     model: Vec<u8>,
     clock: LogClock,
     /// What is the same in all lines, by the metric's index.
-    ready: Vec<ReadyLines>,
+    ready: Vec<ReadyTexts>,
     broken: LogLimit,
 }
 
 /// The lines of one metric without their times and values.
 #[derive(Default)]
-struct ReadyLines {
-    host: Option<ReadyLine>,
+struct ReadyTexts {
+    host: Option<ReadyText>,
     /// The one that was used last comes first.
-    models: Vec<(ModelSubject, ReadyLine)>,
+    models: Vec<(ModelSubject, ReadyText)>,
 }
 
 /// A line without its time and value.
 #[derive(Debug, PartialEq, Eq)]
-struct ReadyLine {
+struct ReadyText {
     /// `Name.Unit:`
     before: String,
     /// `|#Dim:value,…|#hostname:h,timestamp:`
@@ -172,7 +172,7 @@ struct ReadyLine {
 
 impl LogText {
     fn new(names: &MetricNames) -> Self {
-        let ready = names.server.iter().map(|_| ReadyLines::default()).collect();
+        let ready = names.server.iter().map(|_| ReadyTexts::default()).collect();
         Self { ready, ..Self::default() }
     }
 
@@ -182,8 +182,8 @@ impl LogText {
                 MetricSubject::Host => self.add_host(names, now, *metric, *value),
                 MetricSubject::Model(model) => self.add_model(names, now, *metric, *value, model),
                 MetricSubject::Gpu { .. } | MetricSubject::Worker { .. } => {
-                    if let Some(line) = ready_line(names, *metric, subject) {
-                        push_line(&mut self.server, &mut self.clock, now, &line, *value);
+                    if let Some(line) = ready_text(names, *metric, subject) {
+                        push_ready(&mut self.server, &mut self.clock, now, &line, *value);
                     }
                 }
             },
@@ -212,12 +212,12 @@ impl LogText {
     }
 
     fn add_host(&mut self, names: &MetricNames, now: Duration, metric: usize, value: f64) {
-        let Some(ReadyLines { host, .. }) = self.ready.get_mut(metric) else { return };
+        let Some(ReadyTexts { host, .. }) = self.ready.get_mut(metric) else { return };
         if host.is_none() {
-            *host = ready_line(names, metric, &MetricSubject::Host);
+            *host = ready_text(names, metric, &MetricSubject::Host);
         }
         if let Some(line) = host {
-            push_line(&mut self.server, &mut self.clock, now, line, value);
+            push_ready(&mut self.server, &mut self.clock, now, line, value);
         }
     }
 
@@ -229,19 +229,19 @@ impl LogText {
         value: f64,
         subject: &ModelSubject,
     ) {
-        let Some(ReadyLines { models, .. }) = self.ready.get_mut(metric) else { return };
+        let Some(ReadyTexts { models, .. }) = self.ready.get_mut(metric) else { return };
         match models.iter().position(|(known, _)| known == subject) {
             Some(0) => {}
             Some(at) => models.swap(0, at),
             None => {
                 let whole = MetricSubject::Model(subject.clone());
-                let Some(line) = ready_line(names, metric, &whole) else { return };
+                let Some(line) = ready_text(names, metric, &whole) else { return };
                 models.truncate(READY_MAX - 1);
                 models.insert(0, (subject.clone(), line));
             }
         }
         if let Some((_, line)) = models.first() {
-            push_line(&mut self.server, &mut self.clock, now, line, value);
+            push_ready(&mut self.server, &mut self.clock, now, line, value);
         }
     }
 
@@ -277,19 +277,19 @@ impl LogText {
 }
 
 /// The line of a metric of the server's. Nothing if its labels are not those that were declared.
-fn ready_line(names: &MetricNames, metric: usize, subject: &MetricSubject) -> Option<ReadyLine> {
+fn ready_text(names: &MetricNames, metric: usize, subject: &MetricSubject) -> Option<ReadyText> {
     let MetricDeclaration { name, unit, dimensions, .. } = names.server.get(metric)?;
     let labels = labels_text(dimensions, &subject.labels(), true)?;
     let (before, after) = (format!("{name}.{unit}:"), format!("|#{labels}"));
     let after = format!("{}|#hostname:{},timestamp:", escape(&after), names.host);
-    Some(ReadyLine { before: escape(&before).into_owned(), after })
+    Some(ReadyText { before: escape(&before).into_owned(), after })
 }
 
-fn push_line(
+fn push_ready(
     lines: &mut Vec<u8>,
     clock: &mut LogClock,
     now: Duration,
-    line: &ReadyLine,
+    line: &ReadyText,
     value: f64,
 ) {
     clock.push(now, lines);
