@@ -11,7 +11,7 @@ use jitney_proto::Message;
 use jitney_proto::inference::PredictionsRequest;
 use tonic::Status;
 
-use super::call_log::AnswerBody;
+use super::call_log::CallBody;
 use super::message_body::{HEAD, MessageBody};
 use super::predict::predict;
 use super::request::GrpcRequest;
@@ -37,12 +37,12 @@ pub(super) async fn answer(
     state: &ServerState,
     request: Request<MessageBody>,
     message: PredictionsRequest,
-) -> Result<Response<AnswerBody>, Status> {
+) -> Result<Response<CallBody>, Status> {
     let mut request = GrpcRequest::plain(request.into_parts().0)?;
     let sequence = message.sequence_id.clone().map(|id| SequenceRef { id, starts: false });
     let answered = predict(&state.inference, &mut request, message, sequence).await?;
     let (metadata, pieces, extensions) = answered.into_parts();
-    let mut response = Response::new(AnswerBody::Message(framed(&pieces.whole().await?)?));
+    let mut response = Response::new(CallBody::Message(framed(&pieces.whole().await?)?));
     *response.headers_mut() = metadata.into_headers();
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     *response.extensions_mut() = extensions;
