@@ -75,7 +75,9 @@ def measure(load: Load, ask: Ask, port: int, running: Running, folder: pathlib.P
     else:
         figures = closed(load, ask, port, folder, seconds)
     after = running.cost()
-    answered = max(1.0, figures["requests"] - figures["not_ok"])
+    answered = figures["requests"] - figures["not_ok"]
+    if answered < 1:  # Nothing can be said of the answers of a server that gave none.
+        return {name: value for name, value in figures.items() if name not in ("p50_ms", "p99_ms")}
     figures["cpu_us"] = (after.total - before.total) * 1e6 / answered
     if running.front:
         figures["front_us"] = (after.front - before.front) * 1e6 / answered
