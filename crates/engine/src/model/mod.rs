@@ -17,6 +17,7 @@ mod identity;
 mod incidents;
 mod intake;
 mod messages;
+mod overload;
 mod parts;
 mod poison;
 mod readiness;

@@ -23,6 +23,7 @@ use super::clock::ModelClock;
 use super::closing::Closing;
 use super::intake::ALONE;
 use super::messages::{ControlMessage, RequestMessage};
+use super::overload::OverloadNotice;
 use super::report::BatcherReport;
 use super::scatter;
 use super::slots::{SlotChange, WorkerSlots, worker_of};
@@ -64,6 +65,7 @@ pub(crate) struct Task {
     pub(super) known_failure: String,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
+    pub(super) overload: OverloadNotice,
     pub(super) closing: Option<Closing>,
     /// When the batcher wants to look again.
     pub(super) timer: Option<Instant>,

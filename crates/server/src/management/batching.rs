@@ -149,7 +149,9 @@ impl BatchingReport {
     fn new(name: &str, version: &str, policy: &'static str, report: &BatcherReport) -> Self {
         let config = &report.config;
         let (objective, delay) = match config.policy {
-            Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.max_wait),
+            Policy::Adaptive(adaptive) => {
+                (adaptive.objective, adaptive.window.or(adaptive.max_wait))
+            }
             Policy::Window { delay } => (None, Some(delay)),
             Policy::Opportunistic => (None, None),
         };

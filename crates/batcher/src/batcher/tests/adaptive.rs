@@ -8,7 +8,7 @@ use super::*;
 const MS: Nanos = 1_000_000;
 
 fn policy(objective: Option<Nanos>) -> Policy {
-    Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0 })
+    Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0, window: None })
 }
 
 /// A batcher that knows its curve, at a time by which it has forgotten how that was taught.
@@ -197,13 +197,55 @@ fn clients_that_come_back_together_are_waited_for_until_the_last_is_here() {
 
 #[test]
 fn no_request_waits_longer_than_the_operator_allows() {
-    let policy = Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0), delivery: 0 });
+    let policy = Policy::Adaptive(Adaptive {
+        objective: None,
+        max_wait: Some(0),
+        delivery: 0,
+        window: None,
+    });
     let mut it = Taught::new(Config { policy, max_items: 8, ..Config::default() }, 2);
     for index in 0..8 {
         let origin = Origin { kind: OriginKind::Http, peer: u64::from(index) + 7 };
         it.play.skip(it.now, Event::Arrive(Request { origin, ..request(index) }));
     }
     assert_eq!(it.play.batcher.running(), 2);
+}
+
+/// Taught as the others, and then given a window of 10 ms and an objective of 60 ms.
+fn windowed() -> Taught {
+    let mut it = alone(Config::default());
+    let (objective, window) = (Some(60 * MS), Some(10 * MS));
+    let policy = Policy::Adaptive(Adaptive { objective, window, ..Adaptive::default() });
+    let config = Config { policy, max_items: 8, ..Config::default() };
+    it.step(0.0, Event::Configure(config), &[]);
+    it
+}
+
+#[test]
+fn beside_a_window_nothing_else_decides_when_a_batch_goes() {
+    let mut it = windowed();
+    it.arrive(1.0, request(0), &[]);
+    it.arrive(10.0, request(1), &[]);
+    it.step(10.9, Event::Timer, &[]);
+    it.step(11.0, Event::Timer, &["b1 w0 [0 1] window"]);
+    (2..9).for_each(|index| it.arrive(12.0, request(index), &[]));
+    it.done(18.0, 1, 2, &[]);
+    it.arrive(19.0, request(9), &["b2 w0 [2 3 4 5 6 7 8 9] full"]);
+    it.done(32.0, 2, 8, &[]);
+    it.arrive(33.0, by(10, 49 * MS), &[]);
+    it.step(37.0, Event::Timer, &[]);
+    it.step(41.0, Event::Timer, &["b3 w0 [10] deadline"]);
+}
+
+#[test]
+fn beside_a_window_a_request_that_would_be_late_is_rejected_at_once() {
+    let mut it = windowed();
+    it.arrive(0.0, of_items(0, 8), &["b1 w0 [0] full"]);
+    (1..4).for_each(|index| it.arrive(0.5, of_items(index, 8), &[]));
+    it.arrive(0.6, of_items(4, 8), &["4 Overload"]);
+    it.arrive(0.6, by(5, 15 * MS), &["5 Infeasible"]);
+    it.arrive(0.6, by(6, 80 * MS), &[]);
+    it.done(13.0, 1, 8, &["b2 w0 [1] full"]);
 }
 
 #[test]

@@ -147,6 +147,9 @@ impl Task {
             handling: batch.dispatched.elapsed().saturating_sub(exec),
             requests: &batch.requests,
         });
+        if let Some(notice) = self.overload.after(&self.batcher.config().policy, &batch, exec) {
+            tracing::warn!(model = self.label, "{notice}");
+        }
         let handoff = batch.handoff;
         scatter::answer(batch, items, exec, &self.published);
         // How long it took to reach the worker tells how early the next one is sent.
