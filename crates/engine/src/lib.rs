@@ -29,6 +29,7 @@ pub mod shares;
 #[cfg(test)]
 mod testkit;
 mod transfers;
+mod value_bytes;
 pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jitney.worker.buffers import BodyBuffers
+
 PROTOCOL_VERSION = 2
 
 HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CANCEL = range(1, 12)
@@ -115,6 +117,7 @@ class FrameReader:
         self._limit = limit
         self._buffer = bytearray(64 << 10)
         self._view = memoryview(self._buffer)
+        self._bodies = BodyBuffers()
         self._start = 0  # first unread byte; always <= _end
         self._end = 0  # one past the last received byte
 
@@ -176,7 +179,7 @@ class FrameReader:
         lengths = struct.unpack(f"<{2 * count}I", table)
         if size + sum(lengths) != length:
             raise Malformed("the items do not add up to the payload")
-        buffers = list(map(bytearray, lengths))
+        buffers = list(map(self._bodies.take, lengths))
         self._read_into(buffers)
         return ReceivedItems(table, list(map(bytes, buffers[::2])), buffers[1::2])
 

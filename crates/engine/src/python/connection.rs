@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -18,6 +19,9 @@ use super::frame::{
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
 const COPY_MAX: usize = 64 * 1024;
+
+/// Bytes that the system takes before the worker has read them.
+const SEND_BUFFER: usize = 512 * 1024;
 
 /// The read buffer is grown to at least this, so that a usual reply is one read.
 const READ_ROOM: usize = 32 * 1024;
@@ -48,6 +52,8 @@ pub(crate) struct WorkerConnection {
 
 impl WorkerConnection {
     pub(crate) fn new(stream: UnixStream) -> Self {
+        // The system may allow less, which costs a few more system calls for large batches.
+        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
         Self { stream, read: BytesMut::new(), write: BytesMut::new() }
     }
 

@@ -20,7 +20,7 @@ use super::context::RequestContext;
 use super::{admin, authorize, health, inference, management, openapi, plugins};
 use crate::access_log::AccessRecord;
 use crate::auth::{BrowserRule, Gate};
-use crate::body::RequestBody;
+use crate::body::{READ_BUFFER, RequestBody};
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
@@ -34,7 +34,7 @@ use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
 /// Largest head of a request, and hyper's read buffer with it.
-const HEAD_BYTES_MAX: usize = 128 << 10;
+const HEAD_BYTES_MAX: usize = READ_BUFFER;
 
 /// Serves a connection until it ends or its listener does. Returns the connection if its last request
 /// upgraded it to a handle.
