@@ -2,7 +2,7 @@
 
 A handler that sleeps 5 ms + 0.2 ms per item, one worker, batches of at most 32, 50 ms to answer. Sleeps last longer than
 asked for, which no server can help: the handler notes what they took, and beside the simulator with the nominal times
-stands one with those. Clients that wait are wrk's connections; requests that come whatever happens are made by open_loop.rs beside this file, which is compiled first.
+stands one with those. Clients that wait are wrk's connections; requests that come whatever happens are made by `jitney bench`.
 BENCH_SHARE=0.1 makes a short try-out.
 """
 
@@ -13,7 +13,6 @@ import os
 import pathlib
 import re
 import subprocess
-import tempfile
 import time
 
 from handlers import SLEEPY, TIMED
@@ -21,7 +20,6 @@ from server import BINARY, Server
 
 SHARE = float(os.environ.get("BENCH_SHARE", "1"))
 SECONDS = max(2.0, 20 * SHARE)
-SOURCE = pathlib.Path(__file__).parent / "open_loop.rs"
 
 BATCH, OBJECTIVE_MS = 32, 50
 CURVE = "5+0.2b"
@@ -38,10 +36,7 @@ def adaptive() -> None:
         f"\n## Adaptive: 5 ms + 0.2 ms per item, at most {BATCH}, {OBJECTIVE_MS} ms, one worker; capacity {CAPACITY:.0f} requests/s"
     )
     closed()
-    with tempfile.TemporaryDirectory(prefix="jitney-bench-") as folder:
-        program = pathlib.Path(folder, "open_loop")
-        subprocess.run(["rustc", "--edition", "2024", "-O", "-o", program, SOURCE], check=True)
-        opened(program)
+    opened()
 
 
 def closed() -> None:
@@ -64,7 +59,7 @@ def closed() -> None:
             print(f"| {clients} | {rate:.0f} | {' | '.join(shares)} | {p50:.1f} | {p99:.1f} | {errors} |", flush=True)
 
 
-def opened(program: pathlib.Path) -> None:
+def opened() -> None:
     """Goodput of requests that come whatever happens."""
     print(
         f"\nRequests that come whatever happens, Poisson, {SECONDS:.0f} s each; goals 93 %, refusals below 5 ms, back within 1 s\n"
@@ -79,22 +74,35 @@ def opened(program: pathlib.Path) -> None:
         with Server(SLEEPY, *FLAGS) as server:
             wrk(server, 8, 1)
             phases = [f"{rate:.0f}x{SECONDS}", f"{CAPACITY / 2:.0f}x{RECOVERY_SECONDS}"]
-            loaded, after = open_loop(program, server, phases)
+            loaded, after = open_loop(server, phases)
         should = sim["on_time_per_second"]
         print(
             f"| {load} | {rate:.0f} | {loaded['good_per_s']:.0f} | {should:.0f} | **{loaded['good_per_s'] / should:.1%}** "
-            f"| {loaded['refused']} | {loaded['explained']} | {loaded['refusal_p50_ms']:.2f} "
+            f"| {loaded['rejected']} | {loaded['explained']} | {loaded['rejection_p50_ms']:.2f} "
             f"| {loaded['answer_p50_ms']:.1f} / {loaded['answer_p99_ms']:.1f} | {loaded['expired']} | {loaded['lost']} "
             f"| {after['last_bad_s']:.2f} |",
             flush=True,
         )
 
 
-def open_loop(program: pathlib.Path, server: Server, phases: list[str]) -> list[dict]:
+def open_loop(server: Server, phases: list[str]) -> list[dict]:
     """What became of each phase's requests."""
-    command = [program, f"127.0.0.1:{server.port()}", "/predictions/bench", str(OBJECTIVE_MS), "42", *phases]
+    url = f"http://127.0.0.1:{server.port()}/predictions/bench"
+    load = [
+        "--phase",
+        *phases,
+        "--pool",
+        "2000",
+        "--objective",
+        f"{OBJECTIVE_MS}ms",
+        "--warm-up",
+        "0",
+        "--body",
+        "body",
+    ]
+    command = [BINARY, "bench", url, *load, "--json", "-", "--quiet"]
     out = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
-    return [json.loads(line) for line in out.splitlines()]
+    return json.loads(out)["phases"]
 
 
 def simulate(*load: str, curve: str = CURVE) -> list[dict]:

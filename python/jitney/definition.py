@@ -170,7 +170,9 @@ def _endpoint(
     shape = hints.read(function, batched, streams, skip_self)
     if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
         raise DefinitionError(f"{name}: a batch function needs a parameter that arrives as a list")
-    return Endpoint(name, attribute, batched, is_async, streams, note.options, shape, inspect.getdoc(function) or "")
+    first = next((param.name for param in shape.params if not param.is_request), "")
+    options, doc = note.options.about(first), inspect.getdoc(function) or ""
+    return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc)
 
 
 def _marked_methods(target: Any) -> list[str]:

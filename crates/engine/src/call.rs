@@ -21,6 +21,10 @@ pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 /// Parameters that one request may have: as many as a worker's frame has room for.
 pub const PARAMETERS_MAX: usize = u8::MAX as usize;
 
+/// The parameter that holds the arguments of a call through a handle; no Python parameter can have this
+/// name.
+pub const CALL_PARAMETER: &str = "jitney-call";
+
 /// The longest payload of a frame between the server and a worker.
 pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 30;
 
@@ -195,13 +199,15 @@ impl Input {
     }
 }
 
-/// Who a request says it is from, and what it says it costs.
+/// What a request says about itself: who it is from, how much it brings and what that costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Who pays; tenants take turns where not all requests fit.
     pub tenant: Option<Box<str>>,
     /// What it weighs, in the unit of the model's cost.
     pub cost: Option<u64>,
+    /// How many items it brings, where the server cannot see that.
+    pub items: Option<u32>,
 }
 
 /// A request as a protocol hands it to the engine.

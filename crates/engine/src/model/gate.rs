@@ -95,14 +95,16 @@ impl RequestGate {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let Call { input, deadline, origin, priority, claim } = call;
+        let Call { input, deadline, origin, priority, mut claim } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
-        let accepted = self.intake.accept(input, settings.items_max())?;
-        let AcceptedInput { payload, items, group, splits, objective, length } = accepted;
+        let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
+        let AcceptedInput { payload, items, beyond, group, splits, objective, length, cost } =
+            accepted;
         if self.published.poison.rejects(&payload) {
             return Err(CallError::Poisonous);
         }
-        let permit = self.admission.admit(u64::from(items), bytes)?;
+        let permit = self.admission.admit(u64::from(items) + u64::from(beyond), bytes)?;
+        claim.cost = cost.or(claim.cost);
         let weight = settings.shares.weigh(&claim, length, items, value_bytes);
         let facts = Request {
             deadline: self.clock.deadline(earliest(deadline, objective, &settings, admitted)),
@@ -122,7 +124,8 @@ impl RequestGate {
             whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
         };
         let (reply, answer) = Reply::new();
-        let request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
+        let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
+        request.beyond = beyond;
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))

@@ -17,6 +17,7 @@ mod identity;
 mod incidents;
 mod intake;
 mod messages;
+mod overload;
 mod parts;
 mod poison;
 mod readiness;
@@ -26,6 +27,7 @@ mod sequence;
 mod slots;
 mod startup;
 mod state;
+mod statistics;
 mod table;
 mod task;
 mod turns;
@@ -52,6 +54,7 @@ pub(crate) use self::intake::Intake;
 pub use self::readiness::Readiness;
 pub use self::report::{BatcherReport, PastDecision, main_group};
 pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
+pub use self::statistics::{BatchStatistics, BatchTotals, DISPATCH_REASONS, SizeStatistics};
 
 use self::gate::RequestGate;
 pub use self::messages::Announced;
@@ -134,6 +137,11 @@ impl Model {
     /// What was measured about its requests and batches.
     pub fn measures(&self) -> Measures {
         self.gate.published.meters.read()
+    }
+
+    /// What its batches came to, by their size.
+    pub fn statistics(&self) -> BatchStatistics {
+        self.gate.published.meters.batches.read()
     }
 
     /// Its name in metrics.

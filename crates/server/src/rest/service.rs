@@ -210,6 +210,7 @@ async fn call(
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,
         Route::Batching(target) => Box::pin(management::batching(context, target)).await,
+        Route::Statistics(target) => management::statistics(context, target),
         Route::Scale(target) => Box::pin(management::scale(context, target)).await,
         Route::Unregister(target) => Box::pin(management::unregister(context, target)).await,
         Route::SetDefault { model, version } => management::set_default(context, model, version),

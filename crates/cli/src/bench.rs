@@ -1,0 +1,148 @@
+//! `jitney bench`: puts a server under load and reports what became of the requests.
+//!
+//! These modules read flags and files and print; `jitney_load` sends and counts. The times of an
+//! open loop come from `jitney_sim`, so that the simulator can play the same ones.
+
+mod bodies;
+mod load;
+mod schedule;
+mod summary;
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jitney_load::{Ending, ExchangeFailure, LiveFigures, LoadPlan, LoadReport, LoadUrl, Stop};
+use serde::Serialize;
+use tokio::signal;
+
+use crate::console;
+use crate::failure::{FAILED, Failure, cannot};
+use crate::flags::bench::BenchFlags;
+use crate::machine;
+
+/// The exit code after the second interrupt.
+const INTERRUPTED: i32 = 130;
+/// What the server says while a model loads; that is waited for.
+const LOADING: &str = "[reason: loading]";
+const LOADING_MAX: Duration = Duration::from_secs(120);
+const LOADING_PAUSE: Duration = Duration::from_millis(100);
+/// How much of an error's text is shown.
+const SHOWN_MAX: usize = 300;
+
+/// `jitney bench`
+pub fn bench(flags: &BenchFlags) -> Result<u8, Failure> {
+    machine::raise_open_files();
+    let url: LoadUrl = flags.url.parse().map_err(Failure::usage)?;
+    let plan = load::plan(flags, url)?;
+    if !flags.keep_going {
+        try_once(&plan, flags)?;
+    }
+    let stop = Stop::default();
+    stop_on_interrupt(&stop);
+    let report = run(plan, flags, &stop)?;
+    write(&report, flags)?;
+    Ok(if report.total.answered > 0 { 0 } else { FAILED })
+}
+
+fn run(plan: LoadPlan, flags: &BenchFlags, stop: &Stop) -> Result<LoadReport, Failure> {
+    let watched = !flags.quiet && std::io::stderr().is_terminal();
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    let mut show = |figures: LiveFigures| bar.set_message(summary::live(figures));
+    let live: Option<&mut dyn FnMut(LiveFigures)> = if watched { Some(&mut show) } else { None };
+    let report = jitney_load::run(plan, stop, live).map_err(cannot("run the load"));
+    bar.finish_and_clear();
+    report
+}
+
+/// One request before the load: a wrong path is one error and not a million.
+fn try_once(plan: &LoadPlan, flags: &BenchFlags) -> Result<(), Failure> {
+    let trial = || jitney_load::trial(plan).map_err(cannot("send a request"));
+    let mut answer = trial()?;
+    let started = Instant::now();
+    while answer.text.contains(LOADING) && started.elapsed() < LOADING_MAX {
+        std::thread::sleep(LOADING_PAUSE);
+        answer = trial()?;
+    }
+    if answer.ending.is_answer() {
+        return Ok(());
+    }
+    let url = &flags.url;
+    let failed = match answer.ending {
+        Ending::Failed(ExchangeFailure::NobodyListens) => {
+            return Err(Failure::failed(format!("nobody listens at {url}"))
+                .hint("start the server first, for example: jitney serve model.mar --port 8080"));
+        }
+        Ending::Failed(failure) => {
+            format!("the first request to {url} failed: {}", failure.label())
+        }
+        ending => {
+            let text: String = answer.text.trim().chars().take(SHOWN_MAX).collect();
+            format!("the first request to {url} was answered with {ending}: {text}")
+        }
+    };
+    Err(Failure::failed(failed).hint("--keep-going starts the load in spite of it"))
+}
+
+/// The first interrupt ends the load and the summary follows, the second ends the program.
+fn stop_on_interrupt(stop: &Stop) {
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
+        runtime.block_on(async {
+            if signal::ctrl_c().await.is_ok() {
+                stop.set();
+            }
+            if signal::ctrl_c().await.is_ok() {
+                std::process::exit(INTERRUPTED);
+            }
+        });
+    });
+}
+
+/// The results as JSON.
+#[derive(Serialize)]
+struct JsonReport<'a> {
+    url: &'a str,
+    seed: u64,
+    #[serde(flatten)]
+    report: &'a LoadReport,
+}
+
+fn write(report: &LoadReport, flags: &BenchFlags) -> Result<(), Failure> {
+    if let Some(path) = &flags.svg {
+        let picture = report.svg(&format!("Latency of {}", flags.url));
+        std::fs::write(path, picture).map_err(|error| Failure::file("write", path, &error))?;
+    }
+    let to_stdout = flags.json.as_deref() == Some(Path::new("-"));
+    if let Some(path) = &flags.json {
+        let json = JsonReport { url: &flags.url, seed: flags.seed, report };
+        let text = serde_json::to_string_pretty(&json).map_err(cannot("write JSON"))?;
+        if to_stdout {
+            console::out(text);
+        } else {
+            std::fs::write(path, text + "\n")
+                .map_err(|error| Failure::file("write", path, &error))?;
+        }
+    }
+    if !flags.quiet {
+        let text = summary::text(report, flags);
+        if to_stdout {
+            console::err(text)
+        } else {
+            console::out(text)
+        }
+        if let Some(why) = &report.generator.limited_by {
+            console::err(format!(
+                "warning: {why}: the figures are of this program and this machine, not of the server"
+            ));
+        }
+    }
+    Ok(())
+}
