@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|adaptive|killing|many|growth ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -18,10 +18,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
-from adaptive import adaptive
 from footprint import growth, many
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
+from live import live
+from overload import overload
 from server import Server
 
 ROUNDS = 3
@@ -35,16 +36,18 @@ JSON_SCRIPT = f"wrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'applica
 def overhead() -> None:
     """CPU and latency of a no-op handler: wrk with a 100-byte JSON body."""
     print("\n## Overhead: no-op Python handler, 100-byte JSON body, one worker\n")
-    print("| batch | connections | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for batch, connections in ((1, 1), (32, 1), (32, 32), (32, 256)):
-        flags = ["--batch-size", str(batch), "--queue", "1000", "--policy", "opportunistic"]
+    print("| batch | policy | connections | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    plain = "opportunistic"
+    rows = ((1, plain, 1), (32, plain, 1), (32, "adaptive", 1), (32, plain, 32), (32, plain, 256))
+    for batch, policy, connections in rows:
+        flags = ["--batch-size", str(batch), "--queue", "1000", "--policy", policy]
         with Server(NOOP, *flags) as server:
             wrk(server, connections, 2)
-            rows = [wrk(server, connections, SECONDS) for _ in range(ROUNDS)]
-        rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*rows))
+            runs = [wrk(server, connections, SECONDS) for _ in range(ROUNDS)]
+        rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*runs))
         print(
-            f"| {batch} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
+            f"| {batch} | {policy} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
         )
 
 
@@ -167,7 +170,8 @@ if __name__ == "__main__":
             "batching": batching,
             "killing": killing,
             "large": large,
-            "adaptive": adaptive,
+            "live": live,
+            "overload": overload,
             "many": many,
             "growth": growth,
         }[name]()

@@ -65,6 +65,20 @@ impl ValueBytes {
         }
     }
 
+    /// Gives the pieces up if somebody has needed them in one.
+    pub(crate) fn settle(&mut self) {
+        if let Held::Pieces(held) = &self.0
+            && let Some(joined) = held.joined.get()
+        {
+            self.0 = Held::Whole(joined.clone());
+        }
+    }
+
+    /// Whether these are its first bytes; the pieces stay as they are.
+    pub fn starts_with(&self, start: &[u8]) -> bool {
+        self.pieces().iter().flatten().take(start.len()).eq(start)
+    }
+
     /// All in one piece, and the pieces given up.
     pub fn into_whole(self) -> Bytes {
         self.whole().clone()
@@ -88,6 +102,12 @@ impl Default for ValueBytes {
 impl From<Bytes> for ValueBytes {
     fn from(bytes: Bytes) -> Self {
         Self(Held::Whole(bytes))
+    }
+}
+
+impl From<&'static str> for ValueBytes {
+    fn from(text: &'static str) -> Self {
+        Self(Held::Whole(Bytes::from_static(text.as_bytes())))
     }
 }
 
@@ -137,8 +157,22 @@ mod tests {
         assert_eq!(pieces, whole);
         let hasher = std::hash::RandomState::new();
         assert_eq!(hasher.hash_one(&pieces), hasher.hash_one(&whole));
-        // They are joined once.
-        assert_eq!(pieces.whole().as_ptr(), pieces.clone().whole().as_ptr());
+        // They are joined once, and then not needed any more.
+        let mut again = pieces.clone();
+        assert_eq!(pieces.whole().as_ptr(), again.whole().as_ptr());
+        again.settle();
+        assert_eq!((again.pieces().len(), &*again), (1, &b"one two"[..]));
+    }
+
+    #[test]
+    fn the_start_is_looked_at_without_joining() {
+        let cut = ["o", "ne", " two"].map(|piece| Bytes::from_static(piece.as_bytes()));
+        let mut value = ValueBytes::from_pieces(cut.to_vec());
+        let starts = ["", "on", "one t", "one two"].map(|start| value.starts_with(start.as_bytes()));
+        assert_eq!(starts, [true; 4]);
+        assert!(!value.starts_with(b"one two three") && !value.starts_with(b"two"));
+        value.settle();
+        assert_eq!(value.pieces().len(), 3);
     }
 
     #[test]

@@ -36,15 +36,17 @@ const KEPT_PIECE_MIN: usize = READ_BUFFER / 4 * 3;
 /// The largest buffer into which a connection reads.
 pub(crate) const READ_BUFFER: usize = 128 << 10;
 /// Answers up to this size usually fit into the system's buffer of a connection and are not counted.
-const SMALL_ANSWER: usize = 16 << 10;
+pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 /// Bodies above this usually arrive after their head; below it, with it.
-const LARGE: u64 = 16 << 10;
+pub(crate) const LARGE: u64 = 16 << 10;
 /// How long and how much of an unread body is thrown away.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 256 << 20;
 
 /// A request's body that has not been read yet; dropping it throws the rest away.
 pub(crate) struct RequestBody {
+    /// What came with the head, where that was all.
+    whole: Bytes,
     body: Option<Incoming>,
     /// The client waits for `100 Continue` and has sent nothing yet.
     expects: bool,
@@ -52,7 +54,12 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     pub(crate) fn new(body: Incoming, expects: bool) -> Self {
-        Self { body: Some(body), expects }
+        Self { whole: Bytes::new(), body: Some(body), expects }
+    }
+
+    /// A body that is here.
+    pub(crate) fn whole(whole: Bytes) -> Self {
+        Self { whole, body: None, expects: false }
     }
 
     /// Whether it is larger than what usually arrives together with a request's head.
@@ -69,7 +76,11 @@ impl RequestBody {
         limit: u64,
         admission: &Arc<Admission>,
     ) -> Result<ValueBytes, Problem> {
-        let Some(body) = &mut self.body else { return Ok(ValueBytes::default()) };
+        let Some(body) = &mut self.body else {
+            let whole = std::mem::take(&mut self.whole);
+            let fits = whole.len() as u64 <= limit;
+            return if fits { Ok(whole.into()) } else { Err(Problem::too_large(limit)) };
+        };
         let announced = body.size_hint();
         if announced.lower() > limit {
             return Err(Problem::too_large(limit));
@@ -320,7 +331,8 @@ impl ResponseBody {
         Frame::data(AnswerPiece::new(bytes, peer))
     }
 
-    fn take(&mut self) -> Option<Bytes> {
+    /// What is here.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
         let (Self::Whole(here, _) | Self::Pieces(here, ..)) = self;
         let here = std::mem::take(here);
         (!here.is_empty()).then_some(here)

@@ -17,6 +17,17 @@ use crate::request_id::RequestUuid;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
 
+/// What all requests of a connection share.
+#[derive(Clone, Copy)]
+pub(crate) struct ConnectionContext<'a> {
+    pub(crate) state: &'a ServerState,
+    /// What the listener offers.
+    pub(crate) apis: Apis,
+    /// What the listener believes of browsers.
+    pub(crate) browsers: BrowserRule,
+    pub(crate) peer: &'a Arc<Peer>,
+}
+
 /// One request while it is being answered.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
@@ -32,6 +43,19 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) started: Instant,
     /// The model that a plugin allowed it to use.
     pub(crate) authorized: Option<&'a Arc<Model>>,
+}
+
+impl<'a> RequestContext<'a> {
+    /// A request whose head had arrived when it `started`.
+    pub(super) fn new(
+        connection: ConnectionContext<'a>,
+        parts: &'a Parts,
+        started: Instant,
+    ) -> Self {
+        let ConnectionContext { state, apis, browsers, peer } = connection;
+        let (id, authorized) = (RequestUuid::fresh(), None);
+        Self { state, apis, browsers, peer, parts, id, started, authorized }
+    }
 }
 
 impl RequestContext<'_> {
