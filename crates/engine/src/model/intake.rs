@@ -66,6 +66,7 @@ impl Intake {
                 let place = endpoints.index(&input.route);
                 let objective = endpoints.complete(place, &mut input.route);
                 let size = endpoints.size_of(place, &input);
+                input.parameters.iter_mut().for_each(|parameter| parameter.value.settle());
                 let group = group_of(&endpoints.api, place, size.bucket);
                 let accepted = Self::accept_raw(input, batch_size)?;
                 let group = accepted.group.max(group);

@@ -14,6 +14,7 @@ fn array(name: &str) -> Value {
 }
 
 fn parameter(name: &str, content_type: &str, value: impl Into<Bytes>) -> Parameter {
+    let value: Bytes = value.into();
     let (name, content_type) = (name.to_owned().into(), content_type.to_owned().into());
     Parameter { name, content_type, value: value.into() }
 }
