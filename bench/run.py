@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|live|overload|killing|many|growth|idle ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -30,6 +30,8 @@ SECONDS = 8
 IDEAL = 32 / (0.005 + 0.0002 * 32)
 JSON_BODY = '{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
 
+JSON_SCRIPT = f"wrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n"
+
 
 def overhead() -> None:
     """CPU and latency of a no-op handler: wrk with a 100-byte JSON body."""
@@ -49,11 +51,9 @@ def overhead() -> None:
         )
 
 
-def wrk(server: Server, connections: int, seconds: int) -> tuple[float, ...]:
+def wrk(server: Server, connections: int, seconds: int, body: str = JSON_SCRIPT) -> tuple[float, ...]:
     script = pathlib.Path(server.folder.name, "post.lua")
-    script.write_text(
-        f"wrk.method = 'POST'\nwrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n"
-    )
+    script.write_text(f"wrk.method = 'POST'\n{body}")
     url = f"http://127.0.0.1:{server.port()}/predictions/bench"
     before = server.cpu_seconds()
     out = subprocess.run(
@@ -73,6 +73,23 @@ def wrk(server: Server, connections: int, seconds: int) -> tuple[float, ...]:
 def idle() -> None:
     """10,000 idle connections beside the load of the overhead row."""
     idle_connections(lambda server: wrk(server, 256, SECONDS)[0])
+
+
+def large() -> None:
+    """Bodies of 1 MiB over 8 connections, with batches of up to 8, by policy."""
+    print("\n## Large bodies: 1 MiB, 8 connections, batches of up to 8, one worker\n")
+    print("| policy | requests/s | p50 ms | p99 ms | CPU ms/request | server | worker | errors |")
+    print("|---|---|---|---|---|---|---|---|")
+    body = "wrk.body = string.rep('x', 1048576)\nwrk.headers['Content-Type'] = 'application/octet-stream'\n"
+    for policy, flags in (("window 10 ms", ["--max-batch-delay-ms", "10"]), ("adaptive", [])):
+        with Server(NOOP, "--batch-size", "8", *flags) as server:
+            wrk(server, 8, 2, body)
+            rows = [wrk(server, 8, SECONDS, body) for _ in range(ROUNDS)]
+        rate, p50, p99, *cpu, errors = (statistics.median(column) for column in zip(*rows))
+        total, front, back = (one / 1e3 for one in cpu)
+        print(
+            f"| {policy} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.3f}** | {front:.3f} | {back:.3f} | {errors:.0f} |"
+        )
 
 
 def quantile(out: str, percent: int) -> float:
@@ -152,11 +169,12 @@ def is_own(number: int, status: int, body: bytes) -> bool:
 
 if __name__ == "__main__":
     started = time.monotonic()
-    for name in sys.argv[1:] or ["overhead", "batching", "killing"]:
+    for name in sys.argv[1:] or ["overhead", "large", "batching", "killing"]:
         {
             "overhead": overhead,
             "batching": batching,
             "killing": killing,
+            "large": large,
             "live": live,
             "overload": overload,
             "many": many,

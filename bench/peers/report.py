@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from .goals import C256, GOALS, OVER_GRPC
 from .results import Results
 from .servers import JITNEY, PEERS, SERVERS, Server
-from .workloads import GRPC, WORKLOADS, Load, Workload
+from .workloads import GRPC, POOL, TIMEOUT_S, WORKLOADS, Load, Workload
 
 BASE = "jitney-serve"
 """The row that ratios are relative to."""
@@ -83,20 +85,17 @@ def ran(results: Results, workload: Workload) -> bool:
 def machine(results: Results) -> str:
     """Where, how and when it was measured."""
     told = results.machine
-    rounds = " and ".join(f"{run['rounds']} rounds on {run['day']}" for run in results.runs)
-    first = results.runs[0] if results.runs else {"seconds": 0, "overload_seconds": 0, "slow_share": 1}
     torch = f", torch {told['torch']} on one thread" if "torch" in told else ""
     text = (
         f"Machine: {told.get('cores', '?')} cores ({told.get('cpu', '?')}), {told.get('memory_gib', '?')} GiB, "
         f"{told.get('system', '?')}, Python {told.get('python', '?')}{torch}, no GPU, loopback; server, workers and load generator share the cores. "
-        f"{rounds}: every round starts each server anew for each workload, in the opposite order of the round before. "
-        f"A load lasts {first['seconds']:g} s after a warm-up, W5's overload {first['overload_seconds']:g} s; "
-        f"slow servers ({', '.join(one.title for one in PEERS if one.slow)}) get {first['slow_share']:.0%} of that. "
+        "Every round starts each server anew for each workload, in the opposite order of the round before. "
         "Figures are medians of the rounds. "
         "A ratio is a server's figure over that of `jitney serve` in the same round, again the median. "
         "CPU counts all processes of a server, divided by the answers; where the front is a process of its own, front and workers stand apart. "
-        "Closed loops are driven by wrk, gRPC by h2load, open loops (Poisson, latency from the moment at which a request was due) by `jitney bench`. "
-        "Before and after each load an answer is checked."
+        "Closed loops are driven by wrk, gRPC by h2load, open loops (Poisson, latency from the moment at which a request was due, at most "
+        f"{POOL:,} connections, {TIMEOUT_S} s to answer) by `jitney bench`. "
+        "Before and after each load an answer is checked.\n\n" + "\n".join(map(run_text, results.runs))
     )
     loads = [one for run in results.runs for one in run["load_average"]]
     cores = int(told.get("cores", "1"))
@@ -106,6 +105,16 @@ def machine(results: Results) -> str:
             "rates and latencies of this page say little; CPU per answer and ratios are the better part.**"
         )
     return text
+
+
+def run_text(run: dict[str, Any]) -> str:
+    """What was measured in one go, and for how long."""
+    peers = [one for one in PEERS if one.name in run.get("servers", [])]
+    beside = f", beside {', '.join(one.title for one in peers)}" if peers else ""
+    slow = ", ".join(one.title for one in peers if one.slow)
+    shorter = f"; {run['slow_share']:.0%} of that for {slow}" if slow and run["slow_share"] != 1 else ""
+    rounds = "1 round" if run["rounds"] == 1 else f"{run['rounds']} rounds"
+    return f"- {run['day']}: {rounds}{beside}; {run['seconds']:g} s for each load after a warm-up, {run['overload_seconds']:g} s for W5's overload{shorter}."
 
 
 def title(name: str) -> str:
@@ -236,26 +245,17 @@ class Loss:
 
 def losses(results: Results) -> Iterator[Loss]:
     """Every figure in which the median of a peer is ahead of ours, for each way to run Jitney."""
-    for workload in WORKLOADS.values():
-        for load in workload.loads:
-            for column in compared(load):
-                for ours in JITNEY:
-                    for peer in PEERS:
-                        ratios = results.ratios(peer.name, ours.name, workload.name, load.name, column.name)
-                        if (
-                            column in (P50, P99)
-                            and answered_share(results, peer.name, workload.name, load.name) < ANSWERED
-                        ):
-                            continue
-                        if ratios and column.better(statistics.median(ratios)):
-                            mine, other = (
-                                results.median(name, workload.name, load.name, column.name)
-                                for name in (ours.name, peer.name)
-                            )
-                            if mine is not None and other is not None:
-                                yield Loss(
-                                    workload.name, load.name, column, ours.name, peer.name, mine, other, tuple(ratios)
-                                )
+    loads = [(workload, load) for workload in WORKLOADS.values() for load in workload.loads]
+    for workload, load in loads:
+        for column, ours, peer in itertools.product(compared(load), JITNEY, PEERS):
+            cell = (workload.name, load.name)
+            ratios = results.ratios(peer.name, ours.name, *cell, column.name)
+            mine, theirs = (results.median(name, *cell, column.name) for name in (ours.name, peer.name))
+            if not ratios or mine is None or theirs is None or not column.better(statistics.median(ratios)):
+                continue
+            if column in (P50, P99) and answered_share(results, peer.name, *cell) < ANSWERED:
+                continue
+            yield Loss(*cell, column, ours.name, peer.name, mine, theirs, tuple(ratios))
 
 
 def answered_share(results: Results, server: str, workload: str, load: str) -> float:

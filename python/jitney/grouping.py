@@ -75,6 +75,10 @@ class Plan:
 
 def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     """Arranges a batch into calls."""
+    if endpoint.batched and endpoint.is_plain and len(items) <= endpoint.max_batch_size:
+        arguments = _columns(endpoint, items)
+        if arguments is not None:
+            return Plan([Invocation(list(range(len(items))), arguments)])
     made = Plan()
     groups: dict[Hashable, list[list[_Measured]]] = {}
     loads: dict[Hashable, _Load] = {}
@@ -97,6 +101,23 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     for call in sorted((call for calls in groups.values() for call in calls), key=lambda call: call[0].position):
         made.invocations += _invocations(endpoint, call)
     return made
+
+
+def _columns(endpoint: Endpoint, items: Sequence[Item]) -> dict[str, list[Any]] | None:
+    """The arguments of a call with all items; None if one of them must be looked at by itself."""
+    names = {param.name for param in endpoint.params}
+    if not all(names.issuperset(item.arguments) for item in items):
+        return None
+    columns: dict[str, list[Any]] = {}
+    for param in endpoint.params:
+        name, default = param.name, param.default
+        if param.is_request:
+            columns[name] = [item.request for item in items]
+            continue
+        if default is MISSING and not all(name in item.arguments for item in items):
+            return None
+        columns[name] = [item.arguments.get(name, default) for item in items]
+    return columns
 
 
 def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:

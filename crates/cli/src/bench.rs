@@ -13,7 +13,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use jitney_load::{Ending, ExchangeFailure, LiveFigures, LoadPlan, LoadReport, LoadUrl, Stop};
+use jitney_load::{
+    Ending, ExchangeFailure, LiveFigures, LoadPlan, LoadProtocol, LoadReport, LoadUrl, Stop,
+};
 use serde::Serialize;
 use tokio::signal;
 
@@ -72,20 +74,35 @@ fn try_once(plan: &LoadPlan, flags: &BenchFlags) -> Result<(), Failure> {
         return Ok(());
     }
     let url = &flags.url;
-    let failed = match answer.ending {
-        Ending::Failed(ExchangeFailure::NobodyListens) => {
-            return Err(Failure::failed(format!("nobody listens at {url}"))
-                .hint("start the server first, for example: jitney serve model.mar --port 8080"));
-        }
-        Ending::Failed(failure) => {
-            format!("the first request to {url} failed: {}", failure.label())
-        }
+    let message = match answer.ending {
+        Ending::Failed(ExchangeFailure::NobodyListens) => format!("nobody listens at {url}"),
+        Ending::Failed(why) => format!("the first request to {url} failed: {}", why.label()),
         ending => {
             let text: String = answer.text.trim().chars().take(SHOWN_MAX).collect();
             format!("the first request to {url} was answered with {ending}: {text}")
         }
     };
-    Err(Failure::failed(failed).hint("--keep-going starts the load in spite of it"))
+    Err(Failure::failed(message).hint(hint(plan, answer.ending, url)))
+}
+
+fn hint(plan: &LoadPlan, ending: Ending, url: &str) -> &'static str {
+    let has_path = url.parse().is_ok_and(|url: LoadUrl| url.path != "/");
+    match ending {
+        Ending::Failed(ExchangeFailure::NobodyListens) => {
+            "start the server first, for example: jitney serve model.mar --port 8080"
+        }
+        Ending::Failed(ExchangeFailure::Tls) => {
+            "--insecure trusts any certificate, --ca a given one"
+        }
+        Ending::Failed(_) if plan.target.protocol == LoadProtocol::Http2 => {
+            "not every server speaks HTTP/2 without TLS; Jitney does on its gRPC port only"
+        }
+        _ if !has_path => {
+            "the URL has no path, so / was tried; models answer at /predictions/MODEL, and with Open \
+             Inference at /v2/models/MODEL/infer"
+        }
+        _ => "--keep-going starts the load in spite of it",
+    }
 }
 
 /// The first interrupt ends the load and the summary follows, the second ends the program.

@@ -9,11 +9,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::time::Instant;
 
 pub use crate::outcome::Output;
 pub use crate::reply::{Answer, AnswerStream, Timing};
+pub use crate::value_bytes::ValueBytes;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
@@ -38,7 +39,7 @@ pub struct Parameter {
     /// The MIME type without its parameters; empty when the client gave none.
     pub content_type: Cow<'static, str>,
     /// The value as it came.
-    pub value: Bytes,
+    pub value: ValueBytes,
 }
 
 /// Request headers in the form of the worker protocol: `u16 name_len, u32 value_len, name, value`.

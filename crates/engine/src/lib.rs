@@ -30,6 +30,7 @@ pub mod sizes;
 #[cfg(test)]
 mod testkit;
 mod transfers;
+mod value_bytes;
 pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};

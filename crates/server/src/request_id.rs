@@ -5,7 +5,7 @@ use http::HeaderValue;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 /// Where the digits of each byte are.
-const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+const DIGITS_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 /// The text of a fresh UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl RequestUuid {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = [b'-'; 36];
-        for (part, byte) in PLACES.into_iter().zip(bytes) {
+        for (part, byte) in DIGITS_AT.into_iter().zip(bytes) {
             text[part] = HEX[usize::from(byte >> 4)];
             text[part + 1] = HEX[usize::from(byte & 15)];
         }

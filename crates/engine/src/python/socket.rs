@@ -12,9 +12,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
 use rustix::buffer::spare_capacity;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// Bytes that the system takes before the worker has read them.
+const SEND_BUFFER: usize = 512 * 1024;
 
 /// Pieces that are written with one system call.
 const SLICES: usize = 64;
@@ -26,6 +30,8 @@ pub(crate) struct WorkerSocket {
 impl WorkerSocket {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
+        // The system may allow less, which costs a few more system calls for large batches.
+        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
         Ok(Self { stream: watch(stream, Interest::READABLE)? })
     }
 

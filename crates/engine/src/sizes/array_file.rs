@@ -6,13 +6,14 @@ use super::extent::Extent;
 /// How an npy file begins.
 const NPY: &[u8] = b"\x93NUMPY";
 /// How a file in a zip archive, and so an npz file, begins.
-const ENTRY: &[u8] = b"PK\x03\x04";
+pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
 /// The longest head of an npy file that is read.
 const HEAD_MAX: usize = 1 << 16;
 /// Arrays of an npz file that are looked at.
 const ENTRIES_MAX: usize = 256;
 
 /// Whether these are arrays by name.
+#[cfg(any(test, fuzzing))]
 pub(super) fn is_npz(bytes: &[u8]) -> bool {
     bytes.starts_with(ENTRY)
 }

@@ -50,7 +50,7 @@ pub fn request_sizes(bytes: &[u8]) {
 
 fn input(name: &'static str, content_type: &'static str, value: Bytes) -> Input {
     let content_type = Cow::Borrowed(content_type);
-    let parameters = vec![Parameter { name: Cow::Borrowed(name), content_type, value }];
+    let parameters = vec![Parameter { name: Cow::Borrowed(name), content_type, value: value.into() }];
     let (id, headers, route) = (String::new(), HeaderBlock::default(), CallRoute::default());
     Input { id, headers, route, parameters }
 }

@@ -131,7 +131,7 @@ impl SizeReader {
         let params = || self.sizes.params.iter().enumerate();
         let missing = || params().filter(|(place, _)| !found.given[*place]);
         let sole = sole(missing());
-        if array_file::is_npz(&body.value) && self.arrays.contains(&true) {
+        if body.value.starts_with(array_file::ENTRY) && self.arrays.contains(&true) {
             if !matches!(sole, Some((_, param)) if param.form == ValueForm::Bytes) {
                 let given = found.given.clone();
                 array_file::npz(&body.value, |name, extent| {
@@ -195,7 +195,7 @@ pub(crate) fn open_inference(input: &Input) -> Option<u32> {
 
 /// Whether arrays may be in a value whose parameter has no hint.
 fn holds_arrays(parameter: &Parameter) -> bool {
-    parameter.name == CALL_PARAMETER || array_file::is_npz(&parameter.value)
+    parameter.name == CALL_PARAMETER || parameter.value.starts_with(array_file::ENTRY)
 }
 
 /// Whether values of this form are always arrays.

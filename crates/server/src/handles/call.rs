@@ -161,7 +161,7 @@ impl PendingCall {
         let mut headers = HeaderBlock::default();
         push_claim(&claim, &mut headers);
         let route = CallRoute::to_endpoint(&call.endpoint);
-        let value = std::mem::take(&mut call.body);
+        let value = std::mem::take(&mut call.body).into();
         let parameter = if call.content_type.is_empty() {
             Parameter { name: CALL_PARAMETER.into(), content_type: "".into(), value }
         } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use jitney_engine::Model;
-use jitney_engine::call::{Origin, OriginKind};
+use jitney_engine::call::{Origin, OriginKind, ValueBytes};
 use tokio::time::Instant;
 
 use crate::auth::BrowserRule;
@@ -61,6 +61,11 @@ impl<'a> RequestContext<'a> {
 impl RequestContext<'_> {
     /// The whole body, within the size limit.
     pub(crate) async fn read(&self, body: RequestBody) -> Result<Bytes, Problem> {
+        self.read_value(body).await.map(ValueBytes::into_whole)
+    }
+
+    /// The same; a large one in the pieces in which it came.
+    pub(crate) async fn read_value(&self, body: RequestBody) -> Result<ValueBytes, Problem> {
         self.peer.enter(ConnectionStage::Body);
         let limit = self.state.config.max_request_bytes;
         let read = body.read(limit, self.state.engine.admission()).await;

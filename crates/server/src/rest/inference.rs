@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, AnswerStream, Output, Parameter};
+use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, ValueBytes};
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
@@ -35,7 +34,7 @@ pub(super) async fn predict(
     if body.large() {
         return Box::pin(predict_large(context, body, route)).await;
     }
-    let body = context.read(body).await?;
+    let body = context.read_value(body).await?;
     let model = context.model(route.target)?;
     run(context, &model, route, body).await
 }
@@ -49,7 +48,7 @@ async fn predict_large(
     // An unknown model is reported after the body was read, as for small bodies.
     let expected = context.model(route.target).ok();
     let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
-    let body = context.read(body).await?;
+    let body = context.read_value(body).await?;
     // Another version may be the default by now.
     let model = context.model(route.target)?;
     let reply = run(context, &model, route, body).await?;
@@ -87,7 +86,7 @@ pub(super) async fn invoke(
     let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
     let target = ModelRef { model: &name, version: None };
     let model = context.model(target)?;
-    run(&context, &model, PredictRoute::with_query(target), body).await
+    run(&context, &model, PredictRoute::with_query(target), body.into()).await
 }
 
 async fn authorize_model(
@@ -107,7 +106,7 @@ pub(super) async fn run_workflow(
     body: RequestBody,
     name: &str,
 ) -> HttpResult {
-    let body = context.read(body).await?;
+    let body = context.read_value(body).await?;
     let workflow = context.state.engine.workflow(name)?;
     let route = PredictRoute::new(ModelRef { model: name, version: None });
     let parameters = input::parameters(context.parts, &route, body).await?;
@@ -123,7 +122,7 @@ async fn run(
     context: &RequestContext<'_>,
     model: &Arc<Model>,
     route: PredictRoute<'_>,
-    body: Bytes,
+    body: ValueBytes,
 ) -> HttpResult {
     let parameters = input::parameters(context.parts, &route, body).await?;
     let mut request = request(context, route, parameters)?;

@@ -22,7 +22,7 @@ use super::context::{ConnectionContext, RequestContext};
 use super::{admin, authorize, health, inference, management, openapi, plugins};
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
-use crate::body::RequestBody;
+use crate::body::{READ_BUFFER, RequestBody};
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
@@ -35,7 +35,7 @@ use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
 /// Largest head of a request, and hyper's read buffer with it.
-const HEAD_BYTES_MAX: usize = 128 << 10;
+const HEAD_BYTES_MAX: usize = READ_BUFFER;
 
 /// Serves a connection, of which `ahead` was read before, until it ends or its listener does. Returns the
 /// connection if its last request upgraded it to a handle.
