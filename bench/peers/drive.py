@@ -7,6 +7,7 @@ import datetime
 import http.client
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +39,7 @@ class Driver:
 
     def play(self, servers: Sequence[Server], workloads: Sequence[Workload], rounds: int) -> None:
         """Measures everything; what is done is on disk after every step."""
+        raise_open_files()
         python = python_of(SERVERS[JITNEY])
         self.results.machine = {**machine(), **packages(python, ("torch", "numpy", "pillow"))}
         self.results.runs.append(
@@ -170,6 +172,12 @@ class Driver:
                 "right_after",
             )
             say(f"  {load.name}: " + ", ".join(f"{name} {rounded[name]:g}" for name in short if name in rounded))
+
+
+def raise_open_files() -> None:
+    """Every server may have as many connections as the machine allows."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def plain(error: BaseException, site: Site) -> str:

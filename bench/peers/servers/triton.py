@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -39,8 +40,14 @@ class Triton(Server):
         shutil.copy2(stub, home / "backends" / "python")
 
     def version(self, python: pathlib.Path) -> str:
-        """Of the wheel; the server says its own only while it runs."""
-        return f"2.x of nvidia-pytriton {super().version(python)}"
+        """Of the server and of the wheel. A server without models says its version and ends."""
+        command = [server_home(python) / "bin" / "tritonserver", "--model-repository=/nonexistent"]
+        variables = {"LD_LIBRARY_PATH": libraries(python)}
+        done = subprocess.run(
+            [*command, "--allow-gpu-metrics=false"], env=variables, capture_output=True, text=True, timeout=60
+        )
+        found = re.search(r"server_version\s*\|\s*([\d.]+)", done.stdout + done.stderr)
+        return f"{found[1] if found else '2'} of nvidia-pytriton {super().version(python)}"
 
     def command(self, site: Site) -> list[str]:
         home = server_home(site.python)
