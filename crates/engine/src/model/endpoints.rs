@@ -27,7 +27,7 @@ pub(crate) struct Endpoints {
     told: Vec<AtomicU32>,
     objectives: Objectives,
     /// By endpoint; none where every request is one item like any other.
-    sizes: Vec<Option<SizeReader>>,
+    size_readers: Vec<Option<SizeReader>>,
 }
 
 /// How one endpoint is served at the moment.
@@ -66,9 +66,9 @@ impl Endpoints {
     ) -> Self {
         let told = api.endpoints.iter().map(|_| AtomicU32::new(0)).collect();
         let objectives = Objectives::new(&api, settings.latency_max);
-        let size = |name: &String| api.sizes.get(name).cloned().map(SizeReader::new);
-        let sizes = api.endpoints.iter().map(size).collect();
-        let endpoints = Self { api, told, objectives, sizes };
+        let reader = |name: &String| api.sizes.get(name).cloned().map(SizeReader::new);
+        let size_readers = api.endpoints.iter().map(reader).collect();
+        let endpoints = Self { api, told, objectives, size_readers };
         let declared = endpoints.api.batch_sizes.values().max();
         if declared.is_some_and(|declared| *declared != settings.batch_size) {
             endpoints.apply(&endpoints.all(settings.batch_size));
@@ -133,7 +133,7 @@ impl Endpoints {
         {
             return RequestSize { items: sizes::open_inference(input), ..RequestSize::default() };
         }
-        self.sizes[place].as_ref().map_or_else(RequestSize::default, |sizes| sizes.read(input))
+        self.size_readers[place].as_ref().map(|reader| reader.read(input)).unwrap_or_default()
     }
 
     /// What a change means, of one endpoint or of all; nothing yet changes.

@@ -23,7 +23,7 @@ pub(crate) enum Intake {
     /// Python handlers decode for themselves.
     Python,
     /// A definition in Python: requests of different endpoints never share a batch.
-    Defined(Endpoints),
+    Defined(Box<Endpoints>),
     /// A model in this process, which decodes and checks requests here.
     Local(Arc<dyn LocalModel>),
 }
@@ -198,7 +198,7 @@ mod tests {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
         let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
-        let intake = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
+        let intake = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
         let headers = HeaderBlock::new();
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
         let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
@@ -261,7 +261,7 @@ mod tests {
         let sizes = [("call".to_owned(), serde_json::from_str(sizes).expect("sizes"))];
         let api = Api { endpoints: vec!["call".to_owned()], sizes: sizes.into(), ..Api::default() };
         let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
-        let defined = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
+        let defined = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
         let items = |said, batch_size| {
             let accepted = defined.accept(input(), said, batch_size).ok();
             accepted.map(|it| (it.items, it.beyond, it.group))

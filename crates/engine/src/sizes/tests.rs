@@ -1,8 +1,9 @@
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::call::{CallRoute, HeaderBlock};
+use crate::call::{CallRoute, HeaderBlock, ValueBytes};
 
 fn reader(sizes: Value) -> SizeReader {
     SizeReader::new(serde_json::from_value(sizes).expect("sizes"))
@@ -127,10 +128,93 @@ fn a_value_is_as_long_as_python_finds_it() {
 }
 
 #[test]
+fn an_array_in_pieces_is_not_joined_for_its_head() {
+    let one = reader(json!({"params": [array("x")]}));
+    let head = b"\x93NUMPY\x01\0\x3a\0{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}\n";
+    let items = |pieces: &[&[u8]]| {
+        let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+        let mut body = parameter("body", "", "");
+        body.value = ValueBytes::from_pieces(pieces);
+        let mut sent = input(vec![body]);
+        let items = one.read(&sent).items;
+        let value = &mut sent.parameters[0].value;
+        value.settle();
+        (items, value.pieces().len())
+    };
+    assert_eq!(items(&[head, &[0; 24]]), (Some(3), 2));
+    assert_eq!(
+        items(&[&head[..20], &head[20..], &[0; 24]]),
+        (Some(3), 1),
+        "joined where it must be"
+    );
+}
+
+#[test]
 fn the_corpus_holds() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/request_sizes");
     let files = std::fs::read_dir(directory).expect("a corpus");
     let files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
     assert!(!files.is_empty());
     files.iter().for_each(|file| fuzzing::request_sizes(&std::fs::read(file).expect("bytes")));
+}
+
+/// JSON values of some depth, with texts that look like structure.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<i32>().prop_map(Value::from),
+        r#"[\[\]{},:"\\ a\u{fc}\n]{0,6}"#.prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 64, 5, |inner| {
+        let object = prop::collection::btree_map("[xy\"]{1,2}", inner.clone(), 0..4);
+        prop_oneof![
+            prop::collection::vec(inner, 0..5).prop_map(Value::from),
+            object.prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// The sizes of nested lists, read from the parsed value.
+fn shape(value: &Value) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    let mut next = Some(value);
+    while let Some(Value::Array(list)) = next {
+        sizes.push(list.len() as u64);
+        next = list.first();
+    }
+    sizes
+}
+
+proptest! {
+    #[test]
+    fn a_scan_counts_what_a_parser_counts(x in any_json(), y in any_json(), pretty in any::<bool>()) {
+        let body = json!({"a": y, "x": x, "z": y});
+        let text = if pretty { format!("{body:#}") } else { body.to_string() };
+        let mut found = None;
+        let keys = JsonReader::new(text.as_bytes()).object(|reader, key| {
+            if key != b"x" {
+                return reader.skip();
+            }
+            found = Some(reader.extent(ValueForm::Array)?);
+            Some(())
+        });
+        prop_assert_eq!(keys, Some(3));
+        let found = found.expect("x is there");
+        let sizes: Vec<u64> = (0..).map_while(|dim| found.dim(dim)).collect();
+        match &x {
+            Value::Array(_) => prop_assert_eq!(sizes, shape(&x)),
+            Value::String(text) => prop_assert_eq!(sizes, [text.chars().count() as u64]),
+            Value::Object(object) => prop_assert_eq!(sizes, [object.len() as u64]),
+            Value::Null | Value::Bool(_) | Value::Number(_) => prop_assert!(sizes.is_empty()),
+        }
+        for end in 0..text.len() {
+            let cut = JsonReader::new(&text.as_bytes()[..end]).object(|reader, _| reader.skip());
+            prop_assert_eq!(cut, None);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_left(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fuzzing::request_sizes(&bytes);
+    }
 }
