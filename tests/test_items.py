@@ -165,6 +165,8 @@ def test_two_requests_that_do_not_fit_together_do_not_share_a_batch_and_metrics_
         assert (reply.json(), timing_of(reply).size, timing_of(reply).max) == ([5] * 5, 5, 8)
     after = served.metric("jitney_items_total", "eager"), served.metric("jitney_batches_total", "eager")
     assert (after[0] - before[0], after[1] - before[1]) == (10, 2)
+    (told,) = served.manage("GET", "/models/eager/statistics").json()
+    assert [(it["size"], it["batches"], it["answeredRequests"]) for it in told["sizes"]] == [(1, 1, 1), (5, 2, 2)]
 
 
 def test_more_rows_than_a_batch_holds_run_alone_in_several_calls(served):

@@ -95,6 +95,14 @@ def test_without_batching_every_batch_has_one_item_and_failures_are_counted(shar
     check_sums(shared, model, told)
 
 
+def test_a_stream_is_a_request_of_one_batch_when_it_has_ended(shared: Server) -> None:
+    model = shared.need("counted_stream", "storyteller")
+    for _ in range(2):
+        assert shared.predict(model, {"pieces": ["a", "b"], "gates": ["", ""], "then": "end"}).text == "abend"
+    total = statistics(shared, model)["total"]
+    assert (total["batches"], total["answeredBatches"], total["answeredRequests"]) == (2, 2, 2)
+
+
 def test_a_model_without_a_version_means_all_of_them(shared: Server) -> None:
     model = shared.need("counted_versions", "echo")
     shared.predict(model, {})

@@ -168,7 +168,8 @@ mod tests {
     fn the_start_is_looked_at_without_joining() {
         let cut = ["o", "ne", " two"].map(|piece| Bytes::from_static(piece.as_bytes()));
         let mut value = ValueBytes::from_pieces(cut.to_vec());
-        let starts = ["", "on", "one t", "one two"].map(|start| value.starts_with(start.as_bytes()));
+        let starts =
+            ["", "on", "one t", "one two"].map(|start| value.starts_with(start.as_bytes()));
         assert_eq!(starts, [true; 4]);
         assert!(!value.starts_with(b"one two three") && !value.starts_with(b"two"));
         value.settle();

@@ -131,7 +131,7 @@ impl SizeReader {
         let params = || self.sizes.params.iter().enumerate();
         let missing = || params().filter(|(place, _)| !found.given[*place]);
         let sole = sole(missing());
-        if body.value.starts_with(array_file::ENTRY) && self.arrays.contains(&true) {
+        if body.value.starts_with(array_file::NPZ) && self.arrays.contains(&true) {
             if !matches!(sole, Some((_, param)) if param.form == ValueForm::Bytes) {
                 let given = found.given.clone();
                 array_file::npz(&body.value, |name, extent| {
@@ -145,8 +145,8 @@ impl SizeReader {
         if !self.plain.contains(&true) {
             return;
         }
-        let mut reader = JsonReader::new(&body.value);
-        if body.content_type == JSON_TYPE && reader.peek() == Some(b'{') {
+        if body.content_type == JSON_TYPE && JsonReader::new(&body.value).peek() == Some(b'{') {
+            let mut reader = JsonReader::new(&body.value);
             let alone = missing().count() == 1 && !self.sizes.takes_any;
             let mut named = vec![None; self.sizes.params.len()];
             let (mut known, mut unknown) = (false, false);
@@ -195,7 +195,7 @@ pub(crate) fn open_inference(input: &Input) -> Option<u32> {
 
 /// Whether arrays may be in a value whose parameter has no hint.
 fn holds_arrays(parameter: &Parameter) -> bool {
-    parameter.name == CALL_PARAMETER || parameter.value.starts_with(array_file::ENTRY)
+    parameter.name == CALL_PARAMETER || parameter.value.starts_with(array_file::NPZ)
 }
 
 /// Whether values of this form are always arrays.
@@ -221,23 +221,28 @@ fn sole<'a>(
 fn value(parameter: &Parameter, form: ValueForm) -> Option<Extent> {
     let Parameter { content_type, value, .. } = parameter;
     let json = || JsonReader::new(value).extent(form);
+    let text = || {
+        let pieces = value.pieces().iter();
+        Some(Extent::of_length(pieces.map(|piece| characters(piece)).sum()))
+    };
     let is_json = content_type == JSON_TYPE;
     match form {
-        ValueForm::Array | ValueForm::Frame => {
-            array_file::npy(value).or_else(|| match JsonReader::new(value).peek() {
-                Some(b'[' | b'{') => json(),
-                _ if form == ValueForm::Frame && !value.starts_with(b"PAR1") => {
-                    Some(array_file::csv(value))
-                }
-                _ => None,
-            })
+        ValueForm::Array | ValueForm::Frame if value.starts_with(array_file::NPY) => {
+            // The head is usually in the first piece, and the rest is not needed.
+            let head = value.pieces().first().and_then(|piece| array_file::npy(piece));
+            head.or_else(|| array_file::npy(value))
         }
+        ValueForm::Array | ValueForm::Frame => match JsonReader::new(value).peek() {
+            Some(b'[' | b'{') => json(),
+            _ if form == ValueForm::Frame && !value.starts_with(b"PAR1") => {
+                Some(array_file::csv(value))
+            }
+            _ => None,
+        },
         ValueForm::Json => json(),
         ValueForm::Text | ValueForm::Bytes | ValueForm::Any if is_json => json(),
-        ValueForm::Text => Some(Extent::of_length(characters(value))),
-        ValueForm::Any if content_type.starts_with("text") => {
-            Some(Extent::of_length(characters(value)))
-        }
+        ValueForm::Text => text(),
+        ValueForm::Any if content_type.starts_with("text") => text(),
         ValueForm::Bytes | ValueForm::Any => Some(Extent::of_length(value.len() as u64)),
     }
 }

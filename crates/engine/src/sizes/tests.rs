@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::call::{CallRoute, HeaderBlock};
+use crate::call::{CallRoute, HeaderBlock, ValueBytes};
 
 fn reader(sizes: Value) -> SizeReader {
     SizeReader::new(serde_json::from_value(sizes).expect("sizes"))
@@ -125,6 +125,28 @@ fn a_value_is_as_long_as_python_finds_it() {
     ] {
         assert_eq!(length(form, content_type, body), Some(expected), "{form} {body}");
     }
+}
+
+#[test]
+fn an_array_in_pieces_is_not_joined_for_its_head() {
+    let one = reader(json!({"params": [array("x")]}));
+    let head = b"\x93NUMPY\x01\0\x3a\0{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}\n";
+    let items = |pieces: &[&[u8]]| {
+        let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+        let mut body = parameter("body", "", "");
+        body.value = ValueBytes::from_pieces(pieces);
+        let mut sent = input(vec![body]);
+        let items = one.read(&sent).items;
+        let value = &mut sent.parameters[0].value;
+        value.settle();
+        (items, value.pieces().len())
+    };
+    assert_eq!(items(&[head, &[0; 24]]), (Some(3), 2));
+    assert_eq!(
+        items(&[&head[..20], &head[20..], &[0; 24]]),
+        (Some(3), 1),
+        "joined where it must be"
+    );
 }
 
 #[test]
