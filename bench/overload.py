@@ -78,7 +78,7 @@ def torchserve(query: dict[str, int]) -> Iterator[Server]:
         model = store.mar("bench", source=TIMED.replace("SLEPT_FILE", str(slept)))
         config = pathlib.Path(folder, "config.properties")
         config.write_text(FREE_ADDRESSES + "job_queue_size=2000\n")
-        flags = ["--foreground", "--disable-token-auth", "--model-store", store.path, "--model-api-enabled"]
+        flags = ["--foreground", "--disable-token-auth", "--model-store", store.path, "--enable-model-api"]
         command = ["torchserve", "--start", *flags, "--ts-config", config]
         server = Server(BINARY, pathlib.Path(folder, "home"), command, store=store, under=UNDER).started()
         try:

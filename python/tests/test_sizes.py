@@ -10,7 +10,8 @@ import pytest
 
 import jitney
 from jitney.expressions import extent, parse
-from jitney.sizes import form_of, sizes
+from jitney.forms import form_of
+from jitney.sizes import sizes
 from jitney.testing import load
 
 
@@ -147,7 +148,7 @@ def test_an_expression_about_nothing_is_an_error(option, why):
         return text
 
     with pytest.raises(jitney.DefinitionError, match=why):
-        sizes(jitney.define(f))
+        jitney.define(f)
 
 
 def test_workers_keep_to_expressions_too():

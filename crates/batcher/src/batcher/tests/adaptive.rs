@@ -350,7 +350,7 @@ fn a_batch_that_could_grow_is_not_sent_ahead_of_others_that_keep_coming() {
                     runs.push_back((start + 50 + 10 * items, 5 * MS + MS * u64::from(*items)));
                     sizes.push(*items);
                 }
-                other => panic!("{other:?}"),
+                Action::Reject { .. } | Action::Fail { .. } => panic!("{action:?}"),
             }
         }
     }
