@@ -33,9 +33,10 @@ class Jitney(Server):
 
     def version(self, python: pathlib.Path) -> str:
         told = subprocess.run([BINARY, "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
-        commit = subprocess.run(
-            ["git", "-C", ROOT, "log", "-1", "--no-merges", "--format=%s"], capture_output=True, text=True, check=False
-        ).stdout.strip()
+        if not BINARY.is_relative_to(ROOT):
+            return told
+        command = ["git", "-C", ROOT, "log", "-1", "--no-merges", "--format=%s"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
         return f'{told}, commit "{commit}"' if commit else told
 
 
