@@ -26,7 +26,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch
   tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
 .PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all soak torch models lint deny advisories fuzz instructions \
-  record-instructions build-instructions fmt bench clean
+  record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -180,6 +180,14 @@ fmt: ## Format the code
 
 bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request (needs wrk)
 	JITNEY_BIN=$(abspath $(TARGET))/release/jitney $(VENV)/bin/python bench/run.py
+
+# Installs into JITNEY_PEERS_DIR (~/.cache/jitney-peers), once. All of it takes about 40 minutes; a part, and the way to
+# add another one to the same page: make bench-peers PEERS=mosec WORKLOADS="W1 W4"; make bench-peers PEERS=ray APPEND=1
+bench-peers: release ## Measure Jitney beside other servers, and write docs/performance.md (needs wrk, h2load; Java)
+	JITNEY_BIN=$(or $(JITNEY_BIN),$(abspath $(TARGET))/release/jitney) $(PYTHON) -m bench.peers run \
+	  $(if $(PEERS),--only "$(PEERS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OVERLOAD_SECONDS),--overload-seconds $(OVERLOAD_SECONDS)) \
+	  $(if $(SLOW_SHARE),--slow-share $(SLOW_SHARE)) $(if $(APPEND),--append)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -23,25 +23,27 @@ def handle(data, context):
 '''
 
 TIMED = '''
-"""SLEEPY, and every 100 batches it notes beside itself what its sleeps took on average: lines of size,ms."""
+"""SLEEPY, and it keeps a file of what its sleeps took: lines of size,batches,seconds, counted from its start."""
 import pathlib
 import time
 
+FILE = pathlib.Path("SLEPT_FILE")
 took = {}
-batches = 0
+written = 0.0
 
 
 def handle(data, context):
-    global batches
+    global written
     if data is None:
         return None
     started = time.perf_counter()
     time.sleep(0.005 + 0.0002 * len(data))
+    ended = time.perf_counter()
     count, total = took.get(len(data), (0, 0.0))
-    took[len(data)] = (count + 1, total + time.perf_counter() - started)
-    batches += 1
-    if batches % 100 == 0:
-        lines = [f"{size},{total / count * 1e3}" for size, (count, total) in sorted(took.items()) if count > 4]
-        pathlib.Path(context.system_properties["model_dir"], "slept.csv").write_text("\\n".join(lines))
+    took[len(data)] = (count + 1, total + ended - started)
+    if ended - written > 0.25:
+        written = ended
+        FILE.write_text("".join(f"{size},{count},{total}\\n" for size, (count, total) in took.items()))
     return [bytes(row.get("body") or b"") for row in data]
 '''
+"""`SLEPT_FILE` is to be replaced by the path of that file."""

@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|batching|adaptive|killing|many|growth ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -18,10 +18,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
-from adaptive import adaptive
-from footprint import growth, many
+from footprint import growth, idle_connections, many
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
+from live import live
+from overload import overload
 from server import Server
 
 ROUNDS = 3
@@ -29,28 +30,30 @@ SECONDS = 8
 IDEAL = 32 / (0.005 + 0.0002 * 32)
 JSON_BODY = '{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
 
+JSON_SCRIPT = f"wrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n"
+
 
 def overhead() -> None:
     """CPU and latency of a no-op handler: wrk with a 100-byte JSON body."""
     print("\n## Overhead: no-op Python handler, 100-byte JSON body, one worker\n")
-    print("| batch | connections | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for batch, connections in ((1, 1), (32, 1), (32, 32), (32, 256)):
-        flags = ["--batch-size", str(batch), "--queue", "1000", "--policy", "opportunistic"]
+    print("| batch | policy | connections | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    plain = "opportunistic"
+    rows = ((1, plain, 1), (32, plain, 1), (32, "adaptive", 1), (32, plain, 32), (32, plain, 256))
+    for batch, policy, connections in rows:
+        flags = ["--batch-size", str(batch), "--queue", "1000", "--policy", policy]
         with Server(NOOP, *flags) as server:
             wrk(server, connections, 2)
-            rows = [wrk(server, connections, SECONDS) for _ in range(ROUNDS)]
-        rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*rows))
+            runs = [wrk(server, connections, SECONDS) for _ in range(ROUNDS)]
+        rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*runs))
         print(
-            f"| {batch} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
+            f"| {batch} | {policy} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
         )
 
 
-def wrk(server: Server, connections: int, seconds: int) -> tuple[float, ...]:
+def wrk(server: Server, connections: int, seconds: int, body: str = JSON_SCRIPT) -> tuple[float, ...]:
     script = pathlib.Path(server.folder.name, "post.lua")
-    script.write_text(
-        f"wrk.method = 'POST'\nwrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n"
-    )
+    script.write_text(f"wrk.method = 'POST'\n{body}")
     url = f"http://127.0.0.1:{server.port()}/predictions/bench"
     before = server.cpu_seconds()
     out = subprocess.run(
@@ -65,6 +68,28 @@ def wrk(server: Server, connections: int, seconds: int) -> tuple[float, ...]:
     front, back = ((b - a) * 1e6 / requests for a, b in zip(before, after))
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
     return rate, quantile(out, 50), quantile(out, 99), front + back, front, back, float(errors[1]) if errors else 0.0
+
+
+def idle() -> None:
+    """10,000 idle connections beside the load of the overhead row."""
+    idle_connections(lambda server: wrk(server, 256, SECONDS)[0])
+
+
+def large() -> None:
+    """Bodies of 1 MiB over 8 connections, with batches of up to 8, by policy."""
+    print("\n## Large bodies: 1 MiB, 8 connections, batches of up to 8, one worker\n")
+    print("| policy | requests/s | p50 ms | p99 ms | CPU ms/request | server | worker | errors |")
+    print("|---|---|---|---|---|---|---|---|")
+    body = "wrk.body = string.rep('x', 1048576)\nwrk.headers['Content-Type'] = 'application/octet-stream'\n"
+    for policy, flags in (("window 10 ms", ["--max-batch-delay-ms", "10"]), ("adaptive", [])):
+        with Server(NOOP, "--batch-size", "8", *flags) as server:
+            wrk(server, 8, 2, body)
+            rows = [wrk(server, 8, SECONDS, body) for _ in range(ROUNDS)]
+        rate, p50, p99, *cpu, errors = (statistics.median(column) for column in zip(*rows))
+        total, front, back = (one / 1e3 for one in cpu)
+        print(
+            f"| {policy} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.3f}** | {front:.3f} | {back:.3f} | {errors:.0f} |"
+        )
 
 
 def quantile(out: str, percent: int) -> float:
@@ -144,13 +169,16 @@ def is_own(number: int, status: int, body: bytes) -> bool:
 
 if __name__ == "__main__":
     started = time.monotonic()
-    for name in sys.argv[1:] or ["overhead", "batching", "killing"]:
+    for name in sys.argv[1:] or ["overhead", "large", "batching", "killing"]:
         {
             "overhead": overhead,
             "batching": batching,
             "killing": killing,
-            "adaptive": adaptive,
+            "large": large,
+            "live": live,
+            "overload": overload,
             "many": many,
             "growth": growth,
+            "idle": idle,
         }[name]()
     print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -305,7 +305,7 @@ def test_everything_can_be_changed_on_the_live_model_and_shows_at_once(shared: S
     model = shared.need("changed", "pacer", batch_size=4)
     for query, expected in [
         ({"max_batch_size": 8, "max_latency_ms": 75}, ("adaptive", 8, 75, None)),
-        ({"max_batch_delay": 9}, ("window", 8, None, 9)),
+        ({"max_batch_delay": 9}, ("window", 8, 75, 9)),
         ({"max_batch_delay": 3, "policy": "adaptive"}, ("adaptive", 8, 75, 3)),
         ({"max_latency_ms": 0}, ("adaptive", 8, None, 3)),
         ({"policy": "opportunistic", "job_queue_size": 5}, ("opportunistic", 8, None, None)),

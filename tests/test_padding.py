@@ -29,6 +29,11 @@ def insight(server: Server, model: str) -> dict:
     return requests.get(server.url(f"/models/{model}/batching", "management"), timeout=120).json()
 
 
+def statistics(server: Server, model: str) -> dict:
+    """What its batches came to."""
+    return requests.get(server.url(f"/models/{model}/statistics", "management"), timeout=120).json()[0]
+
+
 def batch_of(reply: requests.Response) -> str:
     """What the timing says about the batch."""
     assert reply.status_code == 200, reply.text
@@ -56,6 +61,8 @@ def test_similar_lengths_meet_and_their_padding_is_accounted(
     assert insight(server, "orders")["padding"] == {"real": 221, "padded": 241, "waste": 0.083}
     assert server.metric("jitney_cost_real_total", "orders") == 221
     assert server.metric("jitney_cost_padded_total", "orders") == 241
+    assert statistics(server, "orders")["total"]["padding"] == insight(server, "orders")["padding"]
+    assert [size["padding"]["padded"] for size in statistics(server, "orders")["sizes"]] == [41, 200]
 
 
 def test_rows_of_different_length_share_a_batch_of_an_onnx_model_that_may_be_padded(
@@ -69,6 +76,7 @@ def test_rows_of_different_length_share_a_batch_of_an_onnx_model_that_may_be_pad
     rows = [list(range(-3, 4)), list(range(8))]
     replies = together([lambda row=row: server.predict("rows", row) for row in rows])
     assert [batch_of(reply) for reply in replies] == ["2 of 2, full, 6% padding"] * 2
+    assert statistics(server, "rows")["total"]["padding"] == {"real": 15, "padded": 16, "waste": 0.0625}
     for row, reply in zip(rows, replies):
         assert reply.json() == {"twice": [2 * value for value in row], "positive": [value > 0 for value in row]}
 

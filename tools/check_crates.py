@@ -14,12 +14,21 @@ from typing import Any
 from rust_source import ROOT
 
 ARROWS = {
-    "jitney-cli": {"jitney-server", "jitney-engine", "jitney-onnx", "jitney-store", "jitney-settings", "jitney-sim"},
+    "jitney-cli": {
+        "jitney-server",
+        "jitney-engine",
+        "jitney-load",
+        "jitney-onnx",
+        "jitney-store",
+        "jitney-settings",
+        "jitney-sim",
+    },
     "jitney-server": {"jitney-engine", "jitney-proto", "jitney-settings"},
     "jitney-onnx": {"jitney-engine"},
     "jitney-engine": {"jitney-batcher", "jitney-store", "jitney-settings"},
     "jitney-store": {"jitney-settings"},
     "jitney-sim": {"jitney-batcher"},
+    "jitney-load": {"jitney-proto"},
     "jitney-lab": {"jitney-sim", "jitney-batcher"},
     "jitney-batcher": set(),
     "jitney-settings": set(),
@@ -33,9 +42,12 @@ ALONE = ("jitney-batcher",)
 OWNERS = {
     "hyper": ("jitney-server",),
     "hyper-util": ("jitney-server",),
-    "http": ("jitney-server",),
+    "http": ("jitney-server", "jitney-load"),
     "http-body-util": ("jitney-server",),
     "multer": ("jitney-server",),
+    "h2": ("jitney-load",),
+    "httparse": ("jitney-load", "jitney-server"),
+    "httpdate": ("jitney-server",),
     "rten": ("jitney-onnx",),
     "rten-tensor": ("jitney-onnx",),
     "zip": ("jitney-store", "jitney-cli"),
@@ -43,7 +55,7 @@ OWNERS = {
     "clap": ("jitney-cli",),
     "reqwest": ("jitney-cli",),
     "object_store": ("jitney-cli",),
-    "tokio-rustls": ("jitney-server",),
+    "tokio-rustls": ("jitney-server", "jitney-load"),
     "java-properties": ("jitney-cli",),
     "tracing-subscriber": ("jitney-cli",),
 }

@@ -52,9 +52,9 @@ def batch(
     max_batch_delay_ms: float | None = None,
     policy: str | None = None,
     batch_dim: Dims | None = None,
-    cost: Callable[..., float] | None = None,
+    cost: Callable[..., float] | str | None = None,
     padded: bool | None = None,
-    bucket: Callable[..., Any] | None = None,
+    bucket: Callable[..., Any] | str | None = None,
     concurrency: int | None = None,
     workers: int | None = None,
     name: str | None = None,
@@ -75,12 +75,13 @@ def batch(target: Any = None, **options: Any) -> Any:
     `batch_dim` instead, and the answer is split by the same rows. A parameter's default is used for
     items that do not give it.
 
-    `cost` returns the cost of one item (it is called with the item's arguments); with it
-    `max_batch_size` limits the sum. A client that sends the cost in the header `x-jitney-cost`, or by
-    `handle.options(cost=...)`, spares the worker from splitting batches: the server then forms
-    none that cost too much. With `padded` the cost is a length, and `max_batch_size` limits the
-    number of items times the longest of them: for a function that pads its items to a common length.
-    The server then batches similar lengths together. `bucket` names the group an item may be batched with.
+    `cost` is the cost of one request, and `max_batch_size` limits the sum; `bucket` is the group that it may be
+    batched with. As an expression (`"len"`, `"len(text) // 64"`, `"shape[1]"`, `"image.shape[1] * image.shape[2]"`)
+    the server evaluates them, and forms batches by them. As a function of the request's arguments they are called in
+    the worker, which takes batches apart that do not fit; a client that sends the cost in the header
+    `x-jitney-cost`, or by `handle.options(cost=...)`, spares it that. With `padded` the cost is a length, and
+    `max_batch_size` limits the number of items times the longest of them: for a function that pads its items to a
+    common length. The server then batches similar lengths together.
     `concurrency` lets one worker run several batches of an `async` function at a time. `examples` are
     arguments of single items, for `jitney check` and for the API's page.
     """

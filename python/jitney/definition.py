@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jitney import hints
+from jitney import forms, hints
 from jitney.decorators import Note, note_of
 from jitney.errors import DefinitionError
+from jitney.expressions import Expression
 from jitney.hints import Param, Shape
 from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
 
@@ -170,7 +171,12 @@ def _endpoint(
     shape = hints.read(function, batched, streams, skip_self)
     if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
         raise DefinitionError(f"{name}: a batch function needs a parameter that arrives as a list")
-    return Endpoint(name, attribute, batched, is_async, streams, note.options, shape, inspect.getdoc(function) or "")
+    first = next((param.name for param in shape.params if not param.is_request), "")
+    options, doc = note.options.about(first), inspect.getdoc(function) or ""
+    for option, given in (("cost", options.cost), ("bucket", options.bucket)):
+        if isinstance(given, Expression):
+            forms.check(name, option, given, shape.params)
+    return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc)
 
 
 def _marked_methods(target: Any) -> list[str]:

@@ -32,7 +32,7 @@ def run(endpoint: Endpoint, function: Function, items: Sequence[Item], emit: Emi
         for again in batch.tries(invocation):
             try:
                 result = function(**again.arguments)
-                batch.take(_outcomes(endpoint, again, result))
+                batch.take_result(again, result)
             except Exception as error:
                 batch.fail(again, error)
     return batch.outcomes()
@@ -52,7 +52,7 @@ async def run_async(
                 result = function(**again.arguments)
                 if inspect.isawaitable(result):
                     result = await result
-                batch.take(_outcomes(endpoint, again, result))
+                batch.take_result(again, result)
             except Exception as error:
                 batch.fail(again, error)
     return batch.outcomes()
@@ -77,13 +77,21 @@ class _Batch:
         while self._again:
             yield self._again.pop(0)
 
-    def take(self, outcomes: dict[int, tuple[Any, bool]] | dict[int, Any]) -> None:
+    def take(self, outcomes: dict[int, Any]) -> None:
         """Keeps the outcomes of an invocation."""
-        for position, outcome in outcomes.items():
-            if isinstance(outcome, _Part):
-                self._parts.setdefault(position, []).append(outcome.output)
-            else:
-                self._done[position] = outcome
+        self._done.update(outcomes)
+
+    def take_result(self, invocation: Invocation, result: Any) -> None:
+        """Keeps what the function returned, by item."""
+        endpoint, positions = self._endpoint, invocation.positions
+        if not endpoint.batched:
+            self._done[positions[0]] = result
+            return
+        outputs = split(result, len(positions), invocation.sizes, endpoint.options.dims[1])
+        if invocation.whole or isinstance(outputs[0], BaseException):
+            self._done.update(zip(positions, outputs))
+        else:
+            self._parts.setdefault(positions[0], []).append(outputs[0])
 
     def fail(self, invocation: Invocation, error: Exception) -> None:
         """Fails a lone item, or the items that the error names, and runs the others again; else raises the error."""
@@ -113,22 +121,6 @@ class _Batch:
             if position not in self._done:
                 self._done[position] = _joined(parts, self._endpoint.options.dims[1])
         return [self._done[position] for position in range(len(self._items))]
-
-
-class _Part:
-    """The output of some of an item's rows."""
-
-    def __init__(self, output: Any) -> None:
-        self.output = output
-
-
-def _outcomes(endpoint: Endpoint, invocation: Invocation, result: Any) -> dict[int, Any]:
-    if not endpoint.batched:
-        return {invocation.positions[0]: result}
-    outputs = split(result, len(invocation.positions), invocation.sizes, endpoint.options.dims[1])
-    if not invocation.whole and not isinstance(outputs[0], BaseException):
-        return {invocation.positions[0]: _Part(outputs[0])}
-    return dict(zip(invocation.positions, outputs))
 
 
 def _joined(parts: list[Any], dim: int) -> Any:

@@ -1,6 +1,6 @@
 """Which items of a batch go into one call of the user's function.
 
-The server forms batches by count and time; what an item contains is known only here. Items whose
+The server forms batches by items, time and what it sees of an item; what that contains is known only here. Items whose
 arrays do not fit together, whose buckets differ or whose cost is too much for one call are run
 in calls of their own, in the order of arrival. An item that fits nowhere fails alone.
 """
@@ -56,9 +56,9 @@ class _Load(NamedTuple):
     longest: float = 0
     total: float = 0
 
-    def plus(self, cost: float) -> _Load:
-        """With one more item."""
-        return _Load(self.items + 1, max(self.longest, cost), self.total + cost)
+    def plus(self, one: _Measured) -> _Load:
+        """With the items of one more request."""
+        return _Load(self.items + (one.rows or 1), max(self.longest, one.cost), self.total + one.cost)
 
     def weight(self, padded: bool | None) -> float:
         """What is limited: the sum, or all items if they were as long as the longest."""
@@ -75,6 +75,10 @@ class Plan:
 
 def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     """Arranges a batch into calls."""
+    if endpoint.batched and endpoint.is_plain and len(items) <= endpoint.max_batch_size:
+        arguments = _columns(endpoint, items)
+        if arguments is not None:
+            return Plan([Invocation(list(range(len(items))), arguments)])
     made = Plan()
     groups: dict[Hashable, list[list[_Measured]]] = {}
     loads: dict[Hashable, _Load] = {}
@@ -88,15 +92,32 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
             made.failed[at] = error
             continue
         calls = groups.setdefault(one.key, [])
-        load = loads.get(one.key, _Load()).plus(one.cost)
+        load = loads.get(one.key, _Load()).plus(one)
         if not calls or load.weight(endpoint.options.padded) > endpoint.max_batch_size:
             calls.append([])
-            load = _Load().plus(one.cost)
+            load = _Load().plus(one)
         calls[-1].append(one)
         loads[one.key] = load
     for call in sorted((call for calls in groups.values() for call in calls), key=lambda call: call[0].position):
         made.invocations += _invocations(endpoint, call)
     return made
+
+
+def _columns(endpoint: Endpoint, items: Sequence[Item]) -> dict[str, list[Any]] | None:
+    """The arguments of a call with all items; None if one of them must be looked at by itself."""
+    names = {param.name for param in endpoint.params}
+    if not all(names.issuperset(item.arguments) for item in items):
+        return None
+    columns: dict[str, list[Any]] = {}
+    for param in endpoint.params:
+        name, default = param.name, param.default
+        if param.is_request:
+            columns[name] = [item.request for item in items]
+            continue
+        if default is MISSING and not all(name in item.arguments for item in items):
+            return None
+        columns[name] = [item.arguments.get(name, default) for item in items]
+    return columns
 
 
 def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:

@@ -1,7 +1,7 @@
 """The options of a definition, checked where they are written down.
 
-They are plain values: how a batch is formed is decided by the server, what `cost` and `bucket`
-mean for the items of a batch by `jitney.grouping`.
+They are plain values: how a batch is formed is decided by the server, what functions as `cost` and `bucket`
+mean for the items of a batch by `jitney.grouping`. Expressions are read here, and evaluated by both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from jitney import expressions
 from jitney.errors import DefinitionError
+from jitney.expressions import Expression
 
 Dims = int | tuple[int, int]
 
@@ -38,9 +40,9 @@ class Options:
     max_batch_delay_ms: float | None = None
     policy: str | None = None
     batch_dim: Dims | None = None
-    cost: Callable[..., float] | None = None
+    cost: Callable[..., float] | str | None = None
     padded: bool | None = None
-    bucket: Callable[..., Any] | None = None
+    bucket: Callable[..., Any] | str | None = None
     concurrency: int | None = None
     workers: int | None = None
     name: str | None = None
@@ -61,12 +63,11 @@ class Options:
         if self.policy is not None and self.policy not in POLICIES:
             raise DefinitionError(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
         for name in ("cost", "bucket"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise DefinitionError(f"{name} must be a function of one item's arguments")
+            _measure(self, name)
         if self.padded not in (None, True, False):
             raise DefinitionError(f"padded must be True or False, not {self.padded!r}")
         if self.padded and self.cost is None:
-            raise DefinitionError("padded needs cost: a function that returns the length of an item")
+            raise DefinitionError("padded needs cost: the length of an item, as a function or an expression")
         for name in ("name", "version"):
             text = getattr(self, name)
             if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
@@ -88,12 +89,16 @@ class Options:
     @cached_property
     def cost_of(self) -> Callable[[Mapping[str, Any]], float] | None:
         """The cost of one item, by its arguments."""
-        return None if self.cost is None else _of_arguments(self.cost)
+        return _of_arguments(self.cost) if callable(self.cost) else None
 
     @cached_property
     def bucket_of(self) -> Callable[[Mapping[str, Any]], Any] | None:
         """The group of one item, by its arguments."""
-        return None if self.bucket is None else _of_arguments(self.bucket)
+        return _of_arguments(self.bucket) if callable(self.bucket) else None
+
+    def about(self, first: str) -> Options:
+        """The same with expressions that name their parameters."""
+        return replace(self, cost=_about(self.cost, first), bucket=_about(self.bucket, first))
 
     def over(self, lower: Options) -> Options:
         """These; unset ones come from `lower`."""
@@ -120,6 +125,19 @@ def _of_arguments(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]],
     except (TypeError, ValueError):  # Some built-in functions have no signature.
         by_place = True
     return (lambda item: function(*item.values())) if by_place else (lambda item: function(**item))
+
+
+def _about(value: Any, first: str) -> Any:
+    return value.about(first) if isinstance(value, Expression) else value
+
+
+def _measure(options: Options, name: str) -> None:
+    """A function of one item's arguments, or an expression."""
+    value = getattr(options, name)
+    if isinstance(value, str):
+        object.__setattr__(options, name, expressions.parse(name, value))
+    elif value is not None and not callable(value):
+        raise DefinitionError(f"{name} must be a function of one item's arguments, or an expression such as 'len'")
 
 
 def _whole(options: Options, name: str, least: int, most: int) -> None:

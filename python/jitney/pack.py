@@ -15,6 +15,7 @@ from typing import Any
 
 from jitney.definition import Definition
 from jitney.http import openapi
+from jitney.sizes import sizes
 
 API_FILE = "jitney-api.json"
 
@@ -87,12 +88,13 @@ def queue_size(definition: Definition) -> int | None:
 
 
 def api(definition: Definition) -> dict[str, Any]:
-    """The endpoints with their sizes and latencies, and the paths of the API."""
+    """The endpoints with their batch sizes, latencies and ways to read requests, and the paths of the API."""
     differ = len({one.options.max_latency_ms or None for one in definition.endpoints}) > 1
     return {
         "endpoints": [one.name for one in definition.endpoints],
         "batch_sizes": {one.name: one.max_batch_size for one in definition.endpoints if one.batched},
         "latencies_ms": latencies(definition) if differ else {},
+        "sizes": sizes(definition),
         "paths": openapi.paths(definition),
     }
 
@@ -127,8 +129,9 @@ def write(path: Path, value: Any) -> None:
 
 
 def _costs(definition: Definition) -> dict[str, Any]:
-    """With `cost` the sum is limited, or with `padded` the items times the longest: by the server as far as
-    requests carry a cost, then by the worker. Endpoints share the server's unit; it is a length only if all pad."""
+    """With `cost` the sum is limited, or with `padded` the items times the longest: by the server as far as `cost`
+    is an expression or requests carry a cost, then by the worker. Endpoints share the server's unit; it is a length
+    only if all pad."""
     weighed = [one.options for one in definition.endpoints if one.options.cost is not None]
     if not weighed:
         return {}

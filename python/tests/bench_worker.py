@@ -1,4 +1,4 @@
-"""CPU time a worker spends per request: `python tests/bench_worker.py [batch size] [batches]`.
+"""CPU time a worker spends per request: `python tests/bench_worker.py [batch size] [batches] [part of a name]`.
 
 A forked child runs the real loop over a socket pair with a handler that does next to nothing;
 its own CPU time (user and system, start-up taken off) is divided by the requests served.
@@ -26,12 +26,33 @@ def handle(data, context):
     return [str(len(r.get("body") or b"")) for r in data]
 """
 NO_OP, JSON = "pass", "application/json"
-CASES = [  # name, what the handler does besides, content type, 0 for empty batches
-    ("no-op, JSON body", NO_OP, JSON, 1),
-    ("no-op, raw body", NO_OP, "application/octet-stream", 1),
-    ("one header of the batch", "context.get_request_header(0, 'explain')", JSON, 1),
-    ("one header of each request", "[context.get_request_header(i, 'x-op') for i in range(len(data))]", JSON, 1),
-    ("the loop alone", NO_OP, JSON, 0),
+EACH_HEADER = "[context.get_request_header(i, 'x-op') for i in range(len(data))]"
+DEFINITION = """
+import jitney
+
+@jitney.batch(max_batch_size=4096)
+def call({parameters}) -> list:
+    return [1] * len({first})
+"""
+
+
+def handler(touch: str) -> str:
+    return HANDLER.format(touch=touch)
+
+
+def definition(first: str, more: str = "") -> str:
+    return DEFINITION.format(first=first, parameters=f"{first}: list{more}")
+
+
+TYPED = ", name: list[str], unit: list[str], tags: list"
+CASES = [  # name, the model, content type, 0 for empty batches
+    ("no-op, JSON body", handler(NO_OP), JSON, 1),
+    ("no-op, raw body", handler(NO_OP), "application/octet-stream", 1),
+    ("one header of the batch", handler("context.get_request_header(0, 'explain')"), JSON, 1),
+    ("one header of each request", handler(EACH_HEADER), JSON, 1),
+    ("definition, the body as one argument", definition("body"), JSON, 1),
+    ("definition, four arguments with types", definition("inputs", TYPED), JSON, 1),
+    ("the loop alone", handler(NO_OP), JSON, 0),
 ]
 ROUNDS = 7
 BODY = b'{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
@@ -54,7 +75,7 @@ def cpu_seconds(pid: int) -> float:
         return int(file.read().split()[0]) / 1e9
 
 
-def measure(touch: str, content_type: str, size: int, batches: int) -> list[float]:
+def measure(source: str, content_type: str, size: int, batches: int, **fields: object) -> list[float]:
     """Runs one worker; returns its CPU per batch for each round."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -65,8 +86,10 @@ def measure(touch: str, content_type: str, size: int, batches: int) -> list[floa
     server = wire.Server(ours)
     with tempfile.TemporaryDirectory() as model_dir:
         with open(os.path.join(model_dir, "noop.py"), "w") as file:
-            file.write(HANDLER.format(touch=touch))
-        server.load(model_dir, "noop.py")
+            file.write(source)
+        if "jitney" in source:
+            fields["model_yaml_config"] = {"jitney": {"object": "noop:call", "directory": model_dir}}
+        server.load(model_dir, "noop.py", **fields)
         server.read_control(wire.LOADED)
     request_id = "0f8fad5b-d9cb-469f-a165-70867728950e"
     data = wire.batch([wire.item([("body", content_type, BODY)], HEADERS, request_id)] * size)
@@ -88,8 +111,11 @@ def measure_round(server: wire.Server, pid: int, data: bytes, batches: int) -> f
 def main() -> None:
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 32
     batches = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
-    for name, touch, content_type, count in CASES:
-        rounds = measure(touch, content_type, count * size, batches)
+    only = sys.argv[3] if len(sys.argv) > 3 else ""
+    for name, source, content_type, count in CASES:
+        if only not in name:
+            continue
+        rounds = measure(source, content_type, count * size, batches)
         per = max(count * size, 1)
         unit = "request" if count else "batch"
         best, middle = min(rounds) / per, statistics.median(rounds) / per

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import pytest
 
 import jitney
-from jitney.http import openapi
+from jitney.definition import define
+from jitney.http import arguments, openapi
 from jitney.testing import load
 
 np = pytest.importorskip("numpy")
@@ -213,3 +214,58 @@ def test_the_api_is_described_by_the_hints():
     photo = paths["/shop/photo"]["post"]
     assert "multipart/form-data" in photo["requestBody"]["content"]
     assert list(photo["responses"]["200"]["content"]) == ["application/octet-stream"]
+
+
+def one(x: int): ...
+
+
+def one_with_default(x: list[float] = ()): ...
+
+
+def raw(data: bytes): ...
+
+
+def whole(body: dict): ...
+
+
+def two(x: int, name: str = "n"): ...
+
+
+def three(x: int, y: list[int], z: Any): ...
+
+
+def anything(x: int, **rest): ...
+
+
+def asking(x: int, request: jitney.Request): ...
+
+
+def none(): ...
+
+
+ROWS = [
+    {"body": body}
+    for body in (
+        1, True, 1.5, None, "", "7", "text", [1], ["2", 3], [], {}, {"x": 1}, {"x": "1"}, {"x": [1]}, {"y": 1},
+        {"x": 1, "name": "a"}, {"x": 1, "name": 2}, {"x": 1, "y": [1], "z": None}, {"x": 1, "other": 2},
+        bytearray(b""), bytearray(b"5"), bytearray(b"\xff"), bytearray(b"PK\x03\x04"),
+    )
+]  # fmt: skip
+ROWS += [{}, {"x": "1"}, {"x": bytearray(b"1"), "body": {"name": "a"}}, {"x": "1", "body": ""}, {"no": "1"}]
+
+
+@pytest.mark.parametrize(
+    "function", [one, one_with_default, raw, whole, two, three, anything, asking, none], ids=lambda it: it.__name__
+)
+def test_a_reader_made_once_reads_every_row_as_one_made_for_it(function):
+    endpoint = define(function).endpoints[0]
+    reader = arguments.ArgumentReader(endpoint)
+
+    def result(read, *row):
+        try:
+            return read(*row)
+        except Exception as error:
+            return repr(error)
+
+    for row in ROWS:
+        assert result(reader.read, dict(row)) == result(arguments.read, endpoint, dict(row)), row

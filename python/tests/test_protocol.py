@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -220,3 +221,66 @@ def test_a_large_reply_of_many_parts_survives_partial_sends():
     reader.join()
     theirs.close()
     assert (received[0].id, bytes(received[0].payload)) == (77, b"".join(parts))
+
+
+BODIES = [b"a" * (1 << 20), b"", b"b" * 70_000, b"short", b"c" * (3 << 20)]
+
+
+def large_batch(content_type: str = "") -> bytes:
+    """A batch with large bodies, and last an item with two parameters."""
+    form = wire.item([("first", "", b"d" * 40_000), ("second", content_type, b"e" * 5)])
+    return wire.batch([*wire.bodies(*BODIES, content_type=content_type), form], 9)
+
+
+def test_large_bodies_arrive_each_in_a_buffer_of_its_own_and_the_next_frame_after_them():
+    ours, theirs = socket.socketpair()
+    after = wire.batch(wire.bodies(b"after"), 10)
+    feeder = threading.Thread(target=lambda: (ours.sendall(large_batch() + after), ours.close()))
+    feeder.start()
+    reader = FrameReader(theirs)
+    frame, last = reader.read(), reader.read()
+    feeder.join()
+    theirs.close()
+    rows, metas = BatchDecoder().decode(frame.payload, frame.count)
+    assert rows == [*({"body": body} for body in BODIES), {"first": b"d" * 40_000, "second": b"e" * 5}]
+    assert {type(row["body"]) for row in rows[:-1]} == {bytearray}
+    assert [read_request_id(meta) for meta in metas] == ["r0", "r1", "r2", "r3", "r4", "r"]
+    assert wire.frame(frame.kind, b"".join(frame.parts()), frame.count, frame.id) == large_batch()
+    assert BatchDecoder().decode(last.payload, last.count)[0] == [{"body": b"after"}]
+
+
+def test_a_large_body_of_text_or_json_is_read_by_its_type():
+    text, value = b"x" * 100_000, json.dumps(list(range(30_000))).encode()
+    items = [*wire.bodies(text, content_type="text/plain"), *wire.bodies(value, content_type="application/json")]
+    frames = frames_in_background(wire.batch(items))
+    assert BatchDecoder().decode(frames[0].payload, 2)[0] == [{"body": text.decode()}, {"body": list(range(30_000))}]
+
+
+@pytest.mark.parametrize(("at", "error"), [(0, protocol.Malformed), (8, protocol.Malformed)])
+def test_a_large_batch_whose_lengths_do_not_add_up_is_malformed(at, error):
+    data = bytearray(large_batch())
+    data[16 + at] += 1  # The length of a meta, or of a body.
+    with pytest.raises(error):
+        frames_in_background(bytes(data))
+
+
+def test_a_large_batch_that_breaks_off_is_truncated():
+    with pytest.raises(protocol.Truncated):
+        frames_in_background(large_batch()[:-1])
+
+
+def frames_in_background(data: bytes) -> list[Frame]:
+    """Like `frames_of`, for more than a socket holds."""
+    ours, theirs = socket.socketpair()
+
+    def feed() -> None:
+        with ours, contextlib.suppress(OSError):
+            ours.sendall(data)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        return list(iter(FrameReader(theirs).read, None))
+    finally:
+        theirs.close()
+        feeder.join()

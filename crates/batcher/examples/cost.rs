@@ -27,7 +27,8 @@ struct Bench {
 
 impl Bench {
     fn new(objective: Option<Nanos>) -> Self {
-        let policy = Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0 });
+        let policy =
+            Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0, window: None });
         let config = Config { policy, max_items: 64, max_queue: 10_000, ..Config::default() };
         let mut bench = Self {
             batcher: Batcher::new(config),

@@ -106,6 +106,9 @@ pub struct Adaptive {
     pub max_wait: Option<Nanos>,
     /// Time an answer takes to its client; reserved before every deadline.
     pub delivery: Nanos,
+    /// A fixed rule for when to dispatch, as [`Policy::Window`] has it. Which requests go, and which
+    /// are rejected because they would be late, is decided as without it.
+    pub window: Option<Nanos>,
 }
 
 /// What the service time of a batch grows with.

@@ -88,7 +88,8 @@
 //!   free than the wait costs, if clients that were just answered are about to come back, if several
 //!   workers are better fed evenly, if requests come in bursts, or if all workers would be busy for
 //!   too long for new requests to be in time. It ends when one more request could no longer be added
-//!   in time, and after [`Adaptive::max_wait`].
+//!   in time, and after [`Adaptive::max_wait`]. With [`Adaptive::window`] a batch is dispatched when
+//!   it is full or its oldest request has waited for the window, and never waits for anything else.
 //! - At a **step** of the curve, or of [`Config::sizes`], the last few requests are left for the next
 //!   worker if that costs them less than it saves the others.
 //! - **Tenants** take turns by weight when not all requests fit. While the workers are busy and a

@@ -47,7 +47,7 @@ impl Rules {
         let (planned, window, adaptive) = match config.policy {
             Policy::Window { delay } => (false, Some(delay), Adaptive::default()),
             Policy::Opportunistic => (false, None, Adaptive::default()),
-            Policy::Adaptive(adaptive) => (true, None, adaptive),
+            Policy::Adaptive(adaptive) => (true, adaptive.window, adaptive),
         };
         Self { config: config.normal(), planned, window, adaptive, draining: false, now: 0 }
     }

@@ -74,7 +74,8 @@ fn play(policy: Policy, measure: Measure) -> (f64, f64) {
 
 #[test]
 fn length_groups_leave_a_tenth_of_the_padding() {
-    let adaptive = Policy::Adaptive(Adaptive { objective: None, max_wait: None, delivery: 0 });
+    let adaptive =
+        Policy::Adaptive(Adaptive { objective: None, max_wait: None, delivery: 0, window: None });
     let (mixed, _) = play(Policy::Opportunistic, Measure::Packed);
     assert!((3.1..3.4).contains(&mixed), "{mixed} in order of arrival");
     for policy in [Policy::Opportunistic, adaptive] {

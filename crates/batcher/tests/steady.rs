@@ -15,8 +15,12 @@ struct Loop {
 
 impl Loop {
     fn new(measure: Measure) -> Self {
-        let policy =
-            Policy::Adaptive(Adaptive { objective: Some(50 * MS), max_wait: None, delivery: 0 });
+        let policy = Policy::Adaptive(Adaptive {
+            objective: Some(50 * MS),
+            max_wait: None,
+            delivery: 0,
+            window: None,
+        });
         let config = Config { policy, max_items: 16, measure, ..Config::default() };
         let (batcher, out) = (Batcher::new(config), Actions::new());
         let mut it = Self { batcher, out, running: Vec::new(), now: 0, round: 0 };

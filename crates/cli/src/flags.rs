@@ -1,6 +1,7 @@
 //! The command line: every command, every flag and their help texts. Other modules act on them.
 
 pub mod archive;
+pub mod bench;
 pub mod config;
 pub mod infer;
 pub mod serve;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::failure;
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
+use bench::BenchFlags;
 use config::ConfigFlags;
 use infer::InferFlags;
 pub use serve::ServeFlags;
@@ -39,6 +41,7 @@ Examples:
   jitney infer app:model rows.jsonl -o answers.jsonl
   jitney torchserve --start --model-store models --models resnet.mar
   jitney archive --model-name m --version 1.0 --handler handler.py
+  jitney bench http://127.0.0.1:8080/predictions/m --rate 500 --body-file cat.jpg
   jitney plan --curve 5+0.2b --rate 500 --p99 100ms
 
 Each command has its own --help.";
@@ -62,6 +65,8 @@ pub enum Command {
     ArchiveWorkflow(ArchiveWorkflowFlags),
     /// Print every effective value of serve or torchserve and where it comes from
     Config(Box<ConfigFlags>),
+    /// Put a server under load and measure its answers
+    Bench(Box<BenchFlags>),
     /// Compare batching policies on a workload, without a server, and draw the result
     Simulate(Box<SimulateFlags>),
     /// Answer how many workers and which largest batch a load needs

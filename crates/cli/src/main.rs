@@ -6,6 +6,7 @@
 
 mod address;
 mod archive;
+mod bench;
 mod config;
 mod console;
 mod definition;
@@ -62,6 +63,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
         Command::Config(flags) => config::main(*flags, env),
+        Command::Bench(flags) => bench::bench(&flags),
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
         Command::OnnxWorker => onnx_worker::run(env),

@@ -15,6 +15,7 @@ mod workload;
 use crate::console;
 use crate::failure::{FAILED, Failure};
 use crate::flags::study::{PlanFlags, SimulateFlags};
+pub use flag_values::arrivals;
 use progress::StudyReport;
 
 /// `jitney simulate`

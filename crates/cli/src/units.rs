@@ -14,6 +14,10 @@ pub struct Millis(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub Duration);
 
+/// A time to the fraction; a bare number means seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
 fn duration(text: &str, unit: TimeUnit) -> Result<Duration, String> {
     match SettingKind::Time(unit).parse(text) {
         Ok(SettingValue::Time(time)) => Ok(time),
@@ -42,5 +46,13 @@ impl FromStr for Seconds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         duration(text, TimeUnit::WholeSeconds).map(Self)
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        duration(text, TimeUnit::Seconds).map(Self)
     }
 }

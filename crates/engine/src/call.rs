@@ -9,16 +9,21 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::time::Instant;
 
 pub use crate::outcome::Output;
 pub use crate::reply::{Answer, AnswerStream, Timing};
+pub use crate::value_bytes::ValueBytes;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
 /// Parameters that one request may have: as many as a worker's frame has room for.
 pub const PARAMETERS_MAX: usize = u8::MAX as usize;
+
+/// The parameter that holds the arguments of a call through a handle; no Python parameter can have this
+/// name.
+pub const CALL_PARAMETER: &str = "jitney-call";
 
 /// The longest payload of a frame between the server and a worker.
 pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 30;
@@ -34,7 +39,7 @@ pub struct Parameter {
     /// The MIME type without its parameters; empty when the client gave none.
     pub content_type: Cow<'static, str>,
     /// The value as it came.
-    pub value: Bytes,
+    pub value: ValueBytes,
 }
 
 /// Request headers in the form of the worker protocol: `u16 name_len, u32 value_len, name, value`.
@@ -194,13 +199,15 @@ impl Input {
     }
 }
 
-/// Who a request says it is from, and what it says it costs.
+/// What a request says about itself: who it is from, how much it brings and what that costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Who pays; tenants take turns where not all requests fit.
     pub tenant: Option<Box<str>>,
     /// What it weighs, in the unit of the model's cost.
     pub cost: Option<u64>,
+    /// How many items it brings, where the server cannot see that.
+    pub items: Option<u32>,
 }
 
 /// A request as a protocol hands it to the engine.

@@ -26,9 +26,11 @@ mod reply;
 mod resolve;
 pub mod settings;
 pub mod shares;
+pub mod sizes;
 #[cfg(test)]
 mod testkit;
 mod transfers;
+mod value_bytes;
 pub mod workflow;
 
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
@@ -36,8 +38,9 @@ pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;
 pub use model::{
-    BatcherReport, Counters, EndpointView, IncidentReport, Measures, Model, Objective,
-    PastDecision, Readiness, Reconfigure, Status, Traffic, WorkerIncident,
+    BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointView, IncidentReport, Measures,
+    Model, Objective, PastDecision, Readiness, Reconfigure, SizeStatistics, Status, Traffic,
+    WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::WorkerView;

@@ -40,6 +40,8 @@ pub(crate) struct PendingRequest {
     pub(crate) facts: Request,
     /// What the worker is given. Kept until the end, so that a retry needs no second copy.
     pub(crate) payload: Payload,
+    /// Items that it brings beyond those that a batch holds; its worker runs them in several calls.
+    pub(crate) beyond: u32,
     /// When it was admitted.
     pub(crate) admitted: Instant,
     /// The way back.
@@ -59,7 +61,7 @@ impl PendingRequest {
         reply: Reply,
         permit: Option<Permit>,
     ) -> Self {
-        Self { facts, payload, admitted, reply, permit, id: SharedId::default() }
+        Self { facts, payload, beyond: 0, admitted, reply, permit, id: SharedId::default() }
     }
 }
 

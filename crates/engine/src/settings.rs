@@ -222,13 +222,21 @@ impl ModelSettings {
     pub fn batcher(&self) -> BatcherConfig {
         let sequences = self.sequences().map_or(0, |limits| limits.sequences);
         let queue_max = self.queue_max.max(u32::try_from(sequences).unwrap_or(u32::MAX));
+        let planned = Adaptive {
+            objective: self.latency_max.map(nanos),
+            delivery: self.latency_max.map_or(0, delivery),
+            ..Adaptive::default()
+        };
+        let delay = nanos(self.batch_delay);
         let policy = match self.policy {
-            PolicyName::Window => Policy::Window { delay: nanos(self.batch_delay) },
-            PolicyName::Adaptive if self.plans() => Policy::Adaptive(Adaptive {
-                objective: self.latency_max.map(nanos),
-                max_wait: self.wait_max.map(nanos),
-                delivery: self.latency_max.map_or(0, delivery),
-            }),
+            // Only whoever knows how long batches take can reject what would be late.
+            PolicyName::Window if self.latency_max.is_some() && self.plans() => {
+                Policy::Adaptive(Adaptive { window: Some(delay), ..planned })
+            }
+            PolicyName::Window => Policy::Window { delay },
+            PolicyName::Adaptive if self.plans() => {
+                Policy::Adaptive(Adaptive { max_wait: self.wait_max.map(nanos), ..planned })
+            }
             PolicyName::Adaptive | PolicyName::Opportunistic => Policy::Opportunistic,
         };
         self.shares.apply(BatcherConfig {

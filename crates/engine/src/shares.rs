@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn claim(tenant: Option<&str>, cost: Option<u64>) -> Claim {
-        Claim { tenant: tenant.map(Into::into), cost }
+        Claim { tenant: tenant.map(Into::into), cost, items: None }
     }
 
     fn shares(cost: Cost) -> Shares {

@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-
 pub use self::rows::RowsModel;
 pub use self::script::{Act, LaunchScript, Script, ScriptedBatch};
 pub use self::worker::Kind;
@@ -198,7 +196,7 @@ impl Kit {
 
 /// A request with this body.
 pub fn call(body: &str) -> Call {
-    let value = Bytes::copy_from_slice(body.as_bytes());
+    let value = body.as_bytes().to_vec().into();
     let parameter = Parameter { name: "body".into(), content_type: "".into(), value };
     let input = Input {
         id: body.to_owned(),

@@ -134,6 +134,6 @@ fn body_of(input: &Input) -> Result<&Bytes, BadInput> {
     let named = |name| parameters.iter().find(|parameter| parameter.name == name);
     let body = named("body").or_else(|| named("data"));
     let body = body.or(if parameters.len() == 1 { parameters.first() } else { None });
-    let body = body.map(|parameter| &parameter.value);
+    let body = body.map(|parameter| parameter.value.whole());
     body.filter(|body| !body.is_empty()).ok_or(BadInput::NoBody)
 }

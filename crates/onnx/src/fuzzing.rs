@@ -122,7 +122,7 @@ fn input(body: &[u8], open_inference: bool) -> Input {
         parameters: vec![Parameter {
             name: "body".into(),
             content_type: "application/json".into(),
-            value: Bytes::copy_from_slice(body),
+            value: body.to_vec().into(),
         }],
     }
 }

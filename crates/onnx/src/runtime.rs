@@ -174,7 +174,7 @@ fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
     let parameter = Parameter {
         name: "body".into(),
         content_type: "application/json".into(),
-        value: body.into(),
+        value: body.into_bytes().into(),
     };
     Some(Input {
         id: "jitney-sample".to_owned(),

@@ -9,7 +9,6 @@ mod parts;
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use rten::{RunOptions, ThreadPool};
 use serde_json::Value;
 
@@ -57,7 +56,7 @@ fn input(parameters: &[(&'static str, &[u8])]) -> Input {
     let parameter = |(name, value): &(&'static str, &[u8])| Parameter {
         name: Cow::Borrowed(name),
         content_type: Cow::Borrowed("application/json"),
-        value: Bytes::copy_from_slice(value),
+        value: value.to_vec().into(),
     };
     let parameters = parameters.iter().map(parameter).collect();
     Input {

@@ -67,6 +67,7 @@ pub(crate) async fn serve(
         () = shutdown => {}
     }
     signals.send_replace(ListenerSignal::End);
+    listener.open.call_all();
     let ended = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(listener.state.config.shutdown_grace, ended).await.is_err() {
         tracing::warn!(connections = tasks.len(), "connections cut off at shutdown");
@@ -76,7 +77,8 @@ pub(crate) async fn serve(
 
 async fn accept(acceptor: Acceptor, mut connections: Connections<'_>) {
     // A client is too slow after two ticks, hence the half.
-    let mut ticks = tokio::time::interval(connections.listener.state.config.head_timeout / 2);
+    let every = connections.listener.state.config.head_timeout / 2;
+    let mut ticks = tokio::time::interval(every);
     let mut clock = tokio::time::interval(TICK);
     clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let open = Arc::clone(&connections.listener.open);
@@ -91,6 +93,7 @@ async fn accept(acceptor: Acceptor, mut connections: Connections<'_>) {
             _ = ticks.tick() => {
                 connections.signals.send_replace(ListenerSignal::Tick);
                 open.close_timed_out();
+                open.close_silent(every);
             }
         }
         while connections.tasks.try_join_next().is_some() {}
@@ -238,7 +241,9 @@ impl NewConnection {
                 Box::pin(grpc::serve(stream, peer, services, *age, signals)).await;
             }
             ListenerProtocol::Http => {
-                let serving = rest::serve(stream, &peer, state, *apis, *browsers, &mut signals);
+                let (apis, browsers) = (*apis, *browsers);
+                let context = rest::ConnectionContext { state, apis, browsers, peer: &peer };
+                let serving = rest::serve(stream, context, &mut signals);
                 let upgrade = serving.await;
                 if let Some(upgrade) = upgrade {
                     Box::pin(handles::serve(upgrade, &peer, state, signals)).await;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::{Method, Version};
 
 use crate::log_limit::LogLimit;
-use crate::log_text;
+use crate::log_text::{LogClock, escape_from, push_number};
 use crate::spool::Spool;
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -70,34 +70,35 @@ impl AccessLog {
 #[derive(Debug, Default)]
 struct AccessBuffer {
     text: Vec<u8>,
-    /// The second whose text `clock` holds.
-    second: u64,
-    clock: String,
+    clock: LogClock,
 }
 
 impl AccessBuffer {
     /// Adds a line; returns the number of dropped ones.
     fn push(&mut self, now: Duration, line: &AccessRecord<'_>) -> u64 {
-        if self.text.len() >= BUFFER_BYTES_MAX {
+        let Self { text, clock } = self;
+        if text.len() >= BUFFER_BYTES_MAX {
             return 1;
         }
-        if self.second != now.as_secs() || self.clock.is_empty() {
-            self.second = now.as_secs();
-            let second = UNIX_EPOCH + Duration::from_secs(self.second);
-            self.clock = humantime::format_rfc3339_seconds(second).to_string();
-            self.clock.truncate("2025-01-01T00:00:00".len());
-        }
         let AccessRecord { address, method, uri, version, status, took } = line;
-        let (clock, millis) = (&self.clock, now.subsec_millis());
-        let start = self.text.len();
+        let start = text.len();
+        clock.push(now, text);
+        text.extend_from_slice(b" - ");
+        text.extend_from_slice(address.as_bytes());
+        text.extend_from_slice(b" \"");
+        text.extend_from_slice(method.as_str().as_bytes());
+        text.push(b' ');
         // Writing to memory does not fail.
-        let _ = write!(
-            self.text,
-            "{clock},{millis:03} - {address} \"{method} {uri} {version:?}\" {status} {}",
-            took.as_millis()
-        );
-        log_text::escape_from(start, &mut self.text);
-        self.text.push(b'\n');
+        let _ = match *version {
+            Version::HTTP_11 => write!(text, "{uri} HTTP/1.1"),
+            version => write!(text, "{uri} {version:?}"),
+        };
+        text.extend_from_slice(b"\" ");
+        push_number(text, u64::from(*status));
+        text.push(b' ');
+        push_number(text, took.as_millis() as u64);
+        escape_from(start, text);
+        text.push(b'\n');
         0
     }
 }

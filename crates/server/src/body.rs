@@ -21,6 +21,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use jitney_engine::AnswerStream;
 use jitney_engine::admission::{Admission, CutReason, TransferShare};
+use jitney_engine::call::ValueBytes;
 use jitney_engine::error::CallError;
 use tokio::runtime::Handle;
 
@@ -30,16 +31,22 @@ use crate::errors::Problem;
 /// The room of a body that comes in pieces begins with this and grows by this factor.
 const ROOM_MIN: usize = 16 << 10;
 const ROOM_FACTOR: usize = 8;
+/// Pieces of at least this size are kept as they came: they fill most of the buffer that they hold on to.
+const KEPT_PIECE_MIN: usize = READ_BUFFER / 4 * 3;
+/// The largest buffer into which a connection reads.
+pub(crate) const READ_BUFFER: usize = 128 << 10;
 /// Answers up to this size usually fit into the system's buffer of a connection and are not counted.
-const SMALL_ANSWER: usize = 16 << 10;
+pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 /// Bodies above this usually arrive after their head; below it, with it.
-const LARGE: u64 = 16 << 10;
+pub(crate) const LARGE: u64 = 16 << 10;
 /// How long and how much of an unread body is thrown away.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 256 << 20;
 
 /// A request's body that has not been read yet; dropping it throws the rest away.
 pub(crate) struct RequestBody {
+    /// What came with the head, where that was all.
+    whole: Bytes,
     body: Option<Incoming>,
     /// The client waits for `100 Continue` and has sent nothing yet.
     expects: bool,
@@ -47,7 +54,12 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     pub(crate) fn new(body: Incoming, expects: bool) -> Self {
-        Self { body: Some(body), expects }
+        Self { whole: Bytes::new(), body: Some(body), expects }
+    }
+
+    /// A body that is here.
+    pub(crate) fn whole(whole: Bytes) -> Self {
+        Self { whole, body: None, expects: false }
     }
 
     /// Whether it is larger than what usually arrives together with a request's head.
@@ -55,7 +67,7 @@ impl RequestBody {
         self.body.as_ref().is_some_and(|body| body.size_hint().lower() > LARGE)
     }
 
-    /// The whole body.
+    /// The whole body; a large one in the pieces in which it came.
     ///
     /// # Errors
     /// Too large, or broken off; in the latter case the client is gone.
@@ -63,15 +75,19 @@ impl RequestBody {
         mut self,
         limit: u64,
         admission: &Arc<Admission>,
-    ) -> Result<Bytes, Problem> {
-        let Some(body) = &mut self.body else { return Ok(Bytes::new()) };
+    ) -> Result<ValueBytes, Problem> {
+        let Some(body) = &mut self.body else {
+            let whole = std::mem::take(&mut self.whole);
+            let fits = whole.len() as u64 <= limit;
+            return if fits { Ok(whole.into()) } else { Err(Problem::too_large(limit)) };
+        };
         let announced = body.size_hint();
         if announced.lower() > limit {
             return Err(Problem::too_large(limit));
         }
         let first = next(body).await?.unwrap_or_default();
         if body.is_end_stream() && first.len() as u64 <= limit {
-            return Ok(first);
+            return Ok(first.into());
         }
         // The client has begun to send.
         self.expects = false;
@@ -85,16 +101,16 @@ impl RequestBody {
         first: Bytes,
         limit: u64,
         admission: &Arc<Admission>,
-    ) -> Result<Bytes, Problem> {
-        let Some(body) = &mut self.body else { return Ok(first) };
+    ) -> Result<ValueBytes, Problem> {
+        let Some(body) = &mut self.body else { return Ok(first.into()) };
         let announced = first.len() as u64 + body.size_hint().exact().unwrap_or(limit);
         let limit = limit.min(admission.bodies_max());
         let mut whole = GrowingBody::new(admission, announced.min(limit));
-        whole.push(&first).map_err(Problem::cut)?;
+        whole.push_piece(first).map_err(Problem::cut)?;
         while whole.len() as u64 <= limit {
             match poll_fn(|context| whole.poll_data(body, context)).await? {
-                Some(data) => whole.push(&data).map_err(Problem::cut)?,
-                None => return Ok(whole.finish()),
+                Some(data) => whole.push_piece(data).map_err(Problem::cut)?,
+                None => return Ok(whole.into_value()),
             }
         }
         Err(Problem::too_large(limit))
@@ -103,6 +119,10 @@ impl RequestBody {
 
 /// A body or message that comes in pieces, and its share of the memory.
 pub(crate) struct GrowingBody {
+    /// What is complete: pieces that fill their buffers, kept as they came.
+    pieces: Vec<Bytes>,
+    pieces_len: usize,
+    /// Where smaller pieces are put together.
     bytes: BytesMut,
     share: TransferShare,
     /// No more than this will come, if the client keeps its word.
@@ -112,20 +132,45 @@ pub(crate) struct GrowingBody {
 impl GrowingBody {
     pub(crate) fn new(admission: &Arc<Admission>, announced: u64) -> Self {
         let announced = usize::try_from(announced).unwrap_or(usize::MAX);
-        Self { bytes: BytesMut::new(), share: admission.body(), announced }
+        Self {
+            pieces: Vec::new(),
+            pieces_len: 0,
+            bytes: BytesMut::new(),
+            share: admission.body(),
+            announced,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.pieces_len + self.bytes.len()
     }
 
-    /// Adds a piece, once there is memory for it.
+    /// Adds a piece, once there is memory for it. One that fills most of the buffer it came in is kept;
+    /// others are copied, since each would hold on to a whole buffer.
+    fn push_piece(&mut self, piece: Bytes) -> Result<(), CutReason> {
+        if piece.len() < KEPT_PIECE_MIN {
+            return self.push(&piece);
+        }
+        let came = piece.len();
+        self.share.grow((self.pieces_len + self.bytes.capacity() + came) as u64)?;
+        if !self.bytes.is_empty() {
+            self.pieces_len += self.bytes.len();
+            self.pieces.push(self.bytes.split().freeze());
+        }
+        self.pieces_len += came;
+        self.pieces.push(piece);
+        self.share.advance(came as u64);
+        Ok(())
+    }
+
+    /// Adds a piece to the end of the last one, once there is memory for it.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), CutReason> {
         let wanted = self.bytes.len() + piece.len();
         if wanted > self.bytes.capacity() {
-            let step = (self.bytes.capacity() * ROOM_FACTOR).max(ROOM_MIN).min(self.announced);
+            let most = self.announced.saturating_sub(self.pieces_len);
+            let step = (self.bytes.capacity() * ROOM_FACTOR).max(ROOM_MIN).min(most);
             let room = wanted.max(step);
-            self.share.grow(room as u64)?;
+            self.share.grow((self.pieces_len + room) as u64)?;
             self.bytes.reserve(room - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);
@@ -149,9 +194,16 @@ impl GrowingBody {
         poll_next(body, context)
     }
 
-    /// All that came.
+    /// All that was added with [`Self::push`].
     pub(crate) fn finish(self) -> Bytes {
         self.bytes.freeze()
+    }
+
+    fn into_value(mut self) -> ValueBytes {
+        if !self.bytes.is_empty() || self.pieces.is_empty() {
+            self.pieces.push(self.bytes.freeze());
+        }
+        ValueBytes::from_pieces(self.pieces)
     }
 }
 
@@ -279,7 +331,8 @@ impl ResponseBody {
         Frame::data(AnswerPiece::new(bytes, peer))
     }
 
-    fn take(&mut self) -> Option<Bytes> {
+    /// What is here.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
         let (Self::Whole(here, _) | Self::Pieces(here, ..)) = self;
         let here = std::mem::take(here);
         (!here.is_empty()).then_some(here)

@@ -126,7 +126,7 @@ impl Peer {
     }
 
     /// An error once the connection was cut.
-    fn check_cut(&self) -> io::Result<()> {
+    pub(crate) fn check_cut(&self) -> io::Result<()> {
         match self.switch.reason() {
             None => Ok(()),
             Some(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")),
@@ -141,7 +141,7 @@ impl Peer {
     }
 
     /// The client takes nothing more for now.
-    fn wait_for_write(&self, context: &Context<'_>) {
+    pub(crate) fn wait_for_write(&self, context: &Context<'_>) {
         self.switch.watch(context.waker());
         if !self.is_blocked.swap(true, Relaxed) {
             let share = self.admission.answer(0, &self.switch);
@@ -150,7 +150,7 @@ impl Peer {
     }
 
     /// The client has taken so many bytes; all of them where `done`.
-    fn wrote(&self, bytes: usize, done: bool) {
+    pub(crate) fn wrote(&self, bytes: usize, done: bool) {
         if self.is_blocked.load(Relaxed) {
             let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(share) = &*blocked {
@@ -225,13 +225,16 @@ impl Peer {
 pub(crate) struct WatchedStream<S> {
     stream: S,
     peer: Arc<Peer>,
+    /// What was read before.
+    ahead: Bytes,
     /// What is left to write instead of a bare answer.
     instead: Bytes,
 }
 
 impl<S> WatchedStream<S> {
-    pub(crate) fn new(stream: S, peer: Arc<Peer>) -> Self {
-        Self { stream, peer, instead: Bytes::new() }
+    /// A stream of which `ahead` was read before.
+    pub(crate) fn new(stream: S, ahead: Bytes, peer: Arc<Peer>) -> Self {
+        Self { stream, peer, ahead, instead: Bytes::new() }
     }
 }
 
@@ -285,9 +288,15 @@ impl<S: Read + Unpin> Read for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         self.peer.check_cut()?;
+        if !self.ahead.is_empty() {
+            let count = self.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&self.ahead.split_to(count));
+            self.peer.bytes_came();
+            return Poll::Ready(Ok(()));
+        }
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if polled.is_ready() {
             self.peer.bytes_came();

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The text with its control characters escaped, as in `\n` and `\x1b`; tabs stay.
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -34,6 +35,58 @@ pub(crate) fn escape_from(start: usize, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(escaped.as_bytes());
 }
 
+/// The time of a line, as `2025-01-01T00:00:00,123`. The text of a second is kept for the lines that follow.
+#[derive(Debug, Default)]
+pub(crate) struct LogClock {
+    /// The second whose text this is.
+    second: u64,
+    text: String,
+    /// The same second as a number.
+    number: Vec<u8>,
+}
+
+impl LogClock {
+    /// Appends the time since the epoch.
+    pub(crate) fn push(&mut self, now: Duration, line: &mut Vec<u8>) {
+        if self.second != now.as_secs() || self.text.is_empty() {
+            self.second = now.as_secs();
+            let second = UNIX_EPOCH + Duration::from_secs(self.second);
+            self.text = humantime::format_rfc3339_seconds(second).to_string();
+            self.text.truncate("2025-01-01T00:00:00".len());
+            self.number.clear();
+            push_number(&mut self.number, self.second);
+        }
+        line.extend_from_slice(self.text.as_bytes());
+        line.push(b',');
+        push_thousandths(line, now.subsec_millis());
+    }
+
+    /// The second of the time that was appended last.
+    pub(crate) fn second(&self) -> &[u8] {
+        &self.number
+    }
+}
+
+/// Appends a number in three digits.
+pub(crate) fn push_thousandths(line: &mut Vec<u8>, number: u32) {
+    let digit = |of: u32| b'0' + (number / of % 10) as u8;
+    line.extend_from_slice(&[digit(100), digit(10), digit(1)]);
+}
+
+/// Appends a number.
+pub(crate) fn push_number(line: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] += (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return line.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
 /// Whether it is printable ASCII, as nearly every text is; looked at without a branch per byte.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().fold(true, |plain, byte| plain & (b' '..=b'~').contains(byte))
@@ -47,6 +100,26 @@ fn steers(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_and_times_are_written_as_by_the_library() {
+        for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
+            let mut line = b"x".to_vec();
+            push_number(&mut line, number);
+            assert_eq!(line, format!("x{number}").as_bytes());
+        }
+        let mut clock = LogClock::default();
+        for (millis, expected) in [
+            (1_735_689_600_123, "2025-01-01T00:00:00,123"),
+            (1_735_689_600_009, "2025-01-01T00:00:00,009"),
+            (1_735_776_001_990, "2025-01-02T00:00:01,990"),
+        ] {
+            let mut line = Vec::new();
+            clock.push(Duration::from_millis(millis), &mut line);
+            assert_eq!(line, expected.as_bytes());
+            assert_eq!(clock.second(), (millis / 1000).to_string().as_bytes());
+        }
+    }
 
     #[test]
     fn control_characters_are_escaped_and_everything_else_stays() {

@@ -11,9 +11,9 @@
 
 use std::cmp::Reverse;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slab::Slab;
@@ -32,6 +32,12 @@ const IDLE_TICKS_MIN: u32 = 2;
 /// How many connections one search finds; the next ones to close are taken from them.
 const FOUND_MAX: usize = 32;
 
+/// Memory is given back when so many connections have gone, for so many ticks.
+const GIVE_BACK_MIN: usize = 500;
+const GIVE_BACK_TICKS: u32 = 8;
+/// Larger than the allocator's own pages.
+const GIVE_BACK_BYTES: usize = 4 << 20;
+
 /// The tick of a connection with a request under way.
 const BUSY: u32 = u32::MAX;
 
@@ -42,6 +48,9 @@ pub(crate) struct OpenConnections {
     idle_ticks_max: u32,
     started: Instant,
     ticks: AtomicU32,
+    /// The most connections since memory was last given back, and until when it is.
+    most: AtomicUsize,
+    give_back_until: AtomicU32,
     /// Accept loops that wait for room.
     waiting: AtomicUsize,
     table: Mutex<ConnectionTable>,
@@ -67,6 +76,8 @@ impl OpenConnections {
             idle_ticks_max: u32::try_from(ticks).unwrap_or(BUSY),
             started: Instant::now(),
             ticks: AtomicU32::new(0),
+            most: AtomicUsize::new(0),
+            give_back_until: AtomicU32::new(0),
             waiting: AtomicUsize::new(0),
             table: Mutex::default(),
             accept_errors: LogLimit::default(),
@@ -94,6 +105,9 @@ impl OpenConnections {
             number,
             idle_since: AtomicU32::new(self.ticks.load(Relaxed)),
             closing: AtomicBool::new(false),
+            called: AtomicBool::new(false),
+            silent_since: AtomicU64::new(0),
+            incomplete: AtomicBool::new(false),
             waker: OnceLock::new(),
             plane: Arc::clone(self),
         });
@@ -101,10 +115,53 @@ impl OpenConnections {
         ListedConnection { open, key, _permit: permit }
     }
 
-    /// Advances the clock.
+    /// Advances the clock, and calls the connections on which a request is not complete.
     pub(crate) fn tick(&self) {
         let ticks = self.started.elapsed().as_secs() / TICK.as_secs();
-        self.ticks.store(u32::try_from(ticks).unwrap_or(BUSY - 1), Relaxed);
+        let now = u32::try_from(ticks).unwrap_or(BUSY - 1);
+        // Every loop of the plane has this clock.
+        if self.ticks.swap(now, Relaxed) != now {
+            let table = self.table();
+            self.give_back(now, table.open.len());
+            let waiting = table.open.iter().map(|(_, connection)| connection);
+            waiting.filter(|open| open.incomplete.load(Relaxed)).for_each(|open| open.call());
+        }
+    }
+
+    /// Calls all connections, to look at what their listener tells them.
+    pub(crate) fn call_all(&self) {
+        self.table().open.iter().for_each(|(_, connection)| connection.call());
+    }
+
+    /// Asks the connections to close that were accepted so long ago and have sent nothing.
+    pub(crate) fn close_silent(&self, after: Duration) {
+        let now = self.age_millis();
+        let latest = now.saturating_sub(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        for (_, connection) in &self.table().open {
+            if (1..=latest).contains(&connection.silent_since.load(Relaxed)) {
+                connection.ask_to_close();
+            }
+        }
+    }
+
+    /// Gives the memory of many connections back that have gone.
+    fn give_back(&self, now: u32, open: usize) {
+        let most = self.most.load(Relaxed).max(open);
+        let gone = most - open >= GIVE_BACK_MIN;
+        self.most.store(if gone { open } else { most }, Relaxed);
+        if gone {
+            self.give_back_until.store(now.saturating_add(GIVE_BACK_TICKS), Relaxed);
+        }
+        if now <= self.give_back_until.load(Relaxed) {
+            // The allocator keeps what was freed for a while, and looks whether that is over only when
+            // memory of this size comes and goes. It is not touched.
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(GIVE_BACK_BYTES)));
+        }
+    }
+
+    /// Never zero.
+    fn age_millis(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
     /// Asks the connections to close that have been idle for too long.
@@ -187,6 +244,12 @@ pub(crate) struct OpenConnection {
     /// The tick at which its last request ended.
     idle_since: AtomicU32,
     closing: AtomicBool,
+    /// Whether it should look at its listener's signals, and whether its request has come too slowly.
+    called: AtomicBool,
+    /// Since when its first request is awaited, in milliseconds of the plane's age; 0 once bytes came.
+    silent_since: AtomicU64,
+    /// Whether a part of a request has come, and hyper does not know of it yet.
+    incomplete: AtomicBool,
     /// Wakes the connection's task, which always is the same one.
     waker: OnceLock<Waker>,
     pub(crate) plane: Arc<OpenConnections>,
@@ -218,6 +281,41 @@ impl OpenConnection {
     /// Whether the connection should end with its answer, because new clients wait for room.
     pub(crate) fn is_needed(&self) -> bool {
         self.plane.waiting.load(Relaxed) != 0
+    }
+
+    /// Notes that the first request is awaited, or that bytes of it came.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        let since = if silent { self.plane.age_millis() } else { 0 };
+        self.silent_since.store(since, Relaxed);
+    }
+
+    /// Notes whether a request has come in part.
+    pub(crate) fn set_incomplete(&self, incomplete: bool) {
+        self.incomplete.store(incomplete, Relaxed);
+    }
+
+    /// Whether a request has come in part.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Relaxed)
+    }
+
+    /// Whether the connection was asked to close.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
+    /// Whether the connection was called since it last asked. Its task is woken when it is called or asked to
+    /// close.
+    pub(crate) fn was_called(&self, context: &Context<'_>) -> bool {
+        self.waker.get_or_init(|| context.waker().clone());
+        self.called.load(Relaxed) && self.called.swap(false, Relaxed)
+    }
+
+    fn call(&self) {
+        self.called.store(true, Relaxed);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
     }
 
     /// Resolves when the connection should close. Awaited by the connection's task alone.
@@ -359,6 +457,35 @@ mod tests {
         plane.pass(30).await;
         plane.plane.close_timed_out();
         assert_eq!(plane.closing(), [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sends_nothing_is_asked_to_close() {
+        let plane = Plane::with(3).await;
+        plane.connections[0].open.set_silent(true);
+        plane.connections[1].open.set_silent(true);
+        plane.connections[1].open.set_silent(false);
+        plane.pass(9).await;
+        plane.plane.close_silent(Duration::from_secs(10));
+        assert!(plane.closing().is_empty());
+        plane.pass(1).await;
+        plane.plane.close_silent(Duration::from_secs(10));
+        assert_eq!(plane.closing(), [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_with_a_part_of_a_request_is_called_once_a_tick() {
+        let plane = Plane::with(2).await;
+        let context = Context::from_waker(Waker::noop());
+        let called = || [0, 1].map(|at: usize| plane.connections[at].open.was_called(&context));
+        plane.connections[1].open.set_incomplete(true);
+        assert_eq!(called(), [false, false]);
+        plane.pass(1).await;
+        assert_eq!(called(), [false, true]);
+        plane.plane.tick();
+        assert_eq!(called(), [false, false], "the clock has not moved");
+        plane.plane.call_all();
+        assert_eq!(called(), [true, true]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
-//! What a request may say about itself: its deadline, its priority, its tenant and its cost.
+//! What a request may say about itself: its deadline, its priority, its tenant, its cost and its items.
 //!
 //! Headers over HTTP, metadata of the same names over gRPC, fields of a call's frame through a handle.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -18,6 +19,10 @@ const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
 const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
 /// Its cost, in the unit of the model's cost.
 const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
+/// How many items it brings, for models whose requests the server does not read.
+const ITEMS: HeaderName = HeaderName::from_static("x-jitney-items");
+/// What all names of options begin with.
+const PREFIX: &str = "x-jitney-";
 
 /// The longest name of a tenant.
 const TENANT_BYTES_MAX: usize = 128;
@@ -32,17 +37,25 @@ pub(crate) struct RequestOptions {
 }
 
 impl RequestOptions {
+    /// Those of a request that says nothing.
+    const NONE: Self = Self {
+        deadline: None,
+        priority: Priority::Interactive,
+        claim: Claim { tenant: None, cost: None, items: None },
+    };
+
     /// Reads the options of a request that `started` when its head had arrived.
     ///
     /// # Errors
     /// A header has no valid value.
     pub(crate) fn read(headers: &HeaderMap, started: Instant) -> Result<Self, Problem> {
+        if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+            return Ok(Self::NONE);
+        }
         let (deadline, priority) = (deadline(headers, started)?, priority(headers)?);
-        Ok(Self {
-            deadline,
-            priority,
-            claim: Claim { tenant: tenant(headers)?, cost: cost(headers)? },
-        })
+        let (tenant, cost) = (tenant(headers)?, whole(headers, &COST)?);
+        let claim = Claim { tenant, cost, items: whole(headers, &ITEMS)? };
+        Ok(Self { deadline, priority, claim })
     }
 }
 
@@ -106,11 +119,15 @@ fn tenant(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
     })
 }
 
-fn cost(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(value) = headers.get(COST) else { return Ok(None) };
-    let cost = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|cost| *cost > 0);
-    cost.map(Some).ok_or_else(|| {
-        Problem::bad_request("Header x-jitney-cost must be a whole number above zero.")
+/// A whole number above zero.
+fn whole<T: FromStr + Default + PartialOrd>(
+    headers: &HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<T>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    number.filter(|number| *number > T::default()).map(Some).ok_or_else(|| {
+        Problem::bad_request(format!("Header {name} must be a whole number above zero."))
     })
 }
 
@@ -127,19 +144,20 @@ mod tests {
     fn options_are_read_or_rejected() {
         let now = Instant::now();
         let none = RequestOptions::read(&HeaderMap::new(), now).unwrap();
-        let (priority, claim) = (Priority::Interactive, Claim::default());
-        assert_eq!(none, RequestOptions { deadline: None, priority, claim });
+        assert_eq!(none, RequestOptions::NONE);
         let headers = HeaderMap::from_iter([(TIMEOUT, HeaderValue::from_static("250"))]);
         let read_at = RequestOptions::read(&headers, now).unwrap();
         assert_eq!(read_at.deadline, Some(now + Duration::from_millis(250)));
         assert_eq!(read(PRIORITY, "bulk").unwrap().priority, Priority::Bulk);
         assert_eq!(read(TENANT, "gold").unwrap().claim.tenant.as_deref(), Some("gold"));
         assert_eq!(read(COST, "17").unwrap().claim.cost, Some(17));
+        assert_eq!(read(ITEMS, "5").unwrap().claim.items, Some(5));
         let long = "x".repeat(TENANT_BYTES_MAX + 1);
         for (name, bad) in [
             (TIMEOUT, &["soon", "-1"][..]),
             (PRIORITY, &["urgent"]),
             (COST, &["", "0", "-1", "1.5", "much"]),
+            (ITEMS, &["", "0", "-1", "1.5", "many", "4294967296"]),
             (TENANT, &["", "gr\u{fc}n", &long]),
         ] {
             for value in bad {

@@ -105,9 +105,21 @@ pub(crate) fn set_status(reply: &mut HttpResponse, code: u16, phrase: &str) {
 }
 
 /// The headers that go with every answer that does not have them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct DefaultHeaders {
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The lines of the headers that replace an endpoint's.
+    stamps: Vec<u8>,
+}
+
+/// The headers that replace an endpoint's, beside the request's id.
+fn stamps() -> [(HeaderName, HeaderValue); 4] {
+    [
+        (PRAGMA, NO_CACHE),
+        (CACHE_CONTROL, NO_STORE),
+        (EXPIRES, LONG_AGO),
+        (X_CONTENT_TYPE_OPTIONS, NO_SNIFF),
+    ]
 }
 
 impl DefaultHeaders {
@@ -131,18 +143,48 @@ impl DefaultHeaders {
                 Err(_) => tracing::warn!(%name, value, "not a header value, left out"),
             }
         }
-        Self { headers }
+        let mut lines = Vec::new();
+        for (name, value) in stamps() {
+            push_header(&mut lines, &name, value.as_bytes());
+        }
+        Self { headers, stamps: lines }
     }
+
+    /// Whether an endpoint's header of this name is replaced.
+    pub(crate) fn replaces(&self, name: &HeaderName) -> bool {
+        [X_REQUEST_ID, PRAGMA, CACHE_CONTROL, EXPIRES, X_CONTENT_TYPE_OPTIONS].contains(name)
+    }
+
+    /// Appends the lines of these headers, of the defaults those that the answer does not have.
+    pub(crate) fn push(&self, text: &mut Vec<u8>, has: impl Fn(&HeaderName) -> bool) {
+        text.extend_from_slice(&self.stamps);
+        for (name, value) in self.headers.iter().filter(|(name, _)| !has(name)) {
+            push_header(text, name, value.as_bytes());
+        }
+    }
+}
+
+/// Appends a header's line, with its name as `X-Request-Id`.
+pub(crate) fn push_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    let start = text.len();
+    text.extend_from_slice(name.as_str().as_bytes());
+    let mut first = true;
+    for byte in &mut text[start..] {
+        if first {
+            byte.make_ascii_uppercase();
+        }
+        first = *byte == b'-';
+    }
+    text.extend_from_slice(b": ");
+    text.extend_from_slice(value);
+    text.extend_from_slice(b"\r\n");
 }
 
 /// Adds the headers of every answer. They replace a handler's, as in TorchServe, except the defaults.
 pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, defaults: &DefaultHeaders) {
     let headers = reply.headers_mut();
     headers.insert(X_REQUEST_ID, id);
-    headers.insert(PRAGMA, NO_CACHE);
-    headers.insert(CACHE_CONTROL, NO_STORE);
-    headers.insert(EXPIRES, LONG_AGO);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    headers.extend(stamps());
     for (name, value) in &defaults.headers {
         headers.entry(name).or_insert_with(|| value.clone());
     }

@@ -102,6 +102,8 @@ pub enum Route<'a> {
     Describe(ModelRef<'a>),
     /// What a model's batcher has learned and decided.
     Batching(ModelRef<'a>),
+    /// What the batches of a model's versions came to, by their size.
+    Statistics(ModelRef<'a>),
     /// Another number of workers, or other settings.
     Scale(ModelRef<'a>),
     /// The end of a model or version.
@@ -316,6 +318,13 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         }
         ["models", model, version, "batching"] => match *method {
             Method::GET => Route::Batching(ModelRef { model, version: Some(version) }),
+            _ => Route::MethodNotAllowed,
+        },
+        ["models", model, "statistics"] if method == Method::GET => {
+            Route::Statistics(ModelRef { model, version: None })
+        }
+        ["models", model, version, "statistics"] => match *method {
+            Method::GET => Route::Statistics(ModelRef { model, version: Some(version) }),
             _ => Route::MethodNotAllowed,
         },
         ["models", model, version] => managed(method, ModelRef { model, version: Some(version) }),

@@ -32,7 +32,10 @@ impl fmt::Display for ShownUri<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(uri) = self;
         let Some(query) = uri.query().filter(|_| names_models(uri.path())) else {
-            return write!(formatter, "{uri}");
+            return match uri.path_and_query() {
+                Some(shown) if uri.authority().is_none() => formatter.write_str(shown.as_str()),
+                _ => write!(formatter, "{uri}"),
+            };
         };
         formatter.write_str(uri.path())?;
         for (index, field) in query.split('&').enumerate() {

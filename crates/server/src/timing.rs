@@ -1,11 +1,13 @@
 //! An answer's timing as a `Server-Timing` header (over gRPC a trailer), which browsers and proxies
 //! already understand.
 
-use std::fmt::Write;
+use std::io::Write;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use jitney_engine::call::{Padding, Timing};
+
+use crate::log_text::{push_number, push_thousandths};
 
 /// The header's name.
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -19,24 +21,28 @@ const BATCHES_LISTED: usize = 8;
 /// `batch;desc="6 of 32, idle, last of 3: 32 32 6"`. Where items are padded it has the share of
 /// padding: `batch;desc="8 of 32, idle, 12% padding"`.
 pub(crate) fn header(timing: &Timing) -> HeaderValue {
-    let mut text = String::with_capacity(96);
-    text.push_str("queue;dur=");
+    let mut text = Vec::with_capacity(128);
+    text.extend_from_slice(b"queue;dur=");
     push_millis(&mut text, timing.queue);
-    text.push_str(", compute;dur=");
+    text.extend_from_slice(b", compute;dur=");
     push_millis(&mut text, timing.compute);
-    let Timing { batch_items, batch_items_max, reason, attempt, .. } = timing;
-    let _ = write!(text, ", batch;desc=\"{batch_items} of {batch_items_max}, {}", reason.as_str());
-    if *attempt > 1 {
-        let _ = write!(text, ", attempt {attempt}");
+    text.extend_from_slice(b", batch;desc=\"");
+    push_number(&mut text, timing.batch_items.into());
+    text.extend_from_slice(b" of ");
+    push_number(&mut text, timing.batch_items_max.into());
+    text.extend_from_slice(b", ");
+    text.extend_from_slice(timing.reason.as_str().as_bytes());
+    if timing.attempt > 1 {
+        let _ = write!(text, ", attempt {}", timing.attempt);
     }
     push_batches(&mut text, &timing.batches);
     push_padding(&mut text, timing.padding);
-    text.push('"');
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+    text.push(b'"');
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The sizes of the batches of a request in parts, the first ones if there are many.
-fn push_batches(text: &mut String, batches: &[u32]) {
+fn push_batches(text: &mut Vec<u8>, batches: &[u32]) {
     if batches.is_empty() {
         return;
     }
@@ -45,21 +51,23 @@ fn push_batches(text: &mut String, batches: &[u32]) {
         let _ = write!(text, " {items}");
     }
     if batches.len() > BATCHES_LISTED {
-        text.push_str(" ...");
+        text.extend_from_slice(b" ...");
     }
 }
 
 /// How much of a padded batch was padding.
-fn push_padding(text: &mut String, padding: Option<Padding>) {
+fn push_padding(text: &mut Vec<u8>, padding: Option<Padding>) {
     if let Some(padding) = padding {
         let _ = write!(text, ", {:.0}% padding", 100.0 * padding.waste());
     }
 }
 
 /// Milliseconds with microseconds behind the point.
-fn push_millis(text: &mut String, duration: Duration) {
-    let micros = duration.as_micros();
-    let _ = write!(text, "{}.{:03}", micros / 1000, micros % 1000);
+fn push_millis(text: &mut Vec<u8>, duration: Duration) {
+    let micros = duration.as_micros() as u64;
+    push_number(text, micros / 1000);
+    text.push(b'.');
+    push_thousandths(text, (micros % 1000) as u32);
 }
 
 #[cfg(test)]
@@ -94,9 +102,9 @@ mod tests {
     #[test]
     fn a_padded_batch_tells_how_much_of_it_is_padding() {
         let text_of = |real, padded| {
-            let mut text = String::new();
+            let mut text = Vec::new();
             push_padding(&mut text, Some(Padding { real, padded }));
-            text
+            String::from_utf8(text).unwrap()
         };
         assert_eq!([text_of(180, 200), text_of(7, 7)], [", 10% padding", ", 0% padding"]);
     }
@@ -104,9 +112,9 @@ mod tests {
     #[test]
     fn a_request_in_parts_is_told_the_sizes_of_its_batches() {
         let text_of = |batches: &[u32]| {
-            let mut text = String::new();
+            let mut text = Vec::new();
             push_batches(&mut text, batches);
-            text
+            String::from_utf8(text).unwrap()
         };
         assert_eq!(text_of(&[]), "");
         assert_eq!(text_of(&[32, 32, 6]), ", last of 3: 32 32 6");

@@ -10,7 +10,7 @@ use crate::dice::Dice;
 
 /// Whose requests come over the connections of pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Connections {
+pub enum ConnectionUse {
     /// Nobody's: every open request has a new connection, every client keeps its own.
     #[default]
     Own,
@@ -28,7 +28,7 @@ pub struct Pools {
     /// The most connections that a pool keeps when they are free.
     pub size: usize,
     /// Which free connection is used.
-    pub order: PoolOrder,
+    pub order: ReuseOrder,
     /// What happens to a request that finds none free.
     pub when_full: WhenFull,
     /// The seed of what is left to chance.
@@ -37,7 +37,7 @@ pub struct Pools {
 
 /// Which free connection of a pool is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolOrder {
+pub enum ReuseOrder {
     /// The one that became free last: urllib3, Go's transport, hyper, nginx.
     LastFreed,
     /// The one that has been free for longest.
@@ -94,14 +94,14 @@ impl PoolState {
     /// The connection for a request of this pool; none if it has to wait.
     pub(crate) fn take(&mut self, pool: usize) -> Option<u64> {
         let Pools { size, order, when_full, .. } = self.pools;
-        if order == PoolOrder::Shared {
+        if order == ReuseOrder::Shared {
             return Some(FIRST + pool as u64);
         }
         let free = &mut self.free[pool];
         let found = match order {
-            PoolOrder::LastFreed => free.pop_back(),
-            PoolOrder::LongestFree => free.pop_front(),
-            PoolOrder::Random | PoolOrder::Shared => {
+            ReuseOrder::LastFreed => free.pop_back(),
+            ReuseOrder::LongestFree => free.pop_front(),
+            ReuseOrder::Random | ReuseOrder::Shared => {
                 let at = self.dice.below(free.len());
                 free.swap_remove_back(at)
             }
@@ -118,7 +118,7 @@ impl PoolState {
 
     /// A request of this pool was answered over this connection.
     pub(crate) fn put_back(&mut self, pool: usize, connection: u64) {
-        if self.pools.order == PoolOrder::Shared {
+        if self.pools.order == ReuseOrder::Shared {
             return;
         }
         self.in_use[pool] -= 1;
@@ -132,7 +132,7 @@ impl PoolState {
 mod tests {
     use super::*;
 
-    fn pools(size: usize, order: PoolOrder, when_full: WhenFull) -> PoolState {
+    fn pools(size: usize, order: ReuseOrder, when_full: WhenFull) -> PoolState {
         PoolState::new(Pools { count: 1, size, order, when_full, seed: 1 })
     }
 
@@ -145,21 +145,21 @@ mod tests {
             let again = state.take(0);
             all.iter().position(|&connection| Some(connection) == again)
         };
-        assert_eq!(used(PoolOrder::LastFreed), Some(2));
-        assert_eq!(used(PoolOrder::LongestFree), Some(0));
-        assert!(used(PoolOrder::Random).is_some());
-        assert_eq!(used(PoolOrder::Shared), Some(0), "there is only one");
+        assert_eq!(used(ReuseOrder::LastFreed), Some(2));
+        assert_eq!(used(ReuseOrder::LongestFree), Some(0));
+        assert!(used(ReuseOrder::Random).is_some());
+        assert_eq!(used(ReuseOrder::Shared), Some(0), "there is only one");
     }
 
     #[test]
     fn a_full_pool_opens_another_connection_or_lets_wait() {
-        let mut opens = pools(1, PoolOrder::LastFreed, WhenFull::Opens);
+        let mut opens = pools(1, ReuseOrder::LastFreed, WhenFull::Opens);
         let (first, second) = (opens.take(0), opens.take(0));
         assert!(second.is_some() && first != second);
         first.into_iter().chain(second).for_each(|connection| opens.put_back(0, connection));
         assert_eq!(opens.take(0), first);
         assert_ne!(opens.take(0), second, "it was closed: the pool keeps one");
-        let mut waits = pools(1, PoolOrder::LastFreed, WhenFull::Waits);
+        let mut waits = pools(1, ReuseOrder::LastFreed, WhenFull::Waits);
         let only = waits.take(0);
         assert_eq!(waits.take(0), None);
         only.into_iter().for_each(|connection| waits.put_back(0, connection));

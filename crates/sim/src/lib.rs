@@ -27,7 +27,7 @@ pub mod trace;
 pub mod world;
 
 pub use arrivals::Arrivals;
-pub use connections::{Connections, PoolOrder, Pools, WhenFull};
+pub use connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
 pub use contender::Contender;
 pub use curve::{ServiceCurve, ms};
 pub use demand::{Class, Demand};

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use jitney_batcher::Nanos;
 
-use crate::connections::{Connections, PoolState};
+use crate::connections::{ConnectionUse, PoolState};
 use crate::dice::Dice;
 use crate::job::{Job, SimulatedEnd};
 use crate::outcome::Outcome;
@@ -90,9 +90,9 @@ impl<'a> Runner<'a> {
         let open = load.open.iter();
         let clients = load.clients.map(|clients| (clients, Dice::new(clients.seed)));
         let (pools, proxied) = match load.connections {
-            Connections::Own => (None, false),
-            Connections::Pooled(pools) => (Some(PoolState::new(pools)), false),
-            Connections::Proxied(pools) => (Some(PoolState::new(pools)), true),
+            ConnectionUse::Own => (None, false),
+            ConnectionUse::Pooled(pools) => (Some(PoolState::new(pools)), false),
+            ConnectionUse::Proxied(pools) => (Some(PoolState::new(pools)), true),
         };
         let expected = open.len();
         let count = clients.as_ref().map_or(0, |(clients, _)| clients.count);

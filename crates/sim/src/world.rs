@@ -2,7 +2,7 @@
 
 use jitney_batcher::Nanos;
 
-use crate::connections::Connections;
+use crate::connections::ConnectionUse;
 use crate::curve::ServiceCurve;
 use crate::dice::Dice;
 use crate::job::Job;
@@ -56,7 +56,7 @@ pub struct Load {
     /// Clients that ask again when they were answered.
     pub clients: Option<Clients>,
     /// Over which connections they come.
-    pub connections: Connections,
+    pub connections: ConnectionUse,
 }
 
 impl Load {
@@ -74,7 +74,7 @@ impl Load {
 
     /// The same requests over these connections.
     #[must_use]
-    pub fn over(self, connections: Connections) -> Self {
+    pub fn over(self, connections: ConnectionUse) -> Self {
         Self { connections, ..self }
     }
 }

@@ -3,7 +3,7 @@
 
 use jitney_sim::contender::Contender;
 use jitney_sim::{
-    Clients, Connections, Demand, Load, Outcome, PoolOrder, Pools, ServiceCurve, ThinkSpread,
+    Clients, ConnectionUse, Demand, Load, Outcome, Pools, ReuseOrder, ServiceCurve, ThinkSpread,
     WhenFull, World, ms, run,
 };
 
@@ -17,13 +17,13 @@ fn both(world: &World, load: &Load) -> [Outcome; 2] {
     [Contender::Adaptive, Contender::Eager].map(|it| run(world, load, it.build(world).as_mut()))
 }
 
-fn pool(order: PoolOrder, size: usize) -> Connections {
+fn pool(order: ReuseOrder, size: usize) -> ConnectionUse {
     let when_full = WhenFull::Opens;
-    Connections::Pooled(Pools { count: 1, size, order, when_full, seed: 3 })
+    ConnectionUse::Pooled(Pools { count: 1, size, order, when_full, seed: 3 })
 }
 
 /// Mean and p99 latency over those of dispatching at once.
-fn ratios(workers: usize, rate: f64, connections: Connections) -> (f64, f64) {
+fn ratios(workers: usize, rate: f64, connections: ConnectionUse) -> (f64, f64) {
     let load = Demand::poisson(100.0).load(rate, REQUESTS, 11).over(connections);
     let [ours, eager] = both(&world(workers), &load).map(|outcome| outcome.latencies(500));
     (ours.mean() / eager.mean(), ours.quantile(0.99) / eager.quantile(0.99))
@@ -36,7 +36,7 @@ fn clients(count: usize, think: f64) -> Clients {
 
 #[test]
 fn requests_over_a_pool_are_dispatched_as_if_each_had_its_own_connection() {
-    use PoolOrder::{LastFreed, LongestFree, Random, Shared};
+    use ReuseOrder::{LastFreed, LongestFree, Random, Shared};
     for (order, size) in [(LastFreed, 2048), (LongestFree, 64), (Random, 64), (Shared, 1)] {
         for rate in [300.0, 1000.0, 2000.0] {
             let (mean, p99) = ratios(1, rate, pool(order, size));
@@ -48,15 +48,15 @@ fn requests_over_a_pool_are_dispatched_as_if_each_had_its_own_connection() {
 #[test]
 fn several_workers_are_fed_evenly_through_a_pool_too() {
     for (workers, rate) in [(2, 2000.0), (4, 2000.0), (4, 5000.0)] {
-        let (mean, p99) = ratios(workers, rate, pool(PoolOrder::LastFreed, 2048));
+        let (mean, p99) = ratios(workers, rate, pool(ReuseOrder::LastFreed, 2048));
         assert!(mean < 0.96 && p99 < 0.92, "{workers} workers at {rate}: {mean} {p99}");
     }
 }
 
 #[test]
 fn clients_that_return_are_waited_for_on_their_own_connections_and_behind_a_proxy() {
-    let Connections::Pooled(pools) = pool(PoolOrder::LastFreed, 64) else { unreachable!() };
-    for connections in [Connections::Own, Connections::Proxied(pools)] {
+    let ConnectionUse::Pooled(pools) = pool(ReuseOrder::LastFreed, 64) else { unreachable!() };
+    for connections in [ConnectionUse::Own, ConnectionUse::Proxied(pools)] {
         for (count, gain) in [(2, 1.6), (4, 1.4), (16, 1.3)] {
             let load = Load::closed(clients(count, 0.2)).over(connections);
             let [ours, eager] = both(&world(1), &load).map(|outcome| outcome.throughput());
@@ -70,7 +70,7 @@ fn traffic_that_changes_is_noticed() {
     // Independent requests over a pool for three seconds, while clients wait in the first second only.
     let mut load = Demand::poisson(f64::INFINITY).load(1000.0, 3000, 7);
     load.clients = Some(Clients { until: ms(1000.0), ..clients(16, 0.2) });
-    let load = load.over(pool(PoolOrder::LastFreed, 256));
+    let load = load.over(pool(ReuseOrder::LastFreed, 256));
     let late = |outcome: &Outcome| {
         let after = outcome.jobs.iter().filter(|job| job.at < ms(1500.0)).count();
         outcome.latencies(after).mean()

@@ -24,6 +24,7 @@ mod locate;
 mod manifest;
 mod model_url;
 mod package;
+mod request_sizes;
 mod shown_url;
 mod store;
 mod unpack;
@@ -43,6 +44,7 @@ pub use self::{
     manifest::{Manifest, Runtime},
     model_url::serialised,
     package::{Api, Package, parse_yaml, read_text},
+    request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
     shown_url::ShownUrl,
     store::{Store, UnpackTurn, models_in},
 };

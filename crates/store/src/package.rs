@@ -18,6 +18,7 @@ use super::{
     error::StoreError,
     fetch::FetchedFile,
     manifest::Manifest,
+    request_sizes::RequestSizes,
     shown_url::ShownUrl,
 };
 
@@ -147,6 +148,8 @@ pub struct Api {
     pub batch_sizes: BTreeMap<String, u32>,
     /// The latencies to keep, where not all endpoints have the same.
     pub latencies_ms: BTreeMap<String, f64>,
+    /// How the sizes of requests are read, by endpoint, where there is anything to read.
+    pub sizes: BTreeMap<String, RequestSizes>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
 }

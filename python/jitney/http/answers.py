@@ -10,16 +10,21 @@ import dataclasses
 import datetime
 import enum
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jitney.containers import container_of
 from jitney.http import tensors
 
+PLAIN_TYPES = frozenset((dict, list, int, float, bool, type(None)))
+"""Outputs that are JSON and nothing else."""
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 
 
 def encode(output: Any, accept: str = "") -> tuple[str, bytes | bytearray | memoryview]:
     """The content type and the body of an output."""
+    if type(output) in PLAIN_TYPES:
+        return JSON, encode_json(output)
     if isinstance(output, str):
         return TEXT, output.encode()
     if isinstance(output, (bytes, bytearray)):
@@ -28,7 +33,12 @@ def encode(output: Any, accept: str = "") -> tuple[str, bytes | bytearray | memo
         return BYTES, output.tobytes()
     if tensors.NPY_TYPE in accept and container_of(output) is not None:
         return tensors.NPY_TYPE, tensors.write_npy(output)
-    return JSON, _encode_json(output).encode()
+    return JSON, encode_json(output)
+
+
+def encode_json(output: Any) -> bytes:
+    """An output as JSON."""
+    return "".join(_encode_json(output, 0)).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -46,4 +56,17 @@ def _plain(value: Any) -> Any:
     return tensors.to_plain(value)
 
 
-_encode_json = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
+def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
+    """The standard library's encoder, made once and not once per value, which costs more than to encode a small one."""
+    encoder = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"))
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return lambda value, _: (encoder.encode(value),)
+    # Without markers for circles: they are found by their depth.
+    made: Callable[[Any, int], Iterable[str]] = make(
+        None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, True
+    )
+    return made
+
+
+_encode_json = _json_encoder()

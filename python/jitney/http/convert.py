@@ -23,6 +23,7 @@ from jitney.http import tensors
 from jitney.images import TooManyPixels, open_image
 
 UNIONS = (Union, getattr(types, "UnionType", Union))
+Converter = Callable[[Any], Any]
 TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
@@ -33,7 +34,7 @@ class Mismatch(Exception):
 def convert(name: str, value: Any, hint: Any) -> Any:
     """The value for a parameter, or `BadInput` that names it."""
     try:
-        return _convert(value, hint)
+        return converter_for(hint)(value)
     except Mismatch as error:
         raise BadInput(f"parameter {name!r}: {error}") from None
     except (ValueError, TypeError, KeyError, OverflowError) as error:
@@ -45,19 +46,20 @@ def name_of(hint: Any) -> str:
     return getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
 
 
-def _convert(value: Any, hint: Any) -> Any:
+def converter_for(hint: Any) -> Converter:
+    """What reads values for a hint. What only the hint decides is decided here, once."""
     if hint is Any or hint is None or isinstance(hint, (str, typing.TypeVar)):
-        return _untyped(value)
-    origin = typing.get_origin(hint)
+        return _untyped
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
     if container_for(origin or hint) is not None:
-        return tensors.read(value, hint)
+        return lambda value: tensors.read(value, hint)
     if origin in UNIONS:
-        return _one_of(value, typing.get_args(hint))
+        return lambda value: _one_of(value, args)
     if origin is not None:
-        return _generic(value, hint, origin, typing.get_args(hint))
+        return _generic(origin, args)
     if isinstance(hint, type):
-        return _typed(value, hint)
-    return _untyped(value)
+        return _READERS.get(hint) or (lambda value: _typed(value, hint))
+    return _untyped
 
 
 def _untyped(value: Any) -> Any:
@@ -66,9 +68,6 @@ def _untyped(value: Any) -> Any:
 
 
 def _typed(value: Any, hint: type) -> Any:
-    reader = _READERS.get(hint)
-    if reader is not None:
-        return reader(value)
     if issubclass(hint, enum.Enum):
         return _enum(value, hint)
     if dataclasses.is_dataclass(hint):
@@ -81,6 +80,8 @@ def _typed(value: Any, hint: type) -> Any:
 
 
 def _integer(value: Any) -> int:
+    if type(value) is int:
+        return value
     value = _text_or(value)
     if isinstance(value, str):
         return int(value)
@@ -90,6 +91,8 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
+    if type(value) is float:
+        return value
     value = _text_or(value)
     if isinstance(value, str):
         return float(value)
@@ -108,6 +111,8 @@ def _boolean(value: Any) -> bool:
 
 
 def _string(value: Any) -> str:
+    if type(value) is str:
+        return value
     value = _text_or(value)
     if not isinstance(value, str):
         raise Mismatch(f"expected text, got {_kind(value)}")
@@ -138,7 +143,7 @@ def _sequence(value: Any) -> Any:
     return value
 
 
-_READERS: dict[type, Callable[[Any], Any]] = {
+_READERS: dict[type, Converter] = {
     int: _integer,
     float: _number,
     bool: _boolean,
@@ -180,28 +185,33 @@ def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
         if hint is type(None):
             continue
         try:
-            return _convert(value, hint)
+            return converter_for(hint)(value)
         except (Mismatch, ValueError, TypeError) as error:
             reasons.append(str(error))
     raise Mismatch("; ".join(reasons) or "expected null")
 
 
-def _generic(value: Any, hint: Any, origin: Any, args: tuple[Any, ...]) -> Any:
+def _generic(origin: Any, args: tuple[Any, ...]) -> Converter:
     if origin is typing.Literal:
-        return _literal(value, args)
-    if origin is dict:
-        return {key: _convert(one, args[1]) for key, one in _mapping(value).items()}
-    if origin is tuple and args and args[-1] is not Ellipsis:
-        values = _sequence(value)
-        if len(values) != len(args):
-            raise Mismatch(f"expected a list of {len(args)}, got one of {len(values)}")
-        return tuple(_convert(one, arg) for one, arg in zip(values, args))
+        return lambda value: _literal(value, args)
     if origin is typing.Annotated:
-        return _convert(value, args[0])
+        return converter_for(args[0])
+    if origin is dict and len(args) == 2:
+        one = converter_for(args[1])
+        return lambda value: {key: one(inside) for key, inside in _mapping(value).items()}
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        return lambda value: _tuple(value, [converter_for(arg) for arg in args])
     if isinstance(origin, type) and issubclass(origin, Iterable) and args:
-        values = [_convert(one, args[0]) for one in _sequence(value)]
-        return origin(values) if origin in (set, frozenset, tuple) else values
-    return _untyped(value)
+        one, made = converter_for(args[0]), origin if origin in (set, frozenset, tuple) else list
+        return lambda value: made(map(one, _sequence(value)))
+    return _untyped
+
+
+def _tuple(value: Any, converters: list[Converter]) -> tuple[Any, ...]:
+    values = _sequence(value)
+    if len(values) != len(converters):
+        raise Mismatch(f"expected a list of {len(converters)}, got one of {len(values)}")
+    return tuple(one(inside) for one, inside in zip(converters, values))
 
 
 def _literal(value: Any, choices: tuple[Any, ...]) -> Any:
@@ -227,7 +237,7 @@ def _dataclass(value: Any, hint: Any) -> Any:
     unknown = sorted(value.keys() - known)
     if unknown:
         raise Mismatch(f"{hint.__name__} has no field {unknown[0]!r}; it has: {', '.join(sorted(known))}")
-    return hint(**{name: _convert(one, hints.get(name, Any)) for name, one in value.items()})
+    return hint(**{name: converter_for(hints.get(name, Any))(one) for name, one in value.items()})
 
 
 def _is_image(hint: type) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-Raw = bytes | memoryview
+Raw = bytes | bytearray | memoryview
 Reader = Callable[[Raw], Any]
 
 JSON_SPACE = " \t\n\r"

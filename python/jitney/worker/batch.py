@@ -12,7 +12,7 @@ from typing import Any
 
 from jitney.torchserve.inputs import Raw, Reader, reader_for
 from jitney.worker.headers import read_text
-from jitney.worker.protocol import ITEM_META, PARAM, Malformed
+from jitney.worker.protocol import ITEM_META, PARAM, Malformed, ReceivedItems
 
 Row = dict[str, Any]
 
@@ -30,9 +30,11 @@ class BatchDecoder:
         self._decode_input = decode_input
         self._known: dict[tuple[int, bytes], tuple[str, Reader]] = {}
 
-    def decode(self, payload: Raw, count: int) -> tuple[list[Row], list[bytes]]:
+    def decode(self, payload: Raw | ReceivedItems, count: int) -> tuple[list[Row], list[bytes]]:
         """Returns one row and one meta per item."""
         try:
+            if isinstance(payload, ReceivedItems):
+                return list(map(self._read_item, payload.metas, payload.bodies)), payload.metas
             return self._decode(payload, count)
         except struct.error:
             raise Malformed("batch table or item meta is too short") from None
@@ -66,6 +68,19 @@ class BatchDecoder:
         if at != size:
             raise Malformed("bytes left over after the last item")
         return rows, metas
+
+    def _read_item(self, meta: bytes, body: bytearray) -> Row:
+        """A row with a large value; a lone one that stays bytes is not copied."""
+        id_len, param_count, _, headers_len = unpack_item_meta(meta)
+        params_at = 8 + id_len + headers_len
+        if param_count != 1:
+            return self._read_params(meta, params_at, param_count, memoryview(body), 0, len(body))
+        name_len, type_len, value_len = unpack_param(meta, params_at)
+        if params_at + 8 + name_len + type_len != len(meta) or value_len != len(body):
+            raise Malformed("an item's parameter does not add up to its lengths")
+        key = (name_len, meta[params_at + 8 :])
+        name, reader = self._known.get(key) or self._learn(key)
+        return {name: body if reader is bytearray else reader(body)}
 
     def _read_params(self, meta: bytes, meta_at: int, param_count: int, payload: Raw, at: int, end: int) -> Row:
         """Several parameters by name, the last of a name winning.

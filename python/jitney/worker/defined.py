@@ -26,7 +26,7 @@ from jitney.values import encode as encode_value
 from jitney.worker.batch import Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import assemble, encode_fields
+from jitney.worker.items import assemble, assemble_all, encode_fields
 from jitney.worker.protocol import POSITION, REPLY_META, Bytes
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
 
@@ -74,11 +74,12 @@ class DefinedModel:
         self.definition: Definition = define(locate(section["object"], directory))
         self.instance = Instance(self.definition)
         self._concurrent = self.definition.concurrency > 1
+        self._opener = _Opener(self.definition)
         self._sizes = _Sizes()
 
     def __call__(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
-        batch = _Batch(self.definition, rows, context, self._sizes, self._debug_errors)
+        batch = _Batch(self._opener, rows, context, self._sizes, self._debug_errors)
         if self._concurrent:
             return self._answer_async(batch)
         for endpoint, positions in batch.groups():
@@ -91,6 +92,30 @@ class DefinedModel:
             items = [batch.items[at] for at in positions]
             batch.take(positions, await self.instance.call_async(endpoint, items, batch.emitter(positions)))
         return batch.reply()
+
+
+_UNSEEN = Request()
+"""The request of an item whose endpoint does not ask for it, so that nobody can have set anything about its answer."""
+
+
+class _Opener:
+    """Reads items; knows how to read the arguments of each endpoint."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._sole = definition.endpoints[0] if len(definition.endpoints) == 1 else None
+        self._readers = {one.name: arguments.ArgumentReader(one) for one in definition.endpoints}
+        self._asking = {one.name for one in definition.endpoints if any(param.is_request for param in one.params)}
+
+    def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item]:
+        """An item and its endpoint."""
+        endpoint = self._sole or _choose(self._definition, meta)
+        if CALL_PARAMETER in row:
+            named = arguments.read_call(endpoint, row[CALL_PARAMETER])
+        else:
+            named = self._readers[endpoint.name].read(row)
+        request = WireRequest(meta, endpoint.name) if endpoint.name in self._asking else _UNSEEN
+        return endpoint, Item(named, request)
 
 
 class _Sizes:
@@ -113,7 +138,7 @@ class _Batch:
 
     def __init__(
         self,
-        definition: Definition,
+        opener: _Opener,
         rows: list[Row],
         context: WorkerContext,
         sizes: _Sizes,
@@ -122,34 +147,28 @@ class _Batch:
         self._context = context
         self._debug_errors = debug_errors
         self._sizes = sizes
-        self._outcomes: dict[int, Any] = {}
+        self._outcomes: list[Any] = [None] * len(rows)
         self._streamed: set[int] = set()
-        self._calls: set[int] = set()
+        self._calls: set[int] = {at for at, row in enumerate(rows) if CALL_PARAMETER in row}
         """Items that came through a handle."""
         self.items: dict[int, Item] = {}
-        self._endpoints: dict[int, Endpoint] = {}
+        self._groups: dict[str, tuple[Endpoint, list[int]]] = {}
         self._metas = metas = context.metas
-        for at, row in enumerate(rows):
+        for at, (row, meta) in enumerate(zip(rows, metas)):
             try:
-                self._open(definition, at, row, metas[at])
+                endpoint, self.items[at] = opener.open(row, meta)
             except Exception as error:
                 self._outcomes[at] = error
-
-    def _open(self, definition: Definition, at: int, row: Row, meta: bytes) -> None:
-        call = row.get(CALL_PARAMETER)
-        if call is not None:
-            self._calls.add(at)
-        endpoint = _choose(definition, meta)
-        named = arguments.read(endpoint, row) if call is None else arguments.read_call(endpoint, call)
-        self.items[at] = Item(named, WireRequest(meta, endpoint.name))
-        self._endpoints[at] = endpoint
+                continue
+            group = self._groups.get(endpoint.name)
+            if group is None:
+                self._groups[endpoint.name] = endpoint, [at]
+            else:
+                group[1].append(at)
 
     def groups(self) -> list[tuple[Endpoint, list[int]]]:
         """The positions of each endpoint's items, in order."""
-        groups: dict[str, tuple[Endpoint, list[int]]] = {}
-        for at, endpoint in self._endpoints.items():
-            groups.setdefault(endpoint.name, (endpoint, []))[1].append(at)
-        return [(self._resized(endpoint, positions[-1]), positions) for endpoint, positions in groups.values()]
+        return [(self._resized(endpoint, positions[-1]), positions) for endpoint, positions in self._groups.values()]
 
     def _resized(self, endpoint: Endpoint, newest: int) -> Endpoint:
         """The endpoint with the size that was in force when the newest of its items came."""
@@ -161,7 +180,8 @@ class _Batch:
 
     def take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
         """Keeps what became of these items."""
-        self._outcomes.update(zip(positions, outcomes))
+        for at, outcome in zip(positions, outcomes):
+            self._outcomes[at] = outcome
 
     def emitter(self, positions: Sequence[int]) -> Any:
         """Sends pieces of answers to their clients, now."""
@@ -181,14 +201,13 @@ class _Batch:
 
     def reply(self) -> EncodedReply:
         """The items of the batch's REPLY."""
-        metas: dict[int, bytes] = {}
+        metas: list[bytes] = []
         bodies: list[Bytes] = []
-        for at in range(len(self._outcomes)):
-            meta, body = self._encode(at, self._outcomes[at])
+        for at, outcome in enumerate(self._outcomes):
+            meta, body = self._encode(at, outcome)
+            metas.append(meta)
             bodies.append(body)
-            if meta:
-                metas[at] = meta
-        return EncodedReply(assemble(metas, bodies))
+        return EncodedReply(assemble_all(metas, bodies))
 
     def _encode(self, at: int, outcome: Any) -> tuple[bytes, Bytes]:
         if isinstance(outcome, BaseException):
@@ -221,13 +240,13 @@ class _Batch:
 
     def _accept(self, at: int, output: Any) -> str:
         """The client's Accept header; only read for outputs that have more than one form."""
-        if not hasattr(output, "shape"):
+        if type(output) in answers.PLAIN_TYPES or not hasattr(output, "shape"):
             return ""
-        return str(self.items[at].request.headers.get("accept", ""))
+        return str(read_headers(self._metas[at]).get("accept", ""))
 
     def _head(self, at: int, content_type: str) -> bytes:
         request = self.items[at].request
-        if request.is_untouched and content_type in _PLAIN_HEADS:
+        if content_type in _PLAIN_HEADS and (request is _UNSEEN or request.is_untouched):
             return _PLAIN_HEADS[content_type]
         others = dict(request.response_headers)
         chosen = [others.pop(name) for name in tuple(others) if name.lower() == "content-type"]
@@ -237,8 +256,6 @@ class _Batch:
 
 
 def _choose(definition: Definition, meta: bytes) -> Endpoint:
-    if len(definition.endpoints) == 1:
-        return definition.endpoints[0]
     name = str(read_headers(meta).get(METHOD_HEADER, ""))
     try:
         return definition.endpoint(name)

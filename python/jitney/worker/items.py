@@ -25,9 +25,18 @@ def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
     return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
 
 
+def assemble_all(metas: list[bytes], bodies: list[Bytes]) -> list[Bytes]:
+    """The same for items that all may have a meta."""
+    lengths = [0] * (2 * len(bodies))
+    lengths[::2], lengths[1::2] = map(len, metas), map(len, bodies)
+    parts: list[Bytes] = [b""] * len(lengths)
+    parts[::2], parts[1::2] = metas, bodies
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
 def table_of(items: Sequence[tuple[bytes, Bytes]]) -> list[Bytes]:
     """Table, metas and bodies of items that all have a meta."""
-    return assemble({idx: meta for idx, (meta, _) in enumerate(items)}, [body for _, body in items])
+    return assemble_all([meta for meta, _ in items], [body for _, body in items])
 
 
 def encode_meta(processor: RequestProcessor) -> bytes:

@@ -110,7 +110,7 @@ class ProcessGroup:
             return
         for member in self._members:
             with contextlib.suppress(OSError):  # `_watch` notices that it ended.
-                send_frame(member.sock, frame.kind, frame.count, frame.id, (frame.payload,))
+                send_frame(member.sock, frame.kind, frame.count, frame.id, frame.parts())
 
     def _watch(self, member: RankProcess) -> None:
         """Discards a rank's answers; when it ends this process ends too."""

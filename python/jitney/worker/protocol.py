@@ -13,6 +13,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jitney.worker.buffers import BodyBuffers
+
 PROTOCOL_VERSION = 2
 
 HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CANCEL = range(1, 12)
@@ -28,6 +30,8 @@ REPLY_META = struct.Struct("<BBHHH")  # outcome, cause, status, phrase_len, head
 FRAME_BYTES_LIMIT = 1 << 30
 LARGE_FRAME_BYTES = 1 << 20
 """Frames above this get a buffer of their own instead of growing the reader's."""
+LARGE_ITEM_BYTES = 16 << 10
+"""Batches whose items are larger than this on average are received into one buffer for each body."""
 JOINED_BYTES_LIMIT = 128 << 10
 """Below this one joined `sendall` is cheaper than a gathered write."""
 GATHER_PARTS_LIMIT = 1000
@@ -60,13 +64,31 @@ class Malformed(ProtocolError):
     """Lengths, counts or values inside the payload do not fit together."""
 
 
+class ReceivedItems(NamedTuple):
+    """The payload of a batch with large bodies: each lies in a buffer of its own, which is the handler's to keep."""
+
+    table: bytes
+    metas: list[bytes]
+    bodies: list[bytearray]
+
+
 class Frame(NamedTuple):
     """One frame; `payload` is the caller's to keep (`bytes`, or a view of a private buffer)."""
 
     kind: int
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
     id: int
-    payload: bytes | memoryview
+    payload: bytes | memoryview | ReceivedItems
+
+    def parts(self) -> list[Bytes]:
+        """The payload as it is sent."""
+        if not isinstance(self.payload, ReceivedItems):
+            return [self.payload]
+        table, metas, bodies = self.payload
+        parts: list[Bytes] = [table]
+        for item in zip(metas, bodies):
+            parts += item
+        return parts
 
 
 def parse_header(buffer: Bytes, offset: int, limit: int = FRAME_BYTES_LIMIT) -> tuple[int, int, int, int]:
@@ -95,6 +117,7 @@ class FrameReader:
         self._limit = limit
         self._buffer = bytearray(64 << 10)
         self._view = memoryview(self._buffer)
+        self._bodies = BodyBuffers()
         self._start = 0  # first unread byte; always <= _end
         self._end = 0  # one past the last received byte
 
@@ -103,6 +126,9 @@ class FrameReader:
         if not self._fill(HEADER.size):
             return None
         length, kind, count, frame_id = parse_header(self._buffer, self._start, self._limit)
+        if kind == BATCH and length > LARGE_ITEM_BYTES * count:
+            self._start += HEADER.size
+            return Frame(kind, count, frame_id, self._read_items(length, count))
         if length > LARGE_FRAME_BYTES:
             self._start += HEADER.size
             return Frame(kind, count, frame_id, self._read_large(length))
@@ -138,16 +164,54 @@ class FrameReader:
             self._buffer, self._view = target, memoryview(target)
 
     def _read_large(self, length: int) -> memoryview:
-        payload = memoryview(bytearray(length))
-        filled = min(self._end - self._start, length)
-        payload[:filled] = self._view[self._start : self._start + filled]
-        self._start += filled
-        while filled < length:
-            received = self._sock.recv_into(payload[filled:])
-            if not received:
-                raise Truncated("stream ended inside a frame")
-            filled += received
-        return payload
+        payload = bytearray(length)
+        self._read_into([payload])
+        return memoryview(payload)
+
+    def _read_items(self, length: int, count: int) -> ReceivedItems:
+        """A batch, from the socket straight to where the handler finds its bodies."""
+        size = 8 * count
+        if size > length:
+            raise Malformed("the table reaches past the payload")
+        self._fill(size)
+        table = bytes(self._view[self._start : self._start + size])
+        self._start += size
+        lengths = struct.unpack(f"<{2 * count}I", table)
+        if size + sum(lengths) != length:
+            raise Malformed("the items do not add up to the payload")
+        buffers = list(map(self._bodies.take, lengths))
+        self._read_into(buffers)
+        return ReceivedItems(table, list(map(bytes, buffers[::2])), buffers[1::2])
+
+    def _read_into(self, buffers: Sequence[bytearray]) -> None:
+        """Fills all buffers, one after another."""
+        views = [memoryview(buffer) for buffer in buffers if buffer]
+        first = 0
+        while first < len(views):
+            received = self._take_buffered(views[first]) or self._receive(views[first : first + GATHER_PARTS_LIMIT])
+            first = _advance(views, first, received)
+
+    def _take_buffered(self, target: memoryview) -> int:
+        size = min(self._end - self._start, len(target))
+        target[:size] = self._view[self._start : self._start + size]
+        self._start += size
+        return size
+
+    def _receive(self, targets: Sequence[memoryview]) -> int:
+        received = self._sock.recvmsg_into(targets, 0, socket.MSG_WAITALL)[0]
+        if not received:
+            raise Truncated("stream ended inside a frame")
+        return received
+
+
+def _advance(views: list[memoryview], first: int, done: int) -> int:
+    """Cuts off what is done of the views from `first` on; returns the first that is not."""
+    while first < len(views) and done >= len(views[first]):
+        done -= len(views[first])
+        first += 1
+    if done:
+        views[first] = views[first][done:]
+    return first
 
 
 def send_frame(sock: socket.socket, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
@@ -165,11 +229,7 @@ def _send_gathered(sock: socket.socket, parts: Sequence[Bytes]) -> None:
     first = 0
     while first < len(waiting):
         sent = sock.sendmsg(waiting[first : first + GATHER_PARTS_LIMIT])
-        while first < len(waiting) and sent >= len(waiting[first]):
-            sent -= len(waiting[first])
-            first += 1
-        if sent:
-            waiting[first] = waiting[first][sent:]
+        first = _advance(waiting, first, sent)
 
 
 def encode_control(value: dict[str, Any]) -> bytes:
@@ -177,8 +237,10 @@ def encode_control(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if value else b""
 
 
-def decode_control(payload: Bytes) -> dict[str, Any]:
+def decode_control(payload: Bytes | ReceivedItems) -> dict[str, Any]:
     """The JSON object of a control frame."""
+    if isinstance(payload, ReceivedItems):
+        raise Malformed("a batch is no control frame")
     if not len(payload):
         return {}
     try:

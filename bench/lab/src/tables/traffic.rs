@@ -6,7 +6,7 @@
 
 use super::{bert, cpu, r50, step8};
 use jitney_sim::arrivals::Arrivals;
-use jitney_sim::connections::{Connections, PoolOrder, Pools, WhenFull};
+use jitney_sim::connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
 use jitney_sim::contender::Contender;
 use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::demand::Demand;
@@ -44,7 +44,7 @@ pub struct TrafficCell {
     /// Share of what the workers can carry that comes whatever happens.
     open: f64,
     clients: Option<Thinkers>,
-    connections: Connections,
+    connections: ConnectionUse,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,21 +114,21 @@ fn curves() -> [(&'static str, ServiceCurve); 5] {
     [("R50", r50()), ("CPU", cpu()), ("BERT", bert()), ("step8", step8()), ("5+.2b", plain)]
 }
 
-fn pools(count: usize, size: usize, order: PoolOrder) -> Pools {
+fn pools(count: usize, size: usize, order: ReuseOrder) -> Pools {
     Pools { count, size, order, when_full: WhenFull::Opens, seed: 7 }
 }
 
 /// Ways in which open requests use connections.
-fn ways() -> Vec<(String, Connections)> {
-    use PoolOrder::{LastFreed, LongestFree, Random, Shared};
-    let mut all = vec![("own connections".to_owned(), Connections::Own)];
+fn ways() -> Vec<(String, ConnectionUse)> {
+    use ReuseOrder::{LastFreed, LongestFree, Random, Shared};
+    let mut all = vec![("own connections".to_owned(), ConnectionUse::Own)];
     for (order, name) in
         [(LastFreed, "last freed"), (LongestFree, "longest free"), (Random, "random")]
     {
         for size in [1, 8, 64, 2048] {
             all.push((
                 format!("pool of {size}, {name}"),
-                Connections::Pooled(pools(1, size, order)),
+                ConnectionUse::Pooled(pools(1, size, order)),
             ));
         }
     }
@@ -138,18 +138,18 @@ fn ways() -> Vec<(String, Connections)> {
         ("one HTTP/2 connection", pools(1, 1, Shared)),
         ("8 HTTP/2 connections", pools(8, 1, Shared)),
     ];
-    all.extend(many.map(|(name, pools)| (name.to_owned(), Connections::Pooled(pools))));
+    all.extend(many.map(|(name, pools)| (name.to_owned(), ConnectionUse::Pooled(pools))));
     let waits = Pools { when_full: WhenFull::Waits, ..pools(1, 64, LastFreed) };
-    all.push(("pool of 64 that lets wait".to_owned(), Connections::Pooled(waits)));
+    all.push(("pool of 64 that lets wait".to_owned(), ConnectionUse::Pooled(waits)));
     all
 }
 
 /// Every cell of open traffic.
 #[must_use]
 pub fn open() -> Vec<TrafficCell> {
-    let last = Connections::Pooled(pools(1, 2048, PoolOrder::LastFreed));
-    let random = Connections::Pooled(pools(1, 256, PoolOrder::Random));
-    let mut kinds: Vec<(String, Arrivals, Connections)> =
+    let last = ConnectionUse::Pooled(pools(1, 2048, ReuseOrder::LastFreed));
+    let random = ConnectionUse::Pooled(pools(1, 256, ReuseOrder::Random));
+    let mut kinds: Vec<(String, Arrivals, ConnectionUse)> =
         ways().into_iter().map(|(name, way)| (name, Arrivals::Poisson, way)).collect();
     let processes = [
         ("bursts", Arrivals::Bursts { ratio: 4.0, dwell: 0.5 }),
@@ -189,14 +189,14 @@ pub fn open() -> Vec<TrafficCell> {
 /// Every cell of clients that wait for their answers.
 #[must_use]
 pub fn closed() -> Vec<TrafficCell> {
-    let proxy = Connections::Proxied(pools(1, 64, PoolOrder::LastFreed));
-    let shared = Connections::Proxied(pools(1, 1, PoolOrder::Shared));
+    let proxy = ConnectionUse::Proxied(pools(1, 64, ReuseOrder::LastFreed));
+    let shared = ConnectionUse::Proxied(pools(1, 1, ReuseOrder::Shared));
     let kinds = [
-        ("think 0.2 fixed", 0.2, ThinkSpread::Fixed, Connections::Own),
-        ("think 0.2", 0.2, ThinkSpread::Exponential, Connections::Own),
-        ("think 2", 2.0, ThinkSpread::Exponential, Connections::Own),
-        ("think 10", 10.0, ThinkSpread::Exponential, Connections::Own),
-        ("think 1 heavy", 1.0, ThinkSpread::Heavy, Connections::Own),
+        ("think 0.2 fixed", 0.2, ThinkSpread::Fixed, ConnectionUse::Own),
+        ("think 0.2", 0.2, ThinkSpread::Exponential, ConnectionUse::Own),
+        ("think 2", 2.0, ThinkSpread::Exponential, ConnectionUse::Own),
+        ("think 10", 10.0, ThinkSpread::Exponential, ConnectionUse::Own),
+        ("think 1 heavy", 1.0, ThinkSpread::Heavy, ConnectionUse::Own),
         ("think 0.2, proxy", 0.2, ThinkSpread::Exponential, proxy),
         ("think 2, proxy", 2.0, ThinkSpread::Exponential, proxy),
         ("think 0.2, HTTP/2", 0.2, ThinkSpread::Exponential, shared),
@@ -227,10 +227,10 @@ pub fn closed() -> Vec<TrafficCell> {
 /// Half of what comes is open, half of it clients that wait for their answers.
 #[must_use]
 pub fn mixed() -> Vec<TrafficCell> {
-    let last = pools(1, 2048, PoolOrder::LastFreed);
+    let last = pools(1, 2048, ReuseOrder::LastFreed);
     let ways = [
-        ("half clients", Connections::Pooled(last)),
-        ("half clients, proxy", Connections::Proxied(last)),
+        ("half clients", ConnectionUse::Pooled(last)),
+        ("half clients, proxy", ConnectionUse::Proxied(last)),
     ];
     let mut cells = Vec::new();
     for (kind, connections) in ways {

@@ -27,6 +27,8 @@ const SAFE: f64 = 0.9;
 const SAFE_ALONE: f64 = 0.8;
 /// What was learned is doubted when no batch was answered for this long.
 const STALE: Nanos = 250_000_000;
+/// No batch reaches its worker sooner than this.
+const HANDOFF_MIN: f64 = 1e4;
 /// So many batches must be answered before a single request is rejected by what they took.
 const PROVEN: u64 = 20;
 
@@ -176,6 +178,11 @@ impl Learned {
     /// enough to reach it, also where that batch ends a little sooner.
     pub(crate) fn ahead(&self) -> Nanos {
         (self.handoff.value + self.early.value) as Nanos
+    }
+
+    /// From when a batch should be dispatched until its worker can take it.
+    pub(crate) fn handoff(&self) -> f64 {
+        self.handoff.value.max(HANDOFF_MIN)
     }
 
     /// What passes beyond a batch's time on its worker.

@@ -9,7 +9,7 @@ use super::returns::{OUT_MAX, Out};
 use super::situation::{Candidate, MARGIN, Situation};
 use super::wait::{Prospect, Wait};
 use crate::action::{DispatchReason, Rejection};
-use crate::config::Measure;
+use crate::config::{Adaptive, Measure};
 use crate::fifo::BULK_TURN;
 use crate::forecast::WorkerForecast;
 use crate::policy::Rules;
@@ -19,6 +19,8 @@ use crate::state::BatcherState;
 
 /// Requests without a deadline are rejected when the queue takes longer than this.
 const DRAIN_MAX: Nanos = 30_000_000_000;
+/// Being sent ahead must promise this many times what it costs those who miss the batch.
+const SURE: f64 = 2.0;
 /// Bulk leads as well once its head has waited this many times what the interactive head is given.
 const BULK_PATIENCE: Nanos = 10;
 /// A group whose head has waited for this many full batches goes before fuller ones.
@@ -205,7 +207,11 @@ impl<'a> View<'a> {
 
     /// The largest size that fits and is worth trying.
     fn cap(&self, group: usize) -> u64 {
-        self.state.learned.service(group).cap().min(self.most()).max(1)
+        let worth_trying = match self.rules().adaptive.window {
+            Some(_) => self.most(),
+            None => self.state.learned.service(group).cap(),
+        };
+        worth_trying.min(self.most()).max(1)
     }
 
     fn most(&self) -> u64 {
@@ -238,7 +244,10 @@ impl<'a> View<'a> {
             let batch = PlannedBatch { group, priority, candidate, reason, next_free, room: 0 };
             return GroupChoice::Wait(batch, wait);
         }
-        let reason = self.reason(&situation, candidate, growable);
+        if growable && self.too_soon(group, &situation, candidate) {
+            return GroupChoice::Nothing;
+        }
+        let reason = self.reason(group, &situation, candidate, growable);
         let next_free = match self.forecast.open {
             0 | 1 => situation.next_worker(candidate).max(0.0),
             _ => 0.0,
@@ -274,6 +283,9 @@ impl<'a> View<'a> {
 
     /// Until when this batch waits, if it does.
     fn waits(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> Option<Wait> {
+        if let Some(end) = self.window_end(group) {
+            return self.window(situation, candidate, end);
+        }
         let (now, mut out) = (self.rules().now, [Out::default(); OUT_MAX]);
         let out = self.state.learned.returns.out(now, self.forecast.requests, &mut out);
         let wait = self.prospect(group, out).wait(situation, candidate)?;
@@ -283,8 +295,43 @@ impl<'a> View<'a> {
         (until > now).then_some(Wait { until, ..wait })
     }
 
+    /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
+    /// last batch ends: those who come meanwhile would wait for another batch, which costs more than
+    /// the hand-over that it saves. The end of that batch brings the next decision.
+    fn too_soon(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> bool {
+        let BatcherState { learned, rules, .. } = self.state;
+        let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
+        if self.forecast.idles() || late {
+            return false;
+        }
+        let flow = learned.flow(group);
+        let all_back = learned.returns.all_back(rules.now);
+        let rate = if all_back { flow.open().get() } else { flow.all.get() };
+        let missed = rate * self.forecast.head_start as f64;
+        let saved = candidate.size as f64 * learned.handoff();
+        SURE * missed * situation.curve.mean(candidate.size) > saved
+    }
+
+    /// When the window of the oldest request ends, where there is a window.
+    fn window_end(&self, group: usize) -> Option<Nanos> {
+        let Adaptive { window, max_wait, .. } = self.rules().adaptive;
+        let window = window?.min(max_wait.unwrap_or(NEVER));
+        let waiting = self.group(group).queues.iter().flat_map(|queue| &queue.waiting);
+        Some(waiting.map(|request| request.arrived).min()?.saturating_add(window))
+    }
+
+    /// A window is not worth a deadline: no request spends more than half of its time in one.
+    fn window(&self, situation: &Situation<'_>, candidate: Candidate, end: Nanos) -> Option<Wait> {
+        let head = &situation.queue.waiting[candidate.skip];
+        let latest = situation.latest(candidate, self.state.learned.unit);
+        let until = end.min(head.half_time()).min(latest);
+        let next_free = situation.next_worker(candidate).max(0.0) as Nanos;
+        (until > self.rules().now).then_some(Wait { until, next_free, goal: None })
+    }
+
     fn reason(
         &self,
+        group: usize,
         situation: &Situation<'_>,
         candidate: Candidate,
         growable: bool,
@@ -296,6 +343,8 @@ impl<'a> View<'a> {
             DispatchReason::Deadline
         } else if !growable {
             DispatchReason::Full
+        } else if let Some(end) = self.window_end(group) {
+            if end <= rules.now { DispatchReason::Window } else { DispatchReason::Deadline }
         } else if candidate.len > 1 && learned.returns.all_back(rules.now) {
             DispatchReason::Everyone
         } else {

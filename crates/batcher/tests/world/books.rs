@@ -291,13 +291,21 @@ impl Books {
         if sum_items(group) >= self.config.max_items.into() || cost >= self.config.max_cost {
             return Some(DispatchReason::Full);
         }
-        match self.config.policy {
-            Policy::Opportunistic | Policy::Adaptive(_) => Some(DispatchReason::Idle),
-            Policy::Window { delay } if oldest + delay <= self.now => Some(DispatchReason::Window),
-            Policy::Window { .. } if group.iter().any(|known| known.half_time() <= self.now) => {
+        match self.window() {
+            None => Some(DispatchReason::Idle),
+            Some(delay) if oldest + delay <= self.now => Some(DispatchReason::Window),
+            Some(_) if group.iter().any(|known| known.half_time() <= self.now) => {
                 Some(DispatchReason::Deadline)
             }
-            Policy::Window { .. } => self.draining.then_some(DispatchReason::Drain),
+            Some(_) => self.draining.then_some(DispatchReason::Drain),
+        }
+    }
+
+    pub fn window(&self) -> Option<Nanos> {
+        match self.config.policy {
+            Policy::Opportunistic => None,
+            Policy::Window { delay } => Some(delay),
+            Policy::Adaptive(adaptive) => adaptive.window,
         }
     }
 }

@@ -231,6 +231,7 @@ fn config(dice: &mut Dice) -> Config {
         objective: dice.pick(&[None, None, Some(60 * TICK)]),
         max_wait: dice.pick(&[None, Some(5 * TICK)]),
         delivery: dice.pick(&[0, TICK]),
+        window: dice.pick(&[None, None, None, Some(10 * TICK)]),
     });
     Config {
         policy: dice.pick(&[window, Policy::Opportunistic, adaptive, adaptive]),

@@ -357,7 +357,9 @@ impl Oracle {
             let tired = patient && loose().all(tired);
             ensure(!tired, || "all have waited long enough".into())?;
         }
-        Ok(())
+        let window = self.books.window().filter(|_| self.books.adaptive());
+        let over = |it: &Known| window.is_some_and(|window| it.arrived + window <= self.books.now);
+        ensure(!(patient && loose().any(over)), || "a window is over".into())
     }
 
     fn check_adaptive_timer(&self) -> Checked {

@@ -19,6 +19,7 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Check(_)
         | Command::Infer(_)
         | Command::Config(_)
+        | Command::Bench(_)
         | Command::Simulate(_)
         | Command::Plan(_)
         | Command::OnnxWorker

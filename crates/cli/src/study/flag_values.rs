@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use jitney_sim::{Arrivals, Loss, PoolOrder, ThinkSpread};
+use jitney_sim::{Arrivals, Loss, ReuseOrder, ThinkSpread};
 
 use crate::failure::Failure;
 use crate::units::Millis;
@@ -25,9 +25,9 @@ pub fn arrivals(name: &str) -> Result<Arrivals, Failure> {
 const ORDERS: [&str; 4] = ["last-freed", "longest-free", "random", "shared"];
 
 /// Which free connection of a pool is used, by name.
-pub fn pool_order(name: &str) -> Result<PoolOrder, Failure> {
+pub fn pool_order(name: &str) -> Result<ReuseOrder, Failure> {
     let known =
-        [PoolOrder::LastFreed, PoolOrder::LongestFree, PoolOrder::Random, PoolOrder::Shared];
+        [ReuseOrder::LastFreed, ReuseOrder::LongestFree, ReuseOrder::Random, ReuseOrder::Shared];
     named(name, "order of a pool", ORDERS, known)
 }
 

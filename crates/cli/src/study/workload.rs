@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jitney_sim::arrivals::Arrivals;
-use jitney_sim::connections::{Connections, PoolOrder, Pools, WhenFull};
+use jitney_sim::connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
 use jitney_sim::curve::WrittenCurve;
 use jitney_sim::demand::{Class, Demand};
 use jitney_sim::noise::Noise;
@@ -32,7 +32,7 @@ pub struct Study {
     /// The kind of load.
     pub load: StudyLoad,
     /// Over which connections requests come.
-    pub connections: Connections,
+    pub connections: ConnectionUse,
     /// The deadlines and tenants.
     pub classes: Vec<Class>,
     /// Requests to play.
@@ -232,9 +232,9 @@ impl Workload {
     }
 
     /// Over which connections requests come; clients come through a proxy then.
-    fn connections(&self, seed: u64) -> Result<Connections, Failure> {
+    fn connections(&self, seed: u64) -> Result<ConnectionUse, Failure> {
         let order = self.pool_order.as_deref().map(flag_values::pool_order).transpose()?;
-        let shared = order == Some(PoolOrder::Shared);
+        let shared = order == Some(ReuseOrder::Shared);
         let Some(size) = self.pool.or(shared.then_some(1)) else {
             if order.is_some() || self.pools.is_some() || self.pool_waits {
                 let message = "--pool-order, --pools and --pool-waits need --pool SIZE";
@@ -242,16 +242,16 @@ impl Workload {
                     Failure::usage(message).hint("urllib3 keeps 1 by default, Go 2, aiohttp 100")
                 );
             }
-            return Ok(Connections::Own);
+            return Ok(ConnectionUse::Own);
         };
         let pools = Pools {
             count: bounded("--pools", self.pools.unwrap_or(1), POOLS_MAX)?,
             size: bounded("--pool", size, POOLS_MAX)?,
-            order: order.unwrap_or(PoolOrder::LastFreed),
+            order: order.unwrap_or(ReuseOrder::LastFreed),
             when_full: if self.pool_waits { WhenFull::Waits } else { WhenFull::Opens },
             seed,
         };
-        Ok(Connections::Proxied(pools))
+        Ok(ConnectionUse::Proxied(pools))
     }
 
     fn classes(&self) -> Result<Vec<Class>, Failure> {

@@ -284,7 +284,9 @@ impl Registrar {
         let observer = Arc::clone(&self.observer);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {
-            Some(api) => Intake::Defined(Endpoints::new(api, &settings, &options.endpoints)),
+            Some(api) => {
+                Intake::Defined(Box::new(Endpoints::new(api, &settings, &options.endpoints)))
+            }
             None => Intake::Python,
         };
         self.install(Draft {

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
-use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -131,8 +130,8 @@ impl LocalProcesses {
         let loaded = match stream {
             None => None,
             Some(stream) => {
-                let stream = UnixStream::from_std(stream).map_err(cannot_spawn)?;
-                handshake(WorkerConnection::new(stream), load, &mut process).await?
+                let connection = WorkerConnection::new(stream).map_err(cannot_spawn)?;
+                handshake(connection, load, &mut process).await?
             }
         };
         let Some((connection, signature)) = loaded else {

@@ -15,6 +15,7 @@ use super::clock::ModelClock;
 use super::gate::RequestGate;
 use super::identity::ModelIdentity;
 use super::intake::Intake;
+use super::overload::OverloadNotice;
 use super::slots::WorkerSlots;
 use super::startup::StartupWait;
 use super::state::ModelState;
@@ -89,6 +90,7 @@ impl Draft {
             known_failure: String::new(),
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
+            overload: OverloadNotice::default(),
             closing: None,
             timer: None,
             rung: None,

@@ -12,8 +12,9 @@ use std::time::Duration;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
-use crate::call::CallRoute;
+use crate::call::{CallRoute, Input};
 use crate::settings::{EndpointOptions, ModelSettings};
+use crate::sizes::{self, RequestSize, SizeReader};
 use crate::store::Api;
 
 /// Endpoints that answer where a request names none; see `Definition.default` in Python.
@@ -25,6 +26,8 @@ pub(crate) struct Endpoints {
     /// By endpoint; 0 where the definition's own size holds.
     told: Vec<AtomicU32>,
     objectives: Objectives,
+    /// By endpoint; none where every request is one item like any other.
+    size_readers: Vec<Option<SizeReader>>,
 }
 
 /// How one endpoint is served at the moment.
@@ -63,7 +66,9 @@ impl Endpoints {
     ) -> Self {
         let told = api.endpoints.iter().map(|_| AtomicU32::new(0)).collect();
         let objectives = Objectives::new(&api, settings.latency_max);
-        let endpoints = Self { api, told, objectives };
+        let reader = |name: &String| api.sizes.get(name).cloned().map(SizeReader::new);
+        let size_readers = api.endpoints.iter().map(reader).collect();
+        let endpoints = Self { api, told, objectives, size_readers };
         let declared = endpoints.api.batch_sizes.values().max();
         if declared.is_some_and(|declared| *declared != settings.batch_size) {
             endpoints.apply(&endpoints.all(settings.batch_size));
@@ -116,6 +121,19 @@ impl Endpoints {
         let place = place.or_else(|| self.default_index());
         route.batch_size = place.map_or(0, |place| self.told[place].load(Ordering::Relaxed));
         self.objectives.get(place)
+    }
+
+    /// How large a request is, as far as that is seen before its worker reads it.
+    pub(crate) fn size_of(&self, place: Option<usize>, input: &Input) -> RequestSize {
+        let Some(place) = place.or_else(|| self.default_index()) else {
+            return RequestSize::default();
+        };
+        if input.route.open_inference
+            && self.api.batch_sizes.contains_key(&self.api.endpoints[place])
+        {
+            return RequestSize { items: sizes::open_inference(input), ..RequestSize::default() };
+        }
+        self.size_readers[place].as_ref().map(|reader| reader.read(input)).unwrap_or_default()
     }
 
     /// What a change means, of one endpoint or of all; nothing yet changes.

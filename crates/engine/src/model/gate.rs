@@ -43,23 +43,27 @@ enum Admitted<'a> {
 }
 
 impl RequestGate {
-    /// Answers one request. Dropping the future means that the client went away.
-    pub(super) async fn call(&self, call: Call) -> Result<Answer, CallError> {
+    /// Admits one request at once, so that the future that answers it holds nothing of it. Dropping the
+    /// future means that the client went away.
+    pub(super) fn call(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
         add(&self.published.requests, 1);
         let own_deadline = call.deadline;
-        let mut answer = match self.admit(call) {
-            Ok(Admitted::Whole(answer, cancel_on_drop)) => {
-                let answer = answer.await.unwrap_or(Err(CallError::Gone));
-                cancel_on_drop.disarm();
-                answer
+        let admitted = self.admit(call);
+        async move {
+            let mut answer = match admitted {
+                Ok(Admitted::Whole(answer, cancel_on_drop)) => {
+                    let answer = answer.await.unwrap_or(Err(CallError::Gone));
+                    cancel_on_drop.disarm();
+                    answer
+                }
+                Ok(Admitted::InParts(reply)) => reply.answer().await,
+                Err(error) => return Err(self.count(error)),
+            };
+            if let Err(CallError::Loading(wait)) = &mut answer {
+                wait.limit = self.named(wait.limit, own_deadline);
             }
-            Ok(Admitted::InParts(reply)) => reply.answer().await,
-            Err(error) => return Err(self.count(error)),
-        };
-        if let Err(CallError::Loading(wait)) = &mut answer {
-            wait.limit = self.named(wait.limit, own_deadline);
+            answer
         }
-        answer
     }
 
     /// The limit that ended a wait by its right name: most deadlines come from the model's settings.
@@ -95,14 +99,16 @@ impl RequestGate {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let Call { input, deadline, origin, priority, claim } = call;
+        let Call { input, deadline, origin, priority, mut claim } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
-        let accepted = self.intake.accept(input, settings.items_max())?;
-        let AcceptedInput { payload, items, group, splits, objective, length } = accepted;
+        let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
+        let AcceptedInput { payload, items, beyond, group, splits, objective, length, cost } =
+            accepted;
         if self.published.poison.rejects(&payload) {
             return Err(CallError::Poisonous);
         }
-        let permit = self.admission.admit(u64::from(items), bytes)?;
+        let permit = self.admission.admit(u64::from(items) + u64::from(beyond), bytes)?;
+        claim.cost = cost.or(claim.cost);
         let weight = settings.shares.weigh(&claim, length, items, value_bytes);
         let facts = Request {
             deadline: self.clock.deadline(earliest(deadline, objective, &settings, admitted)),
@@ -122,7 +128,8 @@ impl RequestGate {
             whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
         };
         let (reply, answer) = Reply::new();
-        let request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
+        let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
+        request.beyond = beyond;
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))

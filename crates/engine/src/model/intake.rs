@@ -23,7 +23,7 @@ pub(crate) enum Intake {
     /// Python handlers decode for themselves.
     Python,
     /// A definition in Python: requests of different endpoints never share a batch.
-    Defined(Endpoints),
+    Defined(Box<Endpoints>),
     /// A model in this process, which decodes and checks requests here.
     Local(Arc<dyn LocalModel>),
 }
@@ -31,7 +31,10 @@ pub(crate) enum Intake {
 /// An input that fits.
 pub(crate) struct AcceptedInput {
     pub(crate) payload: Payload,
+    /// The items that a batch has of it.
     pub(crate) items: u32,
+    /// The items that it brings beyond them.
+    pub(crate) beyond: u32,
     pub(crate) group: u16,
     /// Whether its items may be run in different batches.
     pub(crate) splits: bool,
@@ -39,28 +42,43 @@ pub(crate) struct AcceptedInput {
     pub(crate) objective: Objective,
     /// How long its items are, where that is seen here.
     pub(crate) length: Option<u64>,
+    /// What it costs, where that is seen here.
+    pub(crate) cost: Option<u64>,
 }
 
 impl Intake {
+    /// Takes in an input that says how many items it brings, or does not.
     pub(crate) fn accept(
         &self,
         mut input: Input,
+        claimed: Option<u32>,
         batch_size: u32,
     ) -> Result<AcceptedInput, CallError> {
         match self {
-            Self::Python => Self::accept_raw(input, batch_size),
+            Self::Python => {
+                let accepted = Self::accept_raw(input, batch_size)?;
+                match claimed {
+                    Some(items) => accepted.with_items(items, batch_size),
+                    None => Ok(accepted),
+                }
+            }
             Self::Defined(endpoints) => {
                 let place = endpoints.index(&input.route);
                 let objective = endpoints.complete(place, &mut input.route);
-                let group = group_of(&endpoints.api, place);
+                let size = endpoints.size_of(place, &input);
+                input.parameters.iter_mut().for_each(|parameter| parameter.value.settle());
+                let group = group_of(&endpoints.api, place, size.bucket);
                 let accepted = Self::accept_raw(input, batch_size)?;
-                Ok(AcceptedInput { group: accepted.group.max(group), objective, ..accepted })
+                let group = accepted.group.max(group);
+                let accepted = AcceptedInput { group, objective, cost: size.cost, ..accepted };
+                Ok(accepted.counting(size.items.or(claimed), batch_size))
             }
             Self::Local(model) => {
                 let Decoded { input, items, group, splits, length } =
                     model.decode(input).map_err(CallError::BadInput)?;
                 let (payload, objective) = (Payload::Decoded(input), Objective::Models);
-                Ok(AcceptedInput { payload, items, group, splits, objective, length })
+                let (beyond, cost) = (0, None);
+                Ok(AcceptedInput { payload, items, beyond, group, splits, objective, length, cost })
             }
         }
     }
@@ -112,16 +130,61 @@ impl Intake {
         }
         let (items, group) = if input.route.is_alone() { (batch_size, ALONE) } else { (1, 0) };
         let (payload, objective) = (Payload::Raw(input), Objective::Models);
-        Ok(AcceptedInput { payload, items, group, splits: false, objective, length: None })
+        Ok(AcceptedInput {
+            payload,
+            items,
+            beyond: 0,
+            group,
+            splits: false,
+            objective,
+            length: None,
+            cost: None,
+        })
     }
 }
 
-/// The group of the endpoint that a request asks for: its number among the model's, from 1.
-fn group_of(api: &Api, place: Option<usize>) -> u16 {
-    match place {
-        Some(place) if api.endpoints.len() > 1 => u16::try_from(place + 1).unwrap_or(ALONE - 1),
-        Some(_) | None => 0,
+impl AcceptedInput {
+    /// With the items that an archive's request says it brings. Its handler takes it whole.
+    fn with_items(self, items: u32, batch_size: u32) -> Result<Self, CallError> {
+        if items > batch_size {
+            return Err(CallError::BadInput(format!(
+                "the request says that it brings {items} items, and a batch of this model has at \
+                 most {batch_size}; send fewer at a time"
+            )));
+        }
+        Ok(self.counting(Some(items), batch_size))
     }
+
+    /// With the items that were seen. One that brings more than a batch holds runs alone: its worker
+    /// calls the function several times. What it teaches about time must not count for others.
+    fn counting(self, items: Option<u32>, batch_size: u32) -> Self {
+        let items = items.unwrap_or(1).max(1);
+        match items.checked_sub(batch_size) {
+            _ if self.group == ALONE => self,
+            Some(beyond) if beyond > 0 => Self { items: batch_size, beyond, group: ALONE, ..self },
+            Some(_) | None => Self { items, ..self },
+        }
+    }
+}
+
+/// Buckets of a definition that are kept apart. Two that meet may share a batch, which the worker takes
+/// apart.
+const BUCKETS: u64 = 4096;
+
+/// The group of the endpoint that a request asks for: its number among the model's, from 1. Behind
+/// those are the groups of buckets.
+fn group_of(api: &Api, place: Option<usize>, bucket: Option<u64>) -> u16 {
+    let (endpoints, place) = (api.endpoints.len() as u64, place.map(|place| place as u64));
+    let group = match (place, bucket) {
+        (_, Some(bucket)) => {
+            // So that the first buckets of all endpoints do not meet.
+            let shift = place.unwrap_or(endpoints).wrapping_mul(BUCKETS / 8 + 1);
+            1 + endpoints + bucket.wrapping_add(shift) % BUCKETS
+        }
+        (Some(place), None) if endpoints > 1 => place + 1,
+        (Some(_) | None, None) => 0,
+    };
+    u16::try_from(group).unwrap_or(ALONE - 1).min(ALONE - 1)
 }
 
 #[cfg(test)]
@@ -135,11 +198,11 @@ mod tests {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
         let api = Api { endpoints, ..Api::default() };
         let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
-        let intake = Intake::Defined(Endpoints::new(api, &settings, &BTreeMap::new()));
+        let intake = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
         let headers = HeaderBlock::new();
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
         let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
-        intake.accept(input, 8).ok().map(|accepted| accepted.group).expect("fits")
+        intake.accept(input, None, 8).ok().map(|accepted| accepted.group).expect("fits")
     }
 
     #[test]
@@ -152,11 +215,59 @@ mod tests {
             let headers = HeaderBlock::default();
             let input =
                 Input { id: String::new(), headers, route: CallRoute::default(), parameters };
-            Intake::Python.accept(input, 1).map(drop)
+            Intake::Python.accept(input, None, 1).map(drop)
         };
         assert!(accept(REQUEST_BYTES_MAX).is_ok());
         let error = accept(REQUEST_BYTES_MAX + 1).expect_err("too large");
         assert!(matches!(error, CallError::Rejected { reason: Rejection::TooLarge, .. }));
+    }
+
+    #[test]
+    fn buckets_are_kept_apart_behind_the_endpoints() {
+        let named = |names: &[&str]| {
+            let endpoints = names.iter().map(|name| (*name).to_owned()).collect();
+            Api { endpoints, ..Api::default() }
+        };
+        let (one, two) = (named(&["one"]), named(&["one", "two"]));
+        let mut groups: Vec<_> =
+            (0..BUCKETS).map(|bucket| group_of(&one, Some(0), Some(bucket))).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        assert_eq!((groups.len() as u64, groups[0]), (BUCKETS, 2));
+        assert_eq!(group_of(&one, Some(0), Some(u64::MAX)), group_of(&one, Some(0), Some(4095)));
+        let first = |place| group_of(&two, Some(place), Some(7));
+        assert!(first(0) != first(1) && first(0).min(first(1)) > 2);
+    }
+
+    #[test]
+    fn a_request_has_the_items_that_it_says_or_that_are_seen() {
+        let input = || Input {
+            id: String::new(),
+            headers: HeaderBlock::new(),
+            route: CallRoute::default(),
+            parameters: vec![Parameter {
+                name: "body".into(),
+                content_type: "application/json".into(),
+                value: "[1, 2, 3, 4, 5]".into(),
+            }],
+        };
+        let archive = |said| {
+            Intake::Python.accept(input(), said, 8).map(|it| (it.items, it.beyond, it.group)).ok()
+        };
+        assert_eq!(archive(None), Some((1, 0, 0)));
+        assert_eq!([archive(Some(8)), archive(Some(9))], [Some((8, 0, 0)), None]);
+        let sizes =
+            r#"{"params": [{"name": "x", "form": "array", "required": true, "rows": true}]}"#;
+        let sizes = [("call".to_owned(), serde_json::from_str(sizes).expect("sizes"))];
+        let api = Api { endpoints: vec!["call".to_owned()], sizes: sizes.into(), ..Api::default() };
+        let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
+        let defined = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
+        let items = |said, batch_size| {
+            let accepted = defined.accept(input(), said, batch_size).ok();
+            accepted.map(|it| (it.items, it.beyond, it.group))
+        };
+        assert_eq!(items(Some(3), 8), Some((5, 0, 0)), "what is seen counts");
+        assert_eq!([items(None, 5), items(None, 4)], [Some((5, 0, 0)), Some((4, 1, ALONE))]);
     }
 
     #[test]

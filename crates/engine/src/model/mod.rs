@@ -17,6 +17,7 @@ mod identity;
 mod incidents;
 mod intake;
 mod messages;
+mod overload;
 mod parts;
 mod poison;
 mod readiness;
@@ -26,6 +27,7 @@ mod sequence;
 mod slots;
 mod startup;
 mod state;
+mod statistics;
 mod table;
 mod task;
 mod turns;
@@ -52,6 +54,7 @@ pub(crate) use self::intake::Intake;
 pub use self::readiness::Readiness;
 pub use self::report::{BatcherReport, PastDecision, main_group};
 pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
+pub use self::statistics::{BatchStatistics, BatchTotals, DISPATCH_REASONS, SizeStatistics};
 
 use self::gate::RequestGate;
 pub use self::messages::Announced;
@@ -136,6 +139,11 @@ impl Model {
         self.gate.published.meters.read()
     }
 
+    /// What its batches came to, by their size.
+    pub fn statistics(&self) -> BatchStatistics {
+        self.gate.published.meters.batches.read()
+    }
+
     /// Its name in metrics.
     pub fn tag(&self) -> &Arc<ModelTag> {
         &self.tag
@@ -171,12 +179,13 @@ impl Model {
         self.gate.published.curve.load_full()
     }
 
-    /// Answers one request. Dropping the future means that the client went away.
-    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(self.gate.reject_draining());
-        }
-        self.gate.call(call).await
+    /// Admits one request at once, and answers it. Dropping the future means that the client went away.
+    pub fn call(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
+        let admitted = match self.draining.load(Ordering::Relaxed) {
+            true => Err(self.gate.reject_draining()),
+            false => Ok(self.gate.call(call)),
+        };
+        async move { admitted?.await }
     }
 
     /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.

@@ -147,7 +147,7 @@ fn hash_input(input: &Input, hasher: &mut impl Hasher) {
         value[..end].hash(hasher);
     }
     for parameter in parameters {
-        (&*parameter.name, &*parameter.content_type, &parameter.value[..]).hash(hasher);
+        (&*parameter.name, &*parameter.content_type, &parameter.value).hash(hasher);
     }
 }
 

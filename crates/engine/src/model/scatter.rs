@@ -39,6 +39,12 @@ pub(super) fn answer(
 ) {
     let now = Instant::now();
     published.meters.computed(compute);
+    // Before the answers, so that whoever has one finds its batch counted.
+    let counted = batch.requests.iter().filter(|request| request.reply.counts() > 0);
+    let (requests, queued) = counted.fold((0, Duration::ZERO), |(requests, queued), request| {
+        (requests + 1, queued + batch.dispatched.duration_since(request.admitted))
+    });
+    published.meters.batches.answered(batch.items, requests, queued, compute);
     let requests = std::mem::take(&mut batch.requests);
     for (position, (request, item)) in requests.into_iter().zip(items).enumerate() {
         let timing = batch.timing(&request, position, compute);

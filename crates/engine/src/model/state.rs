@@ -10,31 +10,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use jitney_batcher::{CurvePoint, Dispatch, DispatchReason, Padding, Rejection};
+use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 
 use super::incidents::{IncidentReport, Incidents};
 use super::poison::PoisonList;
 use super::readiness::Readiness;
+use super::statistics::{BatchMeter, BatchTotals};
 use crate::error::CallError;
-use crate::histogram::{
-    AtomicHistogram, Distribution, FILL_PERMILLE, ITEMS, RATIO_PERMILLE, TIME_US,
-};
+use crate::histogram::{AtomicHistogram, Distribution, FILL_PERMILLE, RATIO_PERMILLE, TIME_US};
 use crate::outcome::LoadFailure;
 use crate::pool::WorkerView;
 
-/// The reasons for which batches are dispatched, in the order of [`Counters::dispatches`].
-pub const DISPATCH_REASONS: [DispatchReason; 7] = [
-    DispatchReason::Full,
-    DispatchReason::Idle,
-    DispatchReason::Window,
-    DispatchReason::Deadline,
-    DispatchReason::Everyone,
-    DispatchReason::Drain,
-    DispatchReason::Retry,
-];
-
 /// Running totals of one model version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Requests that came.
     pub requests: u64,
@@ -48,20 +36,6 @@ pub struct Counters {
     pub abandoned: u64,
     /// Requests that were tried more than once.
     pub retried: u64,
-    /// Batches that were dispatched.
-    pub batches: u64,
-    /// Items in them.
-    pub items: u64,
-    /// Microseconds that answered requests waited.
-    pub queue_us: u64,
-    /// Microseconds that answered batches ran.
-    pub compute_us: u64,
-    /// Microseconds from admission to answer.
-    pub latency_us: u64,
-    /// Dispatched batches by reason.
-    pub dispatches: [(&'static str, u64); 7],
-    /// What dispatched batches cost without and with padding, where the model pads.
-    pub padding: Padding,
 }
 
 /// A look at a model version.
@@ -105,33 +79,13 @@ pub(crate) struct ModelState {
     pub(crate) failed: AtomicU64,
     pub(crate) abandoned: AtomicU64,
     pub(crate) retried: AtomicU64,
-    pub(crate) batches: AtomicU64,
-    pub(crate) items: AtomicU64,
     pub(crate) meters: Meters,
     pub(crate) poison: PoisonList,
-    pub(crate) dispatches: [AtomicU64; 7],
-    cost_real: AtomicU64,
-    cost_padded: AtomicU64,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
 }
 
 impl ModelState {
-    /// Counts a batch that is dispatched.
-    pub(super) fn dispatched(&self, dispatch: &Dispatch, items_max: u32) {
-        let Dispatch { items, reason, padding, .. } = *dispatch;
-        if let Some(index) = DISPATCH_REASONS.iter().position(|known| *known == reason) {
-            add(&self.dispatches[index], 1);
-        }
-        if let Some(Padding { real, padded }) = padding {
-            add(&self.cost_real, real);
-            add(&self.cost_padded, padded);
-        }
-        self.meters.dispatched(items, items_max);
-        add(&self.batches, 1);
-        add(&self.items, u64::from(items));
-    }
-
     pub(crate) fn status(&self, queue_max: u32, target: (u32, u32)) -> Status {
         Status {
             workers: Vec::clone(&self.workers.load()),
@@ -177,15 +131,6 @@ impl ModelState {
             failed: read(&self.failed),
             abandoned: read(&self.abandoned),
             retried: read(&self.retried),
-            batches: read(&self.batches),
-            items: read(&self.items),
-            queue_us: self.meters.queue_us.sum(),
-            compute_us: self.meters.compute_us.sum(),
-            latency_us: self.meters.latency_us.sum(),
-            dispatches: std::array::from_fn(|index| {
-                (DISPATCH_REASONS[index].as_str(), read(&self.dispatches[index]))
-            }),
-            padding: Padding { real: read(&self.cost_real), padded: read(&self.cost_padded) },
         }
     }
 }
@@ -221,6 +166,8 @@ pub struct Measures {
     pub compute_us: Distribution,
     /// Microseconds from admission to answer.
     pub latency_us: Distribution,
+    /// All batches together.
+    pub batches: BatchTotals,
     /// Items of dispatched batches.
     pub batch_items: Distribution,
     /// Thousandths of a full batch that they were.
@@ -262,7 +209,7 @@ pub(crate) struct Meters {
     pub(crate) queue_us: AtomicHistogram,
     pub(crate) compute_us: AtomicHistogram,
     pub(crate) latency_us: AtomicHistogram,
-    batch_items: AtomicHistogram,
+    pub(crate) batches: BatchMeter,
     fill_permille: AtomicHistogram,
     prediction_permille: AtomicHistogram,
     rejections: [AtomicU64; REJECTIONS.len()],
@@ -276,7 +223,7 @@ impl Default for Meters {
             queue_us: AtomicHistogram::new(TIME_US),
             compute_us: AtomicHistogram::new(TIME_US),
             latency_us: AtomicHistogram::new(TIME_US),
-            batch_items: AtomicHistogram::new(ITEMS),
+            batches: BatchMeter::default(),
             fill_permille: AtomicHistogram::new(FILL_PERMILLE),
             prediction_permille: AtomicHistogram::new(RATIO_PERMILLE),
             rejections: Default::default(),
@@ -286,9 +233,10 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// A batch was dispatched.
-    pub(super) fn dispatched(&self, items: u32, items_max: u32) {
-        self.batch_items.record(items.into());
+    /// A batch is dispatched.
+    pub(super) fn dispatched(&self, dispatch: &Dispatch, items_max: u32) {
+        self.batches.dispatched(dispatch, items_max);
+        let items = dispatch.items.min(items_max);
         self.fill_permille.record(u64::from(items) * 1000 / u64::from(items_max.max(1)));
     }
 
@@ -320,11 +268,13 @@ impl Meters {
 
     pub(super) fn read(&self) -> Measures {
         let count = |index: usize| (REJECTIONS[index], self.rejections[index].load(Relaxed));
+        let batches = self.batches.read();
         Measures {
             queue_us: self.queue_us.read(),
             compute_us: self.compute_us.read(),
             latency_us: self.latency_us.read(),
-            batch_items: self.batch_items.read(),
+            batches: batches.total(),
+            batch_items: batches.batch_items(),
             fill_permille: self.fill_permille.read(),
             prediction_permille: self.prediction_permille.read(),
             rejections: std::array::from_fn(count),

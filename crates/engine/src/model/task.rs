@@ -23,6 +23,7 @@ use super::clock::ModelClock;
 use super::closing::Closing;
 use super::intake::ALONE;
 use super::messages::{ControlMessage, RequestMessage};
+use super::overload::OverloadNotice;
 use super::report::BatcherReport;
 use super::scatter;
 use super::slots::{SlotChange, WorkerSlots, worker_of};
@@ -64,6 +65,7 @@ pub(crate) struct Task {
     pub(super) known_failure: String,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
+    pub(super) overload: OverloadNotice,
     pub(super) closing: Option<Closing>,
     /// When the batcher wants to look again.
     pub(super) timer: Option<Instant>,
@@ -336,7 +338,9 @@ impl Task {
         let requests: Vec<_> = ids.iter().filter_map(|id| self.table.take(*id)).collect();
         assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
         let items_max = self.batcher.config().max_items;
-        self.published.dispatched(dispatch, items_max);
+        let beyond = requests.iter().fold(0, |sum: u32, it| sum.saturating_add(it.beyond));
+        let dispatch = &Dispatch { items: dispatch.items.saturating_add(beyond), ..*dispatch };
+        self.published.meters.dispatched(dispatch, items_max);
         if dispatch.attempt > 1 {
             let retried = requests.iter().map(|request| request.reply.counts()).sum();
             add(&self.published.retried, retried);

@@ -21,6 +21,7 @@ mod concurrent;
 mod continuous;
 mod loading;
 mod measured;
+mod objective;
 mod parts;
 mod sequences;
 mod shares;

@@ -5,25 +5,21 @@
 //! once, by the kernel.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::os::unix::net::UnixStream;
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
 use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, encode_cancel, encode_control,
 };
+use super::socket::WorkerSocket;
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
 const COPY_MAX: usize = 64 * 1024;
 
 /// The read buffer is grown to at least this, so that a usual reply is one read.
 const READ_ROOM: usize = 32 * 1024;
-
-/// How much is read at a time of what a process left behind.
-const REST_PIECE: usize = 16 * 1024;
 
 /// A larger buffer is not kept for the next frame.
 const KEPT_MAX: usize = 1 << 20;
@@ -40,20 +36,24 @@ pub(crate) enum ConnectionError {
 }
 
 pub(crate) struct WorkerConnection {
-    stream: UnixStream,
-    read: BytesMut,
+    socket: WorkerSocket,
+    /// What was read and is no whole frame yet.
+    read: Vec<u8>,
+    /// What was read, whole frames and then perhaps a part of one.
+    frames: Bytes,
     /// Where frames are put together; empty in between.
     pub(crate) write: BytesMut,
 }
 
 impl WorkerConnection {
-    pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream, read: BytesMut::new(), write: BytesMut::new() }
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+        let socket = WorkerSocket::new(stream)?;
+        Ok(Self { socket, read: Vec::new(), frames: Bytes::new(), write: BytesMut::new() })
     }
 
     /// The bare connection; nothing may be buffered, as after a hello.
-    pub(crate) fn into_std(self) -> std::io::Result<std::os::unix::net::UnixStream> {
-        self.stream.into_std()
+    pub(crate) fn into_std(self) -> UnixStream {
+        self.socket.into_std()
     }
 
     pub(crate) async fn send_control(
@@ -63,13 +63,13 @@ impl WorkerConnection {
     ) -> Result<(), ConnectionError> {
         self.write.clear();
         encode_control(kind, message, &mut self.write);
-        Ok(self.stream.write_all(&self.write).await?)
+        Ok(self.socket.write_all(&self.write[..]).await?)
     }
 
     pub(crate) async fn send_cancel(&mut self, batch: u64) -> Result<(), ConnectionError> {
         self.write.clear();
         encode_cancel(batch, &mut self.write);
-        Ok(self.stream.write_all(&self.write).await?)
+        Ok(self.socket.write_all(&self.write[..]).await?)
     }
 
     pub(crate) async fn send_batch(
@@ -79,15 +79,15 @@ impl WorkerConnection {
         if frame.payload_len() <= COPY_MAX {
             self.write.clear();
             frame.encode(&mut self.write);
-            return Ok(self.stream.write_all(&self.write).await?);
+            return Ok(self.socket.write_all(&self.write[..]).await?);
         }
-        let mut segments = Segments(frame.segments().into());
-        Ok(self.stream.write_all_buf(&mut segments).await?)
+        let segments = Segments(frame.segments().into());
+        Ok(self.socket.write_all(segments).await?)
     }
 
     /// Sends a frame that is complete.
     pub(crate) async fn send_bytes(&mut self, frame: &[u8]) -> Result<(), ConnectionError> {
-        Ok(self.stream.write_all(frame).await?)
+        Ok(self.socket.write_all(frame).await?)
     }
 
     /// Takes the buffer back that [`Self::write`] was, unless it has grown too large to be kept.
@@ -103,10 +103,7 @@ impl WorkerConnection {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
             }
-            if self.read.capacity() - self.read.len() < READ_ROOM {
-                self.read.reserve(READ_ROOM);
-            }
-            if self.stream.read_buf(&mut self.read).await? == 0 {
+            if self.socket.read(&mut self.read).await? == 0 {
                 return Err(ConnectionError::Closed);
             }
         }
@@ -115,31 +112,48 @@ impl WorkerConnection {
     /// The next frame of a process that has ended. What it wrote is here, though the runtime may not have
     /// noticed yet; nothing is waited for.
     pub(crate) fn receive_rest(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
-        let mut piece = [0; REST_PIECE];
         loop {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
             }
-            match recv(&self.stream, &mut piece[..], RecvFlags::DONTWAIT) {
-                Ok((_, length)) if length > 0 => self.read.extend_from_slice(&piece[..length]),
-                Ok(_) | Err(_) => return Err(ConnectionError::Closed),
+            if self.socket.read_now(&mut self.read).unwrap_or(0) == 0 {
+                return Err(ConnectionError::Closed);
             }
         }
     }
 
-    /// A whole frame that is already here.
+    /// A whole frame that is already here; otherwise there is room to read on.
     fn buffered(&mut self) -> Result<Option<(FrameHeader, Bytes)>, FrameError> {
-        let Some(head) = self.read.first_chunk::<HEADER_LEN>() else { return Ok(None) };
-        let header = FrameHeader::decode(head)?;
-        let total = HEADER_LEN + header.length as usize;
-        if self.read.len() < total {
-            self.read.reserve(total - self.read.len());
-            return Ok(None);
+        if self.frames.is_empty() {
+            if let Err(missing) = whole(&self.read)? {
+                self.read.reserve(missing);
+                return Ok(None);
+            }
+            self.frames = std::mem::take(&mut self.read).into();
         }
-        let mut frame = self.read.split_to(total);
-        frame.advance(HEADER_LEN);
-        Ok(Some((header, frame.freeze())))
+        match whole(&self.frames)? {
+            Ok((header, length)) => {
+                let mut frame = self.frames.split_to(length);
+                frame.advance(HEADER_LEN);
+                Ok(Some((header, frame)))
+            }
+            Err(missing) => {
+                self.read.reserve(self.frames.len() + missing);
+                self.read.extend_from_slice(&std::mem::take(&mut self.frames));
+                Ok(None)
+            }
+        }
     }
+}
+
+/// The head of the frame that begins here and the length of both, or how much had better be read before
+/// looking again.
+fn whole(read: &[u8]) -> Result<Result<(FrameHeader, usize), usize>, FrameError> {
+    let Some(head) = read.first_chunk::<HEADER_LEN>() else { return Ok(Err(READ_ROOM)) };
+    let header = FrameHeader::decode(head)?;
+    let length = HEADER_LEN + header.length as usize;
+    let missing = length.saturating_sub(read.len());
+    Ok(if missing == 0 { Ok((header, length)) } else { Err(missing) })
 }
 
 /// Pieces of a frame, written with as few system calls as the kernel allows.
@@ -182,9 +196,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_process_wrote_before_it_ended_is_not_lost() {
-        let (here, mut there) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        here.set_nonblocking(true).expect("a socket");
-        let mut connection = WorkerConnection::new(UnixStream::from_std(here).expect("a socket"));
+        let (here, mut there) = UnixStream::pair().expect("a pair");
+        let mut connection = WorkerConnection::new(here).expect("a socket");
         let mut frame = BytesMut::new();
         encode_control(FrameKind::Loaded, &serde_json::json!({ "slots": 1 }), &mut frame);
         there.write_all(&frame.repeat(2)).expect("room");

@@ -177,7 +177,7 @@ impl<'a> BatchFrame<'a> {
         for input in &self.inputs {
             self.encode_meta(input, out);
             for parameter in &input.parameters {
-                out.put_slice(&parameter.value);
+                parameter.value.pieces().iter().for_each(|piece| out.put_slice(piece));
             }
         }
     }
@@ -190,7 +190,8 @@ impl<'a> BatchFrame<'a> {
         for input in &self.inputs {
             self.encode_meta(input, &mut head);
             segments.push(head.split().freeze());
-            segments.extend(input.parameters.iter().map(|parameter| parameter.value.clone()));
+            let values = input.parameters.iter().flat_map(|parameter| parameter.value.pieces());
+            segments.extend(values.cloned());
         }
         segments
     }

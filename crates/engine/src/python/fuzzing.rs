@@ -96,7 +96,7 @@ fn input(bytes: &[u8]) -> Input {
     let parameter = |value: &[u8]| Parameter {
         name: text(&value[..value.len() / 2]).into(),
         content_type: text(&value[value.len() / 2..]).into(),
-        value: Bytes::copy_from_slice(value),
+        value: value.to_vec().into(),
     };
     let sequence = head.first().map(|first| SequenceRef { id: text(head), starts: first % 2 == 0 });
     Input {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::connection::WorkerConnection;
@@ -116,7 +115,7 @@ impl Launcher for PythonLauncher {
             let spawned = spawned.await;
             let mut process = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let loaded = match connected(expected, &mut process).await {
-                Ok(stream) => load(stream, &message, &mut process).await,
+                Ok(connection) => load(connection, &message, &mut process).await,
                 Err(stop) => Err(stop),
             };
             let (connection, slots) = match loaded {
@@ -233,13 +232,13 @@ async fn ended(process: &mut WorkerProcess, source: &OutputSource) -> LaunchErro
 async fn connected(
     mut expected: ExpectedWorker,
     process: &mut WorkerProcess,
-) -> Result<UnixStream, LoadStop> {
+) -> Result<WorkerConnection, LoadStop> {
     let stream = tokio::select! {
         stream = &mut expected.connection => stream.map_err(|_| LoadStop::Ended)?,
         _ = process.wait() => return Err(LoadStop::Ended),
     };
     let unusable = |error: std::io::Error| LaunchError::Spawn(error.to_string());
-    UnixStream::from_std(stream).map_err(|error| LoadStop::Failed(unusable(error)))
+    WorkerConnection::new(stream).map_err(|error| LoadStop::Failed(unusable(error)))
 }
 
 #[derive(serde::Deserialize)]
@@ -260,11 +259,10 @@ struct Loaded {
 
 /// Handshake = loaded. Returns the connection and the worker's slots.
 async fn load(
-    stream: UnixStream,
+    mut connection: WorkerConnection,
     message: &Value,
     process: &mut WorkerProcess,
 ) -> Result<(WorkerConnection, u8), LoadStop> {
-    let mut connection = WorkerConnection::new(stream);
     connection.send_control(FrameKind::Load, message).await.map_err(|_| LoadStop::Ended)?;
     let received = next_frame(&mut connection, process).await;
     let (header, payload) = received.map_err(|_| LoadStop::Ended)?;

@@ -114,7 +114,7 @@ async fn greet(stream: UnixStream, expected: Expected) {
 async fn identify(
     stream: UnixStream,
 ) -> Result<(String, std::os::unix::net::UnixStream), ConnectionError> {
-    let mut connection = WorkerConnection::new(stream);
+    let mut connection = WorkerConnection::new(stream.into_std()?)?;
     let (header, payload) = connection.receive().await?;
     if header.kind != FrameKind::Hello {
         return Err(FrameError::Unexpected(header.kind).into());
@@ -124,5 +124,5 @@ async fn identify(
         let message = format!("protocol {} is not {PROTOCOL}", hello.protocol);
         return Err(FrameError::BadControl(message).into());
     }
-    Ok((hello.token, connection.into_std()?))
+    Ok((hello.token, connection.into_std()))
 }

@@ -13,6 +13,7 @@ mod gpus;
 mod launcher;
 mod listener;
 mod output;
+mod socket;
 mod worker;
 mod workers;
 

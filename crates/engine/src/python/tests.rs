@@ -251,7 +251,7 @@ fn what_the_route_says_follows_the_clients_headers() {
 fn a_batch_that_no_frame_has_room_for_does_not_fit_however_large() {
     let names = SequenceHeaders::default();
     // The pages are never touched, and all requests share them.
-    let value = Bytes::from(vec![0; 900 << 20]);
+    let value = vec![0; 900 << 20].into();
     let parameters = vec![Parameter { name: "body".into(), content_type: "".into(), value }];
     let (headers, route) = (HeaderBlock::default(), CallRoute::default());
     let input = Input { id: "1".to_owned(), headers, route, parameters };

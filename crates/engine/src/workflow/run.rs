@@ -114,7 +114,7 @@ impl Run<'_> {
                 _ => self.graph.nodes[before].name.clone().into(),
             },
             content_type: "".into(),
-            value: self.output(before),
+            value: self.output(before).into(),
         };
         let parameters = from.iter().map(parameter).collect();
         Input { parameters, ..self.context.input.clone() }

@@ -54,6 +54,7 @@ impl Gate {
             | Route::Register
             | Route::Describe(_)
             | Route::Batching(_)
+            | Route::Statistics(_)
             | Route::Scale(_)
             | Route::Unregister(_)
             | Route::SetDefault { .. }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
@@ -61,11 +62,11 @@ impl CallLog {
     /// Makes this log a part of the answer.
     pub(super) fn attach(
         mut self,
-        response: Response<Body>,
+        response: Response<CallBody>,
         id: RequestUuid,
     ) -> Response<LoggedBody> {
         let (mut parts, body) = response.into_parts();
-        parts.headers.insert(X_REQUEST_ID, id.header());
+        parts.headers.insert(X_REQUEST_ID, unindexed(id.header()));
         self.read(&parts.headers);
         if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
             self.code = Code::ResourceExhausted as i32;
@@ -80,6 +81,13 @@ impl CallLog {
         let code = headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
         self.code = code.unwrap_or(self.code);
     }
+}
+
+/// Keeps a value that no other answer has out of the table of headers that both ends hold, where it would
+/// only push out those that come again.
+fn unindexed(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }
 
 /// Whether the call was rejected for its size. gRPC's own servers answer RESOURCE_EXHAUSTED then.
@@ -104,9 +112,40 @@ impl Drop for CallLog {
     }
 }
 
+/// An answer's body.
+pub(super) enum CallBody {
+    /// As tonic made it.
+    Tonic(Body),
+    /// One message, after which all is well.
+    Message(Bytes),
+    /// Only the status is left.
+    Status,
+    /// Nothing is left.
+    End,
+}
+
+impl CallBody {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let (frame, next) = match self {
+            Self::Tonic(body) => return Pin::new(body).poll_frame(context),
+            Self::Message(message) => (Frame::data(std::mem::take(message)), Self::Status),
+            Self::Status => {
+                let status = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
+                (Frame::trailers(status), Self::End)
+            }
+            Self::End => return Poll::Ready(None),
+        };
+        *self = next;
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
 /// An answer's body with its log.
 pub(crate) struct LoggedBody {
-    body: Body,
+    body: CallBody,
     log: CallLog,
     timing: Option<HeaderValue>,
 }
@@ -119,13 +158,13 @@ impl HttpBody for LoggedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<AnswerPiece>, Status>>> {
-        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let mut frame = ready!(self.body.poll_frame(context));
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
             self.log.read(trailers);
             if let Some(timing) = self.timing.take() {
-                trailers.insert(SERVER_TIMING, timing);
+                trailers.insert(SERVER_TIMING, unindexed(timing));
             }
         }
         let piece = |bytes| AnswerPiece::new(bytes, &self.log.peer);
@@ -133,10 +172,17 @@ impl HttpBody for LoggedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            CallBody::Tonic(body) => body.is_end_stream(),
+            CallBody::Message(_) | CallBody::Status => false,
+            CallBody::End => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            CallBody::Tonic(body) => body.size_hint(),
+            CallBody::Message(_) | CallBody::Status | CallBody::End => SizeHint::default(),
+        }
     }
 }

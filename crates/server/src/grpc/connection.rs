@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -48,7 +49,7 @@ pub(crate) async fn serve<S>(
             async move { services.answer(&peer, request).await }
         }
     });
-    let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(&peer));
+    let watched = WatchedStream::new(TokioIo::new(stream), Bytes::new(), Arc::clone(&peer));
     let mut connection = std::pin::pin!(builder().serve_connection(watched, service));
     let mut old = std::pin::pin!(until(age.max));
     let mut seen = None;

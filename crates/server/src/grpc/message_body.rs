@@ -18,7 +18,7 @@ use crate::body::GrowingBody;
 use crate::errors::Problem;
 
 /// Bytes before a message: a flag and the length.
-const HEAD: usize = 5;
+pub(super) const HEAD: usize = 5;
 
 /// A request's body.
 pub(super) struct MessageBody {
@@ -26,7 +26,12 @@ pub(super) struct MessageBody {
     messages: MessageCollector,
     /// What the reader has not taken yet.
     ready: VecDeque<Bytes>,
+    /// What was looked at and comes first.
+    seen: Option<MessageFrame>,
 }
+
+/// The end, or what comes next.
+type MessageFrame = Option<Result<Frame<Bytes>, Status>>;
 
 impl MessageBody {
     pub(super) fn new(body: Incoming, admission: &Arc<Admission>, limit: usize) -> Self {
@@ -35,7 +40,28 @@ impl MessageBody {
             limit: limit.min(usize::try_from(admission.bodies_max()).unwrap_or(usize::MAX)),
             state: MessageState::Head(BytesMut::new()),
         };
-        Self { body, messages, ready: VecDeque::new() }
+        Self { body, messages, ready: VecDeque::new(), seen: None }
+    }
+
+    /// The only message, if all of it is here, not compressed, and `read` can read it. Otherwise it is left
+    /// for the next reader.
+    pub(super) fn poll_only_message<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        read: impl FnOnce(&Bytes) -> Option<T>,
+    ) -> Poll<Option<T>> {
+        let frame = ready!(Pin::new(&mut *self).poll_frame(context));
+        let data = match &frame {
+            Some(Ok(frame)) => frame.data_ref().filter(|data| data.starts_with(&[0])),
+            Some(Err(_)) | None => None,
+        };
+        let message = data.filter(|data| length(data).is_some_and(|it| it + HEAD == data.len()));
+        let message = message.filter(|_| self.is_end_stream()).map(|data| data.slice(HEAD..));
+        let read = message.as_ref().and_then(read);
+        if read.is_none() {
+            self.seen = Some(frame);
+        }
+        Poll::Ready(read)
     }
 }
 
@@ -48,6 +74,9 @@ impl Body for MessageBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
+        if let Some(seen) = this.seen.take() {
+            return Poll::Ready(seen);
+        }
         loop {
             if let Some(bytes) = this.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
@@ -80,7 +109,10 @@ impl Body for MessageBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ready.is_empty() && self.messages.is_between() && self.body.is_end_stream()
+        self.seen.is_none()
+            && self.ready.is_empty()
+            && self.messages.is_between()
+            && self.body.is_end_stream()
     }
 }
 

@@ -13,6 +13,7 @@ mod predict;
 mod request;
 mod services;
 mod status;
+mod unary;
 
 pub(crate) use connection::serve;
 #[cfg(fuzzing)]

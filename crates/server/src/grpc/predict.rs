@@ -32,7 +32,7 @@ pub(super) async fn predict(
     let parameters = message.input.into_iter().map(|(name, value)| Parameter {
         name: name.into(),
         content_type: "".into(),
-        value,
+        value: value.into(),
     });
     let parameters = parameters.collect();
     let sequence_id = sequence.as_ref().map(|sequence| sequence.id.clone());

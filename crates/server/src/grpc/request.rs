@@ -64,11 +64,20 @@ pub(super) struct ModelCall<'a> {
 impl GrpcRequest {
     /// Takes the message out of a request.
     pub(super) fn open<T>(request: Request<T>) -> Result<(Self, T), Problem> {
-        let (metadata, mut extensions, message) = request.into_parts();
+        let (metadata, extensions, message) = request.into_parts();
+        Ok((Self::new(metadata.into_headers(), extensions)?, message))
+    }
+
+    /// A request whose message was read before.
+    pub(super) fn plain(head: http::request::Parts) -> Result<Self, Problem> {
+        Self::new(head.headers, head.extensions)
+    }
+
+    fn new(metadata: HeaderMap, mut extensions: Extensions) -> Result<Self, Problem> {
         let caller = extensions.remove::<GrpcCaller>();
         let caller =
             caller.ok_or_else(|| Problem::new(ErrorCode::Internal, "The call has no caller."))?;
-        Ok((Self { caller, metadata: metadata.into_headers(), held: None }, message))
+        Ok(Self { caller, metadata, held: None })
     }
 
     /// One message of a stream: the stream's request with an id of its own.

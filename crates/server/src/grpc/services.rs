@@ -23,10 +23,10 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
-use super::call_log::{CallLog, LoggedBody};
+use super::call_log::{CallBody, CallLog, LoggedBody};
 use super::message_body::MessageBody;
 use super::request::GrpcCaller;
-use super::{health, inference, management, oip, status};
+use super::{health, inference, management, oip, status, unary};
 use crate::auth::{BrowserRule, Gate};
 use crate::connection::Peer;
 use crate::errors::Problem;
@@ -145,13 +145,26 @@ impl GrpcServices {
         let id = caller.id;
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
         let response = match self.find(request.uri().path()) {
-            None => status::unknown_service(request.uri().path()).into_http(),
+            None => failed(status::unknown_service(request.uri().path())),
             Some(service) => match self.admit(service, peer, caller, &mut request).await {
-                Ok(()) => (service.answer)(self.by_message(request)).await?,
-                Err(closed) => Status::from(closed).into_http(),
+                Ok(()) => self.call(service, self.by_message(request)).await?,
+                Err(closed) => failed(closed.into()),
             },
         };
         Ok(log.attach(response, id))
+    }
+
+    async fn call(
+        &self,
+        service: &GrpcService,
+        mut request: Request<MessageBody>,
+    ) -> Result<Response<CallBody>, Infallible> {
+        Ok(match unary::message(&mut request).await {
+            Some(message) => {
+                unary::answer(&self.state, request, message).await.unwrap_or_else(failed)
+            }
+            None => (service.answer)(request).await?.map(CallBody::Tonic),
+        })
     }
 
     /// The request with a body that takes its memory as it comes.
@@ -198,6 +211,10 @@ impl GrpcServices {
         let (service, _method) = path.strip_prefix('/')?.split_once('/')?;
         self.services.iter().find(|it| it.name == service)
     }
+}
+
+fn failed(status: Status) -> Response<CallBody> {
+    status.into_http().map(CallBody::Tonic)
 }
 
 /// Who authorizes a call or its messages.

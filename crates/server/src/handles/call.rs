@@ -9,7 +9,8 @@ use http::{Method, StatusCode, Version};
 use jitney_engine::Model;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
-    Answer, AnswerStream, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter,
+    Answer, AnswerStream, CALL_PARAMETER, CallRoute, HeaderBlock, Input, Origin, OriginKind,
+    Parameter,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -24,9 +25,6 @@ use crate::request_id::RequestUuid;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
-
-/// The parameter that holds the arguments of a definition; no Python parameter can have this name.
-const CALL_PARAMETER: &str = "jitney-call";
 
 /// A frame about a call, on its way to the connection.
 pub(super) struct CallFrame {
@@ -163,7 +161,7 @@ impl PendingCall {
         let mut headers = HeaderBlock::default();
         push_claim(&claim, &mut headers);
         let route = CallRoute::to_endpoint(&call.endpoint);
-        let value = std::mem::take(&mut call.body);
+        let value = std::mem::take(&mut call.body).into();
         let parameter = if call.content_type.is_empty() {
             Parameter { name: CALL_PARAMETER.into(), content_type: "".into(), value }
         } else {

@@ -170,7 +170,7 @@ fn claim(payload: &mut Bytes) -> Result<Claim, HandleFrameError> {
         return Err(HandleFrameError::Malformed);
     }
     let tenant = Some(tenant).filter(|tenant| !tenant.is_empty()).map(Into::into);
-    Ok(Claim { tenant, cost: Some(cost).filter(|cost| *cost > 0) })
+    Ok(Claim { tenant, cost: Some(cost).filter(|cost| *cost > 0), items: None })
 }
 
 fn text(payload: &mut Bytes, length: usize) -> Result<String, HandleFrameError> {

@@ -62,7 +62,7 @@ pub(crate) struct BatchingReport {
 
 /// What padding has cost.
 #[derive(Debug, Serialize)]
-struct PaddingReport {
+pub(super) struct PaddingReport {
     real: u64,
     padded: u64,
     /// The share of it that was padding.
@@ -120,7 +120,7 @@ pub(crate) async fn batching(
     let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
     let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own(it.objective)?)));
     let batching = BatchingReport::new(model.name(), model.version(), policy, &report);
-    let padding = PaddingReport::of(model.status().counters.padding);
+    let padding = PaddingReport::of(model.statistics().total().padding);
     Ok(BatchingReport {
         endpoints: sizes.collect(),
         endpoint_latencies_ms: latencies.collect(),
@@ -149,7 +149,9 @@ impl BatchingReport {
     fn new(name: &str, version: &str, policy: &'static str, report: &BatcherReport) -> Self {
         let config = &report.config;
         let (objective, delay) = match config.policy {
-            Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.max_wait),
+            Policy::Adaptive(adaptive) => {
+                (adaptive.objective, adaptive.window.or(adaptive.max_wait))
+            }
             Policy::Window { delay } => (None, Some(delay)),
             Policy::Opportunistic => (None, None),
         };
@@ -198,7 +200,7 @@ fn others(report: &BatcherReport) -> Vec<GroupCurve> {
 
 impl PaddingReport {
     /// None for a model that has padded nothing.
-    fn of(padding: Padding) -> Option<Self> {
+    pub(super) fn of(padding: Padding) -> Option<Self> {
         let Padding { real, padded } = padding;
         let waste = (padding.waste() * 1e4).round() / 1e4;
         (padded > 0).then_some(Self { real, padded, waste })

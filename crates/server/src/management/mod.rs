@@ -8,6 +8,7 @@ mod describe;
 mod list;
 mod register;
 mod scale;
+mod statistics;
 mod workflows;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) use describe::describe;
 pub(crate) use list::list;
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, range, scale};
+pub(crate) use statistics::statistics;
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,
 };

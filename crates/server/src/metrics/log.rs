@@ -14,10 +14,12 @@ use jitney_engine::ModelTag;
 use super::declared::MetricDeclaration;
 use super::page::JavaDouble;
 use crate::log_limit::LogLimit;
-use crate::log_text::escape;
+use crate::log_text::{LogClock, escape};
 use crate::spool::Spool;
 
 const ENTRIES_MAX: usize = 1 << 16;
+/// Models whose lines are kept ready, for each metric.
+const READY_MAX: usize = 256;
 
 /// Where the lines go.
 pub struct MetricSinks {
@@ -32,6 +34,8 @@ pub struct MetricSinks {
 pub(super) enum MetricLogEntry {
     /// A value of a metric of the server's, by its index among the declared ones.
     Server { metric: usize, value: f64, subject: MetricSubject },
+    /// An answered prediction: its times, for those metrics of the server that hold them.
+    Answered { model: ModelSubject, summed: bool, queue: Duration, latency: Duration },
     /// A value of a model's metric: the line up to the host's name, and the requests' ids.
     Model { text: String, requests: String },
     /// An answered batch of a Python model, for the metrics that hold its time.
@@ -43,8 +47,21 @@ pub(super) enum MetricLogEntry {
 pub(super) enum MetricSubject {
     Host,
     Gpu { index: u32 },
-    Model { model: Arc<ModelTag>, version_named: bool },
+    Model(ModelSubject),
     Worker { model: Arc<ModelTag>, worker: u32 },
+}
+
+/// A model, as its callers named it.
+#[derive(Clone, Debug)]
+pub(super) struct ModelSubject {
+    pub(super) model: Arc<ModelTag>,
+    pub(super) version_named: bool,
+}
+
+impl PartialEq for ModelSubject {
+    fn eq(&self, other: &Self) -> bool {
+        self.version_named == other.version_named && Arc::ptr_eq(&self.model, &other.model)
+    }
 }
 
 impl MetricSubject {
@@ -53,7 +70,7 @@ impl MetricSubject {
         match self {
             Self::Host => vec!["Host".to_owned()],
             Self::Gpu { index } => vec!["Host".to_owned(), index.to_string()],
-            Self::Model { model, version_named } => {
+            Self::Model(ModelSubject { model, version_named }) => {
                 let version = if *version_named { &model.version } else { "default" };
                 vec![model.name.clone(), version.to_owned()]
             }
@@ -68,6 +85,10 @@ impl MetricSubject {
 /// What the lines are made from.
 pub(super) struct MetricNames {
     pub(super) server: Vec<MetricDeclaration>,
+    /// Those of them that hold the sums of latencies and of times in the queue, where they are logged.
+    pub(super) sums: [Option<usize>; 2],
+    /// The one that holds the last time in the queue.
+    pub(super) queue_time: Option<usize>,
     /// The metrics that hold the time of a batch.
     pub(super) timed: Vec<MetricDeclaration>,
     pub(super) host: String,
@@ -82,7 +103,7 @@ struct MetricQueue(Vec<(Duration, MetricLogEntry)>);
 
 impl MetricLog {
     pub(super) fn new(names: MetricNames, mut sinks: MetricSinks) -> std::io::Result<Self> {
-        let mut text = LogText::default();
+        let mut text = LogText::new(&names);
         let (mut lost, slow) = (0, LogLimit::default());
         let write_out = move |queue: &mut MetricQueue, dropped| {
             lost += dropped;
@@ -100,13 +121,8 @@ impl MetricLog {
 
     /// Adds an entry, or counts it as dropped.
     pub(super) fn push(&self, entry: MetricLogEntry) {
-        self.push_all([entry]);
-    }
-
-    /// Adds entries that belong together.
-    pub(super) fn push_all(&self, entries: impl IntoIterator<Item = MetricLogEntry>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.fill(|queue| entries.into_iter().map(|entry| queue.push(now, entry)).sum());
+        self.0.fill(|queue| queue.push(now, entry));
     }
 
     /// Writes what is left and ends the thread; later entries are ignored.
@@ -129,39 +145,128 @@ impl MetricQueue {
 /// Lines that are ready to be written.
 #[derive(Default)]
 struct LogText {
-    server: String,
-    model: String,
+    server: Vec<u8>,
+    model: Vec<u8>,
+    clock: LogClock,
+    /// What is the same in all lines, by the metric's index.
+    ready: Vec<ReadyTexts>,
     broken: LogLimit,
 }
 
+/// The lines of one metric without their times and values.
+#[derive(Default)]
+struct ReadyTexts {
+    host: Option<ReadyText>,
+    /// The one that was used last comes first.
+    models: Vec<(ModelSubject, ReadyText)>,
+}
+
+/// A line without its time and value.
+#[derive(Debug, PartialEq, Eq)]
+struct ReadyText {
+    /// `Name.Unit:`
+    before: String,
+    /// `|#Dim:value,…|#hostname:h,timestamp:`
+    after: String,
+}
+
 impl LogText {
+    fn new(names: &MetricNames) -> Self {
+        let ready = names.server.iter().map(|_| ReadyTexts::default()).collect();
+        Self { ready, ..Self::default() }
+    }
+
     fn add(&mut self, names: &MetricNames, now: Duration, entry: &MetricLogEntry) {
         match entry {
-            MetricLogEntry::Server { metric, value, subject } => {
-                let Some(declaration) = names.server.get(*metric) else { return };
-                if let Some(text) = metric_text(declaration, &subject.labels(), true, *value) {
-                    push_text(&mut self.server, &text, &names.host, "", now);
+            MetricLogEntry::Server { metric, value, subject } => match subject {
+                MetricSubject::Host => self.add_host(names, now, *metric, *value),
+                MetricSubject::Model(model) => self.add_model(names, now, *metric, *value, model),
+                MetricSubject::Gpu { .. } | MetricSubject::Worker { .. } => {
+                    if let Some(line) = ready_text(names, *metric, subject) {
+                        push_ready(&mut self.server, &mut self.clock, now, &line, *value);
+                    }
+                }
+            },
+            MetricLogEntry::Answered { model, summed, queue, latency } => {
+                for (metric, time) in names.sums.iter().zip([latency, queue]) {
+                    if let Some(metric) = metric.filter(|_| *summed) {
+                        self.add_model(names, now, metric, micros(*time), model);
+                    }
+                }
+                if let Some(metric) = names.queue_time {
+                    self.add_host(names, now, metric, millis(*queue));
                 }
             }
             MetricLogEntry::Model { text, requests } => {
-                push_text(&mut self.model, text, &names.host, requests, now);
+                self.add_text(names, now, text, requests);
             }
             MetricLogEntry::Batch { model, millis, requests } => {
                 for declaration in &names.timed {
                     let labels = [&*model.name, "Model"];
                     if let Some(text) = metric_text(declaration, &labels, false, *millis) {
-                        push_text(&mut self.model, &text, &names.host, requests, now);
+                        self.add_text(names, now, &text, requests);
                     }
                 }
             }
         }
     }
 
+    fn add_host(&mut self, names: &MetricNames, now: Duration, metric: usize, value: f64) {
+        let Some(ReadyTexts { host, .. }) = self.ready.get_mut(metric) else { return };
+        if host.is_none() {
+            *host = ready_text(names, metric, &MetricSubject::Host);
+        }
+        if let Some(line) = host {
+            push_ready(&mut self.server, &mut self.clock, now, line, value);
+        }
+    }
+
+    fn add_model(
+        &mut self,
+        names: &MetricNames,
+        now: Duration,
+        metric: usize,
+        value: f64,
+        subject: &ModelSubject,
+    ) {
+        let Some(ReadyTexts { models, .. }) = self.ready.get_mut(metric) else { return };
+        match models.iter().position(|(known, _)| known == subject) {
+            Some(0) => {}
+            Some(at) => models.swap(0, at),
+            None => {
+                let whole = MetricSubject::Model(subject.clone());
+                let Some(line) = ready_text(names, metric, &whole) else { return };
+                models.truncate(READY_MAX - 1);
+                models.insert(0, (subject.clone(), line));
+            }
+        }
+        if let Some((_, line)) = models.first() {
+            push_ready(&mut self.server, &mut self.clock, now, line, value);
+        }
+    }
+
+    /// A model's line from its text and the ids of its requests.
+    fn add_text(&mut self, names: &MetricNames, now: Duration, text: &str, requests: &str) {
+        let lines = &mut self.model;
+        self.clock.push(now, lines);
+        lines.extend_from_slice(b" - ");
+        lines.extend_from_slice(escape(text).as_bytes());
+        lines.extend_from_slice(b"|#hostname:");
+        lines.extend_from_slice(names.host.as_bytes());
+        if !requests.is_empty() {
+            lines.extend_from_slice(b",requestID:");
+            lines.extend_from_slice(escape(requests).as_bytes());
+        }
+        lines.extend_from_slice(b",timestamp:");
+        lines.extend_from_slice(self.clock.second());
+        lines.push(b'\n');
+    }
+
     fn write_to(&mut self, sinks: &mut MetricSinks) {
         for (text, sink) in
             [(&mut self.server, &mut sinks.server), (&mut self.model, &mut sinks.model)]
         {
-            if let Err(error) = sink.write_all(text.as_bytes()).and_then(|()| sink.flush())
+            if let Err(error) = sink.write_all(text).and_then(|()| sink.flush())
                 && let Some(suppressed) = self.broken.pass()
             {
                 tracing::warn!(%error, suppressed, "cannot log metrics");
@@ -169,6 +274,31 @@ impl LogText {
             text.clear();
         }
     }
+}
+
+/// The line of a metric of the server's. Nothing if its labels are not those that were declared.
+fn ready_text(names: &MetricNames, metric: usize, subject: &MetricSubject) -> Option<ReadyText> {
+    let MetricDeclaration { name, unit, dimensions, .. } = names.server.get(metric)?;
+    let labels = labels_text(dimensions, &subject.labels(), true)?;
+    let (before, after) = (format!("{name}.{unit}:"), format!("|#{labels}"));
+    let after = format!("{}|#hostname:{},timestamp:", escape(&after), names.host);
+    Some(ReadyText { before: escape(&before).into_owned(), after })
+}
+
+fn push_ready(
+    lines: &mut Vec<u8>,
+    clock: &mut LogClock,
+    now: Duration,
+    line: &ReadyText,
+    value: f64,
+) {
+    clock.push(now, lines);
+    lines.extend_from_slice(b" - ");
+    lines.extend_from_slice(line.before.as_bytes());
+    JavaDouble(value).push(lines);
+    lines.extend_from_slice(line.after.as_bytes());
+    lines.extend_from_slice(clock.second());
+    lines.push(b'\n');
 }
 
 /// `Name.Unit:value|#Dim:value,…`: all labels but the host's name, which the server's own metrics
@@ -180,10 +310,19 @@ pub(super) fn metric_text(
     value: f64,
 ) -> Option<String> {
     let MetricDeclaration { name, unit, dimensions, .. } = declaration;
+    let labels = labels_text(dimensions, labels, host_declared)?;
+    Some(format!("{name}.{unit}:{}|#{labels}", JavaDouble(value)))
+}
+
+fn labels_text(
+    dimensions: &[String],
+    labels: &[impl AsRef<str>],
+    host_declared: bool,
+) -> Option<String> {
     if dimensions.len() != labels.len() + usize::from(host_declared) {
         return None;
     }
-    let mut text = format!("{name}.{unit}:{}|#", JavaDouble(value));
+    let mut text = String::new();
     for (index, (dimension, label)) in dimensions.iter().zip(labels).enumerate() {
         let comma = if index == 0 { "" } else { "," };
         let _ = write!(text, "{comma}{dimension}:{}", label.as_ref());
@@ -191,15 +330,12 @@ pub(super) fn metric_text(
     Some(text)
 }
 
-fn push_text(lines: &mut String, text: &str, host: &str, requests: &str, now: Duration) {
-    let mut clock = humantime::format_rfc3339_millis(UNIX_EPOCH + now).to_string();
-    clock.truncate("2025-01-01T00:00:00.123".len());
-    let clock = clock.replace('.', ",");
-    let _ = write!(lines, "{clock} - {}|#hostname:{host}", escape(text));
-    if !requests.is_empty() {
-        let _ = write!(lines, ",requestID:{}", escape(requests));
-    }
-    let _ = writeln!(lines, ",timestamp:{}", now.as_secs());
+pub(super) fn micros(time: Duration) -> f64 {
+    time.as_micros() as f64
+}
+
+pub(super) fn millis(time: Duration) -> f64 {
+    micros(time) / 1000.0
 }
 
 #[cfg(test)]
@@ -210,7 +346,10 @@ mod tests {
 
     fn names() -> MetricNames {
         let MetricDeclarations { server, model } = MetricDeclarations::default();
-        MetricNames { server, timed: model, host: "h".to_owned() }
+        let at = |name| server.iter().position(|known: &MetricDeclaration| known.name == name);
+        let sums = ["ts_inference_latency_microseconds", "ts_queue_latency_microseconds"].map(at);
+        let queue_time = at("QueueTime");
+        MetricNames { sums, queue_time, server, timed: model, host: "h".to_owned() }
     }
 
     fn tag() -> Arc<ModelTag> {
@@ -218,9 +357,10 @@ mod tests {
     }
 
     fn texts(entry: &MetricLogEntry) -> (String, String) {
-        let mut log = LogText::default();
+        let mut log = LogText::new(&names());
         log.add(&names(), Duration::from_millis(1_735_689_600_123), entry);
-        (log.server, log.model)
+        let text = |lines| String::from_utf8(lines).unwrap();
+        (text(log.server), text(log.model))
     }
 
     fn server(metric: &str, value: f64, subject: MetricSubject) -> String {
@@ -232,7 +372,8 @@ mod tests {
     fn the_servers_lines_read_as_torchserves() {
         let start = "2025-01-01T00:00:00,123 - ";
         let end = "|#hostname:h,timestamp:1735689600\n";
-        let model = |version_named| MetricSubject::Model { model: tag(), version_named };
+        let model =
+            |version_named| MetricSubject::Model(ModelSubject { model: tag(), version_named });
         for (line, text) in [
             (server("Requests2XX", 1.0, MetricSubject::Host), "Requests2XX.Count:1.0|#Level:Host"),
             (
@@ -258,6 +399,46 @@ mod tests {
         ] {
             assert_eq!(line, format!("{start}{text}{end}"));
         }
+    }
+
+    #[test]
+    fn an_answer_is_logged_with_its_times() {
+        let text = |summed| {
+            let model = ModelSubject { model: tag(), version_named: false };
+            let (queue, latency) = (Duration::from_micros(1500), Duration::from_micros(2250));
+            texts(&MetricLogEntry::Answered { model, summed, queue, latency }).0
+        };
+        let start = "2025-01-01T00:00:00,123 - ";
+        let end = "|#hostname:h,timestamp:1735689600\n";
+        let sum = |name: &str, value: &str| {
+            let labels = "model_name:noop,model_version:default";
+            format!("{start}{name}_latency_microseconds.Microseconds:{value}|#{labels}{end}")
+        };
+        let time = format!("{start}QueueTime.Milliseconds:1.5|#Level:Host{end}");
+        let sums = sum("ts_inference", "2250.0") + &sum("ts_queue", "1500.0");
+        assert_eq!(text(true), sums + &time);
+        assert_eq!(text(false), time);
+    }
+
+    #[test]
+    fn the_lines_of_each_model_are_kept_apart() {
+        let (names, mut log) = (names(), LogText::new(&names()));
+        let named = |name: &str| ModelSubject {
+            model: Arc::new(ModelTag { name: name.into(), version: "2".into(), python: true }),
+            version_named: true,
+        };
+        let models = [named("a"), named("b")];
+        for model in [&models[0], &models[1], &models[0], &models[1], &models[1]] {
+            log.add_model(&names, Duration::ZERO, 3, 1.0, model);
+        }
+        let text = String::from_utf8(log.server).unwrap();
+        let found = text.lines().map(|line| line.split_once("model_name:").unwrap().1);
+        let found: String = found.map(|rest| &rest[..1]).collect();
+        assert_eq!(found, "ababb");
+        let many: Vec<_> = (0..READY_MAX + 9).map(|n| named(&n.to_string())).collect();
+        let mut log = LogText::new(&names);
+        many.iter().for_each(|model| log.add_model(&names, Duration::ZERO, 3, 1.0, model));
+        assert_eq!(log.ready[3].models.len(), READY_MAX);
     }
 
     #[test]

@@ -30,7 +30,9 @@ pub use self::system::{GpuSample, SystemSample};
 
 use self::family::MetricFamily;
 use self::handlers::{HandlerMetrics, is_timed};
-use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, metric_text};
+use self::log::{
+    MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, metric_text, millis,
+};
 use self::printed::PrintedMetric;
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
@@ -112,7 +114,11 @@ impl Meter {
     pub fn new(mut plan: MeterPlan) -> std::io::Result<Self> {
         let sinks = plan.sinks.take().filter(|_| plan.mode != MetricsMode::Prometheus);
         let timed = plan.declared.model.iter().filter(|metric| is_timed(metric));
+        let server = ServerMetrics::new(plan.declared.server.clone());
+        let sums = [server.latency, server.queue];
         let names = || MetricNames {
+            sums: if plan.mode == MetricsMode::Log { sums } else { [None; 2] },
+            queue_time: server.queue_time,
             server: plan.declared.server.clone(),
             timed: timed.cloned().collect(),
             host: plan.hostname.clone(),
@@ -149,7 +155,8 @@ impl Meter {
     pub(crate) fn requested(&self, model: &Model, version_named: bool) {
         model.traffic(version_named).asked();
         if self.mode == MetricsMode::Log {
-            self.log_value(self.server.requests, 1.0, || subject(model, version_named));
+            let subject = || MetricSubject::Model(model_subject(model, version_named));
+            self.log_value(self.server.requests, 1.0, subject);
         }
     }
 
@@ -169,19 +176,8 @@ impl Meter {
         let Some(log) = &self.log else {
             return self.record_host(self.server.queue_time, millis(queue));
         };
-        let of_model = |metric: Option<usize>, time| {
-            let metric = metric.filter(|_| summed && self.mode == MetricsMode::Log)?;
-            let subject = subject(model, version_named);
-            Some(MetricLogEntry::Server { metric, value: micros(time), subject })
-        };
-        let of_host = self.server.queue_time.map(|metric| {
-            let (value, subject) = (millis(queue), MetricSubject::Host);
-            MetricLogEntry::Server { metric, value, subject }
-        });
-        let ServerMetrics { latency: sum, queue: queue_sum, .. } = self.server;
-        // One lock of the log for all three.
-        let entries = [of_model(sum, latency), of_model(queue_sum, queue), of_host];
-        log.push_all(entries.into_iter().flatten());
+        let model = model_subject(model, version_named);
+        log.push(MetricLogEntry::Answered { model, summed, queue, latency });
     }
 
     /// Records a measurement of the machine.
@@ -328,16 +324,8 @@ impl Observer for Meter {
     }
 }
 
-fn subject(model: &Model, version_named: bool) -> MetricSubject {
-    MetricSubject::Model { model: Arc::clone(model.tag()), version_named }
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_micros() as f64
-}
-
-fn millis(time: Duration) -> f64 {
-    micros(time) / 1000.0
+fn model_subject(model: &Model, version_named: bool) -> ModelSubject {
+    ModelSubject { model: Arc::clone(model.tag()), version_named }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::declared::MetricKind;
+use crate::log_text::{push_number, push_thousandths};
 
 /// A page while it is written.
 pub(crate) struct MetricsPage<'a> {
@@ -111,6 +112,25 @@ impl Display for JavaDouble {
     }
 }
 
+impl JavaDouble {
+    /// Appends its text. Whole thousandths, which nearly all measured values are, are written digit by
+    /// digit: below 10 million their shortest text has no more than three decimals.
+    pub(crate) fn push(self, line: &mut Vec<u8>) {
+        let Self(value) = self;
+        // Of values out of range it is some other number.
+        let thousandths = (value * 1000.0 + 0.5) as u64;
+        if value.is_sign_negative() || value >= 1e7 || thousandths as f64 / 1000.0 != value {
+            return line.extend_from_slice(self.to_string().as_bytes());
+        }
+        push_number(line, thousandths / 1000);
+        line.push(b'.');
+        push_thousandths(line, (thousandths % 1000) as u32);
+        for _ in 0..2 {
+            line.pop_if(|digit| *digit == b'0');
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +195,9 @@ Bare 0.5
             (f64::NEG_INFINITY, "-Inf"),
         ] {
             assert_eq!(JavaDouble(value).to_string(), expected);
+            let mut line = Vec::new();
+            JavaDouble(value).push(&mut line);
+            assert_eq!(line, expected.as_bytes());
         }
     }
 }

@@ -166,10 +166,10 @@ fn input(call: PluginCall<'_>, request: PluginRequest<'_>) -> Input {
         "version": call.intent.and_then(Intent::version),
         "workflow": call.intent.and_then(|intent| intent.workflow),
     });
-    let parameter = |name: &'static str, value| Parameter {
+    let parameter = |name: &'static str, value: Bytes| Parameter {
         name: name.into(),
         content_type: "application/octet-stream".into(),
-        value,
+        value: value.into(),
     };
     let parameters =
         vec![parameter("ask", Bytes::from(facts.to_string())), parameter("body", call.body)];

@@ -30,7 +30,7 @@ pub(crate) enum GuardedOperation {
     List,
     /// A new model.
     Register,
-    /// A model's settings, workers and batching.
+    /// A model's settings, workers, batching and statistics.
     Describe,
     /// Other workers or settings of a model.
     Scale,
@@ -117,7 +117,7 @@ impl<'a> Intent<'a> {
             }
             Route::List => Self::plain(GuardedOperation::List),
             Route::Register => Self::plain(GuardedOperation::Register),
-            Route::Describe(target) | Route::Batching(target) => {
+            Route::Describe(target) | Route::Batching(target) | Route::Statistics(target) => {
                 to_model(GuardedOperation::Describe, target)
             }
             Route::Scale(target) => to_model(GuardedOperation::Scale, target),

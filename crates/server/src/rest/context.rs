@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use jitney_engine::Model;
-use jitney_engine::call::{Origin, OriginKind};
+use jitney_engine::call::{Origin, OriginKind, ValueBytes};
 use tokio::time::Instant;
 
 use crate::auth::BrowserRule;
@@ -16,6 +16,17 @@ use crate::query::RequestFields;
 use crate::request_id::RequestUuid;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
+
+/// What all requests of a connection share.
+#[derive(Clone, Copy)]
+pub(crate) struct ConnectionContext<'a> {
+    pub(crate) state: &'a ServerState,
+    /// What the listener offers.
+    pub(crate) apis: Apis,
+    /// What the listener believes of browsers.
+    pub(crate) browsers: BrowserRule,
+    pub(crate) peer: &'a Arc<Peer>,
+}
 
 /// One request while it is being answered.
 #[derive(Clone, Copy)]
@@ -34,9 +45,27 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) authorized: Option<&'a Arc<Model>>,
 }
 
+impl<'a> RequestContext<'a> {
+    /// A request whose head had arrived when it `started`.
+    pub(super) fn new(
+        connection: ConnectionContext<'a>,
+        parts: &'a Parts,
+        started: Instant,
+    ) -> Self {
+        let ConnectionContext { state, apis, browsers, peer } = connection;
+        let (id, authorized) = (RequestUuid::fresh(), None);
+        Self { state, apis, browsers, peer, parts, id, started, authorized }
+    }
+}
+
 impl RequestContext<'_> {
     /// The whole body, within the size limit.
     pub(crate) async fn read(&self, body: RequestBody) -> Result<Bytes, Problem> {
+        self.read_value(body).await.map(ValueBytes::into_whole)
+    }
+
+    /// The same; a large one in the pieces in which it came.
+    pub(crate) async fn read_value(&self, body: RequestBody) -> Result<ValueBytes, Problem> {
         self.peer.enter(ConnectionStage::Body);
         let limit = self.state.config.max_request_bytes;
         let read = body.read(limit, self.state.engine.admission()).await;

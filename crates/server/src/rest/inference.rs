@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, AnswerStream, Output};
+use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, ValueBytes};
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
@@ -35,7 +34,7 @@ pub(super) async fn predict(
     if body.large() {
         return Box::pin(predict_large(context, body, route)).await;
     }
-    let body = context.read(body).await?;
+    let body = context.read_value(body).await?;
     let model = context.model(route.target)?;
     run(context, &model, route, body).await
 }
@@ -49,7 +48,7 @@ async fn predict_large(
     // An unknown model is reported after the body was read, as for small bodies.
     let expected = context.model(route.target).ok();
     let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
-    let body = context.read(body).await?;
+    let body = context.read_value(body).await?;
     // Another version may be the default by now.
     let model = context.model(route.target)?;
     let reply = run(context, &model, route, body).await?;
@@ -87,7 +86,7 @@ pub(super) async fn invoke(
     let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
     let target = ModelRef { model: &name, version: None };
     let model = context.model(target)?;
-    run(&context, &model, PredictRoute::with_query(target), body).await
+    run(&context, &model, PredictRoute::with_query(target), body.into()).await
 }
 
 async fn authorize_model(
@@ -107,10 +106,11 @@ pub(super) async fn run_workflow(
     body: RequestBody,
     name: &str,
 ) -> HttpResult {
-    let body = context.read(body).await?;
+    let body = context.read_value(body).await?;
     let workflow = context.state.engine.workflow(name)?;
     let route = PredictRoute::new(ModelRef { model: name, version: None });
-    let request = request(context, route, body).await?;
+    let parameters = input::parameters(context.parts, &route, body).await?;
+    let request = request(context, route, parameters)?;
     let output = context.state.inference.run_workflow(&workflow, request).await?;
     let mut reply = response(output, None)?;
     let json = HeaderValue::from_static("application/json");
@@ -122,24 +122,26 @@ async fn run(
     context: &RequestContext<'_>,
     model: &Arc<Model>,
     route: PredictRoute<'_>,
-    body: Bytes,
+    body: ValueBytes,
 ) -> HttpResult {
-    let mut request = request(context, route, body).await?;
+    let parameters = input::parameters(context.parts, &route, body).await?;
+    let mut request = request(context, route, parameters)?;
     if let Some(names) = model.sequence_headers() {
         request.input.route.sequence = sequence(&context.parts.headers, &names);
     }
     timed_response(context.state.inference.predict(model, request).await?)
 }
 
-async fn request<'a>(
+#[inline]
+fn request<'a>(
     context: &RequestContext<'_>,
     route: PredictRoute<'a>,
-    body: Bytes,
+    parameters: Vec<Parameter>,
 ) -> Result<InferenceRequest<'a>, Problem> {
     Ok(InferenceRequest {
         target: route.target,
         options: RequestOptions::read(&context.parts.headers, context.started)?,
-        input: input::read(context.parts, &context.id, &route, body).await?,
+        input: input::input(context.parts, &context.id, &route, parameters),
         origin: context.origin(),
         wait_for_queue: false,
         held: None,
@@ -166,7 +168,7 @@ fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
             return Err(Problem::new(ErrorCode::Internal, message));
         }
     }
-    reply.headers_mut().reserve(headers.len() + 8);
+    reply.headers_mut().reserve(headers.len() + 2);
     for (name, value) in &headers {
         add(reply.headers_mut(), name, value);
     }

@@ -9,28 +9,39 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
-use jitney_engine::call::{CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter};
+use jitney_engine::call::{
+    CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter, ValueBytes,
+};
 
 use crate::errors::{ErrorCode, Problem};
 use crate::query::{RequestFields, pairs};
 use crate::request_id::RequestUuid;
 use crate::route::PredictRoute;
 
-/// The model's input from a request.
-pub(super) async fn read(
+/// What a request gives the model beside its head.
+pub(super) async fn parameters(
     parts: &Parts,
-    id: &RequestUuid,
     route: &PredictRoute<'_>,
-    body: Bytes,
-) -> Result<Input, Problem> {
+    body: ValueBytes,
+) -> Result<Vec<Parameter>, Problem> {
     let mut parameters = Vec::new();
     if route.query_counts {
         parameters.extend(query_parameters(&RequestFields::from_query(parts.uri.query())));
     }
     body_parameters(&parts.headers, body, &mut parameters).await?;
+    Ok(parameters)
+}
+
+/// The model's input from a request.
+#[inline]
+pub(super) fn input(
+    parts: &Parts,
+    id: &RequestUuid,
+    route: &PredictRoute<'_>,
+    parameters: Vec<Parameter>,
+) -> Input {
     let headers = headers(&parts.headers);
-    let route = call_route(route);
-    Ok(Input { id: id.text().to_owned(), headers, route, parameters })
+    Input { id: id.text().to_owned(), headers, route: call_route(route), parameters }
 }
 
 /// The field `model_name` of the body, for `/invocations`.
@@ -39,7 +50,7 @@ pub(super) async fn named_model(
     body: &Bytes,
 ) -> Result<Option<String>, Problem> {
     let mut parameters = Vec::new();
-    body_parameters(headers, body.clone(), &mut parameters).await?;
+    body_parameters(headers, body.clone().into(), &mut parameters).await?;
     let found = parameters.iter().find(|parameter| parameter.name == "model_name");
     Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
 }
@@ -86,14 +97,14 @@ fn query_parameters(query: &RequestFields) -> impl Iterator<Item = Parameter> {
 
 async fn body_parameters(
     headers: &HeaderMap,
-    body: Bytes,
+    body: ValueBytes,
     parameters: &mut Vec<Parameter>,
 ) -> Result<(), Problem> {
     let mime = mime(headers);
     if mime.eq_ignore_ascii_case("multipart/form-data")
         && let Some(boundary) = boundary(headers)?
     {
-        return Box::pin(multipart(boundary, body, parameters)).await;
+        return Box::pin(multipart(boundary, body.into_whole(), parameters)).await;
     }
     if mime.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return form(&body).try_for_each(|parameter| add(parameters, parameter));
@@ -139,7 +150,7 @@ fn add(parameters: &mut Vec<Parameter>, parameter: Parameter) -> Result<(), Prob
 }
 
 fn field(name: String, value: Bytes) -> Parameter {
-    Parameter { name: name.into(), content_type: "".into(), value }
+    Parameter { name: name.into(), content_type: "".into(), value: value.into() }
 }
 
 /// The boundary between the parts. A content type without one was typed by hand, and the body is no
@@ -176,7 +187,7 @@ async fn multipart(
             (None, _) => known(""),
         };
         let value = part.bytes().await.map_err(bad)?;
-        add(parameters, Parameter { name: name.into(), content_type: mime, value })?;
+        add(parameters, Parameter { name: name.into(), content_type: mime, value: value.into() })?;
     }
     Ok(())
 }

@@ -11,9 +11,11 @@ mod inference;
 mod input;
 mod management;
 mod openapi;
+mod plain;
 mod plugins;
 mod service;
 
+pub(crate) use context::ConnectionContext;
 #[cfg(fuzzing)]
 pub(crate) use input::fuzzing;
-pub(crate) use service::serve;
+pub(crate) use plain::serve;

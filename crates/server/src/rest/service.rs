@@ -1,10 +1,12 @@
 //! HTTP/1.1 on one connection: a request comes in, its route is found, an endpoint answers, the answer
-//! is logged. The endpoints are in the files beside this one.
+//! is logged. The endpoints are in the files beside this one. hyper reads and writes what is not plain.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, Version};
@@ -16,39 +18,36 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::context::RequestContext;
+use super::context::{ConnectionContext, RequestContext};
 use super::{admin, authorize, health, inference, management, openapi, plugins};
 use crate::access_log::AccessRecord;
-use crate::auth::{BrowserRule, Gate};
-use crate::body::RequestBody;
+use crate::auth::Gate;
+use crate::body::{READ_BUFFER, RequestBody};
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
-use crate::request_id::RequestUuid;
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, Apis, Route};
+use crate::route::{self, Route};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
 /// Largest head of a request, and hyper's read buffer with it.
-const HEAD_BYTES_MAX: usize = 128 << 10;
+const HEAD_BYTES_MAX: usize = READ_BUFFER;
 
-/// Serves a connection until it ends or its listener does. Returns the connection if its last request
-/// upgraded it to a handle.
-pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Serves a connection, of which `ahead` was read before, until it ends or its listener does. Returns the
+/// connection if its last request upgraded it to a handle.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    peer: &Arc<Peer>,
-    state: &Arc<ServerState>,
-    apis: Apis,
-    browsers: BrowserRule,
+    ahead: Bytes,
+    context: ConnectionContext<'_>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) -> Option<HandleUpgrade> {
-    let watched = WatchedStream::new(TokioIo::new(stream), Arc::clone(peer));
-    let service =
-        service_fn(|request: Request<Incoming>| answer(state, apis, browsers, peer, request));
+    let peer = context.peer;
+    let watched = WatchedStream::new(TokioIo::new(stream), ahead, Arc::clone(peer));
+    let service = service_fn(|request: Request<Incoming>| answer(context, request));
     let connection = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(HEAD_BYTES_MAX)
@@ -89,29 +88,23 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 /// Answers a request, whatever becomes of it. This future lives inside hyper's connection: it is
 /// dropped when the client goes away, and the call to the model with it.
 async fn answer(
-    state: &ServerState,
-    apis: Apis,
-    browsers: BrowserRule,
-    peer: &Arc<Peer>,
+    connection: ConnectionContext<'_>,
     request: Request<Incoming>,
 ) -> Result<HttpResponse, Infallible> {
+    let ConnectionContext { state, peer, .. } = connection;
     peer.enter(ConnectionStage::Busy);
-    let started = Instant::now();
     let (parts, body) = request.into_parts();
-    let id = RequestUuid::fresh();
+    let context = RequestContext::new(connection, &parts, Instant::now());
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let authorized = None;
-    let context =
-        RequestContext { state, apis, browsers, peer, parts: &parts, id, started, authorized };
     let mut reply = match dispatch(&context, body).await {
         Ok(reply) => reply,
         Err(problem) => respond::problem(&problem),
     };
-    respond::stamp(&mut reply, id.header(), &state.default_headers);
+    respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if peer.open.is_needed() {
         respond::close(&mut reply);
     }
-    log(state, peer, &parts, reply.status(), started);
+    log(state, peer, &parts, reply.status(), context.started.elapsed());
     if !reply.body_mut().keep_busy(peer) {
         peer.enter(ConnectionStage::Idle);
     }
@@ -119,7 +112,13 @@ async fn answer(
 }
 
 /// Counts the answer and writes its line of the access log.
-fn log(state: &ServerState, peer: &Peer, parts: &Parts, status: StatusCode, started: Instant) {
+pub(super) fn log(
+    state: &ServerState,
+    peer: &Peer,
+    parts: &Parts,
+    status: StatusCode,
+    took: Duration,
+) {
     if status != StatusCode::SWITCHING_PROTOCOLS {
         state.config.meter.responded(status);
     }
@@ -130,13 +129,13 @@ fn log(state: &ServerState, peer: &Peer, parts: &Parts, status: StatusCode, star
             uri: &ShownUri(&parts.uri),
             version: parts.version,
             status: status.as_u16(),
-            took: started.elapsed(),
+            took,
         });
     }
 }
 
 /// Finds where the request goes and whether it may, before its body is read.
-async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
+pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     check_host(context.parts)?;
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
     let (route, endpoint) = destination(context, &path);
@@ -210,6 +209,7 @@ async fn call(
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,
         Route::Batching(target) => Box::pin(management::batching(context, target)).await,
+        Route::Statistics(target) => management::statistics(context, target),
         Route::Scale(target) => Box::pin(management::scale(context, target)).await,
         Route::Unregister(target) => Box::pin(management::unregister(context, target)).await,
         Route::SetDefault { model, version } => management::set_default(context, model, version),

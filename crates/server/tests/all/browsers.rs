@@ -46,7 +46,13 @@ async fn a_page_of_another_site_changes_nothing_on_management() {
 #[tokio::test]
 async fn on_loopback_another_host_reads_nothing_of_management() {
     let server = Server::start().await.with_magika().await;
-    for path in ["/models", "/models/magika", "/models/magika/batching", "/workflows"] {
+    for path in [
+        "/models",
+        "/models/magika",
+        "/models/magika/batching",
+        "/models/magika/statistics",
+        "/workflows",
+    ] {
         for (host, status) in [
             ("attacker.example:8081", 403),
             ("localhost.attacker.example", 403),

@@ -1,12 +1,14 @@
 //! The adaptive policy in little stories. Workers take 5 ms and 1 ms per item unless told
 //! otherwise, and the batcher has been taught so.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 const MS: Nanos = 1_000_000;
 
 fn policy(objective: Option<Nanos>) -> Policy {
-    Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0 })
+    Policy::Adaptive(Adaptive { objective, max_wait: None, delivery: 0, window: None })
 }
 
 /// A batcher that knows its curve, at a time by which it has forgotten how that was taught.
@@ -195,13 +197,55 @@ fn clients_that_come_back_together_are_waited_for_until_the_last_is_here() {
 
 #[test]
 fn no_request_waits_longer_than_the_operator_allows() {
-    let policy = Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0), delivery: 0 });
+    let policy = Policy::Adaptive(Adaptive {
+        objective: None,
+        max_wait: Some(0),
+        delivery: 0,
+        window: None,
+    });
     let mut it = Taught::new(Config { policy, max_items: 8, ..Config::default() }, 2);
     for index in 0..8 {
         let origin = Origin { kind: OriginKind::Http, peer: u64::from(index) + 7 };
         it.play.skip(it.now, Event::Arrive(Request { origin, ..request(index) }));
     }
     assert_eq!(it.play.batcher.running(), 2);
+}
+
+/// Taught as the others, and then given a window of 10 ms and an objective of 60 ms.
+fn windowed() -> Taught {
+    let mut it = alone(Config::default());
+    let (objective, window) = (Some(60 * MS), Some(10 * MS));
+    let policy = Policy::Adaptive(Adaptive { objective, window, ..Adaptive::default() });
+    let config = Config { policy, max_items: 8, ..Config::default() };
+    it.step(0.0, Event::Configure(config), &[]);
+    it
+}
+
+#[test]
+fn beside_a_window_nothing_else_decides_when_a_batch_goes() {
+    let mut it = windowed();
+    it.arrive(1.0, request(0), &[]);
+    it.arrive(10.0, request(1), &[]);
+    it.step(10.9, Event::Timer, &[]);
+    it.step(11.0, Event::Timer, &["b1 w0 [0 1] window"]);
+    (2..9).for_each(|index| it.arrive(12.0, request(index), &[]));
+    it.done(18.0, 1, 2, &[]);
+    it.arrive(19.0, request(9), &["b2 w0 [2 3 4 5 6 7 8 9] full"]);
+    it.done(32.0, 2, 8, &[]);
+    it.arrive(33.0, by(10, 49 * MS), &[]);
+    it.step(37.0, Event::Timer, &[]);
+    it.step(41.0, Event::Timer, &["b3 w0 [10] deadline"]);
+}
+
+#[test]
+fn beside_a_window_a_request_that_would_be_late_is_rejected_at_once() {
+    let mut it = windowed();
+    it.arrive(0.0, of_items(0, 8), &["b1 w0 [0] full"]);
+    (1..4).for_each(|index| it.arrive(0.5, of_items(index, 8), &[]));
+    it.arrive(0.6, of_items(4, 8), &["4 Overload"]);
+    it.arrive(0.6, by(5, 15 * MS), &["5 Infeasible"]);
+    it.arrive(0.6, by(6, 80 * MS), &[]);
+    it.done(13.0, 1, 8, &["b2 w0 [1] full"]);
 }
 
 #[test]
@@ -269,6 +313,49 @@ fn no_batch_is_sent_ahead_to_a_worker_that_is_overdue_or_while_another_is_idle()
     it.step(7.0, Event::WorkerUp { worker: WorkerId(1), slots: 2 }, &["b2 w1 [1] idle"]);
     it.done(8.0, 1, 1, &[]);
     it.arrive(12.9, request(2), &["b3 w0 [2] idle"]);
+}
+
+#[test]
+fn a_batch_that_could_grow_is_not_sent_ahead_of_others_that_keep_coming() {
+    let mut it = alone(Config::default());
+    it.step(0.0, Event::WorkerUp { worker: WorkerId(0), slots: 2 }, &[]);
+    let (mut runs, mut timer) = (VecDeque::new(), None);
+    let (mut batch, mut sizes, mut left) = (it.batches, Vec::new(), 0);
+    // In tenths of a millisecond.
+    for tick in 0..40_000_u32 {
+        let now = it.now + Nanos::from(tick) * MS / 10;
+        let event = match runs.front() {
+            Some(&(end, exec)) if end <= tick => {
+                batch += 1;
+                runs.pop_front();
+                Event::Done { batch: BatchId(batch), exec }
+            }
+            // Before that nothing is sent ahead.
+            _ if (20_000..20_500).contains(&tick) && tick % 2 == 0 => {
+                Event::Handed { took: MS / 2 }
+            }
+            _ if tick % 20 == 1 => Event::Arrive(client(1000 + tick / 20)),
+            _ if timer.is_some_and(|at| at <= now) => Event::Timer,
+            _ => continue,
+        };
+        let mut out = Actions::new();
+        it.play.batcher.step(now, event, &mut out);
+        for action in out.iter() {
+            match action {
+                Action::SetTimer(at) => timer = Some(*at),
+                Action::ClearTimer => timer = None,
+                Action::Dispatch(Dispatch { items, .. }) => {
+                    let start = runs.back().map_or(tick, |(end, _)| *end);
+                    left = left.max(start - tick);
+                    runs.push_back((start + 50 + 10 * items, 5 * MS + MS * u64::from(*items)));
+                    sizes.push(*items);
+                }
+                Action::Reject { .. } | Action::Fail { .. } => panic!("{action:?}"),
+            }
+        }
+    }
+    assert!(sizes.len() > 300 && sizes.iter().all(|size| *size < 8), "{sizes:?}");
+    assert!(left <= 2, "one was sent {left} tenths of a millisecond ahead, of 5 that it could");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 const MS: Nanos = 1_000_000;
 /// Without waiting for company, so that only who travels is asked.
 const ADAPTIVE: Policy =
-    Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0), delivery: 0 });
+    Policy::Adaptive(Adaptive { objective: None, max_wait: Some(0), delivery: 0, window: None });
 
 fn padded(policy: Policy, max_items: u32) -> Config {
     Config { policy, max_items, measure: Measure::Padded, ..Config::default() }

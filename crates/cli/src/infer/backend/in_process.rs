@@ -70,7 +70,8 @@ impl InProcessModel {
         headers.push("content-type", content_type.as_bytes());
         let endpoint = self.endpoint.as_deref().map(Into::into);
         let route = CallRoute { endpoint, ..CallRoute::default() };
-        let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
+        let (name, content_type) = ("body".into(), content_type.into());
+        let parameter = Parameter { name, content_type, value: value.into() };
         Call {
             input: Input { id: number.to_string(), headers, route, parameters: vec![parameter] },
             deadline: None,

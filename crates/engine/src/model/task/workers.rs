@@ -147,6 +147,9 @@ impl Task {
             handling: batch.dispatched.elapsed().saturating_sub(exec),
             requests: &batch.requests,
         });
+        if let Some(notice) = self.overload.after(&self.batcher.config().policy, &batch, exec) {
+            tracing::warn!(model = self.label, "{notice}");
+        }
         let handoff = batch.handoff;
         scatter::answer(batch, items, exec, &self.published);
         // How long it took to reach the worker tells how early the next one is sent.
@@ -219,6 +222,7 @@ impl Task {
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
     /// again: its callers are told now, and to the batcher they are cancelled.
     fn give_up(&mut self, batch: WorkerBatch, error: &CallError) {
+        self.published.meters.batches.failed(batch.items);
         if !batch.streamed() {
             return self.table.put_back(batch, Some(error));
         }

@@ -1,6 +1,7 @@
 //! What the model's task measures about batches, as the metrics read it.
 
 use super::*;
+use crate::model::{BatchTotals, SizeStatistics};
 
 #[tokio::test(start_paused = true)]
 async fn requests_and_batches_are_measured() {
@@ -13,6 +14,60 @@ async fn requests_and_batches_are_measured() {
     assert_eq!(measures.compute_last_us, Some(5000));
     let full = 1000 * 4 / u64::from(settings().batch_size);
     assert_eq!(measures.fill_permille.sum, full);
+}
+
+/// The sizes, with the batches dispatched, answered and failed, and the names of the reasons.
+fn sizes(kit: &Kit) -> Vec<(u32, [u64; 3], Vec<&'static str>)> {
+    let seen = |it: &SizeStatistics| {
+        let BatchTotals { batches, answered_batches, failed_batches, .. } = it.totals;
+        let reasons = it.totals.dispatches().into_iter().filter(|(_, count)| *count > 0);
+        let reasons = reasons.map(|(reason, _)| reason).collect();
+        (it.largest, [batches, answered_batches, failed_batches], reasons)
+    };
+    kit.model.statistics().sizes.iter().map(seen).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_are_counted_by_size_and_reason_under_every_policy() {
+    for (policy, reason) in [
+        (PolicyName::Window, "window"),
+        (PolicyName::Opportunistic, "idle"),
+        (PolicyName::Adaptive, "idle"),
+    ] {
+        let of = ModelSettings { policy, latency_max: None, ..settings() };
+        let most = of.batch_size;
+        let kit = Kit::serving(1, of, echo_after(5)).await;
+        kit.call("a").await.unwrap();
+        assert_eq!(sizes(&kit), [(1, [1, 1, 0], vec![reason])], "{policy:?}");
+        let total = kit.model.statistics().total();
+        assert_eq!((total.items, total.room, total.answered_requests), (1, most.into(), 1));
+        assert_eq!(total.compute_ns, 5_000_000);
+        let measures = kit.model.measures();
+        assert_eq!(total.queue_ns / 1000, measures.queue_us.sum, "{policy:?}");
+    }
+    let alone = ModelSettings { batch_size: 1, ..settings() };
+    let kit = Kit::serving(1, alone, echo_after(5)).await;
+    kit.call_all(&["a", "b", "c"]).await;
+    assert_eq!(sizes(&kit), [(1, [3, 3, 0], vec!["full"])]);
+    // They wait for 0, 5 and 10 ms.
+    assert_eq!(kit.model.statistics().total().queue_ns / 1_000_000, 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_and_its_halves_are_counted_with_their_sizes() {
+    let raise_on_bad = |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "bad") { Act::Raise } else { Act::Echo }
+    };
+    let kit = Kit::serving(1, settings(), raise_on_bad).await;
+    kit.call_all(&["a", "bad", "c", "d"]).await;
+    let told = sizes(&kit);
+    assert_eq!(told[0], (1, [2, 1, 1], vec!["retry"]));
+    assert_eq!(told[1], (2, [2, 1, 1], vec!["retry"]));
+    assert_eq!((told[2].0, told[2].1, told.len()), (4, [1, 0, 1], 3));
+    let total = kit.model.statistics().total();
+    assert_eq!((total.answered_items, total.answered_requests), (3, 3));
+    let counters = kit.model.status().counters;
+    assert_eq!((counters.answered, counters.failed), (3, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,8 +52,8 @@ async fn a_request_larger_than_a_batch_runs_in_full_ones_and_its_timing_tells() 
     assert_eq!(timing.batches, [4, 4, 2]);
     assert_eq!((timing.batch_items, timing.reason), (2, DispatchReason::Idle));
     assert_eq!((timing.queue.as_millis(), timing.compute.as_millis()), (0, 15));
-    let counters = kit.model.status().counters;
-    assert_eq!((counters.batches, counters.items), (3, 10));
+    let batches = kit.model.statistics().total();
+    assert_eq!((batches.batches, batches.items, batches.answered_requests), (3, 10, 1));
     assert_eq!(ends(&kit), [1, 1, 0, 0, 0]);
     assert_eq!(kit.model.measures().latency_us.count(), 1);
     assert_empty(&kit).await;

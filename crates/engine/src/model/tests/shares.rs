@@ -5,7 +5,7 @@ use crate::call::{Call, Claim};
 use crate::shares::{Cost, Shares};
 
 fn from(tenant: &str, body: &str) -> Call {
-    let claim = Claim { tenant: Some(tenant.into()), cost: None };
+    let claim = Claim { tenant: Some(tenant.into()), ..Claim::default() };
     Call { claim, ..call(body) }
 }
 
@@ -53,7 +53,7 @@ async fn a_batch_takes_no_more_cost_than_it_may() {
     let policy = PolicyName::Opportunistic;
     let kit = Kit::serving(1, ModelSettings { policy, shares, ..settings() }, echo_after(5)).await;
     let costing = |cost: u64| {
-        let claim = Claim { tenant: None, cost: Some(cost) };
+        let claim = Claim { cost: Some(cost), ..Claim::default() };
         Call { claim, ..call(&cost.to_string()) }
     };
     let first = kit.start(call("first"));
@@ -97,7 +97,7 @@ async fn lengths_are_kept_apart_and_what_is_padding_is_told() {
     let policy = PolicyName::Opportunistic;
     let kit = Kit::serving(1, ModelSettings { policy, shares, ..settings() }, echo_after(5)).await;
     let long = |length: u64| {
-        let claim = Claim { tenant: None, cost: Some(length) };
+        let claim = Claim { cost: Some(length), ..Claim::default() };
         Call { claim, ..call(&length.to_string()) }
     };
     let first = kit.start(long(1));
@@ -111,6 +111,6 @@ async fn lengths_are_kept_apart_and_what_is_padding_is_told() {
     assert_eq!(later(&kit), [vec!["100", "80"], vec!["40"]]);
     let told = |at: usize| timings[at].padding.map(|it| (it.real, it.padded));
     assert_eq!([told(0), told(1), told(2)], [Some((180, 200)), Some((40, 40)), Some((180, 200))]);
-    let account = kit.model.status().counters.padding;
+    let account = kit.model.statistics().total().padding;
     assert_eq!((account.real, account.padded), (1 + 180 + 40, 1 + 200 + 40));
 }

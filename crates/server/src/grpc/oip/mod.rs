@@ -76,7 +76,8 @@ impl OpenInferenceService {
         let model = request.model(service, GuardedOperation::Predict, target).await?;
         let body = request_json::write(&message).map_err(Problem::bad_request)?;
         let json = "application/json".into();
-        let parameters = vec![Parameter { name: "body".into(), content_type: json, value: body }];
+        let value = body.into();
+        let parameters = vec![Parameter { name: "body".into(), content_type: json, value }];
         let call = ModelCall { target, parameters, open_inference: true, sequence: None };
         let answer = request.predict(service, &model, call).await?;
         if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {

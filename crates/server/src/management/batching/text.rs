@@ -12,22 +12,24 @@ pub(super) fn policy(policy: &Policy, max_items: u32) -> String {
     };
     match policy {
         Policy::Opportunistic => format!("{most}; a free worker takes the requests that wait"),
-        Policy::Window { delay } => {
-            let delay = ms(*delay);
-            format!(
-                "{most}; a batch is sent when it is full or its oldest request has waited {delay}"
-            )
-        }
+        Policy::Window { delay } => format!("{most}; {}", window(*delay)),
         Policy::Adaptive(adaptive) => {
             let objective = adaptive.objective.map_or_else(
                 || "no latency target".to_owned(),
                 |it| format!("latency target {}", ms(it)),
             );
+            if let Some(delay) = adaptive.window {
+                return format!("{most}; {objective}; {}", window(delay));
+            }
             let bound = adaptive.max_wait.map(|it| format!(", after {} at the latest", ms(it)));
             let bound = bound.unwrap_or_default();
             format!("{most}; {objective}; a batch is sent when waiting no longer pays{bound}")
         }
     }
+}
+
+fn window(delay: u64) -> String {
+    format!("a batch is sent when it is full or its oldest request has waited {}", ms(delay))
 }
 
 /// What sizes are counted in.

@@ -30,21 +30,7 @@ fn status() -> Status {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_600);
     let worker =
         WorkerView { id: 9000, started, ready: true, pid: Some(4242), memory: 0, gpu: None };
-    let counters = Counters {
-        requests: 0,
-        answered: 0,
-        rejected: 0,
-        failed: 0,
-        abandoned: 0,
-        retried: 0,
-        batches: 0,
-        items: 0,
-        queue_us: 0,
-        compute_us: 0,
-        latency_us: 0,
-        dispatches: [("", 0); 7],
-        padding: Default::default(),
-    };
+    let counters = Counters::default();
     Status {
         workers: vec![worker],
         workers_min: 1,

@@ -18,7 +18,7 @@ pub fn forms(bytes: &[u8]) {
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let mut parameters = Vec::new();
-    let read = runtime.block_on(body_parameters(&headers, body.clone(), &mut parameters));
+    let read = runtime.block_on(body_parameters(&headers, body.clone().into(), &mut parameters));
     let values: usize = parameters.iter().map(|parameter| parameter.value.len()).sum();
     assert!(values <= body.len(), "a value of {values} bytes from {}", body.len());
     match read {

@@ -27,8 +27,9 @@ fn shape(
     let (parts, ()) = request.body(()).unwrap().into_parts();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let id = RequestUuid::fresh();
-    let body = Bytes::copy_from_slice(body.as_bytes());
-    let input = runtime.block_on(read(&parts, &id, &route, body))?;
+    let body = body.as_bytes().to_vec().into();
+    let parameters = runtime.block_on(parameters(&parts, &route, body))?;
+    let input = input(&parts, &id, &route, parameters);
     assert_eq!(input.id, id.text());
     let text = String::from_utf8_lossy;
     let parameters = input.parameters.iter();

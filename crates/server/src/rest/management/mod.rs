@@ -6,7 +6,7 @@ mod register;
 mod scale;
 mod workflows;
 
-pub(crate) use models::{batching, describe, list, set_default, unregister};
+pub(crate) use models::{batching, describe, list, set_default, statistics, unregister};
 pub(crate) use register::register;
 pub(crate) use scale::scale;
 pub(crate) use workflows::{

@@ -29,6 +29,12 @@ pub(crate) async fn batching(context: &RequestContext<'_>, target: ModelRef<'_>)
     Ok(respond::json(StatusCode::OK, &report))
 }
 
+/// `GET /models/{m}/statistics`.
+pub(crate) fn statistics(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    let statistics = management::statistics(&context.state.engine, target)?;
+    Ok(respond::json(StatusCode::OK, &statistics))
+}
+
 /// Makes another version the default.
 pub(crate) fn set_default(context: &RequestContext<'_>, model: &str, version: &str) -> HttpResult {
     management::set_default(&context.state.engine, model, version).map(notice)

@@ -1,0 +1,113 @@
+"""The five workloads: which model, which body, which load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+JSON_BYTES = 100
+BIG_BYTES = 1 << 20
+OBJECTIVE_MS = 100
+TIMEOUT_S = 2
+POOL = 4096
+"""Connections that an open loop may have at a time."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One way of asking: clients that wait (`connections`), or requests that come at a rate whatever happens."""
+
+    name: str
+    connections: int = 0
+    rate: int = 0
+    then: int = 0
+    """Requests per second after the overload, to see whether the server comes back."""
+    share: float = 1.0
+    """How long it lasts, relative to the others."""
+    grpc: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether requests come whatever happens."""
+        return self.rate > 0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model with what is sent to it."""
+
+    name: str
+    title: str
+    model: str
+    raw: bool
+    batch: int
+    delay_ms: int
+    """The window of servers that have one; 0 asks for the smallest."""
+    loads: tuple[Load, ...]
+    objective_ms: int = 0
+    """What Jitney's adaptive policy is asked for."""
+    queue: int = 1000
+
+
+W1 = Workload(
+    "W1",
+    "Overhead: a no-op that returns the length of its input, a JSON body of 100 bytes, batches of at most 32, the smallest window",
+    "noop",
+    False,
+    32,
+    0,
+    (
+        Load("1 connection", connections=1),
+        Load("32 connections", connections=32),
+        Load("256 connections", connections=256),
+    ),
+)
+W2 = Workload(
+    "W2",
+    "Batching: a model that sleeps 5 ms + 0.2 ms per item, batches of at most 32, windows of 10 ms; at most 2,807 requests/s are possible",
+    "sleepy",
+    False,
+    32,
+    10,
+    (
+        Load("64 connections", connections=64),
+        Load("300/s", rate=300),
+        Load("1000/s", rate=1000),
+        Load("2000/s", rate=2000),
+    ),
+    objective_ms=OBJECTIVE_MS,
+)
+W3 = Workload(
+    "W3",
+    "A real model: ResNet-18 on one thread of torch, JPEG bodies of 47 KB, batches of at most 8, 16 connections",
+    "classifier",
+    True,
+    8,
+    10,
+    (Load("16 connections", connections=16, share=2.0),),
+)
+W4 = Workload(
+    "W4",
+    "Large bodies: a no-op that returns the length of a body of 1 MiB, batches of at most 8, the smallest window, 8 connections",
+    "noop",
+    True,
+    8,
+    0,
+    (Load("8 connections", connections=8),),
+)
+W5 = Workload(
+    "W5",
+    "Overload: the model of W2 gets 5,000 requests/s (1.8 times what is possible), clients wait 2 s at most; then 300/s for 3 s",
+    "sleepy",
+    False,
+    32,
+    10,
+    (Load("5000/s", rate=5000, then=300),),
+    objective_ms=OBJECTIVE_MS,
+)
+GRPC = Load("256 streams", connections=256, grpc=True)
+WORKLOADS = {one.name: one for one in (W1, W2, W3, W4, W5)}
+
+
+def text_for(frame_bytes: int, total: int = JSON_BYTES) -> str:
+    """The input that makes a body of `total` bytes with so many bytes around it."""
+    return "a" * (total - frame_bytes)

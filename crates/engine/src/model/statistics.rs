@@ -1,0 +1,277 @@
+//! What the batches of a model version came to, by their size, since it was registered.
+//!
+//! Written by the model's task alone, so that a count is a load and a store; read by anyone at any time.
+//! Numbers may be a moment apart from each other. A size costs memory once it was seen.
+
+use std::ops::AddAssign;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use jitney_batcher::{Dispatch, DispatchReason, Padding};
+
+use crate::histogram::{Distribution, ITEMS};
+
+/// The reasons for which batches are dispatched, in the order of [`BatchTotals::reasons`].
+pub const DISPATCH_REASONS: [DispatchReason; 7] = [
+    DispatchReason::Full,
+    DispatchReason::Idle,
+    DispatchReason::Window,
+    DispatchReason::Deadline,
+    DispatchReason::Everyone,
+    DispatchReason::Drain,
+    DispatchReason::Retry,
+];
+
+/// Each size up to this one is counted by itself; larger ones with the others up to a power of two.
+const EXACT_MAX: u32 = 128;
+
+/// The exact sizes, and powers of two up to the largest batch that a frame can carry.
+const BINS: usize = EXACT_MAX as usize + 9;
+
+/// The totals of one bin, as they are counted.
+#[derive(Debug, Default)]
+struct SizeBin {
+    batches: AtomicU64,
+    items: AtomicU64,
+    room: AtomicU64,
+    reasons: [AtomicU64; DISPATCH_REASONS.len()],
+    real: AtomicU64,
+    padded: AtomicU64,
+    answered_batches: AtomicU64,
+    answered_items: AtomicU64,
+    answered_requests: AtomicU64,
+    queue_ns: AtomicU64,
+    compute_ns: AtomicU64,
+    failed_batches: AtomicU64,
+}
+
+/// What was counted about a number of batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTotals {
+    /// Batches that were dispatched, second tries included.
+    pub batches: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Items that they could have held: the largest batch size at the time of each.
+    pub room: u64,
+    /// Batches by the reason for their dispatch, in the order of [`DISPATCH_REASONS`].
+    pub reasons: [u64; DISPATCH_REASONS.len()],
+    /// What they cost without and with padding, where the model pads.
+    pub padding: Padding,
+    /// Batches that the model answered.
+    pub answered_batches: u64,
+    /// Items in those.
+    pub answered_items: u64,
+    /// Requests in those; one that was run in parts counts with its last part.
+    pub answered_requests: u64,
+    /// Nanoseconds that those requests waited, each from its admission to its dispatch.
+    pub queue_ns: u64,
+    /// Nanoseconds that the answered batches ran.
+    pub compute_ns: u64,
+    /// Batches on which the model or its worker failed.
+    pub failed_batches: u64,
+}
+
+impl BatchTotals {
+    /// Batches by the name of the reason for their dispatch.
+    pub fn dispatches(&self) -> [(&'static str, u64); DISPATCH_REASONS.len()] {
+        std::array::from_fn(|index| (DISPATCH_REASONS[index].as_str(), self.reasons[index]))
+    }
+}
+
+impl AddAssign<&Self> for BatchTotals {
+    fn add_assign(&mut self, other: &Self) {
+        self.batches += other.batches;
+        self.items += other.items;
+        self.room += other.room;
+        self.reasons.iter_mut().zip(other.reasons).for_each(|(sum, more)| *sum += more);
+        self.padding.real += other.padding.real;
+        self.padding.padded += other.padding.padded;
+        self.answered_batches += other.answered_batches;
+        self.answered_items += other.answered_items;
+        self.answered_requests += other.answered_requests;
+        self.queue_ns += other.queue_ns;
+        self.compute_ns += other.compute_ns;
+        self.failed_batches += other.failed_batches;
+    }
+}
+
+/// The batches of one size, or of a range of large sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeStatistics {
+    /// The fewest items of such a batch.
+    pub smallest: u32,
+    /// The most; the same for sizes that are counted each by itself.
+    pub largest: u32,
+    /// What was counted.
+    pub totals: BatchTotals,
+}
+
+/// What the batches of a model version came to, as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchStatistics {
+    /// The sizes that were dispatched, ascending.
+    pub sizes: Vec<SizeStatistics>,
+}
+
+impl BatchStatistics {
+    /// All sizes together.
+    pub fn total(&self) -> BatchTotals {
+        let mut total = BatchTotals::default();
+        self.sizes.iter().for_each(|size| total += &size.totals);
+        total
+    }
+
+    /// How many batches were how large. A bin never crosses one of the bounds.
+    pub(crate) fn batch_items(&self) -> Distribution {
+        let mut counts = vec![0; ITEMS.len() + 1];
+        for size in &self.sizes {
+            let bucket = ITEMS.partition_point(|bound| *bound < size.largest.into());
+            counts[bucket] += size.totals.batches;
+        }
+        Distribution { bounds: ITEMS, counts, sum: self.total().items }
+    }
+}
+
+/// The batches of a model version by size, while they are counted.
+#[derive(Debug)]
+pub(crate) struct BatchMeter {
+    bins: [OnceLock<Box<SizeBin>>; BINS],
+}
+
+impl Default for BatchMeter {
+    fn default() -> Self {
+        Self { bins: [const { OnceLock::new() }; BINS] }
+    }
+}
+
+impl BatchMeter {
+    /// A batch is dispatched; one of this model may hold `items_max` items.
+    pub(super) fn dispatched(&self, dispatch: &Dispatch, items_max: u32) {
+        let bin = self.bin(dispatch.items);
+        count(&bin.batches, 1);
+        count(&bin.items, dispatch.items.into());
+        count(&bin.room, items_max.max(dispatch.items).into());
+        if let Some(at) = DISPATCH_REASONS.iter().position(|known| *known == dispatch.reason) {
+            count(&bin.reasons[at], 1);
+        }
+        if let Some(Padding { real, padded }) = dispatch.padding {
+            count(&bin.real, real);
+            count(&bin.padded, padded);
+        }
+    }
+
+    /// A batch of this size was answered; its requests have waited for `queue` altogether.
+    pub(super) fn answered(&self, items: u32, requests: u64, queue: Duration, compute: Duration) {
+        let bin = self.bin(items);
+        count(&bin.answered_batches, 1);
+        count(&bin.answered_items, items.into());
+        count(&bin.answered_requests, requests);
+        count(&bin.queue_ns, queue.as_nanos() as u64);
+        count(&bin.compute_ns, compute.as_nanos() as u64);
+    }
+
+    /// The model or its worker failed on a batch of this size.
+    pub(super) fn failed(&self, items: u32) {
+        count(&self.bin(items).failed_batches, 1);
+    }
+
+    pub(crate) fn read(&self) -> BatchStatistics {
+        let seen = |(at, bin): (usize, &OnceLock<Box<SizeBin>>)| {
+            let (smallest, largest) = range(at);
+            Some(SizeStatistics { smallest, largest, totals: bin.get()?.read() })
+        };
+        BatchStatistics { sizes: self.bins.iter().enumerate().filter_map(seen).collect() }
+    }
+
+    fn bin(&self, items: u32) -> &SizeBin {
+        self.bins[bin_of(items)].get_or_init(Box::default)
+    }
+}
+
+impl SizeBin {
+    fn read(&self) -> BatchTotals {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        BatchTotals {
+            batches: read(&self.batches),
+            items: read(&self.items),
+            room: read(&self.room),
+            reasons: std::array::from_fn(|index| read(&self.reasons[index])),
+            padding: Padding { real: read(&self.real), padded: read(&self.padded) },
+            answered_batches: read(&self.answered_batches),
+            answered_items: read(&self.answered_items),
+            answered_requests: read(&self.answered_requests),
+            queue_ns: read(&self.queue_ns),
+            compute_ns: read(&self.compute_ns),
+            failed_batches: read(&self.failed_batches),
+        }
+    }
+}
+
+/// Adds to a counter that has one writer.
+fn count(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
+}
+
+/// The bin of a batch of so many items.
+fn bin_of(items: u32) -> usize {
+    if items <= EXACT_MAX {
+        return items.saturating_sub(1) as usize;
+    }
+    let doublings = (items - 1).ilog2() - EXACT_MAX.ilog2();
+    (EXACT_MAX + doublings).min(BINS as u32 - 1) as usize
+}
+
+/// The fewest and the most items of a batch in this bin.
+fn range(bin: usize) -> (u32, u32) {
+    let size = bin as u32 + 1;
+    match size.checked_sub(EXACT_MAX) {
+        None | Some(0) => (size, size),
+        Some(doublings) => ((EXACT_MAX << (doublings - 1)) + 1, EXACT_MAX << doublings),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_lies_in_its_bin_and_the_bins_follow_each_other_without_a_gap() {
+        for items in (1..=5000).chain([65_535, 65_536]) {
+            let (smallest, largest) = range(bin_of(items));
+            assert!(smallest <= items && items <= largest, "{items} in {smallest}..={largest}");
+            assert_eq!(smallest == largest, items <= EXACT_MAX, "{items}");
+        }
+        assert_eq!((1..BINS).find(|bin| range(bin - 1).1 + 1 != range(*bin).0), None);
+        assert_eq!((range(BINS - 1).1, bin_of(0), bin_of(u32::MAX)), (65_536, 0, BINS - 1));
+    }
+
+    #[test]
+    fn no_bin_crosses_a_bound_of_the_metric() {
+        let bound = |size: u32| ITEMS.partition_point(|bound| *bound < size.into());
+        for (smallest, largest) in (0..BINS).map(range) {
+            assert_eq!(bound(smallest), bound(largest), "{smallest}..={largest}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_never_were_are_not_listed_and_the_total_is_their_sum() {
+        let meter = BatchMeter::default();
+        assert_eq!(meter.read(), BatchStatistics::default());
+        let ms = Duration::from_millis;
+        meter.answered(3, 3, ms(6), ms(5));
+        meter.answered(3, 2, ms(4), ms(7));
+        meter.failed(200);
+        let read = meter.read();
+        let sizes: Vec<_> = read.sizes.iter().map(|it| (it.smallest, it.largest)).collect();
+        assert_eq!(sizes, [(3, 3), (129, 256)]);
+        let total = read.total();
+        assert_eq!(
+            (total.answered_batches, total.answered_items, total.answered_requests),
+            (2, 6, 5)
+        );
+        assert_eq!((total.queue_ns, total.compute_ns), (10_000_000, 12_000_000));
+        assert_eq!((total.failed_batches, read.sizes[1].totals.failed_batches), (1, 1));
+    }
+}

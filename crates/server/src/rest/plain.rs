@@ -1,0 +1,365 @@
+//! Plain requests, which nearly all are: small, whole, without anything that changes the connection. They
+//! are read, answered and written here, with one system call each way and no buffer of the connection's own.
+//!
+//! hyper serves all others. The first request that is not plain, or that does not come at once, takes the
+//! connection there for good, with what was read of it: whatever is said about clients that are slow, break
+//! off or do not speak HTTP is said there, once.
+
+mod head;
+mod request;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::header::CONNECTION;
+use http::response;
+use hyper::body::Body;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::head::{AnswerHead, DateText, Framing};
+use self::request::{ParsedRequest, PlainRequest};
+use super::context::{ConnectionContext, RequestContext};
+use super::service;
+use crate::body::{RequestBody, ResponseBody, SMALL_ANSWER};
+use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
+use crate::request_id::RequestUuid;
+use crate::respond;
+
+/// What is read at a time. A plain request fits.
+const READ_BYTES: usize = 32 << 10;
+/// A request that comes in more pieces than this is not plain.
+const PIECES_MAX: u32 = 8;
+/// The buffer of answers is given back when it has grown beyond this.
+const WRITE_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers {
+        read: vec![0; READ_BYTES].into_boxed_slice(),
+        write: Vec::new(),
+        date: DateText::default(),
+    });
+}
+
+/// What all connections of a thread use in turn, never across a wait.
+struct Buffers {
+    read: Box<[u8]>,
+    write: Vec<u8>,
+    date: DateText,
+}
+
+/// Serves a connection until it ends or its listener does. Returns the connection if its last request
+/// upgraded it to a handle.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    context: ConnectionContext<'_>,
+    signals: &mut watch::Receiver<ListenerSignal>,
+) -> Option<HandleUpgrade> {
+    let open = &context.peer.open;
+    open.set_silent(true);
+    let plain = PlainConnection { stream, context, ahead: Vec::new(), unread: false, pieces: 0 };
+    let left = plain.serve(signals).await;
+    open.set_silent(false);
+    open.set_incomplete(false);
+    let (stream, ahead) = left?;
+    Box::pin(service::serve(stream, ahead, context, signals)).await
+}
+
+/// A connection on which only plain requests have come so far.
+struct PlainConnection<'a, S> {
+    stream: S,
+    context: ConnectionContext<'a>,
+    /// What was read of requests to come.
+    ahead: Vec<u8>,
+    /// Whether nobody has looked at it yet.
+    unread: bool,
+    /// The pieces in which the request at hand has come.
+    pieces: u32,
+}
+
+/// What comes next on a connection.
+enum NextRequest {
+    Plain(PlainRequest),
+    /// Something for hyper.
+    Other,
+    /// Nothing more.
+    End,
+}
+
+/// What came of the attempt to write an answer at once.
+enum FirstWrite {
+    All,
+    Rest(Vec<u8>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
+    /// Returns the stream and what was read ahead if hyper shall go on.
+    async fn serve(mut self, signals: &mut watch::Receiver<ListenerSignal>) -> Option<(S, Bytes)> {
+        loop {
+            match poll_fn(|context| self.poll_request(signals, context)).await {
+                NextRequest::Plain(request) => match self.answer(request, signals).await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        let _ = self.stream.shutdown().await;
+                        return None;
+                    }
+                    Err(error) => {
+                        let peer = &self.context.peer.address;
+                        tracing::debug!(peer, %error, "connection ended");
+                        return None;
+                    }
+                },
+                NextRequest::Other => return Some((self.stream, Bytes::from(self.ahead))),
+                NextRequest::End => return None,
+            }
+        }
+    }
+
+    fn poll_request(
+        &mut self,
+        signals: &watch::Receiver<ListenerSignal>,
+        context: &mut Context<'_>,
+    ) -> Poll<NextRequest> {
+        let open = &self.context.peer.open;
+        let called = open.was_called(context);
+        if open.is_closing() {
+            tracing::debug!(peer = self.context.peer.address, "closed, idle for long");
+            return Poll::Ready(NextRequest::End);
+        }
+        if called && !self.unread && open.is_incomplete() {
+            return Poll::Ready(NextRequest::Other);
+        }
+        if called && self.ahead.is_empty() && ends(signals) {
+            return Poll::Ready(NextRequest::End);
+        }
+        if std::mem::take(&mut self.unread)
+            && let Some(next) = self.parse_ahead()
+        {
+            return Poll::Ready(next);
+        }
+        loop {
+            let read = BUFFERS.with_borrow_mut(|buffers| {
+                let mut buffer = ReadBuf::new(&mut buffers.read);
+                let read = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer));
+                Poll::Ready(read.map(|()| self.take(buffer.filled())))
+            });
+            match ready!(read) {
+                Ok(Some(next)) => return Poll::Ready(next),
+                Ok(None) => {}
+                Err(error) => {
+                    let peer = &self.context.peer.address;
+                    tracing::debug!(peer, %error, "connection ended");
+                    return Poll::Ready(NextRequest::End);
+                }
+            }
+        }
+    }
+
+    /// Takes what was read; nothing while a request is not complete.
+    fn take(&mut self, read: &[u8]) -> Option<NextRequest> {
+        if read.is_empty() {
+            return Some(NextRequest::End);
+        }
+        if self.ahead.is_empty() {
+            return self.parse(Bytes::copy_from_slice(read));
+        }
+        self.ahead.extend_from_slice(read);
+        self.parse_ahead()
+    }
+
+    fn parse_ahead(&mut self) -> Option<NextRequest> {
+        let ahead = std::mem::take(&mut self.ahead);
+        if ahead.is_empty() { None } else { self.parse(Bytes::from(ahead)) }
+    }
+
+    /// The next request in what was read, the rest of which stays ahead.
+    fn parse(&mut self, read: Bytes) -> Option<NextRequest> {
+        let open = &self.context.peer.open;
+        open.set_silent(false);
+        let (next, used) = match PlainRequest::parse(&read) {
+            ParsedRequest::Plain(request, used) => (NextRequest::Plain(request), used),
+            ParsedRequest::Other => (NextRequest::Other, 0),
+            ParsedRequest::Incomplete if read.len() < READ_BYTES && self.pieces < PIECES_MAX => {
+                self.pieces += 1;
+                self.ahead = Vec::from(read);
+                open.set_incomplete(true);
+                return None;
+            }
+            ParsedRequest::Incomplete => (NextRequest::Other, 0),
+        };
+        if self.pieces > 0 {
+            open.set_incomplete(false);
+        }
+        self.pieces = 0;
+        if used < read.len() {
+            self.ahead = read[used..].to_vec();
+            self.unread = true;
+        }
+        Some(next)
+    }
+
+    /// Answers a request; false if the connection ends with the answer.
+    async fn answer(
+        &mut self,
+        request: PlainRequest,
+        signals: &watch::Receiver<ListenerSignal>,
+    ) -> io::Result<bool> {
+        let ConnectionContext { state, peer, .. } = self.context;
+        peer.enter(ConnectionStage::Busy);
+        let PlainRequest { parts, body, closes } = request;
+        let request = RequestContext::new(self.context, &parts, Instant::now());
+        let answered = {
+            let mut answer = pin!(service::dispatch(&request, RequestBody::whole(body)));
+            poll_fn(|context| match answer.as_mut().poll(context) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => self.poll_gone(context).map(|()| None),
+            })
+            .await
+        };
+        let mut reply = match answered {
+            Some(Ok(reply)) => reply,
+            Some(Err(problem)) => respond::problem(&problem),
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        if closes || peer.open.is_needed() || peer.open.is_closing() || ends(signals) {
+            respond::close(&mut reply);
+        }
+        let now = Instant::now();
+        service::log(state, peer, &parts, reply.status(), now - request.started);
+        if !reply.body_mut().keep_busy(peer) {
+            peer.enter(ConnectionStage::Idle);
+        }
+        let (head, body) = reply.into_parts();
+        let stays = !head.headers.keys().any(|name| name == CONNECTION);
+        self.write(&head, body, request.id, now).await?;
+        Ok(stays)
+    }
+
+    /// Ready when the client has gone. What else it sends meanwhile is kept.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.ahead.is_empty() {
+            return Poll::Pending;
+        }
+        BUFFERS.with_borrow_mut(|buffers| {
+            let mut buffer = ReadBuf::new(&mut buffers.read);
+            let read = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                return Poll::Ready(());
+            }
+            self.ahead = buffer.filled().to_vec();
+            self.unread = true;
+            Poll::Pending
+        })
+    }
+
+    async fn write(
+        &mut self,
+        head: &response::Parts,
+        mut body: ResponseBody,
+        id: RequestUuid,
+        now: Instant,
+    ) -> io::Result<()> {
+        let defaults = &self.context.state.default_headers;
+        let framing = Framing::of(head.status, &body);
+        let first = BUFFERS.with_borrow_mut(|buffers| {
+            let Buffers { write, date, .. } = buffers;
+            write.clear();
+            write.shrink_to(WRITE_BYTES);
+            AnswerHead { head, id, defaults, framing }.push(write, date.at(now));
+            if matches!(framing, Framing::Length(length) if length <= SMALL_ANSWER as u64) {
+                write.extend_from_slice(&body.take().unwrap_or_default());
+            }
+            let stream = Pin::new(&mut self.stream);
+            // Nobody is woken: what is left is tried again at once.
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            match stream.poll_write(&mut context, write) {
+                Poll::Ready(written) => written.map(|count| match &write[count..] {
+                    [] => FirstWrite::All,
+                    rest => FirstWrite::Rest(rest.to_vec()),
+                }),
+                Poll::Pending => Ok(FirstWrite::Rest(write.clone())),
+            }
+        })?;
+        if let FirstWrite::Rest(rest) = first {
+            write_all(&mut self.stream, self.context.peer, &mut &*rest).await?;
+        }
+        if framing != Framing::None {
+            self.write_rest(body, framing == Framing::Chunked).await?;
+        }
+        poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await
+    }
+
+    /// Writes what is left of a body, piece by piece.
+    async fn write_rest(&mut self, mut body: ResponseBody, chunked: bool) -> io::Result<()> {
+        if !chunked && body.is_end_stream() {
+            return Ok(());
+        }
+        let peer = self.context.peer;
+        loop {
+            let piece = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
+                Poll::Ready(piece) => Poll::Ready(Ok(piece)),
+                Poll::Pending => self
+                    .poll_gone(context)
+                    .map(|()| Err(io::Error::from(io::ErrorKind::UnexpectedEof))),
+            });
+            let Some(piece) = piece.await?.transpose().map_err(io::Error::other)? else { break };
+            let Ok(mut piece) = piece.into_data() else { continue };
+            if !chunked {
+                write_all(&mut self.stream, peer, &mut piece).await?;
+                continue;
+            }
+            let size = format!("{:x}\r\n", piece.remaining());
+            if piece.remaining() > SMALL_ANSWER {
+                write_all(&mut self.stream, peer, &mut size.as_bytes()).await?;
+                write_all(&mut self.stream, peer, &mut piece).await?;
+                write_all(&mut self.stream, peer, &mut &b"\r\n"[..]).await?;
+            } else {
+                let chunk = [size.as_bytes(), piece.chunk(), b"\r\n"].concat();
+                write_all(&mut self.stream, peer, &mut &*chunk).await?;
+            }
+            poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await?;
+        }
+        match chunked {
+            true => write_all(&mut self.stream, peer, &mut &b"0\r\n\r\n"[..]).await,
+            false => Ok(()),
+        }
+    }
+}
+
+/// Writes all of it, unless the client reads so slowly that it is cut off.
+async fn write_all<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    peer: &Peer,
+    bytes: &mut impl Buf,
+) -> io::Result<()> {
+    poll_fn(|context| {
+        while bytes.has_remaining() {
+            peer.check_cut()?;
+            match Pin::new(&mut *stream).poll_write(context, bytes.chunk()) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(written)) => {
+                    peer.wrote(written, false);
+                    bytes.advance(written);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    peer.wait_for_write(context);
+                    return Poll::Pending;
+                }
+            }
+        }
+        peer.wrote(0, true);
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+/// Whether the listener has ended.
+fn ends(signals: &watch::Receiver<ListenerSignal>) -> bool {
+    matches!(*signals.borrow(), ListenerSignal::End)
+}

@@ -1,0 +1,163 @@
+//! Reading a plain request.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
+
+use crate::body::LARGE;
+
+/// Requests with more headers are not plain.
+const HEADERS_MAX: usize = 48;
+
+/// A request that is here as a whole.
+pub(super) struct PlainRequest {
+    pub(super) parts: Parts,
+    pub(super) body: Bytes,
+    /// Whether the client wants the connection to end with the answer.
+    pub(super) closes: bool,
+}
+
+/// What bytes are the beginning of.
+pub(super) enum ParsedRequest {
+    /// A request, and how many bytes it has.
+    Plain(PlainRequest, usize),
+    /// Something that may become one.
+    Incomplete,
+    /// Anything else.
+    Other,
+}
+
+impl PlainRequest {
+    pub(super) fn parse(bytes: &Bytes) -> ParsedRequest {
+        let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut head = httparse::Request::new(&mut []);
+        let begin = match head.parse_with_uninit_headers(bytes, &mut fields) {
+            Ok(httparse::Status::Complete(begin)) => begin,
+            Ok(httparse::Status::Partial) => return ParsedRequest::Incomplete,
+            Err(_) => return ParsedRequest::Other,
+        };
+        let Some((parts, length, closes)) = read_head(bytes, &head) else {
+            return ParsedRequest::Other;
+        };
+        let end = begin + length;
+        if bytes.len() < end {
+            return ParsedRequest::Incomplete;
+        }
+        let body = bytes.slice(begin..end);
+        ParsedRequest::Plain(Self { parts, body, closes }, end)
+    }
+}
+
+/// The head, the length of the body, and whether the connection ends; nothing if the request is not plain.
+fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, usize, bool)> {
+    let method = Method::from_bytes(head.method?.as_bytes()).ok()?;
+    let path = head.path.filter(|path| path.starts_with('/'))?;
+    if head.version != Some(1) || [Method::HEAD, Method::CONNECT].contains(&method) {
+        return None;
+    }
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.uri = Uri::from_maybe_shared(bytes.slice_ref(path.as_bytes())).ok()?;
+    parts.method = method;
+    parts.headers.reserve(head.headers.len());
+    let (mut length, mut closes) = (None, false);
+    for field in head.headers.iter() {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+        if name == CONTENT_LENGTH {
+            if length.replace(read_length(field.value)?).is_some() {
+                return None;
+            }
+        } else if name == CONNECTION {
+            closes = field.value.eq_ignore_ascii_case(b"close");
+            if !closes && !field.value.eq_ignore_ascii_case(b"keep-alive") {
+                return None;
+            }
+        } else if [TRANSFER_ENCODING, EXPECT, UPGRADE, TE, TRAILER].contains(&name) {
+            return None;
+        }
+        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
+        parts.headers.append(name, value);
+    }
+    Some((parts, length.unwrap_or(0), closes))
+}
+
+/// The length of a small body.
+fn read_length(text: &[u8]) -> Option<usize> {
+    let digits = (1..=5).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    let length = std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()?;
+    (length as u64 <= LARGE).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> ParsedRequest {
+        PlainRequest::parse(&Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_plain_request_is_read_and_the_rest_left() {
+        let text = "PUT /a%20b?c=d HTTP/1.1\r\nHost: t\r\nX-One: 1\r\nx-one: 2\r\nContent-Length: 3\r\n\r\nabcGET";
+        let ParsedRequest::Plain(request, used) = parse(text) else { panic!("not plain") };
+        let PlainRequest { parts, body, closes } = request;
+        assert_eq!((&body[..], &text[used..], closes), (&b"abc"[..], "GET", false));
+        assert_eq!((parts.method, parts.uri.to_string()), (Method::PUT, "/a%20b?c=d".to_owned()));
+        assert_eq!(parts.headers["host"], "t");
+        assert_eq!(parts.headers.get_all("X-One").iter().count(), 2);
+    }
+
+    #[test]
+    fn the_end_of_the_connection_is_the_clients_to_ask_for() {
+        let closes = |value: &str| match parse(&format!(
+            "GET / HTTP/1.1\r\nHost: t\r\nConnection: {value}\r\n\r\n"
+        )) {
+            ParsedRequest::Plain(request, _) => Some(request.closes),
+            ParsedRequest::Incomplete | ParsedRequest::Other => None,
+        };
+        let seen = ["close", "Close", "keep-alive", "upgrade", "close, TE"].map(closes);
+        assert_eq!(seen, [Some(true), Some(true), Some(false), None, None]);
+    }
+
+    #[test]
+    fn what_has_not_come_may_still_be_plain() {
+        let text = "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc";
+        for end in 0..text.len() {
+            assert!(matches!(parse(&text[..end]), ParsedRequest::Incomplete), "{end}");
+        }
+        assert!(matches!(parse(text), ParsedRequest::Plain(..)));
+    }
+
+    #[test]
+    fn everything_else_is_for_hyper() {
+        for start in [
+            "HEAD / HTTP/1.1",
+            "GET / HTTP/1.0",
+            "GET http://h/ HTTP/1.1",
+            "GET /\u{7f} x",
+            "nonsense\n",
+        ] {
+            assert!(
+                matches!(parse(&format!("{start}\r\nHost: t\r\n\r\n")), ParsedRequest::Other),
+                "{start}"
+            );
+        }
+        for header in [
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+            "Upgrade: jitney-handle/1",
+            "Content-Length: 16385",
+            "Content-Length: 123456",
+            "Content-Length: +1",
+            "Content-Length: ",
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Trailer: x",
+            "X Y: 1",
+        ] {
+            let text = format!("POST / HTTP/1.1\r\nHost: t\r\n{header}\r\n\r\n");
+            assert!(matches!(parse(&text), ParsedRequest::Other), "{header}");
+        }
+    }
+}
