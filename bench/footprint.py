@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import resource
+import socket
 import statistics
 import tempfile
 import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from handlers import NOOP
 from harness.load import run_load
@@ -27,6 +29,8 @@ REQUESTS = max(100, int(100_000 * SHARE))
 CYCLES = max(10, int(1_000 * SHARE))
 LOTS = 10
 LISTINGS = 20
+IDLE = max(100, int(10_000 * SHARE))
+AFTER_SECONDS = 10
 
 
 def many() -> None:
@@ -115,6 +119,42 @@ def cycles(server: Server, count: int) -> None:
 def grown(server: Server, after: str, bad: int) -> None:
     rss, threads, files = weigh(server)
     print(f"| {after} | {rss:.1f} | {threads} | {files} | {unpacked(server)} | {bad} |")
+
+
+def idle_connections(load: Callable[[Server], float]) -> None:
+    """10,000 idle keep-alive connections: what they weigh, what they cost others, what is left of them.
+
+    `load` measures the requests per second of other clients.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print(f"\n## Idle: {IDLE} idle keep-alive connections; the server process itself\n")
+    print("| connections | RSS MiB | KB per connection | requests/s of others |")
+    print("|---|---|---|---|")
+    with Server(NOOP, "--batch-size", "32", "--queue", "1000", "--max-batch-delay-ms", "1") as server:
+        ask(server, "predictions/bench", b"warm")
+        load(server)
+        without = load(server)
+        before = weigh(server)[0]
+        print(f"| 0 | {before:.1f} | | {without:.0f} |")
+        clients = [client(server) for _ in range(IDLE)]
+        rss = weigh(server)[0]
+        rate = load(server)
+        print(f"| {IDLE} | {rss:.1f} | {(rss - before) * 1024 / IDLE:.1f} | {rate:.0f} ({rate / without:.2f}) |")
+        for connection in clients:
+            connection.close()
+        time.sleep(AFTER_SECONDS)
+        print(f"| 0, {AFTER_SECONDS} s after | {weigh(server)[0]:.1f} | | |")
+        print(f"| 0, later | | | {load(server):.0f} |")
+
+
+def client(server: Server) -> socket.socket:
+    """A connection that has sent one request and stays."""
+    connection = socket.create_connection(("127.0.0.1", server.port()), timeout=60)
+    connection.sendall(b"GET /ping HTTP/1.1\r\nHost: bench\r\n\r\n")
+    if not connection.recv(4096).startswith(b"HTTP/1.1 200"):
+        raise RuntimeError("the server does not answer")
+    return connection
 
 
 def unpacked(server: Server) -> int:

@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
-from footprint import growth, many
+from footprint import growth, idle_connections, many
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
 from live import live
@@ -68,6 +68,11 @@ def wrk(server: Server, connections: int, seconds: int, body: str = JSON_SCRIPT)
     front, back = ((b - a) * 1e6 / requests for a, b in zip(before, after))
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
     return rate, quantile(out, 50), quantile(out, 99), front + back, front, back, float(errors[1]) if errors else 0.0
+
+
+def idle() -> None:
+    """10,000 idle connections beside the load of the overhead row."""
+    idle_connections(lambda server: wrk(server, 256, SECONDS)[0])
 
 
 def large() -> None:
@@ -174,5 +179,6 @@ if __name__ == "__main__":
             "overload": overload,
             "many": many,
             "growth": growth,
+            "idle": idle,
         }[name]()
     print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -41,6 +41,8 @@ pub(crate) struct LogClock {
     /// The second whose text this is.
     second: u64,
     text: String,
+    /// The same second as a number.
+    number: Vec<u8>,
 }
 
 impl LogClock {
@@ -51,10 +53,17 @@ impl LogClock {
             let second = UNIX_EPOCH + Duration::from_secs(self.second);
             self.text = humantime::format_rfc3339_seconds(second).to_string();
             self.text.truncate("2025-01-01T00:00:00".len());
+            self.number.clear();
+            push_number(&mut self.number, self.second);
         }
         line.extend_from_slice(self.text.as_bytes());
         line.push(b',');
         push_thousandths(line, now.subsec_millis());
+    }
+
+    /// The second of the time that was appended last.
+    pub(crate) fn second(&self) -> &[u8] {
+        &self.number
     }
 }
 
@@ -108,6 +117,7 @@ mod tests {
             let mut line = Vec::new();
             clock.push(Duration::from_millis(millis), &mut line);
             assert_eq!(line, expected.as_bytes());
+            assert_eq!(clock.second(), (millis / 1000).to_string().as_bytes());
         }
     }
 

@@ -32,6 +32,12 @@ const IDLE_TICKS_MIN: u32 = 2;
 /// How many connections one search finds; the next ones to close are taken from them.
 const FOUND_MAX: usize = 32;
 
+/// Memory is given back when so many connections have gone, for so many ticks.
+const GIVE_BACK_MIN: usize = 500;
+const GIVE_BACK_TICKS: u32 = 8;
+/// Larger than the allocator's own pages.
+const GIVE_BACK_BYTES: usize = 4 << 20;
+
 /// The tick of a connection with a request under way.
 const BUSY: u32 = u32::MAX;
 
@@ -42,6 +48,9 @@ pub(crate) struct OpenConnections {
     idle_ticks_max: u32,
     started: Instant,
     ticks: AtomicU32,
+    /// The most connections since memory was last given back, and until when it is.
+    most: AtomicUsize,
+    give_back_until: AtomicU32,
     /// Accept loops that wait for room.
     waiting: AtomicUsize,
     table: Mutex<ConnectionTable>,
@@ -67,6 +76,8 @@ impl OpenConnections {
             idle_ticks_max: u32::try_from(ticks).unwrap_or(BUSY),
             started: Instant::now(),
             ticks: AtomicU32::new(0),
+            most: AtomicUsize::new(0),
+            give_back_until: AtomicU32::new(0),
             waiting: AtomicUsize::new(0),
             table: Mutex::default(),
             accept_errors: LogLimit::default(),
@@ -111,6 +122,7 @@ impl OpenConnections {
         // Every loop of the plane has this clock.
         if self.ticks.swap(now, Relaxed) != now {
             let table = self.table();
+            self.give_back(now, table.open.len());
             let waiting = table.open.iter().map(|(_, connection)| connection);
             waiting.filter(|open| open.incomplete.load(Relaxed)).for_each(|open| open.call());
         }
@@ -129,6 +141,21 @@ impl OpenConnections {
             if (1..=latest).contains(&connection.silent_since.load(Relaxed)) {
                 connection.ask_to_close();
             }
+        }
+    }
+
+    /// Gives the memory of many connections back that have gone.
+    fn give_back(&self, now: u32, open: usize) {
+        let most = self.most.load(Relaxed).max(open);
+        let gone = most - open >= GIVE_BACK_MIN;
+        self.most.store(if gone { open } else { most }, Relaxed);
+        if gone {
+            self.give_back_until.store(now.saturating_add(GIVE_BACK_TICKS), Relaxed);
+        }
+        if now <= self.give_back_until.load(Relaxed) {
+            // The allocator keeps what was freed for a while, and looks whether that is over only when
+            // memory of this size comes and goes. It is not touched.
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(GIVE_BACK_BYTES)));
         }
     }
 

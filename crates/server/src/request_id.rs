@@ -4,6 +4,8 @@
 use http::HeaderValue;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Where the digits of each byte are.
+const DIGITS_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 /// The text of a fresh UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +31,9 @@ impl RequestUuid {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = [b'-'; 36];
-        let mut at = 0;
-        for (index, byte) in bytes.into_iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                at += 1;
-            }
-            text[at] = HEX[usize::from(byte >> 4)];
-            text[at + 1] = HEX[usize::from(byte & 15)];
-            at += 2;
+        for (part, byte) in DIGITS_AT.into_iter().zip(bytes) {
+            text[part] = HEX[usize::from(byte >> 4)];
+            text[part + 1] = HEX[usize::from(byte & 15)];
         }
         Self(text)
     }
@@ -44,6 +41,11 @@ impl RequestUuid {
     /// As the model sees it.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// Its text.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     /// As the client sees it.

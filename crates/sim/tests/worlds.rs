@@ -145,9 +145,8 @@ fn an_objective_beside_a_window_keeps_answers_in_time_under_overload() {
     };
     let window = good(Policy::Window { delay });
     let beside = [adaptive(Some(delay), None), adaptive(None, Some(delay))].map(good);
-    println!("window alone {window}, with an objective {beside:?}");
     assert!(window < 15_000, "requests expire in the queue, or are answered too late: {window}");
-    assert!(beside.iter().all(|good| *good > 26_000), "{beside:?}");
+    assert!(beside.iter().all(|good| *good > 27_000), "{beside:?}");
 }
 
 #[test]

@@ -43,23 +43,27 @@ enum Admitted<'a> {
 }
 
 impl RequestGate {
-    /// Answers one request. Dropping the future means that the client went away.
-    pub(super) async fn call(&self, call: Call) -> Result<Answer, CallError> {
+    /// Admits one request at once, so that the future that answers it holds nothing of it. Dropping the
+    /// future means that the client went away.
+    pub(super) fn call(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
         add(&self.published.requests, 1);
         let own_deadline = call.deadline;
-        let mut answer = match self.admit(call) {
-            Ok(Admitted::Whole(answer, cancel_on_drop)) => {
-                let answer = answer.await.unwrap_or(Err(CallError::Gone));
-                cancel_on_drop.disarm();
-                answer
+        let admitted = self.admit(call);
+        async move {
+            let mut answer = match admitted {
+                Ok(Admitted::Whole(answer, cancel_on_drop)) => {
+                    let answer = answer.await.unwrap_or(Err(CallError::Gone));
+                    cancel_on_drop.disarm();
+                    answer
+                }
+                Ok(Admitted::InParts(reply)) => reply.answer().await,
+                Err(error) => return Err(self.count(error)),
+            };
+            if let Err(CallError::Loading(wait)) = &mut answer {
+                wait.limit = self.named(wait.limit, own_deadline);
             }
-            Ok(Admitted::InParts(reply)) => reply.answer().await,
-            Err(error) => return Err(self.count(error)),
-        };
-        if let Err(CallError::Loading(wait)) = &mut answer {
-            wait.limit = self.named(wait.limit, own_deadline);
+            answer
         }
-        answer
     }
 
     /// The limit that ended a wait by its right name: most deadlines come from the model's settings.

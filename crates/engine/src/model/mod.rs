@@ -179,12 +179,13 @@ impl Model {
         self.gate.published.curve.load_full()
     }
 
-    /// Answers one request. Dropping the future means that the client went away.
-    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(self.gate.reject_draining());
-        }
-        self.gate.call(call).await
+    /// Admits one request at once, and answers it. Dropping the future means that the client went away.
+    pub fn call(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
+        let admitted = match self.draining.load(Ordering::Relaxed) {
+            true => Err(self.gate.reject_draining()),
+            false => Ok(self.gate.call(call)),
+        };
+        async move { admitted?.await }
     }
 
     /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.

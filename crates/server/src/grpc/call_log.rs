@@ -66,7 +66,7 @@ impl CallLog {
         id: RequestUuid,
     ) -> Response<LoggedBody> {
         let (mut parts, body) = response.into_parts();
-        parts.headers.insert(X_REQUEST_ID, id.header());
+        parts.headers.insert(X_REQUEST_ID, unindexed(id.header()));
         self.read(&parts.headers);
         if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
             self.code = Code::ResourceExhausted as i32;
@@ -81,6 +81,13 @@ impl CallLog {
         let code = headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
         self.code = code.unwrap_or(self.code);
     }
+}
+
+/// Keeps a value that no other answer has out of the table of headers that both ends hold, where it would
+/// only push out those that come again.
+fn unindexed(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }
 
 /// Whether the call was rejected for its size. gRPC's own servers answer RESOURCE_EXHAUSTED then.
@@ -157,7 +164,7 @@ impl HttpBody for LoggedBody {
         {
             self.log.read(trailers);
             if let Some(timing) = self.timing.take() {
-                trailers.insert(SERVER_TIMING, timing);
+                trailers.insert(SERVER_TIMING, unindexed(timing));
             }
         }
         let piece = |bytes| AnswerPiece::new(bytes, &self.log.peer);

@@ -14,7 +14,7 @@ use jitney_engine::ModelTag;
 use super::declared::MetricDeclaration;
 use super::page::JavaDouble;
 use crate::log_limit::LogLimit;
-use crate::log_text::{LogClock, escape, push_number};
+use crate::log_text::{LogClock, escape};
 use crate::spool::Spool;
 
 const ENTRIES_MAX: usize = 1 << 16;
@@ -258,7 +258,7 @@ impl LogText {
             lines.extend_from_slice(escape(requests).as_bytes());
         }
         lines.extend_from_slice(b",timestamp:");
-        push_number(lines, now.as_secs());
+        lines.extend_from_slice(self.clock.second());
         lines.push(b'\n');
     }
 
@@ -297,7 +297,7 @@ fn push_ready(
     lines.extend_from_slice(line.before.as_bytes());
     JavaDouble(value).push(lines);
     lines.extend_from_slice(line.after.as_bytes());
-    push_number(lines, now.as_secs());
+    lines.extend_from_slice(clock.second());
     lines.push(b'\n');
 }
 

@@ -117,11 +117,11 @@ impl JavaDouble {
     /// digit: below 10 million their shortest text has no more than three decimals.
     pub(crate) fn push(self, line: &mut Vec<u8>) {
         let Self(value) = self;
-        let thousandths = (value * 1000.0).round();
-        if value.is_sign_negative() || value >= 1e7 || thousandths / 1000.0 != value {
+        // Of values out of range it is some other number.
+        let thousandths = (value * 1000.0 + 0.5) as u64;
+        if value.is_sign_negative() || value >= 1e7 || thousandths as f64 / 1000.0 != value {
             return line.extend_from_slice(self.to_string().as_bytes());
         }
-        let thousandths = thousandths as u64;
         push_number(line, thousandths / 1000);
         line.push(b'.');
         push_thousandths(line, (thousandths % 1000) as u32);

@@ -11,7 +11,7 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, AnswerStream, Output, ValueBytes};
+use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, ValueBytes};
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
@@ -109,7 +109,8 @@ pub(super) async fn run_workflow(
     let body = context.read_value(body).await?;
     let workflow = context.state.engine.workflow(name)?;
     let route = PredictRoute::new(ModelRef { model: name, version: None });
-    let request = request(context, route, body).await?;
+    let parameters = input::parameters(context.parts, &route, body).await?;
+    let request = request(context, route, parameters)?;
     let output = context.state.inference.run_workflow(&workflow, request).await?;
     let mut reply = response(output, None)?;
     let json = HeaderValue::from_static("application/json");
@@ -123,22 +124,24 @@ async fn run(
     route: PredictRoute<'_>,
     body: ValueBytes,
 ) -> HttpResult {
-    let mut request = request(context, route, body).await?;
+    let parameters = input::parameters(context.parts, &route, body).await?;
+    let mut request = request(context, route, parameters)?;
     if let Some(names) = model.sequence_headers() {
         request.input.route.sequence = sequence(&context.parts.headers, &names);
     }
     timed_response(context.state.inference.predict(model, request).await?)
 }
 
-async fn request<'a>(
+#[inline]
+fn request<'a>(
     context: &RequestContext<'_>,
     route: PredictRoute<'a>,
-    body: ValueBytes,
+    parameters: Vec<Parameter>,
 ) -> Result<InferenceRequest<'a>, Problem> {
     Ok(InferenceRequest {
         target: route.target,
         options: RequestOptions::read(&context.parts.headers, context.started)?,
-        input: input::read(context.parts, &context.id, &route, body).await?,
+        input: input::input(context.parts, &context.id, &route, parameters),
         origin: context.origin(),
         wait_for_queue: false,
         held: None,
@@ -165,7 +168,7 @@ fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
             return Err(Problem::new(ErrorCode::Internal, message));
         }
     }
-    reply.headers_mut().reserve(headers.len() + 8);
+    reply.headers_mut().reserve(headers.len() + 2);
     for (name, value) in &headers {
         add(reply.headers_mut(), name, value);
     }

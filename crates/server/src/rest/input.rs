@@ -18,21 +18,30 @@ use crate::query::{RequestFields, pairs};
 use crate::request_id::RequestUuid;
 use crate::route::PredictRoute;
 
-/// The model's input from a request.
-pub(super) async fn read(
+/// What a request gives the model beside its head.
+pub(super) async fn parameters(
     parts: &Parts,
-    id: &RequestUuid,
     route: &PredictRoute<'_>,
     body: ValueBytes,
-) -> Result<Input, Problem> {
+) -> Result<Vec<Parameter>, Problem> {
     let mut parameters = Vec::new();
     if route.query_counts {
         parameters.extend(query_parameters(&RequestFields::from_query(parts.uri.query())));
     }
     body_parameters(&parts.headers, body, &mut parameters).await?;
+    Ok(parameters)
+}
+
+/// The model's input from a request.
+#[inline]
+pub(super) fn input(
+    parts: &Parts,
+    id: &RequestUuid,
+    route: &PredictRoute<'_>,
+    parameters: Vec<Parameter>,
+) -> Input {
     let headers = headers(&parts.headers);
-    let route = call_route(route);
-    Ok(Input { id: id.text().to_owned(), headers, route, parameters })
+    Input { id: id.text().to_owned(), headers, route: call_route(route), parameters }
 }
 
 /// The field `model_name` of the body, for `/invocations`.

@@ -28,7 +28,8 @@ fn shape(
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let id = RequestUuid::fresh();
     let body = body.as_bytes().to_vec().into();
-    let input = runtime.block_on(read(&parts, &id, &route, body))?;
+    let parameters = runtime.block_on(parameters(&parts, &route, body))?;
+    let input = input(&parts, &id, &route, parameters);
     assert_eq!(input.id, id.text());
     let text = String::from_utf8_lossy;
     let parameters = input.parameters.iter();

@@ -59,7 +59,7 @@ impl AnswerHead<'_> {
                 push_header(text, name, value.as_bytes());
             }
         }
-        push_header(text, &X_REQUEST_ID, self.id.text().as_bytes());
+        push_header(text, &X_REQUEST_ID, self.id.bytes());
         self.defaults.push(text, |name: &HeaderName| headers.keys().any(|known| known == name));
         match self.framing {
             Framing::Length(length) => {
