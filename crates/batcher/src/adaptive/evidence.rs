@@ -29,8 +29,8 @@ pub(crate) struct Evidence {
     score: f64,
     /// When the last batch was answered, and what has come since: all, and what was no return.
     since: Nanos,
-    arrivals: u32,
-    strangers: u32,
+    arrivals: u64,
+    strangers: u64,
     /// Sums of these, of the time between batches, and of the batches; old ones fade.
     all: f64,
     open: f64,
@@ -39,15 +39,16 @@ pub(crate) struct Evidence {
     /// Until when the moment lasts, how many clients are expected in it, and how many requests came.
     until: Nanos,
     expected: f64,
-    came: u32,
+    came: u64,
 }
 
 impl Evidence {
     /// A request came; `returned`: over a connection that was answered before.
+    #[inline]
     pub(crate) fn arrived(&mut self, now: Nanos, returned: bool) {
         self.arrivals += 1;
-        self.strangers += u32::from(!returned);
-        self.came += u32::from(now <= self.until);
+        self.strangers += u64::from(!returned);
+        self.came += u64::from(now <= self.until);
     }
 
     /// A batch was answered: judges the guesses that were made at the last one. A moment that was
@@ -58,13 +59,13 @@ impl Evidence {
             let by_rate = (moment * self.all).max(LEAST);
             let by_answers = (moment * self.open + self.expected).max(LEAST);
             let likelier =
-                f64::from(self.came) * logarithm(by_answers / by_rate) - (by_answers - by_rate);
+                self.came as f64 * logarithm(by_answers / by_rate) - (by_answers - by_rate);
             let score = self.score + likelier.clamp(-ONCE_MAX, ONCE_MAX);
             self.score = (score * (1.0 - FORGET_SCORE)).clamp(-SCORE_MAX, SCORE_MAX);
         }
         let keep = 1.0 - FORGET_RATE;
-        self.all = self.all * keep + f64::from(self.arrivals);
-        self.open = self.open * keep + f64::from(self.strangers);
+        self.all = self.all * keep + self.arrivals as f64;
+        self.open = self.open * keep + self.strangers as f64;
         self.time = self.time * keep + now.saturating_sub(self.since) as f64;
         self.batches = self.batches * keep + 1.0;
         (self.since, self.arrivals, self.strangers, self.came) = (now, 0, 0, 0);

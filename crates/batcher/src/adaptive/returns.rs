@@ -88,7 +88,9 @@ impl Returns {
 
     /// A batch was answered: opens the cohort that `answered` fills.
     pub(crate) fn batch(&mut self, now: Nanos) {
-        self.evidence.judge(now);
+        if self.histogram.worth_asking() {
+            self.evidence.judge(now);
+        }
         self.serial += 1;
         let cohort = &mut self.cohorts[self.serial as usize % COHORTS];
         let lost = cohort.remaining;
@@ -124,10 +126,10 @@ impl Returns {
     /// A request came from there. Returns whether it is that of a client that came back because it
     /// was answered.
     pub(crate) fn arrived(&mut self, now: Nanos, origin: Origin) -> bool {
-        let slot = self.slot(origin);
-        if slot.announced == 0 {
+        if self.announced == 0 || self.slot(origin).announced == 0 {
             return self.came_back(now, origin) && self.evidence.proven();
         }
+        let slot = self.slot(origin);
         slot.announced -= 1;
         let returning = slot.returning > 0;
         slot.returning -= u32::from(returning);
@@ -159,12 +161,6 @@ impl Returns {
 
     /// Whether a request is the next one of a client that is out.
     fn came_back(&mut self, now: Nanos, origin: Origin) -> bool {
-        let back = self.back(now, origin);
-        self.evidence.arrived(now, back);
-        back
-    }
-
-    fn back(&mut self, now: Nanos, origin: Origin) -> bool {
         let slot = self.slot(origin);
         let away = now.saturating_sub(slot.done);
         if away > HORIZON {
@@ -172,6 +168,7 @@ impl Returns {
         }
         let counts = slot.multiplex.arrived(&mut slot.out);
         if !counts {
+            self.evidence.arrived(now, false);
             return false;
         }
         let serial = slot.cohort;
@@ -183,6 +180,7 @@ impl Returns {
             false => self.histogram.take_back(),
         }
         self.histogram.learn(away);
+        self.evidence.arrived(now, expected);
         expected
     }
 

@@ -80,14 +80,15 @@ impl Prospect<'_> {
             return None;
         }
         let size = candidate.size as f64;
-        let more = now.curve.mean(candidate.size + 1) - now.curve.mean(candidate.size);
+        let own = now.curve.mean(candidate.size);
+        let more = now.curve.mean(candidate.size + 1) - own;
         let next_free = now.next_worker(candidate);
         let worth = next_free - size * more;
         let until = self.open_loop(now, size, worth);
         let until = until.max(self.returning(now, size, worth));
-        let until = until.max(self.grouped(now, candidate, size * more));
-        let until = until.max(self.covering(now, candidate, next_free));
-        let paced = self.pacing(now, candidate);
+        let until = until.max(self.grouped(now, candidate, own, size * more));
+        let until = until.max(self.covering(now, candidate, own, next_free));
+        let paced = self.pacing(now, candidate, own);
         let alone = self.out.is_empty();
         let goal = paced.filter(|it| alone && Some(it.1) >= until);
         let until = until.max(paced.map(|it| it.1))?.min(latest);
@@ -141,7 +142,7 @@ impl Prospect<'_> {
     }
 
     /// W3: batches of the size with which the workers keep up, instead of many small ones.
-    fn pacing(&self, now: &Situation<'_>, candidate: Candidate) -> Option<(u64, Nanos)> {
+    fn pacing(&self, now: &Situation<'_>, candidate: Candidate, own: f64) -> Option<(u64, Nanos)> {
         if now.forecast.len() <= 1.0 || self.rate <= 0.0 {
             return None;
         }
@@ -152,14 +153,13 @@ impl Prospect<'_> {
         if goal <= candidate.size {
             return None;
         }
-        let own = now.curve.mean(candidate.size);
-        // Latency counts where nothing else asks for the highest rate.
-        let unhurried = !self.returns.awaited() && head.given() > ROOMY * own;
-        let (missing, few) =
-            ((goal - candidate.size) as f64, if unhurried { FEW } else { 0.0 } * self.unit);
-        let linear = now.rate * (now.curve.mean(goal) - own) / missing;
-        if unhurried && linear > LINEAR_MAX * now.forecast.len() {
-            return None;
+        let (missing, mut few) = ((goal - candidate.size) as f64, 0.0);
+        if self.unhurried(now, candidate, own) {
+            let linear = now.rate * (now.curve.mean(goal) - own) / missing;
+            if linear > LINEAR_MAX * now.forecast.len() {
+                return None;
+            }
+            few = FEW * self.unit;
         }
         let until = head.arrived + (PATIENCE * (goal as f64 - few) / self.rate) as Nanos;
         let left = until.saturating_sub(self.now);
@@ -167,21 +167,42 @@ impl Prospect<'_> {
         comes.then_some((goal, until))
     }
 
+    /// Whether latency counts, and nothing asks for the highest rate: neither clients that come back
+    /// nor a deadline that is near.
+    fn unhurried(&self, now: &Situation<'_>, candidate: Candidate, own: f64) -> bool {
+        let given = now.queue.waiting[candidate.skip].given();
+        !self.returns.awaited() && given > ROOMY * own
+    }
+
     /// W4: requests come in groups, and the rest of this group comes in a moment. Left to the next
     /// worker it would need a batch of its own.
-    fn grouped(&self, now: &Situation<'_>, candidate: Candidate, more: f64) -> Option<Nanos> {
-        let saved = self.company * (now.curve.mean(candidate.size) - more);
+    fn grouped(
+        &self,
+        now: &Situation<'_>,
+        candidate: Candidate,
+        own: f64,
+        more: f64,
+    ) -> Option<Nanos> {
+        let saved = self.company * (own - more);
         let pays = self.company > GROUPED && saved > candidate.size as f64 * self.moment;
-        pays.then(|| self.last_open + self.moment as Nanos)
+        // The rest of it goes to another worker where one is idle.
+        let spare = || now.forecast.open > 1 && self.unhurried(now, candidate, own);
+        (pays && !spare()).then(|| self.last_open + self.moment as Nanos)
     }
 
     /// W5: all workers would be busy for so long that new requests could not be in time. The later
     /// this batch goes, the sooner another worker is free after it. Under overload an idle worker
     /// would only serve fewer.
-    fn covering(&self, now: &Situation<'_>, candidate: Candidate, next_free: f64) -> Option<Nanos> {
+    fn covering(
+        &self,
+        now: &Situation<'_>,
+        candidate: Candidate,
+        own: f64,
+        next_free: f64,
+    ) -> Option<Nanos> {
         let given = now.queue.waiting[candidate.skip].given();
         let busy = now.forecast.soonest_busy()? as f64;
-        if given == f64::INFINITY || busy >= now.curve.mean(candidate.size) {
+        if given == f64::INFINITY || busy >= own {
             return None;
         }
         let blind = next_free + now.curve.planned(candidate.size) + now.margin as f64 - given;
