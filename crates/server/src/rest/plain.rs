@@ -11,7 +11,7 @@ mod request;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -218,7 +218,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         let PlainRequest { parts, body, closes } = request;
         let request = RequestContext::new(self.context, &parts, Instant::now());
         let answered = {
-            let mut answer = pin!(service::dispatch(&request, RequestBody::whole(body)));
+            // Idle connections do without its memory.
+            let mut answer = Box::pin(service::dispatch(&request, RequestBody::whole(body)));
             poll_fn(|context| match answer.as_mut().poll(context) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => self.poll_gone(context).map(|()| None),
