@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import threading
 import xml.etree.ElementTree
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from harness import onnx
 from harness.archives import Store
 from harness.server import Server
 from harness.wait import until
@@ -31,7 +33,9 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     """One server with a model that echoes."""
     home = tmp_path_factory.mktemp("bench")
     store = Store(home / "store")
-    server = Server(binary, home / "server", ["serve", store.mar("echo"), *FLAGS]).started()
+    rows = [onnx.value(name, onnx.FLOAT, ["n", 4]) for name in ("x", "y")]
+    same = onnx.write(home / "same.onnx", [onnx.node("Identity", ["x"], "y")], rows[:1], rows[1:])
+    server = Server(binary, home / "server", ["serve", store.mar("echo"), same, *FLAGS]).started()
     try:
         yield server
     finally:
@@ -138,6 +142,44 @@ def test_grpc_in_both_loops(server: Server, bench) -> None:
     assert answered(server) == before + 302
 
 
+def test_tensors_go_over_grpc_as_open_inference_has_it(server: Server, bench, tmp_path: Path) -> None:
+    url = f"grpc://{grpc_address(server)}/same"
+    assert bench(url, "-c", "2", "-n", "20", "--input", "x:FP32:3,4", *LATE)["total"]["statuses"] == {"OK": 20}
+    numbers = tmp_path / "numbers"
+    numbers.write_bytes(bytes(16))
+    assert bench(url, "-c", "2", "-n", "5", "--input", f"x:FP32:1,4:{numbers}", *LATE)["total"]["answered"] == 5
+
+
+def test_tensors_go_over_http_with_the_binary_extension(binary: Path) -> None:
+    seen: list[bytes] = []
+    with scripted(lambda _: OK, seen) as url:
+        done = run(binary, f"{url}v2/models/m/infer", "-c", "1", "-n", "2", "--input", "x:FP32:1,4:zeros", *LATE)
+    assert done.returncode == 0, done.stderr
+    head, _, body = seen[-1].partition(b"\r\n\r\n")
+    length = int(re.search(rb"inference-header-content-length: (\d+)", head)[1])
+    [tensor] = json.loads(body[:length])["inputs"]
+    assert tensor == {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": {"binary_data_size": 16}}
+    assert body[length:] == bytes(16)
+    assert head.startswith(b"POST /v2/models/m/infer HTTP/1.1\r\n")
+
+
+def test_tls_is_checked_unless_it_is_told_not_to(binary: Path, tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    subprocess.run([*make, *names, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with scripted(lambda _: OK, tls=context) as url:
+        url = url.replace("http:", "https:")
+        for trust in (["--insecure"], ["--ca", cert]):
+            done = run(binary, url, "-c", "2", "-n", "10", *trust, *LATE)
+            assert done.returncode == 0 and "answered    10 of 10" in done.stdout, done.stderr
+        done = run(binary, url, "-n", "1")
+        assert done.returncode == 1 and "TLS failed" in done.stderr and "--insecure" in done.stderr
+
+
 def test_http2_carries_plain_requests(server: Server, bench, tmp_path: Path) -> None:
     # The server speaks HTTP/2 on its gRPC port; a message with its frame is a body like any other.
     message = b"\x0a\x04echo\x1a\x09\x0a\x04data\x12\x01x"
@@ -168,7 +210,7 @@ def test_the_summary_is_short_and_complete(server: Server, binary: Path) -> None
     done = run(binary, server.url("/predictions/echo"), "-c", "2", "-n", "20", "--body", "x", "--objective", "100s")
     assert done.returncode == 0
     lines = [line.split()[0] for line in done.stdout.splitlines()[1:]]
-    assert lines == ["answered", "good", "latency", "connections", "generator"], done.stdout
+    assert lines == ["answered", "good", "latency", "connections", "generator"]
 
 
 def test_a_server_that_is_killed_leaves_errors_by_kind(start, store: Store, binary: Path) -> None:
@@ -206,14 +248,18 @@ REJECTED = b'{"code": 503, "message": "It is full. [reason: queue_full]"}'
 
 
 @contextmanager
-def scripted(answer: Callable[[int], bytes | None]) -> Iterator[str]:
+def scripted(
+    answer: Callable[[int], bytes | None], seen: list[bytes] | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """A server that gives its n-th request this answer; none closes the connection."""
     listener = socket.create_server(("127.0.0.1", 0))
     count, lock = [0], threading.Lock()
 
     def talk(connection: socket.socket) -> None:
-        with connection:
-            while connection.recv(65_536):
+        with suppress(OSError), tls.wrap_socket(connection, server_side=True) if tls else connection as connection:
+            while request := connection.recv(65_536):
+                if seen is not None:
+                    seen.append(request)
                 with lock:
                     number, count[0] = count[0], count[0] + 1
                 reply = answer(number)

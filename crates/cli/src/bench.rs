@@ -10,7 +10,6 @@ mod summary;
 
 use std::io::IsTerminal as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jitney_load::{
@@ -24,12 +23,6 @@ use crate::failure::{FAILED, Failure, cannot};
 use crate::flags::bench::BenchFlags;
 use crate::machine;
 
-/// The exit code after the second interrupt.
-const INTERRUPTED: i32 = 130;
-/// What the server says while a model loads; that is waited for.
-const LOADING: &str = "[reason: loading]";
-const LOADING_MAX: Duration = Duration::from_secs(120);
-const LOADING_PAUSE: Duration = Duration::from_millis(100);
 /// How much of an error's text is shown.
 const SHOWN_MAX: usize = 300;
 
@@ -63,21 +56,19 @@ fn run(plan: LoadPlan, flags: &BenchFlags, stop: &Stop) -> Result<LoadReport, Fa
 
 /// One request before the load: a wrong path is one error and not a million.
 fn try_once(plan: &LoadPlan, flags: &BenchFlags) -> Result<(), Failure> {
-    let trial = || jitney_load::trial(plan).map_err(cannot("send a request"));
-    let mut answer = trial()?;
-    let started = Instant::now();
-    while answer.text.contains(LOADING) && started.elapsed() < LOADING_MAX {
-        std::thread::sleep(LOADING_PAUSE);
-        answer = trial()?;
-    }
+    let answer = jitney_load::trial(plan).map_err(cannot("send a request"))?;
     if answer.ending.is_answer() {
         return Ok(());
     }
     let url = &flags.url;
     let message = match answer.ending {
         Ending::Failed(ExchangeFailure::NobodyListens) => format!("nobody listens at {url}"),
-        Ending::Failed(why) => format!("the first request to {url} failed: {}", why.label()),
-        ending => {
+        Ending::Failed(why) => {
+            let detail =
+                if answer.text.is_empty() { String::new() } else { format!(": {}", answer.text) };
+            format!("the first request to {url} failed: {}{detail}", why.label())
+        }
+        ending @ (Ending::Http(_) | Ending::Grpc(_)) => {
             let text: String = answer.text.trim().chars().take(SHOWN_MAX).collect();
             format!("the first request to {url} was answered with {ending}: {text}")
         }
@@ -97,27 +88,25 @@ fn hint(plan: &LoadPlan, ending: Ending, url: &str) -> &'static str {
         Ending::Failed(_) if plan.target.protocol == LoadProtocol::Http2 => {
             "not every server speaks HTTP/2 without TLS; Jitney does on its gRPC port only"
         }
-        _ if !has_path => {
+        Ending::Http(_) if !has_path => {
             "the URL has no path, so / was tried; models answer at /predictions/MODEL, and with Open \
              Inference at /v2/models/MODEL/infer"
         }
-        _ => "--keep-going starts the load in spite of it",
+        Ending::Http(_) | Ending::Grpc(_) | Ending::Failed(_) => {
+            "--keep-going starts the load in spite of it"
+        }
     }
 }
 
-/// The first interrupt ends the load and the summary follows, the second ends the program.
+/// The first interrupt ends the load, the second also ends the wait for answers; the summary follows.
 fn stop_on_interrupt(stop: &Stop) {
     let stop = stop.clone();
     std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-            return;
-        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
-            if signal::ctrl_c().await.is_ok() {
+            while signal::ctrl_c().await.is_ok() {
                 stop.set();
-            }
-            if signal::ctrl_c().await.is_ok() {
-                std::process::exit(INTERRUPTED);
             }
         });
     });

@@ -92,18 +92,19 @@ impl ExchangeFailure {
 
     /// Of a connection that could not be opened.
     pub(crate) fn connecting(error: &io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::ConnectionRefused => Self::NobodyListens,
-            _ => Self::CannotConnect,
-        }
+        let nobody = error.kind() == ErrorKind::ConnectionRefused;
+        if nobody { Self::NobodyListens } else { Self::CannotConnect }
     }
 
     /// Of a connection that was open.
     pub(crate) fn talking(error: &io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::UnexpectedEof => Self::Closed,
-            ErrorKind::InvalidData => Self::Tls,
-            _ => Self::Reset,
+        let is = |kind: ErrorKind| error.kind() == kind;
+        if is(ErrorKind::UnexpectedEof) {
+            Self::Closed
+        } else if is(ErrorKind::InvalidData) {
+            Self::Tls
+        } else {
+            Self::Reset
         }
     }
 }

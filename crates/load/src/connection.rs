@@ -4,9 +4,8 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Instant;
 
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer::{Exchange, ExchangeFailure};
 use crate::dial::{Dialer, LoadProtocol};
@@ -39,7 +38,7 @@ impl ConnectionMaker {
                 Wire::Http2(Http2Slot::new(Rc::clone(&shared[at])))
             }
         };
-        LoadConnection { wire, limit: Box::pin(sleep_until(tokio::time::Instant::now())) }
+        LoadConnection { wire, limit: Box::pin(sleep_until(Instant::now())) }
     }
 }
 
@@ -58,7 +57,7 @@ enum Wire {
 impl LoadConnection {
     /// Sends a request and waits for its answer, until a time.
     pub(crate) async fn exchange(&mut self, payload: &RequestPayload, until: Instant) -> Exchange {
-        self.limit.as_mut().reset(until.into());
+        self.limit.as_mut().reset(until);
         let exchange = async {
             match &mut self.wire {
                 Wire::Http1(wire) => wire.exchange(payload).await,

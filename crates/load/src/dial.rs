@@ -1,6 +1,6 @@
 //! Where the load goes, and how a connection to it is opened.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -55,6 +55,8 @@ pub(crate) struct Dialer {
     target: Target,
     connector: Option<(TlsConnector, ServerName<'static>)>,
     opened: Cell<u64>,
+    /// What the system said when no connection could be opened last.
+    problem: RefCell<String>,
 }
 
 impl Dialer {
@@ -67,7 +69,7 @@ impl Dialer {
             };
             (TlsConnector::from(Arc::new(config)), name.clone())
         });
-        Self { target, connector, opened: Cell::new(0) }
+        Self { target, connector, opened: Cell::new(0), problem: RefCell::default() }
     }
 
     pub(crate) fn protocol(&self) -> LoadProtocol {
@@ -79,12 +81,24 @@ impl Dialer {
         self.opened.get()
     }
 
+    /// What the system said when no connection could be opened last.
+    pub(crate) fn problem(&self) -> String {
+        self.problem.borrow().clone()
+    }
+
     pub(crate) async fn open(&self) -> Result<Transport, ExchangeFailure> {
-        let tcp = self.connect().await.map_err(|error| ExchangeFailure::connecting(&error))?;
+        let noted = |error: io::Error| {
+            *self.problem.borrow_mut() = error.to_string();
+            error
+        };
+        let tcp = self.connect().await.map_err(noted);
+        let tcp = tcp.map_err(|error| ExchangeFailure::connecting(&error))?;
         self.opened.set(self.opened.get() + 1);
         let Some((connector, name)) = &self.connector else { return Ok(Transport::Plain(tcp)) };
         let tls = connector.connect(name.clone(), tcp).await;
-        tls.map(|tls| Transport::Tls(Box::new(tls))).map_err(|_| ExchangeFailure::Tls)
+        tls.map(|tls| Transport::Tls(Box::new(tls)))
+            .map_err(noted)
+            .map_err(|_| ExchangeFailure::Tls)
     }
 
     async fn connect(&self) -> io::Result<TcpStream> {

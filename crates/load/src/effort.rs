@@ -1,8 +1,9 @@
 //! What a thread of the generator takes of the machine, as the kernel accounts for it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
 
 /// What a thread took of the machine.
 #[derive(Clone, Copy, Debug, Default)]

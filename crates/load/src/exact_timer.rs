@@ -3,13 +3,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 /// The timer; one waits at a time.
 pub(crate) struct ExactTimer(AsyncFd<OwnedFd>);

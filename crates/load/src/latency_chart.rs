@@ -16,6 +16,9 @@ const MIDDLE: f64 = 320.0;
 const LOWER: f64 = 356.0;
 const BOTTOM: f64 = 416.0;
 
+/// The least latency of the grid: a microsecond.
+const GRID_FIRST: f64 = 1e-3;
+
 /// Name, colour and width of a line, and its value; colours of Okabe and Ito.
 type CurveStyle = (&'static str, &'static str, f64, fn(&TimeSlotReport) -> f64);
 const CURVES: [CurveStyle; 3] = [
@@ -36,7 +39,7 @@ struct LatencyChart<'a> {
     report: &'a LoadReport,
     /// The end of the horizontal axis, in seconds.
     seconds: f64,
-    /// The ends of the vertical axis: powers of ten, in milliseconds.
+    /// The ends of the vertical axis, in milliseconds.
     low: f64,
     high: f64,
     /// The longest bar below: requests per second.
@@ -56,13 +59,13 @@ impl<'a> LatencyChart<'a> {
         let high = answered().map(|slot| slot.max_ms).fold(0.0, f64::max);
         let (low, high) = if high > 0.0 { (low, high) } else { (1.0, 1.0) };
         let high = report.objective_ms.unwrap_or(high).max(high);
-        let low = low.max(1e-3).log10().floor();
+        let low = grid().take_while(|ms| *ms <= low).last().unwrap_or(GRID_FIRST);
         let unserved = slots.iter().map(|slot| (slot.rejected + slot.failed) as f64 / width);
         Self {
             report,
             seconds: slots.len().max(1) as f64 * width,
             low,
-            high: high.log10().ceil().max(low + 1.0),
+            high: grid().find(|ms| *ms >= high && *ms > low).unwrap_or(high),
             unserved: unserved.fold(0.0, f64::max),
             width,
         }
@@ -73,7 +76,7 @@ impl<'a> LatencyChart<'a> {
     }
 
     fn y(&self, ms: f64) -> f64 {
-        let share = (ms.max(1e-6).log10() - self.low) / (self.high - self.low);
+        let share = (ms.max(1e-6) / self.low).ln() / (self.high / self.low).ln();
         MIDDLE - (MIDDLE - TOP) * share.clamp(0.0, 1.0)
     }
 
@@ -104,7 +107,7 @@ impl<'a> LatencyChart<'a> {
                  <text x=\"{:.0}\" y=\"48\">{name}</text>",
                 x + 28.0
             );
-            x += 40.0 + 8.0 * name.chars().count() as f64;
+            x += 48.0 + 7.2 * name.chars().count() as f64;
         };
         for (name, colour, ..) in CURVES.iter().rev() {
             entry(name, colour);
@@ -117,9 +120,8 @@ impl<'a> LatencyChart<'a> {
     }
 
     fn axes(&self, svg: &mut String) {
-        let mut power = self.low;
-        while power <= self.high + 0.001 {
-            let (ms, y) = (10f64.powf(power), self.y(10f64.powf(power)));
+        for ms in grid().filter(|ms| (self.low..=self.high).contains(ms)) {
+            let y = self.y(ms);
             let _ = writeln!(
                 svg,
                 "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#ddd\"/>\
@@ -128,7 +130,6 @@ impl<'a> LatencyChart<'a> {
                 y + 4.0,
                 number(ms)
             );
-            power += 1.0;
         }
         for at in ticks(self.seconds) {
             let x = self.x(at);
@@ -168,7 +169,7 @@ impl<'a> LatencyChart<'a> {
         for (_, colour, width, value) in CURVES {
             let _ = writeln!(
                 svg,
-                "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"/>",
+                "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\" stroke-linecap=\"round\"/>",
                 self.path(value)
             );
         }
@@ -215,6 +216,12 @@ impl<'a> LatencyChart<'a> {
     }
 }
 
+/// Where latencies have a line in the grid: 1, 2 and 5 of every power of ten, in milliseconds.
+fn grid() -> impl Iterator<Item = f64> {
+    let powers = (0..10).map(|power| GRID_FIRST * 10f64.powi(power));
+    powers.flat_map(|power| [power, 2.0 * power, 5.0 * power])
+}
+
 /// A handful of round numbers from 0 to `end`.
 fn ticks(end: f64) -> Vec<f64> {
     let raw = end / 8.0;
@@ -230,4 +237,18 @@ fn number(value: f64) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_is_round_and_ticks_are_few() {
+        let shown: Vec<String> = grid().map(number).take(7).collect();
+        assert_eq!(shown, ["0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1"]);
+        for end in [0.3, 1.0, 5.0, 42.0, 3600.0] {
+            assert!((4..=10).contains(&ticks(end).len()), "{end}: {:?}", ticks(end));
+        }
+    }
 }

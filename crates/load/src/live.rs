@@ -1,27 +1,37 @@
 //! What can be seen and done while the load runs: the figures of the last second, and an early end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tokio::time::sleep;
 
 use crate::answer::Ending;
 use crate::tally::{millis, nanos};
 use crate::timeline::coarse;
 
-/// Ends a run early; what was sent is still waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Ends a run early.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<AtomicU32>);
 
 impl Stop {
-    /// Ends the run.
+    /// The first call ends the load, and what was sent is waited for; the second ends that too.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits for the second call.
+    pub(crate) async fn at_once(&self) {
+        while self.0.load(Ordering::Relaxed) < 2 {
+            sleep(LOOK_EVERY).await;
+        }
     }
 }
 

@@ -105,7 +105,7 @@ mod tests {
     fn taken(pool: &mut ConnectionPool<usize, ()>) -> usize {
         match pool.take(()) {
             PoolChoice::Use(connection, ()) => connection,
-            other => panic!("{other:?}"),
+            other @ (PoolChoice::Open(..) | PoolChoice::Wait) => panic!("{other:?}"),
         }
     }
 

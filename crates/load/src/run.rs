@@ -4,12 +4,13 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::answer::Ending;
 use crate::connection::ConnectionMaker;
@@ -23,29 +24,45 @@ use crate::shard::{Shard, ShardPlan};
 /// The threads are up before the first request is due.
 const HEAD_START: Duration = Duration::from_millis(20);
 const LIVE_EVERY: Duration = Duration::from_secs(1);
+/// The reason that the server gives while a model loads.
+const LOADING: &str = "loading";
+const LOADING_MAX: Duration = Duration::from_secs(120);
+const LOADING_PAUSE: Duration = Duration::from_millis(100);
+/// Windows that may wait to be shown.
+const WINDOWS_MAX: usize = 1024;
 
 /// How a first request went.
 #[derive(Clone, Debug)]
 pub struct TrialAnswer {
     /// How it ended.
     pub ending: Ending,
-    /// What the server said about an error.
+    /// What the server said about an error, or the system.
     pub text: String,
 }
 
-/// Sends the first request once, before any load.
+/// Sends the first request once, before any load. A model that loads is waited for.
 ///
 /// # Errors
 /// The system gives no runtime.
 pub fn trial(plan: &LoadPlan) -> io::Result<TrialAnswer> {
     let dialer = Rc::new(Dialer::new(plan.target.clone()));
-    let exchange = LocalSet::new().block_on(&runtime()?, async {
-        let mut connection = ConnectionMaker::new(dialer, 1).make(0);
-        connection.exchange(&plan.payloads[0], Instant::now() + plan.timeout).await
-    });
-    let text =
-        exchange.error.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
-    Ok(TrialAnswer { ending: exchange.ending, text })
+    LocalSet::new().block_on(&runtime()?, async {
+        let mut connection = ConnectionMaker::new(Rc::clone(&dialer), 1).make(0);
+        let end = Instant::now() + LOADING_MAX;
+        loop {
+            let until = Instant::now() + plan.timeout;
+            let exchange = connection.exchange(&plan.payloads[0], until).await;
+            if exchange.reason().as_deref() == Some(LOADING) && Instant::now() < end {
+                sleep(LOADING_PAUSE).await;
+                continue;
+            }
+            let text = match exchange.error.as_deref() {
+                Some(text) => String::from_utf8_lossy(text).into_owned(),
+                None => dialer.problem(),
+            };
+            return Ok(TrialAnswer { ending: exchange.ending, text });
+        }
+    })
 }
 
 /// Runs a plan to its end, and shows the figures of every second to `live`.
@@ -63,7 +80,7 @@ pub fn run(
         LoadMode::Open { .. } => 0,
     };
     let left = Arc::new(AtomicU64::new(left));
-    let (sender, windows) = channel();
+    let (sender, windows) = sync_channel(WINDOWS_MAX);
     let sender = live.is_some().then_some(sender);
     let start = Instant::now() + HEAD_START;
     let threads = (0..plan.threads).map(|number| {
@@ -111,8 +128,8 @@ fn show(windows: &Receiver<NumberedWindow>, threads: usize, live: &mut dyn FnMut
     }
 }
 
-fn shard(share: ShardPlan, live: Option<Sender<NumberedWindow>>) -> io::Result<RunRecord> {
-    let start = share.start;
+fn shard(share: ShardPlan, live: Option<SyncSender<NumberedWindow>>) -> io::Result<RunRecord> {
+    let (start, stop) = (share.start, share.stop.clone());
     let shard = Rc::new(Shard::new(share, live.is_some()));
     let work = Rc::clone(&shard);
     let effort = Effort::now();
@@ -120,6 +137,7 @@ fn shard(share: ShardPlan, live: Option<Sender<NumberedWindow>>) -> io::Result<R
         tokio::select! {
             ended = work.run() => ended,
             () = windows(&shard, start, live) => Ok(()),
+            () = stop.at_once() => Ok(()),
         }
     })?;
     let record = shard.into_record();
@@ -127,13 +145,12 @@ fn shard(share: ShardPlan, live: Option<Sender<NumberedWindow>>) -> io::Result<R
 }
 
 /// Sends what happened, every second; without end.
-async fn windows(shard: &Shard, start: Instant, live: Option<Sender<NumberedWindow>>) {
+async fn windows(shard: &Shard, start: Instant, live: Option<SyncSender<NumberedWindow>>) {
     let Some(live) = live else { return std::future::pending().await };
     for second in 1.. {
-        tokio::time::sleep_until((start + LIVE_EVERY * second).into()).await;
-        if live.send((u64::from(second), shard.window())).is_err() {
-            break;
-        }
+        sleep_until(start + LIVE_EVERY * second).await;
+        // A terminal that does not keep up misses a second.
+        let _ = live.try_send((u64::from(second), shard.window()));
     }
     std::future::pending().await
 }

@@ -5,11 +5,12 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
+use tokio::time::Instant;
 
 use crate::answer::{Exchange, ExchangeFailure};
 use crate::connection::{ConnectionMaker, LoadConnection};

@@ -15,12 +15,15 @@ mod values;
 use self::extent::Extent;
 use self::json::{JsonReader, characters};
 use self::values::ArgumentName;
-use crate::call::{CALL_PARAMETER, Input, Parameter};
+use crate::call::{CALL_PARAMETER, Input, Parameter, ValueBytes};
 use crate::store::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm};
 
 /// The parameter that holds a plain body.
 const BODY: &str = "body";
 const JSON_TYPE: &str = "application/json";
+/// The longest text that is read from one end to the other, since that keeps other requests of the same
+/// thread waiting: 40 ms or so. The heads of arrays are read whatever follows them.
+const SCAN_BYTES_MAX: usize = 32 << 20;
 
 /// What was seen of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,7 +137,7 @@ impl SizeReader {
         if body.value.starts_with(array_file::NPZ) && self.arrays.contains(&true) {
             if !matches!(sole, Some((_, param)) if param.form == ValueForm::Bytes) {
                 let given = found.given.clone();
-                array_file::npz(&body.value, |name, extent| {
+                array_file::npz(scannable(&body.value), |name, extent| {
                     if let Some(place) = self.index_of(name).filter(|place| !given[*place]) {
                         found.extents[place] = Some(extent);
                     }
@@ -145,7 +148,8 @@ impl SizeReader {
         if !self.plain.contains(&true) {
             return;
         }
-        if body.content_type == JSON_TYPE && JsonReader::new(&body.value).peek() == Some(b'{') {
+        let is_json = body.content_type == JSON_TYPE;
+        if is_json && JsonReader::new(scannable(&body.value)).peek() == Some(b'{') {
             let mut reader = JsonReader::new(&body.value);
             let alone = missing().count() == 1 && !self.sizes.takes_any;
             let mut named = vec![None; self.sizes.params.len()];
@@ -190,7 +194,7 @@ struct FoundValues {
 /// How many items an Open Inference request brings: the first dimension of its first input.
 pub(crate) fn open_inference(input: &Input) -> Option<u32> {
     let body = input.parameters.iter().find(|parameter| parameter.name == BODY)?;
-    json::open_inference(&body.value).map(|rows| u32::try_from(rows).unwrap_or(u32::MAX))
+    json::open_inference(scannable(&body.value)).map(|rows| u32::try_from(rows).unwrap_or(u32::MAX))
 }
 
 /// Whether arrays may be in a value whose parameter has no hint.
@@ -217,10 +221,15 @@ fn sole<'a>(
     missing.next().filter(|_| missing.next().is_none())
 }
 
+/// The value in one piece, or nothing of it if it is too long to be looked through.
+fn scannable(value: &ValueBytes) -> &[u8] {
+    if value.len() > SCAN_BYTES_MAX { &[] } else { value }
+}
+
 /// The size of a value as it came for a parameter of this form; none where it has none.
 fn value(parameter: &Parameter, form: ValueForm) -> Option<Extent> {
     let Parameter { content_type, value, .. } = parameter;
-    let json = || JsonReader::new(value).extent(form);
+    let json = || JsonReader::new(scannable(value)).extent(form);
     let text = || {
         let pieces = value.pieces().iter();
         Some(Extent::of_length(pieces.map(|piece| characters(piece)).sum()))
@@ -232,12 +241,12 @@ fn value(parameter: &Parameter, form: ValueForm) -> Option<Extent> {
             let head = value.pieces().first().and_then(|piece| array_file::npy(piece));
             head.or_else(|| array_file::npy(value))
         }
-        ValueForm::Array | ValueForm::Frame => match JsonReader::new(value).peek() {
+        ValueForm::Array | ValueForm::Frame => match JsonReader::new(scannable(value)).peek() {
             Some(b'[' | b'{') => json(),
-            _ if form == ValueForm::Frame && !value.starts_with(b"PAR1") => {
+            Some(_) if form == ValueForm::Frame && !value.starts_with(b"PAR1") => {
                 Some(array_file::csv(value))
             }
-            _ => None,
+            Some(_) | None => None,
         },
         ValueForm::Json => json(),
         ValueForm::Text | ValueForm::Bytes | ValueForm::Any if is_json => json(),

@@ -46,6 +46,14 @@ fn a_body_brings_as_many_items_as_its_array_has_rows() {
 }
 
 #[test]
+fn a_text_that_would_take_long_to_read_counts_as_unknown() {
+    let one = reader(json!({"params": [array("x")]}));
+    let body = |spaces: usize| format!("[1,{}2]", " ".repeat(spaces));
+    assert_eq!(json_body(&one, &body(SCAN_BYTES_MAX - 5)).items, Some(2));
+    assert_eq!(json_body(&one, &body(SCAN_BYTES_MAX - 4)).items, None);
+}
+
+#[test]
 fn the_batch_dimension_may_be_any() {
     let along = |dim: i32| {
         let reader = reader(json!({"params": [array("x")], "batch_dim": dim}));
