@@ -80,9 +80,10 @@ def chosen(names: list[str]) -> list[Server]:
 
 
 def write_page(results: pathlib.Path) -> None:
-    """Makes the page anew."""
-    PAGE.write_text(page(Results.read(results)))
-    say(f"wrote {PAGE.relative_to(ROOT)}")
+    """Makes the page anew; the one of the documentation only from the figures in the repository."""
+    target = PAGE if results.absolute() == FILE.absolute() else results.with_suffix(".md")
+    target.write_text(page(Results.read(results)))
+    say(f"wrote {target.name}")
 
 
 if __name__ == "__main__":

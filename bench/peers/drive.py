@@ -77,7 +77,7 @@ class Driver:
         with tempfile.NamedTemporaryFile(suffix=".jpg") as file:
             try:
                 subprocess.run([python, APPS / "work.py", "photo", file.name], check=True, capture_output=True)
-                command = [python, APPS / "work.py", "answer", file.name]
+                command = [str(python), str(APPS / "work.py"), "answer", file.name]
                 told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             except subprocess.CalledProcessError:
                 self.results.missing["W3"] = "there is no torch here (see tests/torch-python)"

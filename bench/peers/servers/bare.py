@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import subprocess
 
 from ..workloads import W3, Load, Workload
@@ -27,12 +28,13 @@ class BareLoop(Server):
     def settings(self, workload: Workload) -> str:
         return "batches of eight, one after another"
 
-    def version(self, python) -> str:
+    def version(self, python: pathlib.Path) -> str:
         code = "import sys; print('Python', sys.version.split()[0])"
         return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
     def alone(self, site: Site, seconds: float) -> dict[str, float]:
         (site.folder / "photo").write_bytes(site.photo)
-        command = [site.python, APPS / "work.py", "bare", site.folder / "photo", str(int(seconds * GUESSED_RATE))]
+        count = str(int(seconds * GUESSED_RATE))
+        command = [str(site.python), str(APPS / "work.py"), "bare", str(site.folder / "photo"), count]
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=common_variables(site))
         return {**json.loads(done.stdout), "not_ok": 0.0, "lost": 0.0}

@@ -35,7 +35,7 @@ class Jitney(Server):
         told = subprocess.run([BINARY, "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
         if not BINARY.is_relative_to(ROOT):
             return told
-        command = ["git", "-C", ROOT, "log", "-1", "--no-merges", "--format=%s"]
+        command = ["git", "-C", str(ROOT), "log", "-1", "--no-merges", "--format=%s"]
         commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
         return f'{told}, commit "{commit}"' if commit else told
 

@@ -31,7 +31,7 @@ class LitServe(Server):
 def in_json(path: str, site: Site, frame: str) -> Ask:
     """Large inputs inside JSON: pictures in base64, and text as it is."""
     if site.workload.model == "classifier":
-        body = frame % base64.b64encode(site.photo).decode()
-        return Ask(path, body.encode(), site.photo_class)
+        picture = frame % base64.b64encode(site.photo).decode()
+        return Ask(path, picture.encode(), site.photo_class)
     body, answer = framed(frame, BIG_BYTES) if site.workload.raw else framed(frame)
     return Ask(path, body, answer)

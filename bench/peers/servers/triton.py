@@ -41,7 +41,7 @@ class Triton(Server):
 
     def version(self, python: pathlib.Path) -> str:
         """Of the server and of the wheel. A server without models says its version and ends."""
-        command = [server_home(python) / "bin" / "tritonserver", "--model-repository=/nonexistent"]
+        command = [str(server_home(python) / "bin" / "tritonserver"), "--model-repository=/nonexistent"]
         variables = {"LD_LIBRARY_PATH": libraries(python)}
         done = subprocess.run(
             [*command, "--allow-gpu-metrics=false"], env=variables, capture_output=True, text=True, timeout=60

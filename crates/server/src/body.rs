@@ -125,6 +125,8 @@ pub(crate) struct GrowingBody {
     /// Where smaller pieces are put together.
     bytes: BytesMut,
     share: TransferShare,
+    /// Bytes that were taken in all.
+    room: usize,
     /// No more than this will come, if the client keeps its word.
     announced: usize,
 }
@@ -137,6 +139,7 @@ impl GrowingBody {
             pieces_len: 0,
             bytes: BytesMut::new(),
             share: admission.body(),
+            room: 0,
             announced,
         }
     }
@@ -152,7 +155,7 @@ impl GrowingBody {
             return self.push(&piece);
         }
         let came = piece.len();
-        self.share.grow((self.pieces_len + self.bytes.capacity() + came) as u64)?;
+        self.take_room(self.pieces_len + self.bytes.capacity() + came)?;
         if !self.bytes.is_empty() {
             self.pieces_len += self.bytes.len();
             self.pieces.push(self.bytes.split().freeze());
@@ -163,6 +166,16 @@ impl GrowingBody {
         Ok(())
     }
 
+    /// Takes memory for so many bytes in all, in steps.
+    fn take_room(&mut self, wanted: usize) -> Result<(), CutReason> {
+        if wanted > self.room {
+            let step = (self.room * ROOM_FACTOR).max(ROOM_MIN).min(self.announced);
+            self.room = wanted.max(step);
+            self.share.grow(self.room as u64)?;
+        }
+        Ok(())
+    }
+
     /// Adds a piece to the end of the last one, once there is memory for it.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), CutReason> {
         let wanted = self.bytes.len() + piece.len();
@@ -170,7 +183,7 @@ impl GrowingBody {
             let most = self.announced.saturating_sub(self.pieces_len);
             let step = (self.bytes.capacity() * ROOM_FACTOR).max(ROOM_MIN).min(most);
             let room = wanted.max(step);
-            self.share.grow((self.pieces_len + room) as u64)?;
+            self.take_room(self.pieces_len + room)?;
             self.bytes.reserve(room - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);
