@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle|generator ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -19,6 +19,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
 from footprint import growth, idle_connections, many
+from generator import generator
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
 from live import live
@@ -180,5 +181,6 @@ if __name__ == "__main__":
             "many": many,
             "growth": growth,
             "idle": idle,
+            "generator": generator,
         }[name]()
     print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -1,11 +1,12 @@
 //! The adaptive policy: what it learns, and what it decides by that.
 //!
 //! `learned` holds what was learned: `curves`, `service`, `fit`, `grid` and `tail` how long a batch
-//! takes, `rate`, `returns`, `multiplex` and `return_times` which requests will come. `view` looks at it
-//! and at the queue: `situation` chooses which requests a batch would hold, `wait` whether it is
+//! takes, `rate`, `returns`, `multiplex`, `return_times` and `evidence` which requests will come. `view`
+//! looks at it and at the queue: `situation` chooses which requests a batch would hold, `wait` whether it is
 //! worth waiting for more. The `planner` decides, and `log` keeps the last decisions.
 
 mod curves;
+mod evidence;
 mod fit;
 mod grid;
 mod learned;

@@ -57,7 +57,7 @@ impl Demand {
     /// The same as a load.
     #[must_use]
     pub fn load(&self, rate: f64, count: usize, seed: u64) -> Load {
-        Load::Open(self.jobs(rate, count, seed))
+        Load::open(self.jobs(rate, count, seed))
     }
 
     fn draw(&self, dice: &mut Dice) -> Class {

@@ -9,6 +9,7 @@
 pub mod arrivals;
 pub mod bounds;
 pub mod chart;
+pub mod connections;
 pub mod contender;
 pub mod curve;
 pub mod demand;
@@ -26,6 +27,7 @@ pub mod trace;
 pub mod world;
 
 pub use arrivals::Arrivals;
+pub use connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
 pub use contender::Contender;
 pub use curve::{ServiceCurve, ms};
 pub use demand::{Class, Demand};
@@ -36,4 +38,4 @@ pub use outcome::Outcome;
 pub use runner::run;
 pub use scheduler::{Orders, Scheduler};
 pub use text_table::TextTable;
-pub use world::{Clients, Load, Loss, World};
+pub use world::{Clients, Load, Loss, ThinkSpread, World};

@@ -13,6 +13,8 @@ pub struct Outcome {
     pub jobs: Vec<Job>,
     /// How each of them ended.
     pub ends: Vec<SimulatedEnd>,
+    /// Whether each was sent by a client that waits for its answers.
+    pub asked: Vec<bool>,
     /// Batches run.
     pub batches: u64,
     /// Time spent by all workers together.
@@ -59,7 +61,7 @@ impl Outcome {
     pub fn seconds(&self) -> f64 {
         let first = self.jobs.first().map_or(0, |job| job.at);
         let last = self.jobs.last().map_or(0, |job| job.at);
-        (last - first).max(1) as f64 / 1e9
+        last.saturating_sub(first).max(1) as f64 / 1e9
     }
 
     /// Answers in time per second of arrivals.
@@ -85,13 +87,13 @@ impl Outcome {
     /// Latencies of the answered requests after the first `skip` of all.
     #[must_use]
     pub fn latencies(&self, skip: usize) -> Latencies {
-        let answered = |(job, end): (&Job, &SimulatedEnd)| match end {
-            SimulatedEnd::Answered { at, .. } => Some(at - job.at),
-            SimulatedEnd::Rejected { .. } => None,
-        };
-        let mut all: Vec<Nanos> = self.pairs().skip(skip).filter_map(answered).collect();
-        all.sort_unstable();
-        Latencies(all)
+        Latencies::of(self.pairs().skip(skip))
+    }
+
+    /// Latencies of the requests that came whatever happened to others.
+    #[must_use]
+    pub fn open_latencies(&self) -> Latencies {
+        Latencies::of(self.pairs().zip(&self.asked).filter(|it| !it.1).map(|it| it.0))
     }
 }
 
@@ -104,6 +106,16 @@ fn in_time(job: &Job, end: &SimulatedEnd) -> bool {
 pub struct Latencies(Vec<Nanos>);
 
 impl Latencies {
+    fn of<'a>(pairs: impl Iterator<Item = (&'a Job, &'a SimulatedEnd)>) -> Self {
+        let answered = |(job, end): (&Job, &SimulatedEnd)| match end {
+            SimulatedEnd::Answered { at, .. } => Some(at - job.at),
+            SimulatedEnd::Rejected { .. } => None,
+        };
+        let mut all: Vec<Nanos> = pairs.filter_map(answered).collect();
+        all.sort_unstable();
+        Self(all)
+    }
+
     /// The mean in milliseconds; 0 if there are none.
     #[must_use]
     pub fn mean(&self) -> f64 {

@@ -5,10 +5,11 @@
 //! world (a busy worker, a batch too large, a request that has ended) is a panic with a sentence.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use jitney_batcher::Nanos;
 
+use crate::connections::{ConnectionUse, PoolState};
 use crate::dice::Dice;
 use crate::job::{Job, SimulatedEnd};
 use crate::outcome::Outcome;
@@ -29,12 +30,16 @@ pub fn run(world: &World, load: &Load, scheduler: &mut dyn Scheduler) -> Outcome
     runner.outcome()
 }
 
+/// Time between an answer and the next request over its connection, if one waits for it.
+const TURN: Nanos = 50_000;
+
 /// What can happen next; at the same time the earlier variant goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Done(usize),
     Lost(usize),
     Back(usize),
+    Sent,
     Arrive,
     Timer,
 }
@@ -45,15 +50,31 @@ struct RunningJobs {
     members: Vec<u32>,
 }
 
+/// Where a request came from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sender {
+    client: Option<u64>,
+    pool: Option<usize>,
+}
+
 struct Runner<'a> {
     world: &'a World,
     now: Nanos,
     jobs: Vec<Job>,
     ends: Vec<Option<SimulatedEnd>>,
+    /// Who sent each request: a client that waits for its answer, over which pool.
+    senders: Vec<Sender>,
     open: std::slice::Iter<'a, Job>,
     clients: Option<(Clients, Dice)>,
     /// Clients by the time of their next request.
     thinking: BinaryHeap<Reverse<(Nanos, u64)>>,
+    pools: Option<PoolState>,
+    /// Whether clients that wait for their answer come from the pools too.
+    proxied: bool,
+    /// By pool the requests that wait for a connection.
+    unsent: Vec<VecDeque<(Job, Sender)>>,
+    /// When the next of a pool is sent because a connection has become free, in order of time.
+    freed: VecDeque<(Nanos, usize)>,
     running: Vec<Option<RunningJobs>>,
     dead: Vec<bool>,
     misfortunes: Vec<(Nanos, Happening)>,
@@ -66,9 +87,12 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     fn new(world: &'a World, load: &'a Load) -> Self {
-        let (open, clients) = match load {
-            Load::Open(jobs) => (jobs.iter(), None),
-            Load::Closed(clients) => ([].iter(), Some((*clients, Dice::new(clients.seed)))),
+        let open = load.open.iter();
+        let clients = load.clients.map(|clients| (clients, Dice::new(clients.seed)));
+        let (pools, proxied) = match load.connections {
+            ConnectionUse::Own => (None, false),
+            ConnectionUse::Pooled(pools) => (Some(PoolState::new(pools)), false),
+            ConnectionUse::Proxied(pools) => (Some(PoolState::new(pools)), true),
         };
         let expected = open.len();
         let count = clients.as_ref().map_or(0, |(clients, _)| clients.count);
@@ -79,9 +103,14 @@ impl<'a> Runner<'a> {
             now: 0,
             jobs: Vec::with_capacity(expected),
             ends: Vec::with_capacity(expected),
+            senders: Vec::with_capacity(expected),
             open,
             clients,
             thinking,
+            unsent: vec![VecDeque::new(); pools.as_ref().map_or(0, PoolState::count)],
+            pools,
+            proxied,
+            freed: VecDeque::new(),
             running: (0..world.workers).map(|_| None).collect(),
             dead: vec![false; world.workers],
             misfortunes: misfortunes(world),
@@ -98,21 +127,28 @@ impl<'a> Runner<'a> {
         let done =
             done.filter_map(|(at, run)| run.as_ref().map(|run| (run.finish, Happening::Done(at))));
         let arrive = self.next_arrival().map(|at| (at, Happening::Arrive));
-        let alive =
-            arrive.is_some() || self.waiting > 0 || self.running.iter().any(Option::is_some);
+        let sent = self.freed.front().map(|&(at, _)| (at, Happening::Sent));
+        let alive = arrive.is_some()
+            || sent.is_some()
+            || self.waiting > 0
+            || self.running.iter().any(Option::is_some);
         if !alive {
             return None;
         }
         let timer = self.orders.timer.map(|at| (at.max(self.now), Happening::Timer));
         let misfortune = self.misfortunes.last().copied();
-        let next = done.chain(arrive).chain(timer).chain(misfortune).min();
+        let next = done.chain(sent).chain(arrive).chain(timer).chain(misfortune).min();
         assert!(next.is_some(), "{} requests wait and nothing will ever happen", self.waiting);
         next
     }
 
     fn next_arrival(&self) -> Option<Nanos> {
-        let open = self.open.as_slice().first().map(|job| job.at);
-        open.or_else(|| self.thinking.peek().map(|Reverse((at, _))| *at))
+        let thinking = self.thinking.peek().map(|Reverse((at, _))| *at);
+        self.next_open().into_iter().chain(thinking).min()
+    }
+
+    fn next_open(&self) -> Option<Nanos> {
+        self.open.as_slice().first().map(|job| job.at)
     }
 
     fn happen(&mut self, happening: Happening, scheduler: &mut dyn Scheduler) {
@@ -124,6 +160,7 @@ impl<'a> Runner<'a> {
                 self.dead[worker] = false;
                 scheduler.back(self.now, worker, &mut self.orders);
             }
+            Happening::Sent => self.send_next(scheduler),
             Happening::Arrive => self.arrive(scheduler),
             Happening::Timer => {
                 self.orders.timer = None;
@@ -152,33 +189,70 @@ impl<'a> Runner<'a> {
     }
 
     fn arrive(&mut self, scheduler: &mut dyn Scheduler) {
-        let job = match self.open.next() {
-            Some(job) => *job,
-            None => self.ask(),
+        let thinking = self.thinking.peek().map_or(Nanos::MAX, |Reverse((at, _))| *at);
+        let (job, client) = match self.open.as_slice().first() {
+            Some(job) if job.at <= thinking => {
+                self.open.next();
+                (*job, None)
+            }
+            _ => self.ask(),
         };
+        let pools = self.pools.as_mut().filter(|_| client.is_none() || self.proxied);
+        let (pool, later) = (pools.map(PoolState::choose), |it: usize| !self.unsent[it].is_empty());
+        let sender = Sender { client, pool };
+        match pool.filter(|&pool| later(pool)) {
+            Some(pool) => self.unsent[pool].push_back((job, sender)),
+            None => self.send(job, sender, scheduler),
+        }
+    }
+
+    /// Sends a request over a connection of its pool, as soon as there is one.
+    fn send(&mut self, mut job: Job, sender: Sender, scheduler: &mut dyn Scheduler) {
+        if let (Some(pools), Some(pool)) = (&mut self.pools, sender.pool) {
+            match pools.take(pool) {
+                Some(connection) => job.client = connection,
+                None => return self.unsent[pool].push_back((job, sender)),
+            }
+        }
         let id = self.jobs.len() as u32;
         self.jobs.push(job);
         self.ends.push(None);
+        self.senders.push(sender);
         self.waiting += 1;
         scheduler.arrive(self.now, id, &job, &mut self.orders);
     }
 
+    /// A connection has become free for a request that waited for one.
+    fn send_next(&mut self, scheduler: &mut dyn Scheduler) {
+        let (_, pool) = self.freed.pop_front().expect("a connection became free");
+        if let Some((job, sender)) = self.unsent[pool].pop_front() {
+            self.send(job, sender, scheduler);
+        }
+    }
+
     /// A client that has thought enough asks again.
-    fn ask(&mut self) -> Job {
+    fn ask(&mut self) -> (Job, Option<u64>) {
         let Reverse((at, client)) = self.thinking.pop().expect("a client thinks");
         let (clients, _) = self.clients.as_ref().expect("a closed loop");
-        Job { at, deadline: at.saturating_add(clients.deadline), tenant: 0, client }
+        (Job { at, deadline: at.saturating_add(clients.deadline), tenant: 0, client }, Some(client))
     }
 
     fn end(&mut self, id: u32, end: SimulatedEnd) {
         let slot = &mut self.ends[id as usize];
         assert!(slot.is_none(), "request {id} ended twice");
         *slot = Some(end);
-        if let Some((clients, dice)) = &mut self.clients {
-            let think = (clients.think as f64 * dice.exponential()) as Nanos;
+        let Sender { client, pool } = self.senders[id as usize];
+        if let (Some(client), Some((clients, dice))) = (client, &mut self.clients) {
+            let think = (clients.think as f64 * clients.spread.draw(dice)) as Nanos;
             let next = self.now + clients.turn + think;
             if next < clients.until {
-                self.thinking.push(Reverse((next, self.jobs[id as usize].client)));
+                self.thinking.push(Reverse((next, client)));
+            }
+        }
+        if let (Some(pools), Some(pool)) = (&mut self.pools, pool) {
+            pools.put_back(pool, self.jobs[id as usize].client);
+            if !self.unsent[pool].is_empty() {
+                self.freed.push_back((self.now + TURN, pool));
             }
         }
     }
@@ -212,8 +286,9 @@ impl<'a> Runner<'a> {
     fn outcome(self) -> Outcome {
         let end = |end: Option<SimulatedEnd>| end.expect("every request ends");
         let ends = self.ends.into_iter().map(end).collect();
+        let asked = self.senders.iter().map(|sender| sender.client.is_some()).collect();
         let Self { jobs, batches, busy, now, .. } = self;
-        Outcome { jobs, ends, batches, busy, until: now }
+        Outcome { jobs, ends, asked, batches, busy, until: now }
     }
 }
 

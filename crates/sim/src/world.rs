@@ -2,7 +2,9 @@
 
 use jitney_batcher::Nanos;
 
+use crate::connections::ConnectionUse;
 use crate::curve::ServiceCurve;
+use crate::dice::Dice;
 use crate::job::Job;
 use crate::noise::Noise;
 
@@ -46,13 +48,35 @@ pub struct Loss {
     pub back: Nanos,
 }
 
-/// The requests that come.
-#[derive(Clone, Debug)]
-pub enum Load {
+/// The requests that come: some whatever happens, some because others were answered, or both.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
     /// Requests that come whatever happens to those before them, in order of time.
-    Open(Vec<Job>),
+    pub open: Vec<Job>,
     /// Clients that ask again when they were answered.
-    Closed(Clients),
+    pub clients: Option<Clients>,
+    /// Over which connections they come.
+    pub connections: ConnectionUse,
+}
+
+impl Load {
+    /// Requests that come whatever happens, each over a connection of its own.
+    #[must_use]
+    pub fn open(open: Vec<Job>) -> Self {
+        Self { open, ..Self::default() }
+    }
+
+    /// Clients that ask again when they were answered.
+    #[must_use]
+    pub fn closed(clients: Clients) -> Self {
+        Self { clients: Some(clients), ..Self::default() }
+    }
+
+    /// The same requests over these connections.
+    #[must_use]
+    pub fn over(self, connections: ConnectionUse) -> Self {
+        Self { connections, ..self }
+    }
 }
 
 /// A fixed set of clients, each with one request at a time.
@@ -62,12 +86,51 @@ pub struct Clients {
     pub count: usize,
     /// Time between an answer and the next request that every client needs at least.
     pub turn: Nanos,
-    /// Mean of the exponential time that comes on top.
+    /// Mean of the time that comes on top.
     pub think: Nanos,
+    /// How that time is spread.
+    pub spread: ThinkSpread,
     /// Time to answer each request; `u64::MAX` is no deadline.
     pub deadline: Nanos,
     /// When they stop asking.
     pub until: Nanos,
     /// The seed of their thinking.
     pub seed: u64,
+}
+
+/// How the time is spread that clients think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkSpread {
+    /// Always the mean.
+    Fixed,
+    /// Exponential: how long a client has thought says nothing about how long it still will.
+    #[default]
+    Exponential,
+    /// Pareto with exponent 1.5: most are quick, a few take very long.
+    Heavy,
+}
+
+impl ThinkSpread {
+    /// A time with mean 1.
+    pub(crate) fn draw(self, dice: &mut Dice) -> f64 {
+        match self {
+            Self::Fixed => 1.0,
+            Self::Exponential => dice.exponential(),
+            Self::Heavy => (dice.exponential() / 1.5).exp() / 3.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_think_for_the_mean_they_were_given() {
+        for spread in [ThinkSpread::Fixed, ThinkSpread::Exponential, ThinkSpread::Heavy] {
+            let (mut dice, n) = (Dice::new(1), 1_000_000);
+            let mean = (0..n).map(|_| spread.draw(&mut dice)).sum::<f64>() / f64::from(n);
+            assert!((mean - 1.0).abs() < 0.05, "{spread:?}: {mean}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ fn timeline(policy: &str, world: &World, arrivals: &[f64]) -> Vec<Option<(f64, u
         tenant: 0,
         client: client as u64,
     };
-    let load = Load::Open(arrivals.iter().enumerate().map(job).collect());
+    let load = Load::open(arrivals.iter().enumerate().map(job).collect());
     let contender = Contender::parse(policy, ms(100.0)).expect(policy);
     let outcome = run(world, &load, contender.build(world).as_mut());
     let told = |end: &SimulatedEnd| match end {

@@ -8,7 +8,7 @@ use jitney_sim::bounds::{clairvoyant, clairvoyant_pair, fluid};
 use jitney_sim::contender::Contender;
 use jitney_sim::{
     Arrivals, Clients, Demand, JitneyScheduler, Load, Loss, Noise, Outcome, ServiceCurve,
-    SimulatedEnd, World, ms, run,
+    SimulatedEnd, ThinkSpread, World, ms, run,
 };
 
 const POLICIES: [&str; 10] = [
@@ -94,6 +94,7 @@ fn one_client_is_answered_in_the_time_of_a_batch_of_one() {
         count: 1,
         turn: ms(0.05),
         think: 0,
+        spread: ThinkSpread::Exponential,
         deadline: u64::MAX,
         until: ms(3000.0),
         seed: 1,
@@ -101,7 +102,7 @@ fn one_client_is_answered_in_the_time_of_a_batch_of_one() {
     for (policy, want) in
         [("eager", 5.1), ("adaptive", 5.1), ("torchserve:16,5", 10.1), ("ray:10,10", 15.1)]
     {
-        let p99 = play(policy, &world, &Load::Closed(clients)).latencies(50).quantile(0.99);
+        let p99 = play(policy, &world, &Load::closed(clients)).latencies(50).quantile(0.99);
         assert!((p99 - want).abs() < 1e-6, "{policy}: {p99}");
     }
 }
@@ -122,7 +123,7 @@ fn no_policy_serves_more_in_time_than_the_bounds_allow() {
             let loose = jobs.len() - interval(&curve, &jobs, workers, ms(200.0));
             assert!(loose >= best, "{rate} {workers}: {loose} < {best}");
             for policy in POLICIES {
-                let served = play(policy, &world, &Load::Open(jobs.clone())).on_time();
+                let served = play(policy, &world, &Load::open(jobs.clone())).on_time();
                 assert!(served <= best, "{policy} {rate} {workers}: {served} > {best}");
             }
         }

@@ -9,7 +9,7 @@ use jitney_sim::outcome::Outcome;
 use jitney_sim::peers::{bentoml, ray, torchserve};
 use jitney_sim::runner::run;
 use jitney_sim::text_table::TextTable;
-use jitney_sim::world::{Clients, Load, World};
+use jitney_sim::world::{Clients, Load, ThinkSpread, World};
 
 /// A number of clients on a number of workers.
 #[derive(Clone, Debug)]
@@ -46,11 +46,12 @@ impl ClosedLoop {
             count: self.clients,
             turn: ms(0.05),
             think: ms(self.think),
+            spread: ThinkSpread::Exponential,
             deadline: u64::MAX,
             until: (count as f64 / rate) as u64,
             seed,
         };
-        run(&world, &Load::Closed(clients), contender.build(&world).as_mut())
+        run(&world, &Load::closed(clients), contender.build(&world).as_mut())
     }
 }
 

@@ -164,6 +164,7 @@ impl Learned {
     pub(crate) fn answered(&mut self, now: Nanos, origins: impl Iterator<Item = Origin>) {
         self.returns.batch(now);
         origins.for_each(|origin| self.returns.answered(now, origin));
+        self.returns.batch_over(now);
     }
 
     /// A batch was over this long before it was expected to be.

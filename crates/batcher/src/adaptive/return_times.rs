@@ -105,6 +105,12 @@ impl ReturnTimes {
         below + (above - below) * (time - low) as f64 * PER_NANO[at]
     }
 
+    /// The time by which half of those were back that came back at all.
+    pub(crate) fn median(&self) -> Nanos {
+        let half = self.sums[EDGES_LEN - 1] / 2.0;
+        EDGES[self.sums.partition_point(|&sum| sum < half).min(EDGES_LEN - 1)]
+    }
+
     /// Weight of all clients.
     pub(crate) fn total(&self) -> f64 {
         self.sums[EDGES_LEN - 1] + self.never

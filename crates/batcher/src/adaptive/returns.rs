@@ -4,8 +4,10 @@
 //! that clients took to return tell how many of a cohort to expect by when. Requests whose head was
 //! seen but whose body is still coming are counted here too. The table has a fixed size: where two
 //! origins share a slot, the older one is forgotten. An origin with several requests at once may be
-//! many clients behind a proxy; `multiplex` finds out whether they come back.
+//! many clients behind a proxy; `multiplex` finds out whether they come back. Nobody is expected
+//! until there is `evidence` that they come because they were answered.
 
+use super::evidence::Evidence;
 use super::multiplex::Multiplex;
 use super::return_times::ReturnTimes;
 use crate::request::{Nanos, Origin};
@@ -58,6 +60,7 @@ pub(crate) struct Returns {
     /// No cohort with clients that are out was answered before this.
     oldest: Nanos,
     histogram: ReturnTimes,
+    evidence: Evidence,
     announced: u32,
     announced_last: Nanos,
     /// Mean time between head and body.
@@ -72,6 +75,7 @@ impl Default for Returns {
             serial: 0,
             oldest: 0,
             histogram: ReturnTimes::default(),
+            evidence: Evidence::default(),
             announced: 0,
             announced_last: 0,
             body: 0.0,
@@ -84,12 +88,23 @@ impl Returns {
 
     /// A batch was answered: opens the cohort that `answered` fills.
     pub(crate) fn batch(&mut self, now: Nanos) {
+        self.evidence.judge(now);
         self.serial += 1;
         let cohort = &mut self.cohorts[self.serial as usize % COHORTS];
         let lost = cohort.remaining;
         *cohort = Cohort { serial: self.serial, done: now, remaining: 0 };
         if lost > 0 {
             self.histogram.give_up(lost);
+        }
+    }
+
+    /// All members of the batch were answered: guesses how many of those who are out come back soon.
+    pub(crate) fn batch_over(&mut self, now: Nanos) {
+        if self.histogram.worth_asking() {
+            let moment = self.evidence.moment(self.histogram.median());
+            let mut out = [Out::default(); OUT_MAX];
+            let expected = self.expected(self.all_out(now, 0, &mut out), moment);
+            self.evidence.guess(now, moment, expected);
         }
     }
 
@@ -106,11 +121,12 @@ impl Returns {
         self.cohorts[serial as usize % COHORTS].remaining += u32::from(counts);
     }
 
-    /// A request came from there. Returns whether it is that of a client that came back.
+    /// A request came from there. Returns whether it is that of a client that came back because it
+    /// was answered.
     pub(crate) fn arrived(&mut self, now: Nanos, origin: Origin) -> bool {
         let slot = self.slot(origin);
         if slot.announced == 0 {
-            return self.came_back(now, origin);
+            return self.came_back(now, origin) && self.evidence.proven();
         }
         slot.announced -= 1;
         let returning = slot.returning > 0;
@@ -118,7 +134,7 @@ impl Returns {
         self.announced = self.announced.saturating_sub(1);
         let took = now.saturating_sub(self.announced_last) as f64;
         self.body += (took - self.body) / 16.0;
-        returning
+        returning && self.evidence.proven()
     }
 
     /// A request has begun to come from there.
@@ -141,7 +157,14 @@ impl Returns {
         }
     }
 
+    /// Whether a request is the next one of a client that is out.
     fn came_back(&mut self, now: Nanos, origin: Origin) -> bool {
+        let back = self.back(now, origin);
+        self.evidence.arrived(now, back);
+        back
+    }
+
+    fn back(&mut self, now: Nanos, origin: Origin) -> bool {
         let slot = self.slot(origin);
         let away = now.saturating_sub(slot.done);
         if away > HORIZON {
@@ -181,12 +204,21 @@ impl Returns {
         }
     }
 
+    /// Whether clients come back because they were answered, so that they may be waited for.
+    pub(crate) fn awaited(&self) -> bool {
+        self.evidence.proven() && self.histogram.worth_asking()
+    }
+
     /// The cohorts of which clients are still expected; `about` more are about to be answered.
     pub(crate) fn out<'a>(&self, now: Nanos, about: u32, out: &'a mut [Out; OUT_MAX]) -> &'a [Out] {
+        if self.awaited() { self.all_out(now, about, out) } else { &[] }
+    }
+
+    /// The cohorts of which clients are out, whether or not they may be waited for.
+    fn all_out<'a>(&self, now: Nanos, about: u32, out: &'a mut [Out; OUT_MAX]) -> &'a [Out] {
         let mut len = 0;
-        let asking = self.histogram.worth_asking();
         let about = Cohort { serial: 0, done: now, remaining: about };
-        for cohort in self.cohorts.iter().chain([&about]).filter(|_| asking) {
+        for cohort in self.cohorts.iter().chain([&about]) {
             let age = now.saturating_sub(cohort.done);
             if cohort.remaining > 0 {
                 let back = self.histogram.by(age);
@@ -208,7 +240,7 @@ impl Returns {
     /// Whether clients do come back and none is out: all that could come have come.
     pub(crate) fn all_back(&self, now: Nanos) -> bool {
         let recent = |it: &Cohort| it.remaining > 0 && now.saturating_sub(it.done) <= HORIZON;
-        self.histogram.worth_asking() && !self.cohorts.iter().any(recent)
+        self.awaited() && !self.cohorts.iter().any(recent)
     }
 
     /// How many announced requests arrive within this time.
@@ -244,6 +276,12 @@ mod tests {
         Origin { kind: OriginKind::Http, peer }
     }
 
+    fn answered(returns: &mut Returns, now: Nanos, peers: impl Iterator<Item = u64>) {
+        returns.batch(now);
+        peers.for_each(|it| returns.answered(now, peer(it)));
+        returns.batch_over(now);
+    }
+
     fn expected(returns: &mut Returns, now: Nanos, within: Nanos) -> f64 {
         returns.close(now);
         let mut out = [Out::default(); OUT_MAX];
@@ -256,8 +294,7 @@ mod tests {
         for round in 0..20 {
             let now = round * 10 * MS;
             (0..8).for_each(|n| _ = returns.arrived(now + MS / 2, peer(n)));
-            returns.batch(now + 9 * MS);
-            (0..8).for_each(|n| returns.answered(now + 9 * MS, peer(n)));
+            answered(&mut returns, now + 9 * MS, 0..8);
         }
         returns
     }
@@ -278,8 +315,7 @@ mod tests {
         let mut returns = Returns::default();
         for n in 0..500 {
             assert!(!returns.arrived(n * MS, peer(n)));
-            returns.batch(n * MS);
-            returns.answered(n * MS, peer(n));
+            answered(&mut returns, n * MS, n..=n);
         }
         assert_eq!(expected(&mut returns, 500 * MS, 100 * MS), 0.0);
     }
@@ -291,8 +327,7 @@ mod tests {
         for round in 0..100 {
             let now = round * 10 * MS;
             counted = (0..3).map(|_| returns.arrived(now + MS, peer(7))).collect();
-            returns.batch(now + 9 * MS);
-            (0..3).for_each(|_| returns.answered(now + 9 * MS, peer(7)));
+            answered(&mut returns, now + 9 * MS, [7; 3].into_iter());
         }
         assert_eq!(counted, [true; 3]);
         assert!((2.5..=3.0).contains(&expected(&mut returns, 999 * MS, 5 * MS)));
@@ -311,13 +346,38 @@ mod tests {
                 inside += 1;
             }
             if step.is_multiple_of(80) {
-                returns.batch(now);
-                (0..std::mem::take(&mut inside)).for_each(|_| returns.answered(now, peer(7)));
+                let inside = std::mem::take(&mut inside);
+                answered(&mut returns, now, (0..inside).map(|_| 7));
             }
             waited_for += expected(&mut returns, now, MS);
         }
         assert!(counted < 700, "{counted} of about 6700 arrivals");
         assert!(waited_for / 20_000.0 < 0.2, "{waited_for}");
+    }
+
+    #[test]
+    fn requests_over_a_pool_of_connections_are_no_returns() {
+        let (mut returns, mut dice, mut free) =
+            (Returns::default(), 1u64, (0..64).collect::<Vec<_>>());
+        let (mut inside, mut waited_for, mut counted) = (Vec::new(), 0.0, 0);
+        for step in 0..20_000u64 {
+            let now = step * MS / 10;
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+            // Open arrivals over the connection that was freed last.
+            if (dice >> 33).is_multiple_of(10)
+                && let Some(connection) = free.pop()
+            {
+                counted += u32::from(returns.arrived(now, peer(connection)));
+                inside.push(connection);
+            }
+            if step.is_multiple_of(60) {
+                answered(&mut returns, now, inside.iter().copied());
+                free.append(&mut inside);
+            }
+            waited_for += expected(&mut returns, now, MS);
+        }
+        assert!(counted < 100, "{counted} of about 2000 arrivals");
+        assert!(waited_for / 20_000.0 < 0.1, "{waited_for}");
     }
 
     #[test]

@@ -13,15 +13,25 @@ use crate::request::Nanos;
 
 /// One worker alone batches by itself while it is busy; waiting must promise twice as much.
 const ALONE: f64 = 2.0;
-/// What the requests that still come weigh against those that wait.
+/// What clients that come back weigh against requests that wait, where there are several workers:
+/// they stay together for more than one batch.
 const TAIL: f64 = 2.0;
+/// With one worker, what those weigh more that come back together.
+const STAYING: f64 = 2.0;
 /// Requests come in groups where one follows another this much more often than by chance.
 const GROUPED: f64 = 0.4;
 /// What a lost request weighs against the waiting of others, in times it was given.
 const LOST: f64 = 4.0;
 /// Pacing aims at this share of the workers' time, and waits this many times the fill time.
 const BUSY_MAX: f64 = 0.95;
-const PATIENCE: f64 = 1.5;
+const PATIENCE: f64 = 1.4;
+/// Where a request was given more than so many times what its batch takes, pacing must not cost
+/// latency: it waits a little less, and not at all where the items themselves take more than this
+/// share of the workers' time. Batches would have to be large then, and the rate is not known so
+/// well that one could say how large.
+const ROOMY: f64 = 8.0;
+const FEW: f64 = 1.3;
+const LINEAR_MAX: f64 = 0.57;
 /// Pacing waits only for at least this many expected arrivals.
 const PROSPECT: f64 = 0.7;
 
@@ -97,6 +107,10 @@ impl Prospect<'_> {
     /// W2: clients that were just answered, or have begun to send, will be here soon. While another
     /// worker is idle they lose nothing, since that one takes them; whether it should be kept for
     /// others is the question of W3. All on one worker would stay together for ever.
+    ///
+    /// One worker alone: those who come while the batch waits gain what is left until it would be
+    /// free again, those who already wait lose the time, and so do those who come only afterwards.
+    /// Requests that come evenly gain nothing by this.
     fn returning(&self, now: &Situation<'_>, size: f64, worth: f64) -> Option<Nanos> {
         let none = self.out.is_empty() && self.returns.announced(self.now, 1) == 0.0;
         if none || worth <= 0.0 || now.forecast.open > 1 {
@@ -105,7 +119,14 @@ impl Prospect<'_> {
         let (mut best, mut until) = (0.0, None);
         // A longer wait gains nothing once not even all of them would be worth it.
         let all = self.expected(worth as Nanos);
-        let gain = |many: f64, time: f64| TAIL * many * (worth - time / 2.0) - size * time;
+        let alone = now.forecast.len() == 1.0;
+        let gain = |many: f64, time: f64| match alone {
+            true => {
+                let together = 1.0 + STAYING * many / all.max(many);
+                many * (worth - time) * together - (size + all - many) * time
+            }
+            false => TAIL * many * (worth - time / 2.0) - size * time,
+        };
         for &edge in EDGES.iter().take_while(|&&edge| (edge as f64) < worth) {
             let time = edge as f64;
             if gain(all, time) <= best {
@@ -131,9 +152,17 @@ impl Prospect<'_> {
         if goal <= candidate.size {
             return None;
         }
-        let until = head.arrived + (PATIENCE * goal as f64 / self.rate) as Nanos;
+        let own = now.curve.mean(candidate.size);
+        // Latency counts where nothing else asks for the highest rate.
+        let unhurried = !self.returns.awaited() && head.given() > ROOMY * own;
+        let (missing, few) =
+            ((goal - candidate.size) as f64, if unhurried { FEW } else { 0.0 } * self.unit);
+        let linear = now.rate * (now.curve.mean(goal) - own) / missing;
+        if unhurried && linear > LINEAR_MAX * now.forecast.len() {
+            return None;
+        }
+        let until = head.arrived + (PATIENCE * (goal as f64 - few) / self.rate) as Nanos;
         let left = until.saturating_sub(self.now);
-        let missing = (goal - candidate.size) as f64;
         let comes = left > 0 && self.expected(left) >= PROSPECT.max(missing / 2.0);
         comes.then_some((goal, until))
     }

@@ -196,14 +196,15 @@ const EXAMPLES: &str = "\
 Examples:
   jitney bench http://127.0.0.1:8080/predictions/m -c 64 --body-file cat.jpg
   jitney bench http://127.0.0.1:8080/predictions/m --rate 300 --objective 100ms --body '[1, 2]'
-  jitney bench http://127.0.0.1:8080/predictions/m --phase 5000x10s 300x3s --timeout 2s --svg overload.svg
-  jitney bench http://127.0.0.1:8080/predictions/m --trace access.log --pool 64 --pool-order longest-free
+  jitney bench http://127.0.0.1:8080/predictions/m --phase 5000x10s 300x3s --svg overload.svg
+  jitney bench http://127.0.0.1:8080/predictions/m --trace access.log --pool 64
   jitney bench http://127.0.0.1:8080/v2/models/m/infer --input x:FP32:1,3,224,224
   jitney bench grpc://127.0.0.1:7070/m --streams 256 --body-file cat.jpg
 
-In an open loop latency counts from the moment at which a request was due, not from when it was sent,
-so a server that stalls cannot hide it (coordinated omission). A request takes a free connection of
-the pool, or opens one, or waits for one. Arrivals are those of `jitney simulate` with the same seed.
+In an open loop latency counts from the moment at which a request was due, not from when it
+was sent, so a server that stalls cannot hide it (coordinated omission). A request takes a free
+connection of the pool, or opens one, or waits for one. Arrivals are those of `jitney simulate`
+with the same seed.
 
 The exit code is 0 if anything was answered.";
 

@@ -62,6 +62,25 @@ pub struct Workload {
     /// Time a client thinks between answer and next request, in the mean [default: 200us]
     #[arg(long, value_name = "TIME")]
     pub think: Option<Millis>,
+    /// How that time is spread: fixed, exponential, or heavy (most quick, a few very long)
+    /// [default: exponential]
+    #[arg(long, value_name = "KIND")]
+    pub think_kind: Option<String>,
+    /// Requests come over connections that are used again: a pool keeps up to so many free ones. A
+    /// request that finds none opens another, which is closed after its answer. Without it every
+    /// request of --rate has a connection of its own, and every client keeps its own
+    #[arg(long, value_name = "SIZE")]
+    pub pool: Option<usize>,
+    /// Which free connection is used: last-freed (urllib3, Go, nginx), longest-free, random, or
+    /// shared (one connection carries all requests: HTTP/2, gRPC) [default: last-freed]
+    #[arg(long, value_name = "ORDER")]
+    pub pool_order: Option<String>,
+    /// So many pools, as of so many client processes; each request takes one by chance [default: 1]
+    #[arg(long, value_name = "N")]
+    pub pools: Option<usize>,
+    /// A request that finds no free connection waits for one, as in aiohttp
+    #[arg(long)]
+    pub pool_waits: bool,
     /// Time to the answer, such as 50ms; several with a comma for a mix [default: 50ms]
     #[arg(long, value_name = "TIME", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_many")]
@@ -112,6 +131,8 @@ Examples:
   jitney simulate --curve 5+1b --workers 4 --deadline 25ms --draw overload.svg
   jitney simulate --curve 5+0.1b --clients 1,2,4,8,16,32,64 --policy adaptive --policy torchserve:16,5
   jitney simulate --curve measured.csv --trace access.log
+  jitney simulate --curve 5+0.2b --max-batch 32 --rate 300,1000,2000 --pool 2048 --policy adaptive/eager
+  jitney simulate --curve 5+0.2b --clients 16 --think 2ms --think-kind heavy --pool 64
 
 Policies:
   adaptive              ours: nothing to set
@@ -122,6 +143,11 @@ Policies:
   bentoml:SIZE,MS       max_batch_size and max_latency_ms
   triton:SIZE,MS        max_queue_delay; triton:SIZE,MS,preferred prefers 4, 8, 16, 32, 64
   clipper:MS            additive increase, multiplicative decrease
+
+Connections: a server sees connections and not callers, and the adaptive policy must find out which
+requests come because others were answered. --rate with --pool are independent requests over
+connections that were answered a moment ago; --clients with --pool are clients behind a proxy.
+With --json every row has mean_ms, p50_ms, p99_ms and mean_batch.
 
 One rate draws the share answered within each time, several draw goodput by rate, clients draw
 throughput by their number. Ours runs the very code that serves; the peers are rebuilt from their

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use jitney_sim::{Arrivals, Loss};
+use jitney_sim::{Arrivals, Loss, ReuseOrder, ThinkSpread};
 
 use crate::failure::Failure;
 use crate::units::Millis;
@@ -12,17 +12,44 @@ const PROCESSES: [&str; 5] = ["poisson", "even", "bursts", "onoff", "hyper"];
 
 /// An arrival process by name.
 pub fn arrivals(name: &str) -> Result<Arrivals, Failure> {
-    Ok(match name {
-        "poisson" => Arrivals::Poisson,
-        "even" => Arrivals::Even,
-        "bursts" => Arrivals::Bursts { ratio: 4.0, dwell: 0.5 },
-        "onoff" => Arrivals::OnOff { dwell: 0.5 },
-        "hyper" => Arrivals::Hyper { cv2: 4.0 },
-        other => {
-            let known = PROCESSES.join(", ");
-            let message = format!("{other:?} is not an arrival process; there are {known}");
-            return Err(Failure::usage(message).maybe_hint(did_you_mean(other, PROCESSES)));
-        }
+    let known = [
+        Arrivals::Poisson,
+        Arrivals::Even,
+        Arrivals::Bursts { ratio: 4.0, dwell: 0.5 },
+        Arrivals::OnOff { dwell: 0.5 },
+        Arrivals::Hyper { cv2: 4.0 },
+    ];
+    named(name, "arrival process", PROCESSES, known)
+}
+
+const ORDERS: [&str; 4] = ["last-freed", "longest-free", "random", "shared"];
+
+/// Which free connection of a pool is used, by name.
+pub fn pool_order(name: &str) -> Result<ReuseOrder, Failure> {
+    let known =
+        [ReuseOrder::LastFreed, ReuseOrder::LongestFree, ReuseOrder::Random, ReuseOrder::Shared];
+    named(name, "order of a pool", ORDERS, known)
+}
+
+const THINK_KINDS: [&str; 3] = ["fixed", "exponential", "heavy"];
+
+/// How the time is spread that clients think, by name.
+pub fn think(name: &str) -> Result<ThinkSpread, Failure> {
+    let known = [ThinkSpread::Fixed, ThinkSpread::Exponential, ThinkSpread::Heavy];
+    named(name, "kind of think time", THINK_KINDS, known)
+}
+
+/// The value with this name.
+fn named<T, const N: usize>(
+    name: &str,
+    what: &str,
+    names: [&str; N],
+    values: [T; N],
+) -> Result<T, Failure> {
+    let found = names.iter().zip(values).find(|(known, _)| **known == name);
+    found.map(|(_, value)| value).ok_or_else(|| {
+        let message = format!("{name:?} is no {what}; there are {}", names.join(", "));
+        Failure::usage(message).maybe_hint(did_you_mean(name, names))
     })
 }
 

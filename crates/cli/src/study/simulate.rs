@@ -50,8 +50,9 @@ fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {
         StudyLoad::Open { arrivals, rates } => {
             rates.iter().map(|&rate| (rate, study.open(arrivals, rate))).collect()
         }
-        StudyLoad::Closed { clients, think } => {
-            clients.iter().map(|&count| (count as f64, study.closed(count, *think))).collect()
+        StudyLoad::Closed { clients, think, spread } => {
+            let load = |count: usize| (count as f64, study.closed(count, *think, *spread));
+            clients.iter().map(|&count| load(count)).collect()
         }
     };
     for contender in contenders {
@@ -138,7 +139,7 @@ fn to_json(played: &[Played]) -> String {
             "mean_ms": latencies.mean(),
             "p50_ms": latencies.quantile(0.5),
             "p99_ms": latencies.quantile(0.99),
-            "batch": outcome.fill(),
+            "mean_batch": outcome.fill(),
         })
     };
     let all: Vec<Value> = played.iter().map(one).collect();

@@ -35,6 +35,28 @@ fn the_same_seed_gives_the_same_words() {
 }
 
 #[test]
+fn requests_may_come_over_connections_that_are_used_again() {
+    let options = Workload {
+        rate: vec![300.0],
+        pool: Some(64),
+        pool_order: Some("random".into()),
+        ..Workload::default()
+    };
+    let flags = SimulateFlags { json: true, policy: vec!["adaptive".into()], ..quick(options) };
+    let text = simulate::run(flags).expect("it runs").text;
+    for key in ["mean_ms", "p50_ms", "p99_ms", "mean_batch"] {
+        assert!(text.contains(key), "{key}\n{text}");
+    }
+    let clients = Workload {
+        clients: vec![4],
+        think_kind: Some("heavy".into()),
+        pool_order: Some("shared".into()),
+        ..Workload::default()
+    };
+    assert!(simulate::run(quick(clients)).is_ok());
+}
+
+#[test]
 fn without_a_rate_the_load_is_swept() {
     let study = Study::new(Workload::default(), None).expect("defaults are a workload");
     assert!(matches!(study.load, StudyLoad::Open { rates, .. } if rates.len() > 10));
@@ -52,6 +74,12 @@ fn nonsense_is_rejected_with_what_to_do() {
     rejected(Workload { rate: vec![-1.0], ..of() }, "--rate must be above 0");
     rejected(Workload { arrivals: Some("poison".into()), ..of() }, "did you mean `poisson`?");
     rejected(Workload { slow_down: Some("2".into()), ..of() }, "1.5@10s");
+    rejected(Workload { pools: Some(4), ..of() }, "need --pool SIZE");
+    rejected(Workload { pool: Some(0), ..of() }, "--pool must be between 1");
+    let order = Workload { pool: Some(8), pool_order: Some("lifo".into()), ..of() };
+    rejected(order, "longest-free");
+    let kind = Workload { clients: vec![2], think_kind: Some("long".into()), ..of() };
+    rejected(kind, "fixed, exponential, heavy");
     rejected(Workload { lose_worker: Some("5s".into()), ..of() }, "add when it is back");
     rejected(Workload { lose_worker: Some("8s..5s".into()), ..of() }, "5s..8s");
     rejected(Workload { jitter: Some(2.0), ..of() }, "between 0 and 1");

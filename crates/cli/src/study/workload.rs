@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use jitney_sim::arrivals::Arrivals;
+use jitney_sim::connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
 use jitney_sim::curve::WrittenCurve;
 use jitney_sim::demand::{Class, Demand};
 use jitney_sim::noise::Noise;
 use jitney_sim::trace::Trace;
-use jitney_sim::world::{Clients, Load, World};
+use jitney_sim::world::{Clients, Load, ThinkSpread, World};
 
 use super::curve_file::{self, read};
 use super::flag_values;
@@ -20,6 +21,8 @@ const REQUESTS_MAX: usize = 10_000_000;
 const WORKERS_MAX: usize = 1024;
 /// Beyond this a batcher's tables are no use, and a curve file is a mistake.
 const BATCH_MAX: usize = 4096;
+/// More pools, or connections in one, than a machine has ports.
+const POOLS_MAX: usize = 65_536;
 
 /// A world and its load, ready to be played.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub struct Study {
     pub world: World,
     /// The kind of load.
     pub load: StudyLoad,
+    /// Over which connections requests come.
+    pub connections: ConnectionUse,
     /// The deadlines and tenants.
     pub classes: Vec<Class>,
     /// Requests to play.
@@ -52,6 +57,8 @@ pub enum StudyLoad {
         clients: Vec<usize>,
         /// Mean time to think, in nanoseconds.
         think: u64,
+        /// How it is spread.
+        spread: ThinkSpread,
     },
 }
 
@@ -68,23 +75,26 @@ impl Study {
         );
         let world = flags.world(seed)?;
         let (load, count) = flags.load(&world, count)?;
-        Ok(Self { world, load, classes: flags.classes()?, count, seed })
+        let connections = flags.connections(seed)?;
+        Ok(Self { world, load, connections, classes: flags.classes()?, count, seed })
     }
 
     /// The load at one rate.
     pub fn open(&self, arrivals: &Arrivals, rate: f64) -> Load {
         let demand = Demand { arrivals: arrivals.clone(), classes: self.classes.clone() };
-        demand.load(rate, self.count, self.seed)
+        demand.load(rate, self.count, self.seed).over(self.connections)
     }
 
     /// The load of so many clients.
-    pub fn closed(&self, count: usize, think: u64) -> Load {
+    pub fn closed(&self, count: usize, think: u64, spread: ThinkSpread) -> Load {
         let World { curve, workers, .. } = &self.world;
         let share = count.div_ceil(*workers).min(curve.max());
         let rate = (count as f64 * 1e9 / curve.time(share) as f64).min(curve.capacity(*workers));
         let until = (self.count as f64 / rate * 1e9) as u64;
         let deadline = (self.classes[0].deadline * 1e6) as u64;
-        Load::Closed(Clients { count, turn: 50_000, think, deadline, until, seed: self.seed })
+        let (turn, seed) = (50_000, self.seed);
+        let clients = Clients { count, turn, think, spread, deadline, until, seed };
+        Load::closed(clients).over(self.connections)
     }
 
     /// The longest deadline in nanoseconds.
@@ -158,6 +168,11 @@ impl Workload {
             trace: self.trace.or(other.trace),
             clients: list(self.clients, other.clients),
             think: self.think.or(other.think),
+            think_kind: self.think_kind.or(other.think_kind),
+            pool: self.pool.or(other.pool),
+            pool_order: self.pool_order.or(other.pool_order),
+            pools: self.pools.or(other.pools),
+            pool_waits: self.pool_waits || other.pool_waits,
             deadline: list(self.deadline, other.deadline),
             tenants: list(self.tenants, other.tenants),
             jitter: self.jitter.or(other.jitter),
@@ -194,7 +209,8 @@ impl Workload {
                 bounded("--clients", clients, 100_000)?;
             }
             let think = self.think.map_or(200_000, |think| think.0.as_nanos() as u64);
-            return Ok((StudyLoad::Closed { clients: self.clients.clone(), think }, count));
+            let spread = flag_values::think(self.think_kind.as_deref().unwrap_or("exponential"))?;
+            return Ok((StudyLoad::Closed { clients: self.clients.clone(), think, spread }, count));
         }
         let mut rates = self.rate.clone();
         for &rate in &rates {
@@ -213,6 +229,29 @@ impl Workload {
         }
         let count = self.requests.map_or(trace.times.len(), |_| count);
         Ok((StudyLoad::Open { arrivals: Arrivals::Recorded(trace.times), rates }, count))
+    }
+
+    /// Over which connections requests come; clients come through a proxy then.
+    fn connections(&self, seed: u64) -> Result<ConnectionUse, Failure> {
+        let order = self.pool_order.as_deref().map(flag_values::pool_order).transpose()?;
+        let shared = order == Some(ReuseOrder::Shared);
+        let Some(size) = self.pool.or(shared.then_some(1)) else {
+            if order.is_some() || self.pools.is_some() || self.pool_waits {
+                let message = "--pool-order, --pools and --pool-waits need --pool SIZE";
+                return Err(
+                    Failure::usage(message).hint("urllib3 keeps 1 by default, Go 2, aiohttp 100")
+                );
+            }
+            return Ok(ConnectionUse::Own);
+        };
+        let pools = Pools {
+            count: bounded("--pools", self.pools.unwrap_or(1), POOLS_MAX)?,
+            size: bounded("--pool", size, POOLS_MAX)?,
+            order: order.unwrap_or(ReuseOrder::LastFreed),
+            when_full: if self.pool_waits { WhenFull::Waits } else { WhenFull::Opens },
+            seed,
+        };
+        Ok(ConnectionUse::Proxied(pools))
     }
 
     fn classes(&self) -> Result<Vec<Class>, Failure> {

@@ -83,6 +83,10 @@ struct PlainConnection<'a, S> {
 }
 
 /// What comes next on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be an allocation per request"
+)]
 enum NextRequest {
     Plain(PlainRequest),
     /// Something for hyper.
