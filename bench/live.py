@@ -46,7 +46,8 @@ BATCH, OBJECTIVE_MS, POOL = 32, 100, 2048
 POLICIES = {"adaptive": "adaptive", "opportunistic": "eager"}
 """Ours, and what the simulator calls it."""
 PATH = "/predictions/bench"
-WARM_UP_SECONDS = 0.5
+WARM_UP_SECONDS = {"pool": 0.5, "nginx": 0.5, "closed": 1.0}
+"""After an open loop clients must first show that they come back."""
 SAMPLES_MIN = 5
 """Batches of a size below which it is no point of a curve."""
 
@@ -73,11 +74,11 @@ class Load:
     @property
     def counted_seconds(self) -> float:
         """The length of a run."""
-        return max(1.0, self.seconds * SHARE)
+        return round(max(1.0, self.seconds * SHARE), 3)
 
     def generated(self, seed: int) -> list[str]:
         """Flags of `jitney bench`."""
-        length = ["--duration", f"{self.counted_seconds}s", "--warm-up", f"{WARM_UP_SECONDS}s"]
+        length = ["--duration", f"{self.counted_seconds}s", "--warm-up", f"{WARM_UP_SECONDS[self.way]}s"]
         if self.way == "closed":
             return ["--connections", str(self.amount), *length]
         pool = ["--pool", str(POOL), "--pool-order", "last-freed"]

@@ -269,9 +269,21 @@ def test_a_large_batch_that_breaks_off_is_truncated():
         frames_in_background(large_batch()[:-1])
 
 
-def frames_in_background(data: bytes) -> list[Frame]:
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """A connection as a worker on another machine has it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        return ours, listener.accept()[0]
+
+
+def test_large_bodies_arrive_over_tcp_too():
+    (frame,) = frames_in_background(large_batch(), tcp_pair)
+    assert b"".join(frame.parts()) == large_batch()[16:]
+
+
+def frames_in_background(data: bytes, connect=socket.socketpair) -> list[Frame]:
     """Like `frames_of`, for more than a socket holds."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = connect()
 
     def feed() -> None:
         with ours, contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
 //! What can be seen and done while the load runs: the figures of the last second, and an early end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::answer::Ending;
 use crate::tally::{millis, nanos};
@@ -15,21 +15,33 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Ends a run early.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicU32>);
+pub struct Stop(Arc<StopState>);
+
+#[derive(Debug, Default)]
+struct StopState {
+    calls: AtomicU32,
+    first: OnceLock<Instant>,
+}
 
 impl Stop {
     /// The first call ends the load, and what was sent is waited for; the second ends that too.
     pub fn set(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.first.get_or_init(Instant::now);
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.0.calls.load(Ordering::Relaxed) > 0
+    }
+
+    /// When the load was ended early, if it was.
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.0.first.get().copied()
     }
 
     /// Waits for the second call.
     pub(crate) async fn at_once(&self) {
-        while self.0.load(Ordering::Relaxed) < 2 {
+        while self.0.calls.load(Ordering::Relaxed) < 2 {
             sleep(LOOK_EVERY).await;
         }
     }

@@ -144,18 +144,27 @@ pub struct GeneratorReport {
 }
 
 impl LoadReport {
-    pub(crate) fn new(plan: &LoadPlan, run: &RunRecord) -> Self {
+    /// `ran` is how long the load ran, if it was ended early.
+    pub(crate) fn new(plan: &LoadPlan, run: &RunRecord, ran: Option<Duration>) -> Self {
         let record = &run.shards;
         let (mode, phases) = match &plan.mode {
-            LoadMode::Closed { length, requests, .. } => {
+            LoadMode::Closed { warm_up, length, requests, .. } => {
                 let tally = &record.tallies[0];
-                let length = if requests.is_some() { tally.elapsed } else { *length };
+                let ran = cut(*warm_up, *length, ran);
+                let length = if requests.is_some() { tally.elapsed } else { ran };
                 ("closed", vec![PhaseReport::new(tally, None, length)])
             }
             LoadMode::Open { phases, .. } => {
-                let counted = phases.iter().filter(|phase| phase.counted).zip(&record.tallies);
-                let report = |(phase, tally)| open_phase(phase, tally);
-                ("open", counted.map(report).collect())
+                let (mut reports, mut start) = (Vec::new(), Duration::ZERO);
+                for phase in phases {
+                    if let (true, Some(tally)) = (phase.counted, record.tallies.get(reports.len()))
+                    {
+                        let length = cut(start, phase.length, ran);
+                        reports.push(PhaseReport::new(tally, Some(phase.rate), length));
+                    }
+                    start += phase.length;
+                }
+                ("open", reports)
             }
         };
         let mut all = Tally::new();
@@ -178,13 +187,15 @@ impl LoadReport {
     }
 }
 
-fn open_phase(phase: &crate::plan::LoadPhase, tally: &Tally) -> PhaseReport {
-    PhaseReport::new(tally, Some(phase.rate), phase.length)
+/// What is left of a while that starts at `start`, if the load was ended early.
+fn cut(start: Duration, length: Duration, ran: Option<Duration>) -> Duration {
+    ran.map_or(length, |ran| ran.saturating_sub(start).min(length))
 }
 
 impl PhaseReport {
     fn new(tally: &Tally, rate: Option<f64>, length: Duration) -> Self {
-        let seconds = length.as_secs_f64().max(1e-9);
+        // Nothing comes of a while without a length.
+        let seconds = length.as_secs_f64().max(1e-3);
         let answered = tally.ended(Ending::is_answer);
         let answers = &tally.answers;
         let by = |way: fn(Ending) -> bool| {
@@ -263,5 +274,19 @@ impl GeneratorReport {
         late.then(|| {
             format!("one request in a hundred was sent {:.1} ms late or more", self.lag_p99_ms)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_is_ended_early_is_as_long_as_it_ran() {
+        let seconds = Duration::from_secs;
+        assert_eq!(cut(seconds(1), seconds(10), None), seconds(10));
+        assert_eq!(cut(seconds(1), seconds(10), Some(seconds(4))), seconds(3));
+        assert_eq!(cut(seconds(5), seconds(10), Some(seconds(4))), seconds(0));
+        assert_eq!(cut(seconds(1), seconds(2), Some(seconds(9))), seconds(2));
     }
 }

@@ -104,7 +104,8 @@ pub fn run(
         }
     }
     let record = record.ok_or_else(|| io::Error::other("there is no thread"))?;
-    Ok(LoadReport::new(&plan, &record))
+    let ran = stop.at().map(|at| at.saturating_duration_since(start));
+    Ok(LoadReport::new(&plan, &record, ran))
 }
 
 fn runtime() -> io::Result<runtime::Runtime> {

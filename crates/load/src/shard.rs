@@ -109,7 +109,8 @@ impl Shard {
         let plan = Arc::clone(&self.share.plan);
         match &plan.mode {
             LoadMode::Closed { clients, .. } => {
-                let own = (0..*clients).filter(|client| client % plan.threads == self.share.number);
+                let own = (0..*clients)
+                    .filter(|client| client / plan.streams % plan.threads == self.share.number);
                 let clients: Vec<JoinHandle<_>> = own
                     .enumerate()
                     .map(|(at, client)| spawn_local(Rc::clone(&self).client(at, client)))

@@ -42,8 +42,8 @@ async fn encrypt(stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<Tc
 
 /// Answers any plain HTTP request in the same way and ends the connection.
 async fn answer_https_only(stream: TcpStream) -> io::Result<()> {
-    let service = service_fn(async |_: Request<Incoming>| {
-        Ok::<_, Infallible>(respond::status(StatusCode::FORBIDDEN, HTTPS_ONLY))
+    let service = service_fn(|_: Request<Incoming>| {
+        std::future::ready(Ok::<_, Infallible>(respond::status(StatusCode::FORBIDDEN, HTTPS_ONLY)))
     });
     let mut plain = http1::Builder::new();
     let plain = plain.title_case_headers(true).keep_alive(false);

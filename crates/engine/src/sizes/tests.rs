@@ -1,3 +1,5 @@
+//! Sizes of whole requests: which value is whose, expressions, and what a parser says to the same bytes.
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};

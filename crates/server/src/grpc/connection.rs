@@ -46,7 +46,8 @@ pub(crate) async fn serve<S>(
         let peer = Arc::clone(&peer);
         move |request: Request<Incoming>| {
             let (services, peer) = (Arc::clone(&services), Arc::clone(&peer));
-            async move { services.answer(&peer, request).await }
+            // hyper moves it several times before it runs.
+            Box::pin(async move { services.answer(&peer, request).await })
         }
     });
     let watched = WatchedStream::new(TokioIo::new(stream), Bytes::new(), Arc::clone(&peer));

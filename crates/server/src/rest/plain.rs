@@ -11,7 +11,7 @@ mod request;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -83,6 +83,10 @@ struct PlainConnection<'a, S> {
 }
 
 /// What comes next on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be an allocation per request"
+)]
 enum NextRequest {
     Plain(PlainRequest),
     /// Something for hyper.
@@ -214,7 +218,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         let PlainRequest { parts, body, closes } = request;
         let request = RequestContext::new(self.context, &parts, Instant::now());
         let answered = {
-            let mut answer = pin!(service::dispatch(&request, RequestBody::whole(body)));
+            // Idle connections do without its memory.
+            let mut answer = Box::pin(service::dispatch(&request, RequestBody::whole(body)));
             poll_fn(|context| match answer.as_mut().poll(context) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => self.poll_gone(context).map(|()| None),

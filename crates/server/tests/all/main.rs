@@ -11,6 +11,7 @@ mod grpc_client;
 mod malformed;
 mod management;
 mod metrics;
+mod plain;
 mod predictions;
 mod routing;
 mod tls;

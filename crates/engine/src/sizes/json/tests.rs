@@ -1,3 +1,5 @@
+//! Sizes of values in JSON, whole and cut short.
+
 use super::*;
 
 fn dims(json: &str) -> Option<Vec<u64>> {

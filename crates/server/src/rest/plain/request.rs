@@ -21,6 +21,10 @@ pub(super) struct PlainRequest {
 }
 
 /// What bytes are the beginning of.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be an allocation per request"
+)]
 pub(super) enum ParsedRequest {
     /// A request, and how many bytes it has.
     Plain(PlainRequest, usize),
