@@ -2,4 +2,4 @@
 
 pub use crate::grpc::fuzzing::{infer_answer, infer_request};
 pub use crate::handles::fuzzing::handle_frames;
-pub use crate::rest::fuzzing::forms;
+pub use crate::rest::fuzzing::{forms, plain_requests};

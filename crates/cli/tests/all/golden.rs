@@ -27,4 +27,5 @@ fn help_is_as_recorded() {
     check("help-archive-workflow", &["archive-workflow", "--help"]);
     check("help-simulate", &["simulate", "--help"]);
     check("help-plan", &["plan", "--help"]);
+    check("help-bench", &["bench", "--help"]);
 }

@@ -16,6 +16,12 @@ mod plugins;
 mod service;
 
 pub(crate) use context::ConnectionContext;
-#[cfg(fuzzing)]
-pub(crate) use input::fuzzing;
 pub(crate) use plain::serve;
+
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    //! What `fuzz/` calls of this module.
+
+    pub use super::input::fuzzing::forms;
+    pub use super::plain::fuzzing::plain_requests;
+}

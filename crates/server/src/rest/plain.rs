@@ -368,3 +368,6 @@ async fn write_all<S: AsyncWrite + Unpin>(
 fn ends(signals: &watch::Receiver<ListenerSignal>) -> bool {
     matches!(*signals.borrow(), ListenerSignal::End)
 }
+
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;

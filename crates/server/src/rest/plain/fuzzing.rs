@@ -1,0 +1,74 @@
+//! What must hold for every plain request, whatever its bytes: hyper reads the same request from them.
+//! `fuzz/` looks for bytes for which it does not; the tests try those of `fuzz/corpus` again.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
+
+use super::request::{ParsedRequest, PlainRequest};
+
+/// Longer requests are not looked at piece by piece.
+const SHORT: usize = 512;
+
+/// Reads the bytes as a plain request, and the same bytes with hyper.
+pub fn plain_requests(bytes: &[u8]) {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let ParsedRequest::Plain(request, used) = PlainRequest::parse(&bytes) else { return };
+    assert!(used <= bytes.len() && request.body.len() <= used);
+    for end in 0..used.min(SHORT) {
+        let begun = PlainRequest::parse(&bytes.slice(..end));
+        assert!(matches!(begun, ParsedRequest::Incomplete), "decided by {end} of {used} bytes");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let (parts, body) =
+        runtime.block_on(read_with_hyper(&bytes[..used])).expect("hyper reads no request");
+    assert_eq!((&parts.method, &parts.uri), (&request.parts.method, &request.parts.uri));
+    assert_eq!((&parts.headers, &body), (&request.parts.headers, &request.body));
+}
+
+/// The one request that hyper reads.
+async fn read_with_hyper(bytes: &[u8]) -> Option<(Parts, Bytes)> {
+    let seen = Arc::new(Mutex::new(None));
+    let (mut client, server) = tokio::io::duplex(bytes.len() + 1);
+    client.write_all(bytes).await.expect("it has room");
+    client.shutdown().await.expect("it ends");
+    let service = service_fn(|request: Request<Incoming>| {
+        let seen = seen.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            if let Ok(body) = body.collect().await {
+                *seen.lock().expect("nobody panics") = Some((parts, body.to_bytes()));
+            }
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    // The answer is read by nobody.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(server), service).await;
+    drop(client);
+    seen.lock().expect("nobody panics").take()
+}
+
+#[cfg(test)]
+#[test]
+fn the_corpus_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/plain_requests");
+    let mut plain = 0;
+    for file in std::fs::read_dir(corpus).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        plain_requests(&bytes);
+        plain += usize::from(matches!(
+            PlainRequest::parse(&Bytes::from(bytes)),
+            ParsedRequest::Plain(..)
+        ));
+    }
+    assert!(plain >= 3, "only {plain} are plain");
+}
