@@ -16,6 +16,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::request::{ParsedRequest, PlainRequest};
 
+/// Room for the answer, which nobody reads.
+const ANSWER: usize = 1024;
 /// Longer requests are not looked at piece by piece.
 const SHORT: usize = 512;
 
@@ -29,8 +31,9 @@ pub fn plain_requests(bytes: &[u8]) {
         assert!(matches!(begun, ParsedRequest::Incomplete), "decided by {end} of {used} bytes");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let (parts, body) =
-        runtime.block_on(read_with_hyper(&bytes[..used])).expect("hyper reads no request");
+    let (parts, body) = runtime
+        .block_on(read_with_hyper(&bytes[..used]))
+        .unwrap_or_else(|| panic!("hyper reads no request: {bytes:?}"));
     assert_eq!((&parts.method, &parts.uri), (&request.parts.method, &request.parts.uri));
     assert_eq!((&parts.headers, &body), (&request.parts.headers, &request.body));
 }
@@ -38,7 +41,7 @@ pub fn plain_requests(bytes: &[u8]) {
 /// The one request that hyper reads.
 async fn read_with_hyper(bytes: &[u8]) -> Option<(Parts, Bytes)> {
     let seen = Arc::new(Mutex::new(None));
-    let (mut client, server) = tokio::io::duplex(bytes.len() + 1);
+    let (mut client, server) = tokio::io::duplex(bytes.len() + ANSWER);
     client.write_all(bytes).await.expect("it has room");
     client.shutdown().await.expect("it ends");
     let service = service_fn(|request: Request<Incoming>| {
@@ -52,7 +55,10 @@ async fn read_with_hyper(bytes: &[u8]) -> Option<(Parts, Bytes)> {
         }
     });
     // The answer is read by nobody.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(server), service).await;
+    let _ = http1::Builder::new()
+        .half_close(true)
+        .serve_connection(TokioIo::new(server), service)
+        .await;
     drop(client);
     seen.lock().expect("nobody panics").take()
 }
