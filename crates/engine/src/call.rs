@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 pub use crate::outcome::Output;
 pub use crate::reply::{Answer, AnswerStream, Timing};
+use crate::tensors::TensorRequest;
 pub use crate::value_bytes::ValueBytes;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
@@ -185,6 +186,8 @@ pub struct Input {
     pub route: CallRoute,
     /// The values, in the order in which they came.
     pub parameters: Vec<Parameter>,
+    /// The tensors, from protocols that bring tensors; there are no parameters then.
+    pub tensors: Option<Arc<TensorRequest>>,
 }
 
 impl Input {
@@ -195,7 +198,8 @@ impl Input {
 
     /// The bytes of its values.
     pub(crate) fn value_bytes(&self) -> u64 {
-        self.parameters.iter().map(|parameter| parameter.value.len() as u64).sum()
+        let parameters = self.parameters.iter().map(|parameter| parameter.value.len() as u64);
+        parameters.sum::<u64>() + self.tensors.as_ref().map_or(0, |tensors| tensors.value_bytes())
     }
 }
 

@@ -27,6 +27,7 @@ mod resolve;
 pub mod settings;
 pub mod shares;
 pub mod sizes;
+pub mod tensors;
 #[cfg(test)]
 mod testkit;
 mod transfers;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::signature::{Datatype, Dim, Signature, TensorSpec};
+pub use self::signature::{Dim, Signature, TensorSpec};
 pub use self::worker_end::{WorkerEnd, WorkerLoad};
 use crate::call::{DecodedInput, Input, Output};
 use crate::outcome::{BatchOutcome, ItemOutcome};

@@ -9,6 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::tensors::NamedTensor;
+
 /// What a model said about one item's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
@@ -18,6 +20,8 @@ pub struct Output {
     pub headers: Vec<(String, String)>,
     /// The answer.
     pub body: Bytes,
+    /// The answer to a request in tensors, from models that give tensors; the body is empty then.
+    pub tensors: Option<Box<[NamedTensor]>>,
 }
 
 /// Why the model's code did not answer.

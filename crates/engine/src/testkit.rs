@@ -203,6 +203,7 @@ pub fn call(body: &str) -> Call {
         headers: HeaderBlock::default(),
         route: CallRoute::default(),
         parameters: vec![parameter],
+        tensors: None,
     };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
     Call { input, deadline: None, origin, priority: Priority::Interactive, claim: Claim::default() }

@@ -14,8 +14,8 @@ use super::request::{BodyForm, DecodedRequest};
 use super::tensor::{Tensor, TensorData};
 use super::wire;
 use jitney_engine::call::Output;
-use jitney_engine::local::Datatype;
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
+use jitney_engine::tensors::Datatype;
 
 /// The name and version under which answers speak of the model.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub(super) fn answer(
     };
     let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
     match body {
-        Ok(body) => Ok(Output { status: None, headers, body: Bytes::from(body) }),
+        Ok(body) => Ok(Output { status: None, headers, body: Bytes::from(body), tensors: None }),
         Err(message) => {
             Err(ModelFailure { cause: Cause::UnsupportedOutput, status: None, message })
         }

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use jitney_engine::local::Datatype;
+use jitney_engine::tensors::Datatype;
 
 use super::protobuf::{self, Field, Malformed};
 

@@ -7,7 +7,8 @@ use super::body::NamedNumbers;
 use super::hint;
 use super::numbers::Numbers;
 use super::tensor::Tensor;
-use jitney_engine::local::{Datatype, Dim, Signature, TensorSpec};
+use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::tensors::Datatype;
 
 /// A request's tensors in the model's order.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ fn softmax(row: &[f32]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitney_engine::local::Datatype;
+    use jitney_engine::tensors::Datatype;
 
     fn rows(numbers: &[f32], softmax: bool) -> Result<Vec<Vec<(&'static str, f32)>>, String> {
         let labels = ["cat", "dog", "owl"].map(str::to_owned).to_vec();

@@ -21,7 +21,8 @@ use super::file;
 use super::labels::Ranking;
 use super::shape_groups::ShapeGroups;
 use super::tensor::{Tensor, TensorData};
-use jitney_engine::local::{Datatype, Dim, Signature, TensorSpec};
+use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::tensors::Datatype;
 
 /// Why a file cannot be served.
 #[derive(Debug, thiserror::Error)]

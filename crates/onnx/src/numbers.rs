@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::tensor::{self, TensorData};
-use jitney_engine::local::Datatype;
+use jitney_engine::tensors::Datatype;
 
 /// Elements that one input of a request may bring.
 pub(super) const ELEMENTS_MAX: usize = 1 << 25;
@@ -51,7 +51,13 @@ impl Numbers {
             | Datatype::Int64
             | Datatype::Fp16
             | Datatype::Fp32
-            | Datatype::Fp64 => TensorData::I32(values.map(|value| value as i32).collect()),
+            | Datatype::Fp64
+            | Datatype::Uint16
+            | Datatype::Uint32
+            | Datatype::Uint64
+            | Datatype::Int16
+            | Datatype::Bf16
+            | Datatype::Bytes => TensorData::I32(values.map(|value| value as i32).collect()),
         })
     }
 

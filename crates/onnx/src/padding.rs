@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::tensor::{self, Rows, Tensor};
-use jitney_engine::local::{Datatype, Dim, Signature, TensorSpec};
+use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::tensors::Datatype;
 
 /// How a card allows padding.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

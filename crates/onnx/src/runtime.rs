@@ -181,6 +181,7 @@ fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
         headers: HeaderBlock::new(),
         route,
         parameters: vec![parameter],
+        tensors: None,
     })
 }
 
@@ -199,7 +200,7 @@ fn zero(spec: &TensorSpec, padded: Option<&str>) -> Option<serde_json::Value> {
 
 #[cfg(test)]
 mod tests {
-    use jitney_engine::local::Datatype;
+    use jitney_engine::tensors::Datatype;
 
     use super::*;
 

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use jitney_engine::local::Datatype;
+use jitney_engine::tensors::Datatype;
 
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,15 @@ pub(super) fn whole_range(datatype: Datatype) -> Option<(f64, f64)> {
         Datatype::Uint8 => Some((0.0, u8::MAX.into())),
         Datatype::Int8 => Some((i8::MIN.into(), i8::MAX.into())),
         Datatype::Int32 | Datatype::Int64 => Some((i32::MIN.into(), i32::MAX.into())),
-        Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => None,
+        Datatype::Fp16
+        | Datatype::Fp32
+        | Datatype::Fp64
+        | Datatype::Uint16
+        | Datatype::Uint32
+        | Datatype::Uint64
+        | Datatype::Int16
+        | Datatype::Bf16
+        | Datatype::Bytes => None,
     }
 }
 

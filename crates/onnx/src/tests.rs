@@ -18,8 +18,9 @@ use super::decode::decode;
 use super::request::TensorInput;
 use super::*;
 use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Parameter};
-use jitney_engine::local::{Datatype, LocalModel};
+use jitney_engine::local::LocalModel;
 use jitney_engine::outcome::{BatchOutcome, ModelFailure};
+use jitney_engine::tensors::Datatype;
 
 /// `sum = a + b` and `product = a @ [[1, 0], [0, 1], [1, 1]]` over rows of three.
 const PAIR: &[u8] = include_bytes!("testdata/pair.onnx");
@@ -64,6 +65,7 @@ fn input(parameters: &[(&'static str, &[u8])]) -> Input {
         headers: HeaderBlock::new(),
         route: CallRoute::default(),
         parameters,
+        tensors: None,
     }
 }
 

@@ -4,7 +4,7 @@
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use jitney_engine::local::Datatype;
+use jitney_engine::tensors::Datatype;
 
 use super::request::{BodyForm, DecodedRequest, TensorInput};
 use super::tensor::{Rows, Tensor, TensorData};
@@ -165,6 +165,12 @@ fn tensors(table: &mut &[u8], mut elements: &[u8]) -> Option<Vec<Tensor>> {
             }
             Datatype::Int8 => TensorData::I8(read(&mut elements, count, i8::from_le_bytes)?),
             Datatype::Uint8 => TensorData::U8(take(&mut elements, count)?.to_vec()),
+            Datatype::Uint16
+            | Datatype::Uint32
+            | Datatype::Uint64
+            | Datatype::Int16
+            | Datatype::Bf16
+            | Datatype::Bytes => return None,
         };
         Tensor::new(datatype, shape, data)
     });

@@ -113,7 +113,7 @@ impl InferenceService {
     ) -> Result<Answer, Problem> {
         let route = CallRoute { operation: Operation::Describe, ..CallRoute::default() };
         let (id, headers) = (id.to_owned(), HeaderBlock::new());
-        let input = Input { id, headers, route, parameters: Vec::new() };
+        let input = Input { id, headers, route, parameters: Vec::new(), tensors: None };
         let call = plain_call(input, origin);
         let failed = |error| {
             let failed = failed_call(self.dialect, model, target);

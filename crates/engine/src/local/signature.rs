@@ -7,68 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An element type, named as the Open Inference Protocol names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Datatype {
-    /// Truth values, held as 32-bit integers.
-    Bool,
-    /// Bytes.
-    Uint8,
-    /// Signed bytes.
-    Int8,
-    /// 32-bit integers.
-    Int32,
-    /// 64-bit integers, held as 32-bit ones: values beyond that are rejected.
-    Int64,
-    /// Half precision, held as single.
-    Fp16,
-    /// Single precision.
-    Fp32,
-    /// Double precision, held as single.
-    Fp64,
-}
-
-impl Datatype {
-    const NAMES: [(&str, Self); 8] = [
-        ("BOOL", Self::Bool),
-        ("UINT8", Self::Uint8),
-        ("INT8", Self::Int8),
-        ("INT32", Self::Int32),
-        ("INT64", Self::Int64),
-        ("FP16", Self::Fp16),
-        ("FP32", Self::Fp32),
-        ("FP64", Self::Fp64),
-    ];
-
-    /// The protocol's name.
-    pub fn as_str(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, datatype)| *datatype == self).map_or("", |(name, _)| name)
-    }
-
-    /// The type of this name, if it is one that can be served.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, datatype)| *datatype)
-    }
-
-    /// Whether a client may send `sent` where the model declares `self`: the two may differ in
-    /// width where both are held in the same width anyway.
-    pub fn admits(self, sent: Self) -> bool {
-        let family = |datatype| match datatype {
-            Self::Bool => 0,
-            Self::Uint8 => 1,
-            Self::Int8 => 2,
-            Self::Int32 | Self::Int64 => 3,
-            Self::Fp16 | Self::Fp32 | Self::Fp64 => 4,
-        };
-        family(self) == family(sent)
-    }
-}
-
-impl fmt::Display for Datatype {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
+use crate::tensors::Datatype;
 
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

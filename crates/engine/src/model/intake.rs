@@ -201,7 +201,8 @@ mod tests {
         let intake = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
         let headers = HeaderBlock::new();
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
-        let input = Input { id: String::new(), headers, route, parameters: Vec::new() };
+        let input =
+            Input { id: String::new(), headers, route, parameters: Vec::new(), tensors: None };
         intake.accept(input, None, 8).ok().map(|accepted| accepted.group).expect("fits")
     }
 
@@ -213,8 +214,13 @@ mod tests {
             let parameters =
                 vec![Parameter { name: "body".into(), content_type: "".into(), value }];
             let headers = HeaderBlock::default();
-            let input =
-                Input { id: String::new(), headers, route: CallRoute::default(), parameters };
+            let input = Input {
+                id: String::new(),
+                headers,
+                route: CallRoute::default(),
+                parameters,
+                tensors: None,
+            };
             Intake::Python.accept(input, None, 1).map(drop)
         };
         assert!(accept(REQUEST_BYTES_MAX).is_ok());

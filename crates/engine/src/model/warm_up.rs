@@ -187,7 +187,13 @@ fn read(dir: &Path) -> Option<Input> {
     let value = std::fs::read(&path).ok()?.into();
     let parameter = Parameter { name: "body".into(), content_type: content_type.into(), value };
     let (id, headers) = ("jitney-warm-up".to_owned(), HeaderBlock::new());
-    Some(Input { id, headers, route: CallRoute::default(), parameters: vec![parameter] })
+    Some(Input {
+        id,
+        headers,
+        route: CallRoute::default(),
+        parameters: vec![parameter],
+        tensors: None,
+    })
 }
 
 #[cfg(test)]

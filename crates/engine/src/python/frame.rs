@@ -295,7 +295,7 @@ fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {
     let headers = (0..header_count).map(|_| meta.header()).collect::<Result<_, _>>()?;
     meta.finish()?;
     match outcome {
-        0 => Ok(Ok(Output { status: Some((status, phrase)), headers, body })),
+        0 => Ok(Ok(Output { status: Some((status, phrase)), headers, body, tensors: None })),
         1 => {
             let status = (status != 0).then_some(status);
             let message = String::from_utf8_lossy(&body).into_owned();

@@ -54,7 +54,7 @@ fn input(item: &Value) -> Input {
         value: hex(&parameter["value_hex"]).into(),
     };
     let parameters = item["params"].as_array().unwrap().iter().map(parameter).collect();
-    Input { id: text(&item["id"]), headers, route, parameters }
+    Input { id: text(&item["id"]), headers, route, parameters, tensors: None }
 }
 
 #[test]
@@ -222,7 +222,8 @@ fn what_the_route_says_follows_the_clients_headers() {
         batch_size: 12,
         ..CallRoute::default()
     };
-    let input = Input { id: "id".to_owned(), headers, route, parameters: Vec::new() };
+    let input =
+        Input { id: "id".to_owned(), headers, route, parameters: Vec::new(), tensors: None };
     let mut frame = BytesMut::new();
     BatchFrame::new(1, vec![&input], &names).encode(&mut frame);
     // Header, table, meta and id; there are no parameters behind the headers.
@@ -254,7 +255,7 @@ fn a_batch_that_no_frame_has_room_for_does_not_fit_however_large() {
     let value = vec![0; 900 << 20].into();
     let parameters = vec![Parameter { name: "body".into(), content_type: "".into(), value }];
     let (headers, route) = (HeaderBlock::default(), CallRoute::default());
-    let input = Input { id: "1".to_owned(), headers, route, parameters };
+    let input = Input { id: "1".to_owned(), headers, route, parameters, tensors: None };
     let fits = |count: usize| BatchFrame::new(1, vec![&input; count], &names).fits();
     assert!(fits(1));
     assert!(!fits(2));

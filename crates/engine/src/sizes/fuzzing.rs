@@ -54,5 +54,5 @@ fn input(name: &'static str, content_type: &'static str, value: Bytes) -> Input 
     let parameters =
         vec![Parameter { name: Cow::Borrowed(name), content_type, value: value.into() }];
     let (id, headers, route) = (String::new(), HeaderBlock::default(), CallRoute::default());
-    Input { id, headers, route, parameters }
+    Input { id, headers, route, parameters, tensors: None }
 }

@@ -23,7 +23,7 @@ fn parameter(name: &str, content_type: &str, value: impl Into<Bytes>) -> Paramet
 
 fn input(parameters: Vec<Parameter>) -> Input {
     let (id, headers, route) = (String::new(), HeaderBlock::default(), CallRoute::default());
-    Input { id, headers, route, parameters }
+    Input { id, headers, route, parameters, tensors: None }
 }
 
 fn json_body(reader: &SizeReader, body: &str) -> RequestSize {

@@ -38,7 +38,7 @@ pub(super) async fn predict(
     let sequence_id = sequence.as_ref().map(|sequence| sequence.id.clone());
     let call = ModelCall { target, parameters, open_inference: false, sequence };
     let Answer { output, timing, stream } = request.predict(service, &model, call).await?;
-    let Output { status, headers, body } = output;
+    let Output { status, headers, body, .. } = output;
     let first = PredictionResponse {
         prediction: body,
         sequence_id,

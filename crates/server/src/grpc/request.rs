@@ -139,7 +139,13 @@ impl GrpcRequest {
         let route = CallRoute { open_inference, sequence, ..CallRoute::default() };
         let request = InferenceRequest {
             target,
-            input: Input { id: self.caller.id.text().to_owned(), headers, route, parameters },
+            input: Input {
+                id: self.caller.id.text().to_owned(),
+                headers,
+                route,
+                parameters,
+                tensors: None,
+            },
             options: self.options()?,
             origin: self.caller.origin(),
             wait_for_queue: false,

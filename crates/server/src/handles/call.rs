@@ -171,6 +171,6 @@ impl PendingCall {
         let id = RequestUuid::fresh().text().to_owned();
         let deadline = call.timeout.and_then(|timeout| self.started.checked_add(timeout));
         let options = RequestOptions { deadline, priority: call.priority, claim };
-        (Input { id, headers, route, parameters: vec![parameter] }, options)
+        (Input { id, headers, route, parameters: vec![parameter], tensors: None }, options)
     }
 }

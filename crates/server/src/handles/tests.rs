@@ -97,7 +97,7 @@ fn output(vector: &Value, body: Bytes) -> Output {
     ];
     let status = number(&vector["status"]) as u16;
     let status = (status != 200).then(|| (status, String::new()));
-    Output { status, headers, body }
+    Output { status, headers, body, tensors: None }
 }
 
 fn timing(vector: &Value) -> Timing {

@@ -173,5 +173,11 @@ fn input(call: PluginCall<'_>, request: PluginRequest<'_>) -> Input {
     };
     let parameters =
         vec![parameter("ask", Bytes::from(facts.to_string())), parameter("body", call.body)];
-    Input { id: request.id.to_owned(), headers, route: CallRoute::default(), parameters }
+    Input {
+        id: request.id.to_owned(),
+        headers,
+        route: CallRoute::default(),
+        parameters,
+        tensors: None,
+    }
 }

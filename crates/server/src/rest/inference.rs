@@ -158,7 +158,7 @@ pub(super) fn timed_response(answer: Answer) -> HttpResult {
 
 /// A handler's status, headers and body; `stream` brings the pieces that follow.
 fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
-    let Output { status, headers, body } = output;
+    let Output { status, headers, body, .. } = output;
     let mut reply = HttpResponse::new(ResponseBody::new(body, stream));
     match status {
         None => {}

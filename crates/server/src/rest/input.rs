@@ -41,7 +41,7 @@ pub(super) fn input(
     parameters: Vec<Parameter>,
 ) -> Input {
     let headers = headers(&parts.headers);
-    Input { id: id.text().to_owned(), headers, route: call_route(route), parameters }
+    Input { id: id.text().to_owned(), headers, route: call_route(route), parameters, tensors: None }
 }
 
 /// The field `model_name` of the body, for `/invocations`.
