@@ -124,6 +124,7 @@ fn input(body: &[u8], open_inference: bool) -> Input {
             content_type: "application/json".into(),
             value: body.to_vec().into(),
         }],
+        tensors: None,
     }
 }
 

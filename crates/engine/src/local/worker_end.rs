@@ -334,6 +334,7 @@ mod tests {
                 status: Some((200, String::new())),
                 headers: json(),
                 body: vec![7; COPY_MAX].into(),
+                tensors: None,
             }),
             Err(failure),
             Ok(Output::default()),

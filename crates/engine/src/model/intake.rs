@@ -256,6 +256,7 @@ mod tests {
                 content_type: "application/json".into(),
                 value: "[1, 2, 3, 4, 5]".into(),
             }],
+            tensors: None,
         };
         let archive = |said| {
             Intake::Python.accept(input(), said, 8).map(|it| (it.items, it.beyond, it.group)).ok()

@@ -109,6 +109,7 @@ fn input(bytes: &[u8]) -> Input {
             ..CallRoute::default()
         },
         parameters: values.chunks(11).take(255).map(parameter).collect(),
+        tensors: None,
     }
 }
 
