@@ -8,6 +8,7 @@
 pub(crate) mod process;
 mod signature;
 pub(crate) mod thread;
+pub(crate) mod whole;
 mod worker_end;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

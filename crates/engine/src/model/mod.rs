@@ -29,7 +29,7 @@ mod startup;
 mod state;
 mod statistics;
 mod table;
-mod task;
+pub(crate) mod task;
 mod turns;
 mod warm_up;
 
@@ -110,6 +110,11 @@ impl Model {
             Intake::Local(model) => Some(model.signature()),
             Intake::Python | Intake::Defined(_) => None,
         }
+    }
+
+    /// The names of the classes of an output, where its repository has some.
+    pub fn labels(&self, output: &str) -> Option<&[String]> {
+        self.identity.labels.get(output).map(Vec::as_slice)
     }
 
     /// Its description of its own API: definitions in Python have one.

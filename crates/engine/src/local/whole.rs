@@ -1,0 +1,63 @@
+//! A model whose requests run whole and alone, although its shapes have an open first dimension: its rows
+//! belong together.
+
+use std::sync::Arc;
+
+use super::{Decoded, LocalModel, Signature};
+use crate::call::{DecodedInput, Input, Output};
+use crate::outcome::ItemOutcome;
+
+/// The model behind it, one request at a time.
+pub(crate) struct WholeModel(Arc<dyn LocalModel>);
+
+impl WholeModel {
+    /// The model, without a batch dimension.
+    pub(crate) fn of(model: Arc<dyn LocalModel>) -> Arc<dyn LocalModel> {
+        Arc::new(Self(model))
+    }
+}
+
+impl LocalModel for WholeModel {
+    fn runtime(&self) -> &'static str {
+        self.0.runtime()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn version(&self) -> &str {
+        self.0.version()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn max_batch_size(&self) -> Option<u32> {
+        Some(1)
+    }
+
+    fn pads(&self) -> bool {
+        false
+    }
+
+    fn decode(&self, input: Input) -> Result<Decoded, String> {
+        let decoded = self.0.decode(input)?;
+        Ok(Decoded { items: 1, splits: false, length: None, ..decoded })
+    }
+
+    fn sample(&self) -> Option<Decoded> {
+        self.0.sample()
+    }
+
+    fn put_together(
+        &self,
+        name: &str,
+        version: &str,
+        part: &dyn DecodedInput,
+        output: Output,
+    ) -> ItemOutcome {
+        self.0.put_together(name, version, part, output)
+    }
+}
