@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::PluginPlan;
+use jitney_engine::{PluginPlan, RepositoryConfig};
 use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
@@ -79,6 +79,8 @@ pub struct EnginePlan {
     pub model_store: Option<PathBuf>,
     /// Where workflows are found by name; by default where models are.
     pub workflow_store: Option<PathBuf>,
+    /// Where models are loaded from by their names.
+    pub repository: RepositoryConfig,
     /// How much may be under way, and how slow clients may be.
     pub limits: AdmissionLimits,
     /// How much may be downloaded and unpacked for one model.

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use jitney_engine::admission::CutReason;
-use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, UnregisterError};
+use jitney_engine::error::{
+    CallError, LookupError, RegisterError, RepositoryError, ScaleError, UnregisterError,
+};
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
@@ -223,6 +225,16 @@ impl From<RegisterError> for Problem {
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
             RegisterError::Conflict { .. } => ErrorCode::Conflict,
             RegisterError::Draining => ErrorCode::Ending,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<RepositoryError> for Problem {
+    fn from(error: RepositoryError) -> Self {
+        let code = match &error {
+            RepositoryError::Unknown { .. } => ErrorCode::ModelNotFound,
+            RepositoryError::NotLoaded { .. } => ErrorCode::InvalidModel,
         };
         Self::new(code, error.to_string())
     }

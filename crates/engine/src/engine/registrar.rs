@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use jitney_settings::Isolation;
+use jitney_settings::{Isolation, Values};
 use jitney_settings::model::{ISOLATION, MEMORY_LIMIT, STARTUP_TIMEOUT};
 use tokio::runtime::Handle;
 
@@ -46,6 +46,8 @@ pub struct EngineConfig {
     pub store: StoreConfig,
     /// The same for workflows; without it they come from where models come from.
     pub workflow_store: Option<StoreConfig>,
+    /// Where models are loaded from by their names.
+    pub repository: RepositoryConfig,
     /// How Python workers are started.
     pub python: PythonConfig,
     /// This very program: it is started once more to end the workers if this process is killed, and for
@@ -55,6 +57,15 @@ pub struct EngineConfig {
     pub local: Option<LocalRuntime>,
     /// The id of the first worker; later ones count up and are never used again.
     pub first_worker_id: u32,
+}
+
+/// Where the models of a repository come from.
+#[derive(Clone, Debug, Default)]
+pub struct RepositoryConfig {
+    /// Directories with models; of two models with one name the first directory's is served.
+    pub directories: Vec<PathBuf>,
+    /// What was typed for all models; it wins over what their configurations say.
+    pub settings: Values,
 }
 
 /// A model that was just registered, without workers yet.

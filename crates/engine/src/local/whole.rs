@@ -34,6 +34,14 @@ impl LocalModel for WholeModel {
         self.0.signature()
     }
 
+    fn takes_tensors(&self) -> bool {
+        self.0.takes_tensors()
+    }
+
+    fn labels(&self, output: &str) -> Option<&[String]> {
+        self.0.labels(output)
+    }
+
     fn max_batch_size(&self) -> Option<u32> {
         Some(1)
     }

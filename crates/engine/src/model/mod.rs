@@ -112,9 +112,22 @@ impl Model {
         }
     }
 
-    /// The names of the classes of an output, where its repository has some.
+    /// Whether requests in tensors reach it as such, and are answered with tensors. Others get the Open
+    /// Inference Protocol's JSON.
+    pub fn takes_tensors(&self) -> bool {
+        match &self.gate.intake {
+            Intake::Local(model) => model.takes_tensors(),
+            Intake::Python | Intake::Defined(_) => false,
+        }
+    }
+
+    /// The names of the classes that an output scores, where they are known.
     pub fn labels(&self, output: &str) -> Option<&[String]> {
-        self.identity.labels.get(output).map(Vec::as_slice)
+        let repository = self.identity.labels.get(output).map(Vec::as_slice);
+        repository.or_else(|| match &self.gate.intake {
+            Intake::Local(model) => model.labels(output),
+            Intake::Python | Intake::Defined(_) => None,
+        })
     }
 
     /// Its description of its own API: definitions in Python have one.
