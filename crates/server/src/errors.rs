@@ -186,8 +186,8 @@ fn model_failure(failure: &ModelFailure) -> Problem {
         | Cause::NotAList
         | Cause::WrongLength
         | Cause::UnsupportedOutput
-        | Cause::Stated
         | Cause::TooLarge => ErrorCode::Prediction,
+        Cause::Stated => failure.status.map_or(ErrorCode::Prediction, stated_code),
     };
     let mut problem = Problem::new(code, failure.message.as_str());
     match failure.status {
@@ -198,6 +198,21 @@ fn model_failure(failure: &ModelFailure) -> Problem {
         Some(_) | None => {}
     }
     problem
+}
+
+/// What the status means that a definition failed a request with.
+fn stated_code(status: u16) -> ErrorCode {
+    match status {
+        401 | 403 => ErrorCode::Denied,
+        404 => ErrorCode::ResourceNotFound,
+        408 | 504 => ErrorCode::Expired,
+        409 => ErrorCode::Conflict,
+        413 => ErrorCode::TooLarge,
+        429 => ErrorCode::Quota,
+        400..500 => ErrorCode::BadRequest,
+        503 => ErrorCode::Busy,
+        _ => ErrorCode::Prediction,
+    }
 }
 
 impl From<&LookupError> for Problem {

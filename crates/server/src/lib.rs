@@ -31,6 +31,7 @@ mod open_connections;
 mod plugins;
 mod query;
 mod queue_slots;
+mod repository;
 mod request_id;
 mod request_options;
 mod respond;
@@ -285,7 +286,7 @@ fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let inference =
         Apis { inference: true, oip, natural, sagemaker, open_health, ..Apis::default() };
     let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, open_health, ..Apis::default() };
+    let management = Apis { management: true, oip, open_health, ..Apis::default() };
     if combined {
         plans[0].1.management = true;
     } else {

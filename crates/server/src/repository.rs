@@ -45,7 +45,8 @@ pub(crate) fn check_parameter(name: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let why = if name == "config" {
-        "A configuration is not taken from clients; put it beside the model, into config.pbtxt.".to_owned()
+        "A configuration is not taken from clients; put it beside the model, into config.pbtxt."
+            .to_owned()
     } else if name.starts_with("file:") {
         "Files are not taken from clients; put them into the repository.".to_owned()
     } else {

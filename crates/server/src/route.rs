@@ -94,6 +94,12 @@ pub enum Route<'a> {
     OipServer,
     /// Open Inference Protocol: versions in the path, which TorchServe does not serve.
     OipVersions,
+    /// Every model of the repository with its state.
+    RepositoryIndex,
+    /// A model of the repository is to be served.
+    RepositoryLoad(&'a str),
+    /// A model of the repository is to be served no more.
+    RepositoryUnload(&'a str),
     /// All models.
     List,
     /// A new model.
@@ -171,6 +177,9 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     if found == Route::NotFound && apis.inference && apis.oip {
         found = open_inference(segments);
     }
+    if found == Route::NotFound && apis.oip {
+        found = repository(method, segments);
+    }
     if found == Route::NotFound && apis.management {
         found = management(method, segments);
     }
@@ -238,6 +247,20 @@ fn open_inference<'a>(segments: &[&'a str]) -> Route<'a> {
         ["v2", "models", _, rest] if rest.starts_with("versions/") => Route::OipVersions,
         _ => Route::NotFound,
     }
+}
+
+/// Paths of the repository, on the listeners of both APIs. Triton takes a `POST` for all of them.
+fn repository<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    let found = match *segments {
+        ["v2", "repository", "index"] => Route::RepositoryIndex,
+        ["v2", "repository", "models", rest] => match rest.rsplit_once('/') {
+            Some((model, "load")) => Route::RepositoryLoad(model),
+            Some((model, "unload")) => Route::RepositoryUnload(model),
+            Some(_) | None => Route::NotFound,
+        },
+        _ => Route::NotFound,
+    };
+    if found == Route::NotFound || method == Method::POST { found } else { Route::MethodNotAllowed }
 }
 
 /// Any other path: a model under its own name, then one of its endpoints.

@@ -105,6 +105,7 @@ pub fn assemble(
         metrics,
         sample_every: metrics::sample_every(&values),
         snapshots,
+        poll: None,
         watch: false,
         until_eof: false,
         remarks,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use jitney_settings::{Isolation, Values};
 use jitney_settings::model::{ISOLATION, MEMORY_LIMIT, STARTUP_TIMEOUT};
+use jitney_settings::{Isolation, Values};
 use tokio::runtime::Handle;
 
 use crate::admission::{Admission, AdmissionLimits};
@@ -62,8 +62,10 @@ pub struct EngineConfig {
 /// Where the models of a repository come from.
 #[derive(Clone, Debug, Default)]
 pub struct RepositoryConfig {
-    /// Directories with models; of two models with one name the first directory's is served.
+    /// Directories whose models are served; of two models with one name the first directory's is served.
     pub directories: Vec<PathBuf>,
+    /// A directory whose models are loaded when somebody asks for them.
+    pub store: Option<PathBuf>,
     /// What was typed for all models; it wins over what their configurations say.
     pub settings: Values,
 }

@@ -58,6 +58,17 @@ pub struct Repository {
     records: ModelRecords,
 }
 
+/// Which directories are looked into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Those whose models are served.
+    Served,
+    /// That from which models are loaded when somebody asks for them.
+    Store,
+    /// All.
+    Anywhere,
+}
+
 /// What is to be served under a name.
 struct WantedModel {
     name: String,
@@ -91,15 +102,17 @@ impl Repository {
     /// One that cannot be served is logged and listed, and harms no other.
     pub async fn start(&self) -> Vec<Registered> {
         let mut started = Vec::new();
-        for model in self.scan().await {
+        for model in self.scan(Place::Served).await {
             let name = model.name.clone();
             let (stamp, registered) = (model.stamp, self.register(model).await);
             match registered {
                 Ok(registered) => {
-                    let models: Vec<_> = registered.iter().map(|(it, _)| Arc::clone(&it.model)).collect();
+                    let models: Vec<_> =
+                        registered.iter().map(|(it, _)| Arc::clone(&it.model)).collect();
                     drop(self.models.registry.replace(&name, &models));
                     self.models.changes.note();
-                    let versions = registered.iter().map(|(it, stamp)| (Arc::clone(&it.model), *stamp));
+                    let versions =
+                        registered.iter().map(|(it, stamp)| (Arc::clone(&it.model), *stamp));
                     self.records.loaded(&name, Some(stamp), versions.collect());
                     started.extend(registered.into_iter().map(|(registered, _)| registered));
                 }
@@ -127,7 +140,7 @@ impl Repository {
     /// Every model, whether it is loaded or not, sorted by name; versions of one model the oldest first.
     pub async fn index(&self) -> Vec<IndexEntry> {
         let mut entries = Vec::new();
-        let found = self.scan().await;
+        let found = self.scan(Place::Anywhere).await;
         let mut names: Vec<String> = found.iter().map(|model| model.name.clone()).collect();
         names.extend(self.records.names());
         names.extend(self.models.registry.defaults().iter().map(|model| model.name().to_owned()));
@@ -161,11 +174,13 @@ impl Repository {
     pub async fn load(&self, name: &str) -> Result<(), RepositoryError> {
         let turn = self.turn(name).await?;
         let _turn = turn.lock().await;
-        let found = self.scan().await.into_iter().find(|model| model.name == name);
-        let stamp = found.as_ref().map(|model| model.stamp);
-        let wanted = match found {
-            Some(model) => self.wanted(model),
-            None => Ok(self.named(name)?),
+        let (stamp, wanted) = match self.find(name, Place::Served).await {
+            Some(model) => (Some(model.stamp), self.wanted(model)),
+            None => match (self.named(name), self.find(name, Place::Store).await) {
+                (Some(named), _) => (None, Ok(named)),
+                (None, Some(model)) => (None, self.wanted(model)),
+                (None, None) => return Err(RepositoryError::Unknown { model: name.to_owned() }),
+            },
         };
         let loaded = match wanted {
             Ok(wanted) => self.replace(&wanted).await,
@@ -188,7 +203,7 @@ impl Repository {
     pub async fn unload(&self, name: &str) -> Result<(), RepositoryError> {
         let turn = self.turn(name).await?;
         let _turn = turn.lock().await;
-        let found = self.scan().await.into_iter().find(|model| model.name == name);
+        let found = self.find(name, Place::Served).await;
         self.records.unloaded(name, found.map(|model| model.stamp));
         self.remove(name).await;
         Ok(())
@@ -198,7 +213,7 @@ impl Repository {
     /// gone is removed. Files that changed since the last look may still be on their way, so they wait
     /// for the next one.
     pub async fn follow(&self) {
-        let (models, failed) = self.scan_all().await;
+        let (models, failed) = self.scan_all(Place::Served).await;
         for error in &failed {
             tracing::warn!("{error}; its models stay as they are");
         }
@@ -223,8 +238,7 @@ impl Repository {
 
     /// The turn of a model's next change: they come one after the other.
     async fn turn(&self, name: &str) -> Result<Arc<tokio::sync::Mutex<()>>, RepositoryError> {
-        let is_known = self.records.knows(name)
-            || self.scan().await.iter().any(|model| model.name == name);
+        let is_known = self.records.knows(name) || self.find(name, Place::Anywhere).await.is_some();
         if is_known {
             return Ok(self.records.turn(name));
         }
@@ -269,7 +283,11 @@ impl Repository {
         tokio::spawn(async move {
             for model in removed {
                 registrar.end(&model).await;
-                tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+                tracing::info!(
+                    model = model.name(),
+                    version = model.version(),
+                    "model unregistered"
+                );
             }
         });
         Ok(())
@@ -333,36 +351,42 @@ impl Repository {
             },
         };
         let versions = content.versions.iter().map(version).collect();
-        Ok(WantedModel { name, stamp: Some(stamp), versions, content })
+        Ok(WantedModel { name: name.clone(), stamp: Some(stamp), versions, content })
     }
 
     /// How a model that was named by itself is registered.
-    fn named(&self, name: &str) -> Result<WantedModel, RepositoryError> {
-        let options = self.records.named(name);
-        if options.is_empty() {
-            return Err(RepositoryError::Unknown { model: name.to_owned() });
-        }
-        let versions = options.into_iter().map(|options| WantedVersion { options, stamp: None });
-        let (versions, content) = (versions.collect(), RepositoryContent::default());
-        Ok(WantedModel { name: name.to_owned(), stamp: None, versions, content })
+    fn named(&self, name: &str) -> Option<WantedModel> {
+        let versions = self.records.named(name).into_iter();
+        let versions: Vec<_> =
+            versions.map(|options| WantedVersion { options, stamp: None }).collect();
+        let (name, content) = (name.to_owned(), RepositoryContent::default());
+        (!versions.is_empty()).then_some(WantedModel { name, stamp: None, versions, content })
     }
 
-    /// The models of all directories that can be read.
-    async fn scan(&self) -> Vec<RepositoryModel> {
-        let (models, failed) = self.scan_all().await;
+    async fn find(&self, name: &str, place: Place) -> Option<RepositoryModel> {
+        self.scan(place).await.into_iter().find(|model| model.name == name)
+    }
+
+    /// The models of the directories that can be read.
+    async fn scan(&self, place: Place) -> Vec<RepositoryModel> {
+        let (models, failed) = self.scan_all(place).await;
         failed.iter().for_each(|error| tracing::warn!("{error}"));
         models
     }
 
-    /// The models of all directories, and a sentence about each that cannot be read.
-    async fn scan_all(&self) -> (Vec<RepositoryModel>, Vec<String>) {
-        let directories = self.config.directories.clone();
+    /// The models of the directories, and a sentence about each that cannot be read.
+    async fn scan_all(&self, place: Place) -> (Vec<RepositoryModel>, Vec<String>) {
+        let served = self.config.directories.iter().filter(|_| place != Place::Store);
+        let store = self.config.store.iter().filter(|_| place != Place::Served);
+        let directories: Vec<_> = served.chain(store).cloned().collect();
         let looked = blocking(move || {
             let (mut models, mut failed) = (Vec::<RepositoryModel>::new(), Vec::new());
             for directory in directories {
                 match models_of(&directory) {
                     Ok(found) => models.extend(found),
-                    Err(error) => failed.push(format!("cannot read {}: {error}", directory.display())),
+                    Err(error) => {
+                        failed.push(format!("cannot read {}: {error}", directory.display()))
+                    }
                 }
             }
             // The order of the directories decides between models of one name.
@@ -379,7 +403,9 @@ fn index_entry(model: &Model) -> IndexEntry {
     let (state, reason) = match &readiness {
         Readiness::Ready => (IndexState::Ready, String::new()),
         Readiness::Loading { .. } => (IndexState::Loading, readiness.to_string()),
-        Readiness::Unstaffed | Readiness::Failed(_) => (IndexState::Unavailable, readiness.to_string()),
+        Readiness::Unstaffed | Readiness::Failed(_) => {
+            (IndexState::Unavailable, readiness.to_string())
+        }
     };
     let (name, version) = (model.name().to_owned(), Some(model.version().to_owned()));
     IndexEntry { name, version, state, reason }

@@ -50,7 +50,10 @@ impl Gate {
             | Route::OipModelReady(_)
             | Route::OipServer
             | Route::OipVersions => Self::Inference,
-            Route::List
+            Route::RepositoryIndex
+            | Route::RepositoryLoad(_)
+            | Route::RepositoryUnload(_)
+            | Route::List
             | Route::Register
             | Route::Describe(_)
             | Route::Batching(_)

@@ -13,6 +13,7 @@ mod management;
 mod openapi;
 mod plain;
 mod plugins;
+mod repository;
 mod service;
 
 pub(crate) use context::ConnectionContext;

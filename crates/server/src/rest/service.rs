@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
-use super::{admin, authorize, health, inference, management, openapi, plugins};
+use super::{admin, authorize, health, inference, management, openapi, plugins, repository};
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
@@ -205,6 +205,9 @@ async fn call(
         Route::ManageDescription(target) => openapi::management(engine, target),
         Route::OpenApi => Ok(openapi::models(engine)),
         Route::Docs => Ok(openapi::docs_page()),
+        Route::RepositoryIndex => Box::pin(repository::index(context, body)).await,
+        Route::RepositoryLoad(model) => Box::pin(repository::load(context, body, model)).await,
+        Route::RepositoryUnload(model) => Box::pin(repository::unload(context, body, model)).await,
         Route::List => Ok(management::list(context)),
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,

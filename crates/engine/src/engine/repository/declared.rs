@@ -6,7 +6,9 @@ use crate::store::{DeclaredTensor, DeclaredTensors};
 /// Whether the model is the declared one; the line and a sentence if not.
 pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(), (usize, String)> {
     let DeclaredTensors { inputs, outputs, batched } = declared;
-    for (kind, declared, specs) in [("input", inputs, &model.inputs), ("output", outputs, &model.outputs)] {
+    for (kind, declared, specs) in
+        [("input", inputs, &model.inputs), ("output", outputs, &model.outputs)]
+    {
         for tensor in declared {
             fits(kind, tensor, specs, *batched).map_err(|why| (tensor.line, why))?;
         }
@@ -20,14 +22,21 @@ pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(),
     }
 }
 
-fn fits(kind: &str, tensor: &DeclaredTensor, specs: &[TensorSpec], batched: bool) -> Result<(), String> {
+fn fits(
+    kind: &str,
+    tensor: &DeclaredTensor,
+    specs: &[TensorSpec],
+    batched: bool,
+) -> Result<(), String> {
     let DeclaredTensor { name, datatype, dims, .. } = tensor;
     let Some(spec) = specs.iter().find(|spec| spec.name == *name) else {
         let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
         return Err(format!("the model has no {kind} {name:?}; it has {}", names.join(", ")));
     };
     if !datatype.is_empty() && datatype != spec.datatype.as_str() {
-        return Err(format!("the {kind} {name:?} is declared as {datatype}, and the model's is {spec}"));
+        return Err(format!(
+            "the {kind} {name:?} is declared as {datatype}, and the model's is {spec}"
+        ));
     }
     let (Some(dims), Some(shape)) = (dims, &spec.shape) else { return Ok(()) };
     let dims: Vec<i64> = batched.then_some(-1).into_iter().chain(dims.iter().copied()).collect();
@@ -39,7 +48,9 @@ fn fits(kind: &str, tensor: &DeclaredTensor, specs: &[TensorSpec], batched: bool
         return Ok(());
     }
     let first = if batched { " (with the batch as the first dimension)" } else { "" };
-    Err(format!("the {kind} {name:?} is declared with dims {dims:?}{first}, and the model's is {spec}"))
+    Err(format!(
+        "the {kind} {name:?} is declared with dims {dims:?}{first}, and the model's is {spec}"
+    ))
 }
 
 #[cfg(test)]
@@ -48,7 +59,11 @@ mod tests {
     use crate::tensors::Datatype;
 
     fn model() -> Signature {
-        let spec = |name: &str, shape| TensorSpec { name: name.to_owned(), datatype: Datatype::Fp32, shape };
+        let spec = |name: &str, shape| TensorSpec {
+            name: name.to_owned(),
+            datatype: Datatype::Fp32,
+            shape,
+        };
         let open = Dim::Open("n".to_owned());
         Signature {
             inputs: vec![spec("x", Some(vec![open.clone(), Dim::Fixed(3)]))],
@@ -71,7 +86,9 @@ mod tests {
             (
                 tensor("x", "INT64", &[3]),
                 true,
-                Some("the input \"x\" is declared as INT64, and the model's is FP32 of shape [n, 3]"),
+                Some(
+                    "the input \"x\" is declared as INT64, and the model's is FP32 of shape [n, 3]",
+                ),
             ),
             (
                 tensor("x", "FP32", &[4]),

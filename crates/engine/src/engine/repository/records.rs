@@ -187,7 +187,11 @@ mod tests {
         let ([one, _], records) = (stamps(), ModelRecords::default());
         records.loaded("m", Some(one), Vec::new());
         records.remember("named", RegisterOptions::default());
-        assert_eq!(records.follow(&[], false), [], "a directory that cannot be read removes nothing");
+        assert_eq!(
+            records.follow(&[], false),
+            [],
+            "a directory that cannot be read removes nothing"
+        );
         assert_eq!(records.follow(&[], true), []);
         assert_eq!(records.follow(&[], true), [FollowStep::Remove("m".to_owned())]);
         records.forget("m");
