@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use jitney_engine::call::Origin;
+use jitney_engine::local::{Signature, TensorSpec};
 use jitney_engine::settings::ModelSettings;
 use jitney_engine::{IncidentReport, Model, Readiness, Status, WorkerIncident, WorkerView};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::Dialect;
 use crate::errors::Problem;
