@@ -15,7 +15,7 @@ use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, ValueBytes};
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
-use super::input;
+use super::{input, open_inference};
 use crate::body::{RequestBody, ResponseBody};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::InferenceRequest;
@@ -124,6 +124,9 @@ async fn run(
     route: PredictRoute<'_>,
     body: ValueBytes,
 ) -> HttpResult {
+    if route.open_inference && open_inference::reads(context, model) {
+        return Box::pin(open_inference::infer(context, model, route, body)).await;
+    }
     let parameters = input::parameters(context.parts, &route, body).await?;
     let mut request = request(context, route, parameters)?;
     if let Some(names) = model.sequence_headers() {
@@ -133,7 +136,7 @@ async fn run(
 }
 
 #[inline]
-fn request<'a>(
+pub(super) fn request<'a>(
     context: &RequestContext<'_>,
     route: PredictRoute<'a>,
     parameters: Vec<Parameter>,
@@ -168,11 +171,16 @@ fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
             return Err(Problem::new(ErrorCode::Internal, message));
         }
     }
-    reply.headers_mut().reserve(headers.len() + 2);
-    for (name, value) in &headers {
-        add(reply.headers_mut(), name, value);
-    }
+    add_headers(reply.headers_mut(), &headers);
     Ok(reply)
+}
+
+/// Adds the headers that the handler set.
+pub(super) fn add_headers(headers: &mut HeaderMap, set: &[(String, String)]) {
+    headers.reserve(set.len() + 2);
+    for (name, value) in set {
+        add(headers, name, value);
+    }
 }
 
 /// Adds a header that the handler set, unless it would break the answer.
