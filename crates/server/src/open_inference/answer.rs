@@ -109,7 +109,7 @@ impl OpenInferenceAnswer {
                 Some(JsonList(tensor, BytesForm::Text))
             };
             let (name, datatype) = (tensor.name(), tensor.datatype().as_str());
-            OutputJson { name, datatype, shape: tensor.shape(), parameters, data }
+            AnswerOutputJson { name, datatype, shape: tensor.shape(), parameters, data }
         });
         let outputs = outputs.collect();
         let answer = AnswerJson {
@@ -137,11 +137,11 @@ struct AnswerJson<'a> {
     model_version: &'a str,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     parameters: &'a ParameterMap,
-    outputs: Vec<OutputJson<'a>>,
+    outputs: Vec<AnswerOutputJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct OutputJson<'a> {
+struct AnswerOutputJson<'a> {
     name: &'a str,
     datatype: &'a str,
     shape: &'a [usize],

@@ -91,18 +91,18 @@ const TRANSPORT: [&str; 6] = [
 ];
 
 #[derive(Serialize)]
-struct InferRequestJson<'a> {
+struct HandlerRequestJson<'a> {
     id: &'a str,
     model_name: &'a str,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     parameters: ParameterMap,
-    inputs: Vec<InputTensorJson<'a>>,
+    inputs: Vec<HandlerInputJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    outputs: Vec<RequestedTensor<'a>>,
+    outputs: Vec<HandlerOutputName<'a>>,
 }
 
 #[derive(Serialize)]
-struct InputTensorJson<'a> {
+struct HandlerInputJson<'a> {
     name: &'a str,
     shape: &'a [usize],
     datatype: &'a str,
@@ -112,7 +112,7 @@ struct InputTensorJson<'a> {
 }
 
 #[derive(Serialize)]
-struct RequestedTensor<'a> {
+struct HandlerOutputName<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     parameters: ParameterMap,
@@ -132,14 +132,14 @@ pub(crate) fn write(
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()
     };
     let input = |input: &RequestTensor| kept(&input.parameters);
-    let json = InferRequestJson {
+    let json = HandlerRequestJson {
         id: &request.id,
         model_name: model,
         parameters: kept(&request.parameters),
         inputs: request
             .inputs
             .iter()
-            .map(|it| InputTensorJson {
+            .map(|it| HandlerInputJson {
                 name: it.tensor.name(),
                 shape: it.tensor.shape(),
                 datatype: it.tensor.datatype().as_str(),
@@ -150,14 +150,14 @@ pub(crate) fn write(
         outputs: request
             .outputs
             .iter()
-            .map(|it| RequestedTensor { name: &it.name, parameters: kept(&it.parameters) })
+            .map(|it| HandlerOutputName { name: &it.name, parameters: kept(&it.parameters) })
             .collect(),
     };
     serde_json::to_vec(&json).map(Bytes::from).map_err(|error| format!("Input {error}."))
 }
 
 #[derive(Deserialize)]
-struct InferResponseJson<'a> {
+struct HandlerAnswerJson<'a> {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
@@ -167,11 +167,11 @@ struct InferResponseJson<'a> {
     #[serde(default)]
     parameters: Option<ParameterMap>,
     #[serde(borrow)]
-    outputs: Vec<OutputTensorJson<'a>>,
+    outputs: Vec<HandlerTensorJson<'a>>,
 }
 
 #[derive(Deserialize)]
-struct OutputTensorJson<'a> {
+struct HandlerTensorJson<'a> {
     name: String,
     datatype: String,
     #[serde(default)]
@@ -191,7 +191,7 @@ pub(crate) fn read(
     request: &OpenInferenceRequest,
     model: &Model,
 ) -> Result<OpenInferenceAnswer, String> {
-    let read: InferResponseJson<'_> =
+    let read: HandlerAnswerJson<'_> =
         serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let outputs = read.outputs.into_iter().map(|output| {
         let name = output.name.clone();
@@ -211,8 +211,8 @@ pub(crate) fn read(
     Ok(answer)
 }
 
-fn tensor(output: OutputTensorJson<'_>) -> Result<AnswerTensor, String> {
-    let OutputTensorJson { name, datatype, shape, parameters, data } = output;
+fn tensor(output: HandlerTensorJson<'_>) -> Result<AnswerTensor, String> {
+    let HandlerTensorJson { name, datatype, shape, parameters, data } = output;
     let datatype = Datatype::parse(&datatype).ok_or_else(|| unknown_datatype(&datatype))?;
     let tensor = match from_json(name.clone(), datatype, sizes(&shape)?, data) {
         Ok(tensor) => tensor,

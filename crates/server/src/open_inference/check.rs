@@ -5,7 +5,6 @@ use jitney_engine::local::{Dim, Signature, TensorSpec};
 use jitney_engine::tensors::NamedTensor;
 
 use super::elements;
-use super::request::RequestedOutput;
 
 /// The inputs in the types that the model declares.
 pub(super) fn inputs(
@@ -81,18 +80,13 @@ fn fits(spec: &TensorSpec, shape: &[usize]) -> bool {
 }
 
 /// Every output that is asked for is one of the model's, and asked for once.
-pub(super) fn outputs(
-    model: &str,
-    signature: &Signature,
-    asked: &[RequestedOutput],
-) -> Result<(), String> {
-    for (place, output) in asked.iter().enumerate() {
-        let name = &output.name;
+pub(super) fn outputs(model: &str, signature: &Signature, asked: &[&str]) -> Result<(), String> {
+    for (place, name) in asked.iter().enumerate() {
         if signature.outputs.iter().all(|spec| spec.name != *name) {
             let known = listed(&signature.outputs);
             return Err(format!("Model {model:?} has no output {name:?}; it gives {known}."));
         }
-        if asked[..place].iter().any(|other| other.name == *name) {
+        if asked[..place].contains(name) {
             return Err(format!("Model {model:?}: output {name:?} is asked for twice."));
         }
     }
@@ -162,13 +156,7 @@ mod tests {
         ] {
             assert_eq!(check(&given), Err(expected.to_owned()));
         }
-        let ask = |names: &[&str]| {
-            let output = |name: &&str| RequestedOutput {
-                name: (*name).to_owned(),
-                ..RequestedOutput::default()
-            };
-            outputs("m", &signature, &names.iter().map(output).collect::<Vec<_>>())
-        };
+        let ask = |names: &[&str]| outputs("m", &signature, names);
         assert_eq!(ask(&["z"]), Ok(()));
         let twice = Err(r#"Model "m": output "z" is asked for twice."#.to_owned());
         assert_eq!(ask(&["z", "z"]), twice);

@@ -94,7 +94,8 @@ impl OpenInferenceRequest {
         };
         let given: Vec<&NamedTensor> = self.inputs.iter().map(|input| &input.tensor).collect();
         let inputs = check::inputs(model.name(), signature, &given)?;
-        check::outputs(model.name(), signature, &self.outputs)?;
+        let asked: Vec<&str> = self.outputs.iter().map(|output| output.name.as_str()).collect();
+        check::outputs(model.name(), signature, &asked)?;
         Ok(TensorRequest { inputs, outputs })
     }
 
@@ -152,7 +153,7 @@ struct RequestJson<'a> {
     #[serde(borrow)]
     inputs: Vec<InputJson<'a>>,
     #[serde(default)]
-    outputs: Option<Vec<OutputJson>>,
+    outputs: Option<Vec<RequestedOutputJson>>,
 }
 
 #[derive(Deserialize)]
@@ -167,7 +168,7 @@ struct InputJson<'a> {
 }
 
 #[derive(Deserialize)]
-struct OutputJson {
+struct RequestedOutputJson {
     name: String,
     #[serde(default)]
     parameters: Option<ParameterMap>,
@@ -219,7 +220,7 @@ pub(crate) fn read(
         let more = body.len() - raw.at;
         return Err(format!("{more} bytes follow the tensors that the request describes."));
     }
-    let output = |output: OutputJson| RequestedOutput {
+    let output = |output: RequestedOutputJson| RequestedOutput {
         name: output.name,
         parameters: output.parameters.unwrap_or_default(),
     };

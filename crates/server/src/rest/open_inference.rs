@@ -114,15 +114,35 @@ fn statistics(context: &RequestContext<'_>, target: Option<ModelRef<'_>>) -> Htt
     Ok(respond::json(StatusCode::OK, &json!({ "model_stats": all })))
 }
 
+/// A prediction by the model that the path names. A model that a large body is on its way to is told.
+pub(super) async fn predict(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+    route: PredictRoute<'_>,
+) -> HttpResult {
+    let expected = if body.large() { context.model(route.target).ok() } else { None };
+    let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
+    let body = context.read_value(body).await?;
+    let model = context.model(route.target)?;
+    let reply = if reads(context, &model) {
+        Box::pin(infer(context, &model, route, body)).await?
+    } else {
+        inference::run(context, &model, route, body).await?
+    };
+    if let Some(announced) = announced {
+        announced.came();
+    }
+    Ok(reply)
+}
+
 /// Whether a prediction is read here; TorchServe's handlers read it themselves.
-pub(super) fn reads(context: &RequestContext<'_>, model: &Model) -> bool {
+fn reads(context: &RequestContext<'_>, model: &Model) -> bool {
     context.state.config.dialect == Dialect::Jitney
         || model.takes_tensors()
         || context.parts.headers.contains_key(JSON_LENGTH)
 }
 
-/// A prediction.
-pub(super) async fn infer(
+async fn infer(
     context: &RequestContext<'_>,
     model: &Arc<Model>,
     route: PredictRoute<'_>,
@@ -132,7 +152,7 @@ pub(super) async fn infer(
     let json_length = json_length(&context.parts.headers)?;
     let request = read(model, &body, json_length)?;
     let sent = json_length.is_none().then_some(body);
-    let call = ModelCall { context, model, route, request, sent };
+    let call = TensorCall { context, model, route, request, sent };
     if model.takes_tensors() {
         return call.tensors().await;
     }
@@ -164,7 +184,7 @@ fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Problem> {
 }
 
 /// A request on its way to its model.
-struct ModelCall<'a> {
+struct TensorCall<'a> {
     context: &'a RequestContext<'a>,
     model: &'a Arc<Model>,
     route: PredictRoute<'a>,
@@ -173,7 +193,7 @@ struct ModelCall<'a> {
     sent: Option<Bytes>,
 }
 
-impl ModelCall<'_> {
+impl TensorCall<'_> {
     /// By a model that takes tensors.
     async fn tensors(&self) -> HttpResult {
         let tensors = self.request.tensors(self.model).map_err(Problem::bad_request)?;
@@ -239,8 +259,9 @@ impl ModelCall<'_> {
             }
             Ok(_) | Err(_) => {
                 answer.output.body = whole;
-                let mut reply = inference::timed_response(answer)?;
+                let mut reply = inference::response(answer.output, None, false)?;
                 reply.headers_mut().entry(CONTENT_TYPE).or_insert(JSON);
+                reply.headers_mut().insert(SERVER_TIMING, timing::header(&answer.timing));
                 return Ok(reply);
             }
         };

@@ -195,6 +195,9 @@ async fn call(
 ) -> HttpResult {
     let (state, engine) = (context.state, &context.state.engine);
     match route {
+        Route::Predict(route) if route.open_inference => {
+            Box::pin(open_inference::predict(context, body, route)).await
+        }
         Route::Predict(route) => inference::predict(context, body, route).await,
         Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
