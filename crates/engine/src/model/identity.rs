@@ -18,6 +18,8 @@ pub struct ModelIdentity {
     pub at_startup: bool,
     /// The workflow that it is a node of.
     pub workflow: Option<String>,
+    /// Whether an envelope stands between its requests and its handler.
+    pub in_envelope: bool,
 }
 
 impl ModelIdentity {
@@ -30,6 +32,7 @@ impl ModelIdentity {
             sha256: options.sha256,
             at_startup: options.at_startup,
             workflow: options.workflow.clone(),
+            in_envelope: false,
         }
     }
 

@@ -28,6 +28,7 @@ impl Gate {
         match route {
             Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
             Route::Ping
+            | Route::Alive
             | Route::SagemakerPing
             | Route::OipLive
             | Route::OipReady
@@ -38,7 +39,11 @@ impl Gate {
                 Self::Open
             }
             Route::Ping
+            | Route::Alive
             | Route::Predict(_)
+            | Route::Instances(_)
+            | Route::Embeddings
+            | Route::ModelNames
             | Route::Invocations
             | Route::RunWorkflow(_)
             | Route::Handle

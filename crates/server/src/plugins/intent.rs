@@ -94,25 +94,31 @@ impl<'a> Intent<'a> {
         };
         Some(match *route {
             Route::Description | Route::OpenApi | Route::Docs | Route::Metrics => return None,
-            Route::Predict(PredictRoute { target, explain: Some(true), .. }) => {
+            Route::Predict(PredictRoute { target, explain: Some(true), .. })
+            | Route::Instances(PredictRoute { target, explain: Some(true), .. }) => {
                 to_model(GuardedOperation::Explain, target)
             }
-            Route::Predict(PredictRoute { target, .. }) => {
+            Route::Predict(PredictRoute { target, .. })
+            | Route::Instances(PredictRoute { target, .. }) => {
                 to_model(GuardedOperation::Predict, target)
             }
-            Route::Invocations => Self::plain(GuardedOperation::Predict),
+            Route::Invocations | Route::Embeddings => Self::plain(GuardedOperation::Predict),
             Route::RunWorkflow(name) => Self::with_workflow(GuardedOperation::RunWorkflow, name),
             Route::Handle => Self::plain(GuardedOperation::Connect),
-            Route::Ping | Route::SagemakerPing | Route::OipLive | Route::OipReady => {
-                Self::plain(GuardedOperation::Health)
-            }
-            Route::ExecutionParameters | Route::OipServer | Route::OipVersions => {
-                Self::plain(GuardedOperation::Metadata)
-            }
+            Route::Ping
+            | Route::Alive
+            | Route::SagemakerPing
+            | Route::OipLive
+            | Route::OipReady => Self::plain(GuardedOperation::Health),
+            Route::ExecutionParameters
+            | Route::ModelNames
+            | Route::OipServer
+            | Route::OipVersions => Self::plain(GuardedOperation::Metadata),
             Route::PredictDescription(target) | Route::ManageDescription(target) => {
                 to_model(GuardedOperation::Metadata, target)
             }
-            Route::ModelReady(model) | Route::OipModelReady(model) => {
+            Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
+            Route::OipModelReady(model) => {
                 to_model(GuardedOperation::Ready, ModelRef { model, version: None })
             }
             Route::List => Self::plain(GuardedOperation::List),
