@@ -117,14 +117,14 @@ def ask(server: Server, model: str, body: object, verb: str = "predict") -> requ
 
 def test_curl_sends_text_in_every_way(served: Server) -> None:
     url = served.url("/predictions/plain")
-    assert curl("-d", "def f(x=1): pass", url).body == b"def f(x=1): pass!"
-    assert curl("-d", '{"a": 1}', url).body == b'{"a": 1}!', "its type is that of a form"
-    assert json.loads(curl("--json", '{"a": 1}', url).body) == {"a": 1}
-    assert curl("-T", __file__, url).body.endswith(b"!")
-    assert curl("-d", "data=hello world", url).body == b"hello world!"
-    assert curl("-d", "hello", served.url("/shout")).body == b"HELLO"
-    assert curl("-d", '{"text": "hello"}', served.url("/shout")).body == b"HELLO"
-    assert curl("-d", "text=hello", served.url("/shout")).body == b"HELLO"
+    assert curl("-d", "def f(x=1): pass", url).content == b"def f(x=1): pass!"
+    assert curl("-d", '{"a": 1}', url).content == b'{"a": 1}!', "its type is that of a form"
+    assert json.loads(curl("--json", '{"a": 1}', url).content) == {"a": 1}
+    assert curl("-T", __file__, url).content.endswith(b"!")
+    assert curl("-d", "data=hello world", url).content == b"hello world!"
+    assert curl("-d", "hello", served.url("/shout")).content == b"HELLO"
+    assert curl("-d", '{"text": "hello"}', served.url("/shout")).content == b"HELLO"
+    assert curl("-d", "text=hello", served.url("/shout")).content == b"HELLO"
 
 
 def test_every_answer_has_the_type_that_it_looks_like(served: Server) -> None:
