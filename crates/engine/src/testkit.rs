@@ -127,7 +127,6 @@ impl Kit {
                 sha256: None,
                 at_startup: false,
                 workflow: None,
-                in_envelope: false,
             },
             settings,
             intake,

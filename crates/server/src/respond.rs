@@ -63,7 +63,7 @@ struct ErrorBody<'a> {
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
-    /// The message again, where KServe's and Triton's clients look for it.
+    /// Where clients of KServe and Triton look.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
 }
@@ -77,13 +77,9 @@ impl<'a> ErrorBody<'a> {
 }
 
 /// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
-pub(crate) fn problem(problem: &Problem) -> HttpResponse {
-    problem_as(problem, &ErrorBody::of(problem))
-}
-
-/// The same with the key `error` that KServe's and Triton's clients read.
-pub(crate) fn problem_with_error(problem: &Problem) -> HttpResponse {
-    let error = Some(problem.message.as_str());
+/// Clients of KServe and Triton find the message under `error`, too.
+pub(crate) fn problem(problem: &Problem, open_inference: bool) -> HttpResponse {
+    let error = open_inference.then_some(problem.message.as_str());
     problem_as(problem, &ErrorBody { error, ..ErrorBody::of(problem) })
 }
 

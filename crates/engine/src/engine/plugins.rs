@@ -93,7 +93,6 @@ impl RunningPlugins {
                 sha256: None,
                 at_startup: true,
                 workflow: None,
-                in_envelope: false,
             },
             settings: settings(plan.timeout),
             intake: Intake::Python,

@@ -18,8 +18,6 @@ pub struct ModelIdentity {
     pub at_startup: bool,
     /// The workflow that it is a node of.
     pub workflow: Option<String>,
-    /// Whether an envelope stands between its requests and its handler.
-    pub in_envelope: bool,
 }
 
 impl ModelIdentity {
@@ -32,7 +30,6 @@ impl ModelIdentity {
             sha256: options.sha256,
             at_startup: options.at_startup,
             workflow: options.workflow.clone(),
-            in_envelope: false,
         }
     }
 

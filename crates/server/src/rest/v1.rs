@@ -43,15 +43,11 @@ pub(super) async fn predict(
     let model = context.model(route.target);
     let reads_itself = |model: &Arc<Model>| {
         let archive = model.api().is_none() && model.signature().is_none();
-        model.identity().in_envelope || archive && dialect == Dialect::TorchServe
+        model.settings().declared.envelope.is_some() || archive && dialect == Dialect::TorchServe
     };
-    let answered = match model {
+    match model {
         Ok(model) if !reads_itself(&model) => instances(context, &model, route, body).await,
         Ok(_) | Err(_) => inference::predict(context, body, route).await,
-    };
-    match dialect {
-        Dialect::TorchServe => answered,
-        Dialect::Jitney => answered.or_else(|problem| Ok(respond::problem_with_error(&problem))),
     }
 }
 
@@ -169,15 +165,11 @@ fn card(state: &ServerState, name: &str) -> serde_json::Value {
 /// `GET /v1/models/{m}`: 503 while it is not ready, except in TorchServe's dialect.
 pub(super) fn model(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     let state = context.state;
-    let found = state.engine.model(target.model, target.version).map_err(Problem::from);
+    let model = state.engine.model(target.model, target.version)?;
     if state.config.dialect == Dialect::TorchServe {
-        let ready = is_model_ready(&state.engine, &*found?);
+        let ready = is_model_ready(&state.engine, &model);
         return Ok(respond::json(StatusCode::OK, &json!({ "name": target.model, "ready": ready })));
     }
-    let model = match found {
-        Ok(model) => model,
-        Err(problem) => return Ok(respond::problem_with_error(&problem)),
-    };
     let ready = is_model_ready(&state.engine, &model);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = card(state, target.model);
