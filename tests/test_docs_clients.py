@@ -51,10 +51,8 @@ def served(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 def here(server: Server, text: str) -> str:
     """The same with the addresses of the server under test."""
     text = text.replace("127.0.0.1:8080", server.urls["inference"].removeprefix("http://"))
-    if "127.0.0.1:7070" in text:
-        (port,) = set(re.findall(r"^gRPC +\S+:(\d+)$", server.stdout, re.MULTILINE)) or {"0"}
-        text = text.replace("127.0.0.1:7070", f"127.0.0.1:{port}")
-    return text
+    grpc = re.search(r"^gRPC inference +(\S+)$", server.stdout, re.MULTILINE)[1]
+    return text.replace("127.0.0.1:7070", grpc)
 
 
 @pytest.mark.parametrize(("program", "expected"), list(zip(PROGRAMS, EXPECTED, strict=True)))

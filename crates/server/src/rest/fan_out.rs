@@ -16,8 +16,13 @@ use crate::inference::InferenceRequest;
 use crate::request_options::RequestOptions;
 use crate::route::PredictRoute;
 
-/// Values of one request that are with the model at a time.
-const AT_A_TIME: usize = 512;
+/// Values of one request that are with the model at a time: two batches for each worker, so that it never
+/// waits for the next, and no more than half of the queue, which others need too.
+fn at_a_time(model: &Model) -> usize {
+    let (settings, workers) = (model.settings(), model.worker_target().1.max(1));
+    let batches = settings.items_max().saturating_mul(workers).saturating_mul(2);
+    batches.min(settings.queue_max / 2).max(1) as usize
+}
 
 /// The model's answers, in the order of the values. A failure of one of several says which.
 pub(super) async fn call_each(
@@ -44,10 +49,10 @@ pub(super) async fn call_each(
         async move { (at, context.state.inference.predict(model, request).await) }
     };
     let mut values = values.into_iter().enumerate();
-    let mut running = FuturesUnordered::new();
+    let (most, mut running) = (at_a_time(model), FuturesUnordered::new());
     let mut answers: Vec<Option<Answer>> = std::iter::repeat_with(|| None).take(count).collect();
     loop {
-        while let Some((at, value)) = (running.len() < AT_A_TIME).then(|| values.next()).flatten() {
+        while let Some((at, value)) = (running.len() < most).then(|| values.next()).flatten() {
             running.push(call(at, value));
         }
         let Some((at, answer)) = running.next().await else { break };
