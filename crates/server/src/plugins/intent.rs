@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jitney_engine::{Engine, Model};
 use serde::Serialize;
 
-use crate::route::{ModelRef, PredictRoute, Route};
+use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute, Route};
 
 /// What can be done with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,27 +94,57 @@ impl<'a> Intent<'a> {
         };
         Some(match *route {
             Route::Description | Route::OpenApi | Route::Docs | Route::Metrics => return None,
-            Route::Predict(PredictRoute { target, explain: Some(true), .. }) => {
+            Route::Predict(PredictRoute { target, explain: Some(true), .. })
+            | Route::Instances(PredictRoute { target, explain: Some(true), .. }) => {
                 to_model(GuardedOperation::Explain, target)
             }
-            Route::Predict(PredictRoute { target, .. }) => {
+            Route::Predict(PredictRoute { target, .. })
+            | Route::Instances(PredictRoute { target, .. }) => {
                 to_model(GuardedOperation::Predict, target)
             }
-            Route::Invocations => Self::plain(GuardedOperation::Predict),
+            Route::Invocations | Route::Embeddings => Self::plain(GuardedOperation::Predict),
             Route::RunWorkflow(name) => Self::with_workflow(GuardedOperation::RunWorkflow, name),
             Route::Handle => Self::plain(GuardedOperation::Connect),
-            Route::Ping | Route::SagemakerPing | Route::OipLive | Route::OipReady => {
+            Route::Ping
+            | Route::Alive
+            | Route::SagemakerPing
+            | Route::OpenInference(OpenInferenceRoute::Live | OpenInferenceRoute::Ready) => {
                 Self::plain(GuardedOperation::Health)
             }
-            Route::ExecutionParameters | Route::OipServer | Route::OipVersions => {
-                Self::plain(GuardedOperation::Metadata)
+            Route::OpenInference(
+                OpenInferenceRoute::Metadata(target) | OpenInferenceRoute::Config(target),
+            ) => to_model(GuardedOperation::Metadata, target),
+            Route::OpenInference(OpenInferenceRoute::Statistics(Some(target))) => {
+                to_model(GuardedOperation::Describe, target)
             }
+            Route::OpenInference(
+                OpenInferenceRoute::Statistics(None) | OpenInferenceRoute::Index,
+            ) => Self::plain(GuardedOperation::List),
+            Route::OpenInference(OpenInferenceRoute::Load(model)) => {
+                to_model(GuardedOperation::Register, ModelRef { model, version: None })
+            }
+            Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
+                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
+            }
+            Route::OpenInference(OpenInferenceRoute::ModelReady(target)) => {
+                to_model(GuardedOperation::Ready, target)
+            }
+            Route::ExecutionParameters
+            | Route::ModelNames
+            | Route::OipVersions
+            | Route::OpenInference(
+                OpenInferenceRoute::Server
+                | OpenInferenceRoute::TraceSettings { .. }
+                | OpenInferenceRoute::LogSettings { .. }
+                | OpenInferenceRoute::SharedMemory(_)
+                | OpenInferenceRoute::Infer(_)
+                | OpenInferenceRoute::WrongMethod
+                | OpenInferenceRoute::Unknown,
+            ) => Self::plain(GuardedOperation::Metadata),
             Route::PredictDescription(target) | Route::ManageDescription(target) => {
                 to_model(GuardedOperation::Metadata, target)
             }
-            Route::ModelReady(model) | Route::OipModelReady(model) => {
-                to_model(GuardedOperation::Ready, ModelRef { model, version: None })
-            }
+            Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
             Route::List => Self::plain(GuardedOperation::List),
             Route::Register => Self::plain(GuardedOperation::Register),
             Route::Describe(target) | Route::Batching(target) | Route::Statistics(target) => {

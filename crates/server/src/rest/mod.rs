@@ -6,14 +6,18 @@
 mod admin;
 mod authorize;
 mod context;
+mod embeddings;
+mod fan_out;
 mod health;
 mod inference;
 mod input;
 mod management;
+mod open_inference;
 mod openapi;
 mod plain;
 mod plugins;
 mod service;
+mod v1;
 
 pub(crate) use context::ConnectionContext;
 pub(crate) use plain::serve;

@@ -19,13 +19,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
-use super::{admin, authorize, health, inference, management, openapi, plugins};
+use super::{
+    admin, authorize, embeddings, health, inference, management, open_inference, openapi, plugins,
+    v1,
+};
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
@@ -98,7 +102,7 @@ async fn answer(
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
     let mut reply = match dispatch(&context, body).await {
         Ok(reply) => reply,
-        Err(problem) => respond::problem(&problem),
+        Err(problem) => failure(&context, &problem),
     };
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if peer.open.is_needed() {
@@ -109,6 +113,14 @@ async fn answer(
         peer.enter(ConnectionStage::Idle);
     }
     Ok(reply)
+}
+
+/// A failure as the client's protocol names it.
+pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
+    let path = context.parts.uri.path();
+    let open = context.state.config.dialect == Dialect::Jitney
+        && (path.starts_with("/v2/") || path.starts_with("/v1/"));
+    respond::problem(problem, open)
 }
 
 /// Counts the answer and writes its line of the access log.
@@ -152,8 +164,8 @@ pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) ->
     }
 }
 
-/// Asks the operator's plugin first. For `/invocations` the body may have to name the model, so that
-/// endpoint asks by itself.
+/// Asks the operator's plugin first. For `/invocations` and embeddings the body may have to name the model,
+/// so those endpoints ask by themselves.
 async fn call_authorized(
     context: &RequestContext<'_>,
     plugins: &Plugins,
@@ -162,8 +174,10 @@ async fn call_authorized(
     endpoint: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    if route == Route::Invocations {
-        return inference::invoke(context, Some(plugins), body).await;
+    match route {
+        Route::Invocations => return inference::invoke(context, Some(plugins), body).await,
+        Route::Embeddings => return embeddings::create(context, Some(plugins), body).await,
+        _ => {}
     }
     let query = context.query();
     let intent = match endpoint {
@@ -186,7 +200,12 @@ async fn call(
 ) -> HttpResult {
     let (state, engine) = (context.state, &context.state.engine);
     match route {
+        Route::Predict(route) if route.open_inference => {
+            Box::pin(open_inference::predict(context, body, route)).await
+        }
         Route::Predict(route) => inference::predict(context, body, route).await,
+        Route::Instances(route) => Box::pin(v1::predict(context, body, route)).await,
+        Route::Embeddings => Box::pin(embeddings::create(context, None, body)).await,
         Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
         Route::Handle => {
@@ -195,10 +214,7 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
-        Route::OipLive => Ok(health::oip_live()),
-        Route::OipReady => Ok(health::oip_ready(context)),
-        Route::OipModelReady(model) => health::oip_model_ready(context, model),
-        Route::OipServer => Ok(health::oip_server(&state.config.server_version)),
+        Route::OpenInference(route) => open_inference::answer(context, route, body),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
@@ -219,7 +235,9 @@ async fn call(
         Route::UnregisterWorkflow(name) => {
             Box::pin(management::unregister_workflow(context, name)).await
         }
-        Route::ModelReady(model) => health::model_ready(context, model),
+        Route::Alive => Ok(v1::alive()),
+        Route::ModelNames => Ok(v1::models(state)),
+        Route::ModelReady(target) => v1::model(context, target),
         Route::RenewToken => admin::renew_token(context),
         Route::Metrics => Ok(admin::metrics(context)),
         Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
