@@ -34,6 +34,7 @@ mod transfers;
 mod value_bytes;
 pub mod workflow;
 
+pub use changes::ChangeRecorder;
 pub use engine::{
     Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
     RepositoryConfig,

@@ -6,6 +6,8 @@
 mod admin;
 mod authorize;
 mod context;
+mod embeddings;
+mod fan_out;
 mod health;
 mod inference;
 mod input;
@@ -16,6 +18,7 @@ mod plain;
 mod plugins;
 mod repository;
 mod service;
+mod v1;
 
 pub(crate) use context::ConnectionContext;
 pub(crate) use plain::serve;
