@@ -70,6 +70,7 @@ pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::spool::WriteTime;
 pub use crate::tls::Tls;
+pub use rest::shell_example;
 
 /// The addresses of a server, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]

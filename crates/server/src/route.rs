@@ -206,6 +206,16 @@ fn is_usual(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::GET)
 }
 
+/// The methods that a path takes, for whoever came with another.
+pub fn allowed(apis: Apis, path: &str) -> String {
+    let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    let takes = |method: &&Method| {
+        !matches!(route(apis, method, path), Route::MethodNotAllowed | Route::NotFound)
+    };
+    let taken: Vec<_> = methods.iter().filter(takes).map(Method::as_str).collect();
+    taken.join(", ")
+}
+
 /// Paths of predictions. `OPTIONS` asks for a description and runs nothing.
 fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     let found = by_path(segments);

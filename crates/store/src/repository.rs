@@ -25,6 +25,7 @@ use std::{
 
 use jitney_settings::Values;
 
+use self::text_format::ConfigError;
 pub use self::triton::{DeclaredTensor, DeclaredTensors};
 use self::triton::{TritonConfig, VersionPolicy};
 use super::{dir::MANIFEST_DIRECTORY, package::read_text};
@@ -41,13 +42,6 @@ const MODELS_MAX: usize = 10_000;
 /// The most files of a model that are looked at to see whether it changed, and how deep.
 const STAMPED_FILES_MAX: usize = 10_000;
 const STAMPED_DEPTH_MAX: usize = 8;
-
-/// What is wrong with a configuration, and in which line.
-#[derive(Debug, PartialEq, Eq)]
-struct ConfigError {
-    line: usize,
-    why: String,
-}
 
 /// Names, sizes and times of a model's files: two that are equal mean that nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

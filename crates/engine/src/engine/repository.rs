@@ -60,7 +60,7 @@ pub struct Repository {
 
 /// Which directories are looked into.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanScope {
     /// Those whose models are served.
     Served,
     /// That from which models are loaded when somebody asks for them.
@@ -102,7 +102,7 @@ impl Repository {
     /// One that cannot be served is logged and listed, and harms no other.
     pub async fn start(&self) -> Vec<Registered> {
         let mut started = Vec::new();
-        for model in self.scan(Place::Served).await {
+        for model in self.scan(ScanScope::Served).await {
             let name = model.name.clone();
             let (stamp, registered) = (model.stamp, self.register(model).await);
             match registered {
@@ -140,7 +140,7 @@ impl Repository {
     /// Every model, whether it is loaded or not, sorted by name; versions of one model the oldest first.
     pub async fn index(&self) -> Vec<IndexEntry> {
         let mut entries = Vec::new();
-        let found = self.scan(Place::Anywhere).await;
+        let found = self.scan(ScanScope::Anywhere).await;
         let mut names: Vec<String> = found.iter().map(|model| model.name.clone()).collect();
         names.extend(self.records.names());
         names.extend(self.models.registry.defaults().iter().map(|model| model.name().to_owned()));
@@ -174,9 +174,9 @@ impl Repository {
     pub async fn load(&self, name: &str) -> Result<(), RepositoryError> {
         let turn = self.turn(name).await?;
         let _turn = turn.lock().await;
-        let (stamp, wanted) = match self.find(name, Place::Served).await {
+        let (stamp, wanted) = match self.find(name, ScanScope::Served).await {
             Some(model) => (Some(model.stamp), self.wanted(model)),
-            None => match (self.named(name), self.find(name, Place::Store).await) {
+            None => match (self.named(name), self.find(name, ScanScope::Store).await) {
                 (Some(named), _) => (None, Ok(named)),
                 (None, Some(model)) => (None, self.wanted(model)),
                 (None, None) => return Err(RepositoryError::Unknown { model: name.to_owned() }),
@@ -203,7 +203,7 @@ impl Repository {
     pub async fn unload(&self, name: &str) -> Result<(), RepositoryError> {
         let turn = self.turn(name).await?;
         let _turn = turn.lock().await;
-        let found = self.find(name, Place::Served).await;
+        let found = self.find(name, ScanScope::Served).await;
         self.records.unloaded(name, found.map(|model| model.stamp));
         self.remove(name).await;
         Ok(())
@@ -213,7 +213,7 @@ impl Repository {
     /// gone is removed. Files that changed since the last look may still be on their way, so they wait
     /// for the next one.
     pub async fn follow(&self) {
-        let (models, failed) = self.scan_all(Place::Served).await;
+        let (models, failed) = self.scan_all(ScanScope::Served).await;
         for error in &failed {
             tracing::warn!("{error}; its models stay as they are");
         }
@@ -238,7 +238,8 @@ impl Repository {
 
     /// The turn of a model's next change: they come one after the other.
     async fn turn(&self, name: &str) -> Result<Arc<tokio::sync::Mutex<()>>, RepositoryError> {
-        let is_known = self.records.knows(name) || self.find(name, Place::Anywhere).await.is_some();
+        let is_known =
+            self.records.knows(name) || self.find(name, ScanScope::Anywhere).await.is_some();
         if is_known {
             return Ok(self.records.turn(name));
         }
@@ -363,21 +364,21 @@ impl Repository {
         (!versions.is_empty()).then_some(WantedModel { name, stamp: None, versions, content })
     }
 
-    async fn find(&self, name: &str, place: Place) -> Option<RepositoryModel> {
-        self.scan(place).await.into_iter().find(|model| model.name == name)
+    async fn find(&self, name: &str, scope: ScanScope) -> Option<RepositoryModel> {
+        self.scan(scope).await.into_iter().find(|model| model.name == name)
     }
 
     /// The models of the directories that can be read.
-    async fn scan(&self, place: Place) -> Vec<RepositoryModel> {
-        let (models, failed) = self.scan_all(place).await;
+    async fn scan(&self, scope: ScanScope) -> Vec<RepositoryModel> {
+        let (models, failed) = self.scan_all(scope).await;
         failed.iter().for_each(|error| tracing::warn!("{error}"));
         models
     }
 
     /// The models of the directories, and a sentence about each that cannot be read.
-    async fn scan_all(&self, place: Place) -> (Vec<RepositoryModel>, Vec<String>) {
-        let served = self.config.directories.iter().filter(|_| place != Place::Store);
-        let store = self.config.store.iter().filter(|_| place != Place::Served);
+    async fn scan_all(&self, scope: ScanScope) -> (Vec<RepositoryModel>, Vec<String>) {
+        let served = self.config.directories.iter().filter(|_| scope != ScanScope::Store);
+        let store = self.config.store.iter().filter(|_| scope != ScanScope::Served);
         let directories: Vec<_> = served.chain(store).cloned().collect();
         let looked = blocking(move || {
             let (mut models, mut failed) = (Vec::<RepositoryModel>::new(), Vec::new());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Decoded, LocalModel, Signature};
+use super::{BodyKind, Decoded, LocalModel, Signature};
 use crate::call::{DecodedInput, Input, Output};
 use crate::outcome::ItemOutcome;
 
@@ -42,6 +42,10 @@ impl LocalModel for WholeModel {
         self.0.labels(output)
     }
 
+    fn body_kind(&self) -> BodyKind {
+        self.0.body_kind()
+    }
+
     fn max_batch_size(&self) -> Option<u32> {
         Some(1)
     }
@@ -59,13 +63,13 @@ impl LocalModel for WholeModel {
         self.0.sample()
     }
 
-    fn put_together(
+    fn finish(
         &self,
         name: &str,
         version: &str,
-        part: &dyn DecodedInput,
+        input: &dyn DecodedInput,
         output: Output,
     ) -> ItemOutcome {
-        self.0.put_together(name, version, part, output)
+        self.0.finish(name, version, input, output)
     }
 }

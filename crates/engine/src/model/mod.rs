@@ -62,7 +62,7 @@ use self::messages::ControlMessage;
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
-use crate::local::Signature;
+use crate::local::{BodyKind, Signature};
 use crate::observer::ModelTag;
 use crate::reply::Answer;
 use crate::settings::ModelSettings;
@@ -128,6 +128,14 @@ impl Model {
             Intake::Local(model) => model.labels(output),
             Intake::Python | Intake::Defined(_) => None,
         })
+    }
+
+    /// What a plain request to it brings; anything, as far as is known of models in Python.
+    pub fn body_kind(&self) -> BodyKind {
+        match &self.gate.intake {
+            Intake::Local(model) => model.body_kind(),
+            Intake::Python | Intake::Defined(_) => BodyKind::File,
+        }
     }
 
     /// Its description of its own API: definitions in Python have one.

@@ -21,6 +21,7 @@ mod service;
 mod v1;
 
 pub(crate) use context::ConnectionContext;
+pub use openapi::shell_example;
 pub(crate) use plain::serve;
 
 #[cfg(fuzzing)]

@@ -104,6 +104,10 @@ async fn answer(
         Ok(reply) => reply,
         Err(problem) => failure(&context, &problem),
     };
+    if reply.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let path = route::decode(context.parts.uri.path());
+        respond::allow(&mut reply, &route::allowed(context.apis, &path));
+    }
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if peer.open.is_needed() {
         respond::close(&mut reply);

@@ -4,10 +4,15 @@
 //!
 //! A file comes from whoever put the model there, so depth and size are limited.
 
-use super::ConfigError;
-
 /// Messages inside messages; real files have five.
 const DEPTH_MAX: usize = 32;
+
+/// What is wrong with a configuration, and in which line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ConfigError {
+    pub(super) line: usize,
+    pub(super) why: String,
+}
 
 /// One field; a repeated one stands there several times.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +153,7 @@ impl TextParser<'_> {
     fn peek(&mut self) -> Option<char> {
         loop {
             let trimmed = self.rest.trim_start();
-            self.line += count_lines(&self.rest[..self.rest.len() - trimmed.len()]);
+            self.line += newlines(&self.rest[..self.rest.len() - trimmed.len()]);
             self.rest = trimmed;
             if !self.rest.starts_with('#') {
                 return self.rest.chars().next();
@@ -246,7 +251,7 @@ fn push(bytes: &mut Vec<u8>, letter: char) {
     bytes.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-fn count_lines(text: &str) -> usize {
+fn newlines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, QUEUE, WORKERS};
 use jitney_settings::{SettingSource, Values, did_you_mean};
 
-use super::ConfigError;
-use super::text_format::{self, PbField, PbValue};
+use super::text_format::{self, ConfigError, PbField, PbValue};
 
 /// What a configuration says.
 #[derive(Debug, Default, PartialEq)]
@@ -66,7 +65,7 @@ pub struct DeclaredTensor {
 }
 
 /// Fields that would change what the model answers.
-const REFUSED: &[(&str, &str)] = &[
+const UNSUPPORTED: &[(&str, &str)] = &[
     (
         "ensemble_scheduling",
         "ensembles are not supported; a Python definition can call several models",
@@ -161,14 +160,14 @@ pub(super) fn read(text: &str, folder: &str, shown: &str) -> Result<TritonConfig
 
 /// A field that is not read: refused, without effect, or unknown.
 fn other(name: &str, field: &PbField, remarks: &mut Vec<String>) -> Result<(), ConfigError> {
-    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+    if let Some((_, why)) = UNSUPPORTED.iter().find(|(unsupported, _)| *unsupported == name) {
         return Err(field.wrong(*why));
     }
     if WITHOUT_EFFECT.contains(&name) {
         remarks.push(format!("line {}: {name} has no effect here", field.line));
         return Ok(());
     }
-    let known = READ.iter().chain(WITHOUT_EFFECT).chain(REFUSED.iter().map(|(name, _)| name));
+    let known = READ.iter().chain(WITHOUT_EFFECT).chain(UNSUPPORTED.iter().map(|(name, _)| name));
     Err(unknown(field, known.copied()))
 }
 
