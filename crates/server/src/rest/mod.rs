@@ -5,8 +5,10 @@
 
 mod admin;
 mod authorize;
+mod compress;
 mod context;
 mod health;
+mod http2;
 mod inference;
 mod input;
 mod management;

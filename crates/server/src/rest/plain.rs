@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
 use super::context::{ConnectionContext, RequestContext};
-use super::service;
+use super::{compress, service};
 use crate::body::{RequestBody, ResponseBody, SMALL_ANSWER};
 use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::request_id::RequestUuid;
@@ -231,6 +231,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
             Some(Err(problem)) => respond::problem(&problem),
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
+        if compress::is_candidate(state, &reply) {
+            Box::pin(compress::compress(&mut reply, &parts.headers)).await;
+        }
         if closes || peer.open.is_needed() || peer.open.is_closing() || ends(signals) {
             respond::close(&mut reply);
         }
