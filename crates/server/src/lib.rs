@@ -15,6 +15,7 @@ mod connection;
 mod connection_limits;
 mod dialect;
 pub mod errors;
+mod event_stream;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grpc;
