@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, COOKIE, HOST};
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use jitney_engine::admission::TransferShare;
 use jitney_engine::error::CallError;
@@ -25,6 +25,7 @@ use crate::config::ConnectionAge;
 use crate::connection::{ListenerSignal, Peer};
 use crate::errors::{ErrorCode, Problem};
 use crate::http2::{self, Http2Limits};
+use crate::respond::HttpResponse;
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -96,7 +97,20 @@ impl Http2Connection {
         }
         // Only the stream ends.
         reply.headers_mut().remove(CONNECTION);
+        leave_out_body(&parts.method, &mut reply);
         reply.map(|body| StreamBody::new(body, open))
+    }
+}
+
+/// Leaves the body out where none may follow, which hyper only does over HTTP/1.
+fn leave_out_body(method: &Method, reply: &mut HttpResponse) {
+    let head = method == Method::HEAD;
+    if !head && ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&reply.status()) {
+        return;
+    }
+    let body = std::mem::replace(reply.body_mut(), ResponseBody::whole(Bytes::new()));
+    if let (true, Some(length)) = (head, body.size_hint().exact()) {
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
 }
 
@@ -225,6 +239,20 @@ mod tests {
         assert_eq!(parts.headers["host"], "example.com:8");
         let cookies: Vec<_> = parts.headers.get_all(COOKIE).iter().collect();
         assert_eq!(cookies, ["a=1; b=2; c=3"]);
+    }
+
+    #[test]
+    fn what_has_no_body_has_the_length_of_one() {
+        let answered = |method: &Method, status| {
+            let mut reply = crate::respond::plain(status, Bytes::from_static(b"abc"));
+            leave_out_body(method, &mut reply);
+            let length = reply.headers().get(CONTENT_LENGTH).cloned();
+            (length, reply.body().here().len())
+        };
+        let length = Some(HeaderValue::from(3));
+        assert_eq!(answered(&Method::HEAD, StatusCode::OK), (length, 0));
+        assert_eq!(answered(&Method::GET, StatusCode::NO_CONTENT), (None, 0));
+        assert_eq!(answered(&Method::GET, StatusCode::OK), (None, 3));
     }
 
     #[test]
