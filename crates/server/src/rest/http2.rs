@@ -34,7 +34,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// So much of it is not the beginning of anything else.
 const PREFACE_MIN: usize = "PRI ".len();
 /// Where it cannot be HTTP/1 any more.
-const PREFACE_LINE: usize = "PRI * HTTP/2.0".len();
+const PREFACE_START: usize = "PRI * HTTP/2.0".len();
 
 /// Requests of a connection at a time. Their heads are not in the account of memory; together they are no
 /// larger than those of gRPC's calls.
@@ -46,7 +46,7 @@ const HEAD_TOO_LARGE: u16 = 431;
 
 /// Whether a connection that begins so speaks HTTP/2.
 pub(super) fn begins(ahead: &[u8]) -> bool {
-    let known = ahead.len().min(PREFACE_LINE);
+    let known = ahead.len().min(PREFACE_START);
     known >= PREFACE_MIN && PREFACE.starts_with(&ahead[..known])
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let ConnectionContext { state, apis, browsers, peer } = context;
     let (state, owned) = (Arc::clone(state), Arc::clone(peer));
-    let connection = Arc::new(Http2Connection { state, apis, browsers, peer: owned });
+    let connection = Arc::new(SharedConnection { state, apis, browsers, peer: owned });
     let answer = move |request: Request<Incoming>| {
         let connection = Arc::clone(&connection);
         // hyper moves it several times before it runs.
@@ -71,14 +71,14 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// What all requests of a connection share, for as long as each of them runs.
-struct Http2Connection {
+struct SharedConnection {
     state: Arc<ServerState>,
     apis: Apis,
     browsers: BrowserRule,
     peer: Arc<Peer>,
 }
 
-impl Http2Connection {
+impl SharedConnection {
     /// Answers a request, whatever becomes of it. This future is dropped when the client gives the request
     /// up, and the call to the model with it.
     async fn answer(&self, request: Request<Incoming>) -> Response<StreamBody> {
@@ -97,13 +97,13 @@ impl Http2Connection {
         }
         // Only the stream ends.
         reply.headers_mut().remove(CONNECTION);
-        leave_out_body(&parts.method, &mut reply);
+        drop_body(&parts.method, &mut reply);
         reply.map(|body| StreamBody::new(body, open))
     }
 }
 
-/// Leaves the body out where none may follow, which hyper only does over HTTP/1.
-fn leave_out_body(method: &Method, reply: &mut HttpResponse) {
+/// Drops the body where none may follow, which hyper only does over HTTP/1.
+fn drop_body(method: &Method, reply: &mut HttpResponse) {
     let head = method == Method::HEAD;
     if !head && ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&reply.status()) {
         return;
@@ -245,7 +245,7 @@ mod tests {
     fn what_has_no_body_has_the_length_of_one() {
         let answered = |method: &Method, status| {
             let mut reply = crate::respond::plain(status, Bytes::from_static(b"abc"));
-            leave_out_body(method, &mut reply);
+            drop_body(method, &mut reply);
             let length = reply.headers().get(CONTENT_LENGTH).cloned();
             (length, reply.body().here().len())
         };

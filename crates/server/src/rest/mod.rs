@@ -12,6 +12,7 @@ mod http2;
 mod inference;
 mod input;
 mod management;
+mod open_inference;
 mod openapi;
 mod plain;
 mod plugins;

@@ -19,7 +19,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
-use super::{admin, authorize, compress, health, http2, inference, management, openapi, plugins};
+use super::{
+    admin, authorize, compress, health, inference, management, open_inference, openapi, plugins,
+};
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
@@ -27,6 +29,7 @@ use crate::compression::Coding;
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
@@ -46,10 +49,6 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     context: ConnectionContext<'_>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) -> Option<HandleUpgrade> {
-    if http2::begins(&ahead) {
-        Box::pin(http2::serve(stream, ahead, context, signals)).await;
-        return None;
-    }
     let peer = context.peer;
     let watched = WatchedStream::new(TokioIo::new(stream), ahead, Arc::clone(peer));
     let service = service_fn(|request: Request<Incoming>| answer(context, request));
@@ -136,13 +135,21 @@ pub(super) async fn respond(
         Ok(body) => dispatch(&context, body).await,
         Err(problem) => Err(problem),
     };
-    let mut reply = answered.unwrap_or_else(|problem| respond::problem(&problem));
+    let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
     }
     log(state, peer, parts, reply.status(), context.started.elapsed());
     reply
+}
+
+/// A failure as the client's protocol names it.
+pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
+    let path = context.parts.uri.path();
+    let open = context.state.config.dialect == Dialect::Jitney
+        && (path.starts_with("/v2/") || path.starts_with("/v1/"));
+    respond::problem(problem, open)
 }
 
 /// Counts the answer and writes its line of the access log.
@@ -220,6 +227,9 @@ async fn call(
 ) -> HttpResult {
     let (state, engine) = (context.state, &context.state.engine);
     match route {
+        Route::Predict(route) if route.open_inference => {
+            Box::pin(open_inference::predict(context, body, route)).await
+        }
         Route::Predict(route) => inference::predict(context, body, route).await,
         Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
@@ -229,10 +239,7 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
-        Route::OipLive => Ok(health::oip_live()),
-        Route::OipReady => Ok(health::oip_ready(context)),
-        Route::OipModelReady(model) => health::oip_model_ready(context, model),
-        Route::OipServer => Ok(health::oip_server(&state.config.server_version)),
+        Route::OpenInference(route) => open_inference::answer(context, route, body),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
