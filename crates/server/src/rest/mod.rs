@@ -7,6 +7,8 @@ mod admin;
 mod authorize;
 mod compress;
 mod context;
+mod embeddings;
+mod fan_out;
 mod health;
 mod http2;
 mod inference;
@@ -17,6 +19,7 @@ mod openapi;
 mod plain;
 mod plugins;
 mod service;
+mod v1;
 
 pub(crate) use context::ConnectionContext;
 pub(crate) use plain::serve;
