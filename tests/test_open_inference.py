@@ -180,9 +180,10 @@ def test_parameters_and_settings(client: triton.InferenceServerClient) -> None:
         client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]})
     with pytest.raises(InferenceServerException, match="cannot be changed"):
         client.update_log_settings({"log_verbose_level": 1})
-    for ask in (client.register_cuda_shared_memory,):
-        with pytest.raises(InferenceServerException, match="shared memory"):
-            ask("region", b"handle", 0, 64)
+    client.unregister_cuda_shared_memory()
+    assert client.get_cuda_shared_memory_status() == [] == client.get_system_shared_memory_status()
+    with pytest.raises(InferenceServerException, match="shared memory"):
+        client.register_cuda_shared_memory("region", b"handle", 0, 64)
 
 
 def test_statistics_count_items_and_batches(client: triton.InferenceServerClient) -> None:
@@ -198,6 +199,7 @@ def test_statistics_count_items_and_batches(client: triton.InferenceServerClient
     assert success["count"] == before["inference_stats"]["success"]["count"] + 1
     assert success["ns"] >= queue["ns"] and after["inference_stats"]["compute_infer"]["ns"] > 0
     assert sum(size["compute_infer"]["count"] for size in after["batch_stats"]) == after["execution_count"]
+    assert after["last_inference"] > 1_700_000_000_000
     names = {one["name"] for one in client.get_inference_statistics()["model_stats"]}
     assert names == {"rows", "echo", "mirror"}
 

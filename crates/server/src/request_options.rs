@@ -28,7 +28,7 @@ const PREFIX: &str = "x-jitney-";
 const TENANT_BYTES_MAX: usize = 128;
 
 /// The options of one request; most requests have none.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestOptions {
     /// When the answer stops being useful.
     pub(crate) deadline: Option<Instant>,

@@ -24,7 +24,7 @@ use crate::open_inference::metadata::{self, ModelConfiguration};
 use crate::open_inference::request::{self, NoSharedTensors, OpenInferenceRequest};
 use crate::open_inference::statistics::ModelStatistics;
 use crate::respond::{self, HttpResult};
-use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute};
+use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute, SharedMemoryAction};
 use crate::timing::{self, SERVER_TIMING};
 
 /// How much of a body is JSON, where tensors follow it as they are.
