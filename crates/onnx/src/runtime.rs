@@ -62,6 +62,10 @@ impl LocalModel for OnnxModel {
         &self.signature
     }
 
+    fn takes_tensors(&self) -> bool {
+        true
+    }
+
     /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn body_kind(&self) -> BodyKind {
         match self.card.input {
