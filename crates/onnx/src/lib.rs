@@ -25,6 +25,7 @@ mod labels;
 mod model;
 mod numbers;
 mod padding;
+mod prepare;
 mod protobuf;
 mod request;
 mod runtime;
