@@ -14,6 +14,7 @@ mod connection;
 mod connection_limits;
 mod dialect;
 pub mod errors;
+mod event_stream;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grpc;
@@ -28,6 +29,7 @@ mod malformed;
 mod management;
 pub mod metrics;
 mod open_connections;
+mod open_inference;
 mod plugins;
 mod query;
 mod queue_slots;
