@@ -78,6 +78,11 @@ pub trait LocalModel: Send + Sync + 'static {
         None
     }
 
+    /// What a plain body of a request is to it.
+    fn body(&self) -> BodyKind {
+        BodyKind::Tensors
+    }
+
     /// Most items in a batch; `None` where the model sets no limit.
     fn max_batch_size(&self) -> Option<u32>;
 
@@ -103,6 +108,19 @@ pub trait LocalModel: Send + Sync + 'static {
         input: &dyn DecodedInput,
         output: Output,
     ) -> ItemOutcome;
+}
+
+/// What a plain body of a request is to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Tensors as JSON.
+    Tensors,
+    /// A file of any kind.
+    File,
+    /// An image: JPEG, PNG or WebP.
+    Image,
+    /// A text.
+    Text,
 }
 
 /// A request that fits its model.

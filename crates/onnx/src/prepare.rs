@@ -7,9 +7,12 @@ mod plane;
 mod resample;
 mod text;
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::tensors::Datatype;
 use rayon::prelude::*;
 
 pub use self::image::ImageRule;
@@ -29,6 +32,20 @@ pub(super) enum Preparation {
 pub(super) type PreparedTensors = Result<Vec<Tensor>, String>;
 
 impl Preparation {
+    /// Reads the files that it needs in the process that prepares.
+    pub(super) fn load(
+        &self,
+        read: impl FnOnce(&Path) -> Result<Vec<u8>, String>,
+    ) -> Result<(), String> {
+        match self {
+            Self::Image(_) => Ok(()),
+            Self::Text(text) => {
+                let json = read(text.tokenizer());
+                text.load(&json.map_err(|error| format!("text.tokenizer: {error}"))?)
+            }
+        }
+    }
+
     /// Prepares bodies that run together.
     pub(super) fn prepare(&self, bodies: &[&[u8]]) -> Vec<PreparedTensors> {
         match self {
@@ -49,11 +66,7 @@ impl Preparation {
     }
 }
 
-fn tensor(
-    datatype: jitney_engine::tensors::Datatype,
-    shape: Vec<usize>,
-    elements: Vec<u8>,
-) -> Result<Tensor, String> {
+fn tensor(datatype: Datatype, shape: Vec<usize>, elements: Vec<u8>) -> Result<Tensor, String> {
     let tensor = Tensor::new(datatype, shape, Bytes::from(elements));
     tensor.ok_or_else(|| "the body does not fill the model's input".to_owned())
 }
@@ -72,4 +85,21 @@ fn on_all_cores<T: Send>(
             None => bodies.iter().map(|body| work(body)).collect(),
         },
     }
+}
+
+/// What makes an image the raw elements of FP32 of this shape, as the `image` section of a card says;
+/// for measuring.
+///
+/// # Errors
+/// A sentence where the section is wrong or does not fit the shape.
+pub fn image_preparer(
+    section: &str,
+    shape: [usize; 3],
+) -> Result<impl Fn(&[u8]) -> Result<Vec<u8>, String>, String> {
+    let rule: ImageRule = serde_saphyr::from_str(section).map_err(|error| error.to_string())?;
+    let batch = std::iter::once(Dim::Open("n".to_owned()));
+    let shape = Some(batch.chain(shape.map(Dim::Fixed)).collect());
+    let inputs = vec![TensorSpec { name: "images".to_owned(), datatype: Datatype::Fp32, shape }];
+    let preparation = rule.fit(&Signature { inputs, outputs: Vec::new() })?;
+    Ok(move |body: &[u8]| preparation.prepare(body))
 }

@@ -62,7 +62,7 @@ use self::messages::ControlMessage;
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
-use crate::local::Signature;
+use crate::local::{BodyKind, Signature};
 use crate::observer::ModelTag;
 use crate::reply::Answer;
 use crate::settings::ModelSettings;
@@ -125,6 +125,14 @@ impl Model {
     pub fn labels(&self, output: &str) -> Option<&[String]> {
         match &self.gate.intake {
             Intake::Local(model) => model.labels(output),
+            Intake::Python | Intake::Defined(_) => None,
+        }
+    }
+
+    /// What a plain body of a request is to it, where that is known: of models without Python.
+    pub fn body(&self) -> Option<BodyKind> {
+        match &self.gate.intake {
+            Intake::Local(model) => Some(model.body()),
             Intake::Python | Intake::Defined(_) => None,
         }
     }

@@ -161,10 +161,9 @@ impl ImageRule {
             Dim::Fixed(fixed) => fixed == size,
             Dim::Open(_) => true,
         };
-        let shape_fits = spec.shape.is_none()
-            || shape.len() == 4 && shape[1..].iter().zip(&sizes).all(fits);
-        let type_fits =
-            matches!(spec.datatype, Datatype::Fp32 | Datatype::Fp16 | Datatype::Uint8);
+        let shape_fits =
+            spec.shape.is_none() || shape.len() == 4 && shape[1..].iter().zip(&sizes).all(fits);
+        let type_fits = matches!(spec.datatype, Datatype::Fp32 | Datatype::Fp16 | Datatype::Uint8);
         if !shape_fits || !type_fits {
             let [first, second, third] = sizes;
             return Err(format!(
@@ -194,11 +193,13 @@ impl ImageRule {
             return Err("image.std: a number is 0 or not finite".to_owned());
         }
         if datatype == Datatype::Uint8 {
-            let plain = [&self.mean, &self.std].iter().all(|it| it.is_none()) && self.scale.is_none();
+            let plain =
+                [&self.mean, &self.std].iter().all(|it| it.is_none()) && self.scale.is_none();
             return if plain {
                 Ok((0..=255u8).map(f32::from).collect())
             } else {
-                Err("image: the model takes bytes, so that mean, std and scale do not fit".to_owned())
+                Err("image: the model takes bytes, so that mean, std and scale do not fit"
+                    .to_owned())
             };
         }
         let number = |byte: u8| {
@@ -372,9 +373,14 @@ impl<const WIDTH: usize> Prepare<'_, WIDTH> {
                     }
                 } else {
                     let places = out.iter_mut().step_by(step).take(kept);
-                    places.zip(line).for_each(|(element, byte)| *element = table[usize::from(*byte)]);
+                    places
+                        .zip(line)
+                        .for_each(|(element, byte)| *element = table[usize::from(*byte)]);
                 }
             }
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -162,9 +162,11 @@ fn along_rows(strip: &[Column], taps: &Taps, start: usize, rows: &mut [u8], stri
 fn turned(block: [[u8; 8]; 8]) -> [[u8; 8]; 8] {
     let mut lines = block.map(u64::from_le_bytes);
     // Squares of four, two and one samples change places.
-    for (step, mask, shift) in
-        [(4, 0x0000_0000_ffff_ffffu64, 32), (2, 0x0000_ffff_0000_ffff, 16), (1, 0x00ff_00ff_00ff_00ff, 8)]
-    {
+    for (step, mask, shift) in [
+        (4, 0x0000_0000_ffff_ffffu64, 32),
+        (2, 0x0000_ffff_0000_ffff, 16),
+        (1, 0x00ff_00ff_00ff_00ff, 8),
+    ] {
         for place in 0..8 {
             if place & step == 0 {
                 let (upper, lower) = (lines[place], lines[place + step]);

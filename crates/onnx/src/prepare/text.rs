@@ -2,7 +2,7 @@
 //! to the longest that the model takes, and filled up to the longest of those that run together.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use jitney_engine::local::{Dim, Signature, TensorSpec};
@@ -123,6 +123,11 @@ fn unfit(spec: &TensorSpec) -> String {
 }
 
 impl TextPreparation {
+    /// The file beside the card.
+    pub(in super::super) fn tokenizer(&self) -> &Path {
+        &self.rule.tokenizer
+    }
+
     /// Reads the tokenizer; a sentence if that cannot be done.
     pub(in super::super) fn load(&self, json: &[u8]) -> Result<(), String> {
         let named = |reason: String| format!("text.tokenizer: {:?}: {reason}", self.rule.tokenizer);
@@ -158,7 +163,8 @@ impl TextPreparation {
             format!("the text is not UTF-8: byte {} is wrong", error.valid_up_to())
         })?;
         let encoding = loaded.tokenizer.encode_fast(text, true);
-        let encoding = encoding.map_err(|error| format!("the text cannot be tokenized: {error}"))?;
+        let encoding =
+            encoding.map_err(|error| format!("the text cannot be tokenized: {error}"))?;
         if encoding.is_empty() { Err("the text has no tokens".to_owned()) } else { Ok(encoding) }
     }
 
@@ -185,5 +191,105 @@ impl TextPreparation {
             (*datatype, elements)
         };
         self.inputs.iter().map(input).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words and pieces of words, as BERT has them.
+    const TOKENIZER: &str = r###"{
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [
+            {"id": 0, "content": "[PAD]", "single_word": false, "lstrip": false, "rstrip": false,
+             "normalized": false, "special": true}
+        ],
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                       "strip_accents": null, "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                       {"Sequence": {"id": "A", "type_id": 0}},
+                       {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]},
+                               "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}}},
+        "decoder": null,
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                  "max_input_chars_per_word": 100,
+                  "vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "good": 4, "film": 5,
+                            "##s": 6, "bad": 7}}
+    }"###;
+
+    fn fitted(
+        inputs: &[(&str, Datatype, Option<usize>)],
+        yaml: &str,
+    ) -> Result<TextPreparation, String> {
+        let rule: TextRule = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+        let spec = |(name, datatype, length): &(&str, Datatype, Option<usize>)| {
+            let length = length.map_or_else(|| Dim::Open("length".to_owned()), Dim::Fixed);
+            let shape = Some(vec![Dim::Open("n".to_owned()), length]);
+            TensorSpec { name: (*name).to_owned(), datatype: *datatype, shape }
+        };
+        rule.fit(&Signature { inputs: inputs.iter().map(spec).collect(), outputs: Vec::new() })
+    }
+
+    fn numbers(elements: &[u8]) -> Vec<u64> {
+        elements.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
+    }
+
+    const BERT: [(&str, Datatype, Option<usize>); 3] = [
+        ("input_ids", Datatype::Int64, None),
+        ("attention_mask", Datatype::Int64, None),
+        ("token_type_ids", Datatype::Int64, None),
+    ];
+
+    #[test]
+    fn texts_are_cut_and_filled_up_to_the_longest() {
+        let text = fitted(&BERT, "{tokenizer: t.json, max_length: 5}").expect("fits");
+        text.load(TOKENIZER.as_bytes()).expect("a tokenizer");
+        let tokens = ["Good films", "bad", "good bad good bad"]
+            .map(|it| text.tokens(it.as_bytes()).expect(it));
+        let length = text.length(tokens.iter());
+        assert_eq!(length, 5);
+        let rows: Vec<Vec<Vec<u64>>> = tokens
+            .iter()
+            .map(|it| text.elements(it, length).iter().map(|(_, it)| numbers(it)).collect())
+            .collect();
+        assert_eq!(rows[0], [[2, 4, 5, 6, 3], [1; 5], [0; 5]]);
+        assert_eq!(rows[1], [[2, 7, 3, 0, 0], [1, 1, 1, 0, 0], [0; 5]]);
+        assert_eq!(rows[2][0], [2, 4, 7, 4, 3]);
+        assert_eq!(text.length(tokens[1..2].iter()), 3, "alone it needs no filling");
+        assert!(text.tokens(b"\xff").expect_err("no text").contains("not UTF-8"));
+    }
+
+    #[test]
+    fn a_model_of_one_length_or_without_a_mask_gets_that_length() {
+        let only_ids = [("ids", Datatype::Int32, Some(4))];
+        let text = fitted(&only_ids, "{tokenizer: t.json}").expect("fits");
+        text.load(TOKENIZER.as_bytes()).expect("a tokenizer");
+        let tokens = text.tokens(b"bad").expect("tokens");
+        assert_eq!(text.length([&tokens].into_iter()), 4);
+        assert_eq!(text.elements(&tokens, 4)[0].1.len(), 16);
+        let open = [("ids", Datatype::Int64, None)];
+        let told = fitted(&open, "{tokenizer: t.json}").expect_err("no length");
+        assert!(told.contains("say which"), "{told}");
+        let text = fitted(&open, "{tokenizer: t.json, max_length: 9}").expect("fits");
+        assert_eq!(text.length([&tokens].into_iter()), 9);
+    }
+
+    #[test]
+    fn a_rule_that_does_not_fit_the_model_is_rejected() {
+        let check = |inputs: &[(&str, Datatype, Option<usize>)], expected: &str| {
+            let told = fitted(inputs, "{tokenizer: t.json, max_length: 8}").expect_err(expected);
+            assert!(told.contains(expected), "{told}");
+        };
+        check(&[("x", Datatype::Fp32, None)], "input \"x\" takes FP32");
+        check(&[("a", Datatype::Int64, None), ("b", Datatype::Int64, None)], "the same");
+        check(&[("mask", Datatype::Int64, None)], "no input for the ids");
+        check(&[("ids", Datatype::Int64, Some(4))], "the model takes 4 tokens");
+        let text = fitted(&BERT, "{tokenizer: t.json}").expect("fits");
+        assert!(text.load(b"{}").expect_err("no tokenizer").contains("text.tokenizer: \"t.json\""));
     }
 }

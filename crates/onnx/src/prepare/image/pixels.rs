@@ -58,7 +58,8 @@ pub(super) fn decode(body: &[u8], exif: bool) -> Result<Pixels, PixelError> {
     let (width, height) = decoder.dimensions();
     let (width, height, color) = (width as usize, height as usize, decoder.color_type());
     let turn = if exif { decoder.exif_metadata().ok().flatten() } else { None };
-    let turn = turn.and_then(|block| orientation(block.strip_prefix(b"Exif\0\0").unwrap_or(&block)));
+    let turn =
+        turn.and_then(|block| orientation(block.strip_prefix(b"Exif\0\0").unwrap_or(&block)));
     let mut raw = vec![0; decoder.total_bytes() as usize];
     decoder.read_image_boxed(&mut raw).map_err(PixelError)?;
     let (samples, wide) = match color {
@@ -72,11 +73,15 @@ pub(super) fn decode(body: &[u8], exif: bool) -> Result<Pixels, PixelError> {
         ColorType::Rgba16 => (4, true),
         _ => return Err(unknown()),
     };
-    // Of 16 bits the upper 8 count; transparency does not.
+    // Of 16 bits the upper 8 count; transparency does not. Gray of 16 bits alone is cut off at 255, as
+    // Pillow does it.
     let step = if wide { 2 } else { 1 };
     let upper = if wide && cfg!(target_endian = "little") { 1 } else { 0 };
     let channels = if samples < 3 { 1 } else { 3 };
-    let data = if (step, samples) == (1, channels) {
+    let data = if color == ColorType::L16 {
+        let (samples, _) = raw.as_chunks::<2>();
+        samples.iter().map(|sample| u16::from_ne_bytes(*sample).min(255) as u8).collect()
+    } else if (step, samples) == (1, channels) {
         raw
     } else {
         let pixels = raw.chunks_exact(samples * step);
@@ -179,5 +184,18 @@ impl<S: StripSource> StripSource for GrayOf<'_, S> {
             });
             *red = gray;
         }
+    }
+}
+
+#[cfg(test)]
+impl Pixels {
+    /// Red, green and blue of every pixel.
+    pub(super) fn rgb(&self) -> impl Iterator<Item = u8> {
+        let pixel = |pixel: &[u8]| match pixel {
+            [gray] => [*gray; 3],
+            [red, green, blue, ..] => [*red, *green, *blue],
+            _ => [0; 3],
+        };
+        self.data.chunks_exact(self.channels).flat_map(pixel)
     }
 }

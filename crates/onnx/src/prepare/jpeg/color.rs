@@ -142,7 +142,9 @@ impl DecodedJpeg<'_> {
                 Neighbours::Lower(own, after) => {
                     reader.across(columns, out, |x| lower(&own[x], &after[x]), (8, 7, 4));
                 }
-                Neighbours::Edge => reader.across(columns, out, |x| reader.edge(x, strip), (8, 7, 4)),
+                Neighbours::Edge => {
+                    reader.across(columns, out, |x| reader.edge(x, strip), (8, 7, 4))
+                }
             },
             Enlarge::Down => {
                 let start = columns.start - plane.first.0;
@@ -200,8 +202,10 @@ impl<'a> PlaneReader<'a> {
         let (pairs, _) = out.as_chunks_mut::<2>();
         for (pair, near) in pairs.iter_mut().zip(sums.windows(3)) {
             let (before, this, next) = (&near[0], &near[1], &near[2]);
-            pair[0] = std::array::from_fn(|row| ((3 * this[row] + before[row] + left) >> shift) as u8);
-            pair[1] = std::array::from_fn(|row| ((3 * this[row] + next[row] + right) >> shift) as u8);
+            pair[0] =
+                std::array::from_fn(|row| ((3 * this[row] + before[row] + left) >> shift) as u8);
+            pair[1] =
+                std::array::from_fn(|row| ((3 * this[row] + next[row] + right) >> shift) as u8);
         }
         out.truncate(columns.len());
     }

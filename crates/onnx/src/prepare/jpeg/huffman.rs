@@ -60,7 +60,8 @@ impl Huffman {
     }
 
     fn shorten(&mut self) {
-        for (look, (short, (length, symbol))) in self.short.iter_mut().zip(&*self.fast).enumerate() {
+        for (look, (short, (length, symbol))) in self.short.iter_mut().zip(&*self.fast).enumerate()
+        {
             let (length, run, size) = (u32::from(*length), symbol >> 4, u32::from(symbol & 15));
             if length > 0 && size > 0 && length + size <= FAST {
                 let value = (look as i32 >> (FAST - length - size)) & ((1 << size) - 1);

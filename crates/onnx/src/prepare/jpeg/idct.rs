@@ -119,8 +119,12 @@ fn second<const USED: usize>(c: &[Lanes; 8], out: &mut [Column; 8]) {
     const HALF: i32 = (1 << (SHIFT - 1)) + (128 << SHIFT);
     let zero = [0; 8];
     let at = |place: usize| if place < USED { &c[place] } else { &zero };
-    let t2 = map([at(2), at(6)], |[b, d]| b.wrapping_add(d).wrapping_mul(4433).wrapping_sub(d.wrapping_mul(15137)));
-    let t3 = map([at(2), at(6)], |[b, d]| b.wrapping_add(d).wrapping_mul(4433).wrapping_add(b.wrapping_mul(6270)));
+    let t2 = map([at(2), at(6)], |[b, d]| {
+        b.wrapping_add(d).wrapping_mul(4433).wrapping_sub(d.wrapping_mul(15137))
+    });
+    let t3 = map([at(2), at(6)], |[b, d]| {
+        b.wrapping_add(d).wrapping_mul(4433).wrapping_add(b.wrapping_mul(6270))
+    });
     let t0 = map([at(0), at(4)], |[a, c]| (a.wrapping_add(c) << CONST_BITS).wrapping_add(HALF));
     let t1 = map([at(0), at(4)], |[a, c]| (a.wrapping_sub(c) << CONST_BITS).wrapping_add(HALF));
     let even = [
@@ -135,7 +139,8 @@ fn second<const USED: usize>(c: &[Lanes; 8], out: &mut [Column; 8]) {
     });
     let z1 = map([c7, c1], |[a, b]| a.wrapping_add(b).wrapping_mul(7373));
     let z2 = map([c5, c3], |[a, b]| a.wrapping_add(b).wrapping_mul(20995));
-    let z3 = map([&z5, c7, c3], |[z5, a, b]| z5.wrapping_sub(a.wrapping_add(b).wrapping_mul(16069)));
+    let z3 =
+        map([&z5, c7, c3], |[z5, a, b]| z5.wrapping_sub(a.wrapping_add(b).wrapping_mul(16069)));
     let z4 = map([&z5, c5, c1], |[z5, a, b]| z5.wrapping_sub(a.wrapping_add(b).wrapping_mul(3196)));
     let odd = [
         map([c1, &z1, &z4], |[c, y, z]| c.wrapping_mul(12299).wrapping_sub(y).wrapping_add(z)),
@@ -145,7 +150,11 @@ fn second<const USED: usize>(c: &[Lanes; 8], out: &mut [Column; 8]) {
     ];
     for pair in 0..4 {
         let (even, odd) = (&even[pair], &odd[pair]);
-        out[pair] = std::array::from_fn(|row| (even[row].wrapping_add(odd[row]) >> SHIFT).clamp(0, 255) as u8);
-        out[7 - pair] = std::array::from_fn(|row| (even[row].wrapping_sub(odd[row]) >> SHIFT).clamp(0, 255) as u8);
+        out[pair] = std::array::from_fn(|row| {
+            (even[row].wrapping_add(odd[row]) >> SHIFT).clamp(0, 255) as u8
+        });
+        out[7 - pair] = std::array::from_fn(|row| {
+            (even[row].wrapping_sub(odd[row]) >> SHIFT).clamp(0, 255) as u8
+        });
     }
 }

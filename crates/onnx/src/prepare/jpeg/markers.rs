@@ -183,8 +183,7 @@ impl Tables {
             let (counts, rest) = rest.split_first_chunk::<16>().ok_or(CUT_OFF)?;
             let total = counts.iter().map(|count| usize::from(*count)).sum();
             let (symbols, rest) = rest.split_at_checked(total).ok_or(CUT_OFF)?;
-            let tables =
-                if kind >> 4 == 0 { &mut self.first_codes } else { &mut self.other_codes };
+            let tables = if kind >> 4 == 0 { &mut self.first_codes } else { &mut self.other_codes };
             let table = tables.get_mut(usize::from(kind & 15));
             let table = table.ok_or(JpegError::Broken("a table has no place"))?;
             let codes = Huffman::new(counts, symbols);

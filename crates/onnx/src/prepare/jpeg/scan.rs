@@ -105,7 +105,10 @@ pub(super) fn decode(
                 let mut block = Block::new(i32::from(values[0]).wrapping_mul(table[0]));
                 for k in 1..64 {
                     if values[k] != 0 {
-                        block.add(usize::from(NATURAL[k]), i32::from(values[k]).wrapping_mul(table[k]));
+                        block.add(
+                            usize::from(NATURAL[k]),
+                            i32::from(values[k]).wrapping_mul(table[k]),
+                        );
                     }
                 }
                 block.finish(out);
@@ -209,7 +212,8 @@ impl Pass<'_> {
                 }
                 for (place, blocks, codes, table) in &decoders {
                     for inner in 0..blocks.0 * blocks.1 {
-                        let (bx, by) = (x * blocks.0 + inner % blocks.0, y * blocks.1 + inner / blocks.0);
+                        let (bx, by) =
+                            (x * blocks.0 + inner % blocks.0, y * blocks.1 + inner / blocks.0);
                         match planes[*place].block(bx, by) {
                             Some(out) => codes.block(&mut bits, &mut before[*place], table, out)?,
                             None => codes.pass_over(&mut bits, &mut before[*place])?,
@@ -248,7 +252,13 @@ impl Pass<'_> {
                     }
                     let block = &mut kept.blocks[y * kept.across + x];
                     match (*from, *high) {
-                        (0, 0) => first_bits(&mut bits, first.ok_or(NO_TABLE)?, &mut before[0], *low, block)?,
+                        (0, 0) => first_bits(
+                            &mut bits,
+                            first.ok_or(NO_TABLE)?,
+                            &mut before[0],
+                            *low,
+                            block,
+                        )?,
                         (0, _) => more_first_bits(&mut bits, *low, block),
                         (_, 0) => {
                             let band = (*from, *to, *low);
@@ -256,7 +266,13 @@ impl Pass<'_> {
                         }
                         _ => {
                             let band = (*from, *to, *low);
-                            more_other_bits(&mut bits, other.ok_or(NO_TABLE)?, &mut run, band, block)?;
+                            more_other_bits(
+                                &mut bits,
+                                other.ok_or(NO_TABLE)?,
+                                &mut run,
+                                band,
+                                block,
+                            )?;
                         }
                     }
                 }
@@ -278,7 +294,8 @@ impl Pass<'_> {
                     let blocks = self.frame.components[component.place].blocks;
                     let kept = &mut kept[component.place];
                     for inner in 0..blocks.0 * blocks.1 {
-                        let (bx, by) = (x * blocks.0 + inner % blocks.0, y * blocks.1 + inner / blocks.0);
+                        let (bx, by) =
+                            (x * blocks.0 + inner % blocks.0, y * blocks.1 + inner / blocks.0);
                         let block = &mut kept.blocks[by * kept.across + bx];
                         if *high == 0 {
                             let before = &mut before[component.place];
