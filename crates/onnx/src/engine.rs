@@ -10,7 +10,7 @@ use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
 
 /// A loaded model.
-pub(super) enum Engine {
+pub(super) enum GraphEngine {
     /// The built-in engine.
     Builtin(RtenEngine),
 }
@@ -18,12 +18,12 @@ pub(super) enum Engine {
 /// An engine as one worker uses it: with threads of its own, and with memory that batches are joined
 /// in one after the other.
 pub(super) struct EngineWorker<'a> {
-    engine: &'a Engine,
+    engine: &'a GraphEngine,
     threads: RtenThreads,
     rooms: Vec<BytesMut>,
 }
 
-impl Engine {
+impl GraphEngine {
     /// Gives a worker the engine until its work is done.
     pub(super) fn in_worker<T: Send>(
         &self,
@@ -41,7 +41,7 @@ impl EngineWorker<'_> {
     /// Runs the model once on tensors in the order of its inputs.
     pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, String> {
         match self.engine {
-            Engine::Builtin(engine) => engine.run(tensors, &self.threads),
+            GraphEngine::Builtin(engine) => engine.run(tensors, &self.threads),
         }
     }
 

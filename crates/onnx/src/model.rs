@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::card::{self, Card, InputKind, OutputKind};
-use super::engine::Engine;
+use super::engine::GraphEngine;
 use super::engine::rten::RtenEngine;
 use super::file::{self, DeclaredValue, FileGraph, ValueKind};
 use super::labels::Ranking;
@@ -67,7 +67,7 @@ pub struct OnnxModel {
 /// A model that is ready to be run.
 pub struct OnnxSession {
     pub(super) model: Arc<OnnxModel>,
-    pub(super) engine: Engine,
+    pub(super) engine: GraphEngine,
 }
 
 impl fmt::Debug for OnnxSession {
@@ -154,7 +154,8 @@ impl OnnxSession {
         let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
         file::check(&file).map_err(damaged)?;
         let signature = signature(file::graph(&file)).map_err(failed)?;
-        let engine = Engine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
+        let engine =
+            GraphEngine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
         let padded = card.padding.as_ref().map(|pads| pads.dimension.as_str());
         let signature = match path {
             Some(_) => probe::probed(&engine, signature, padded).map_err(failed)?,

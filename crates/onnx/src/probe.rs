@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::engine::Engine;
+use super::engine::GraphEngine;
 use super::tensor::Tensor;
 use jitney_engine::local::{Dim, Signature, TensorSpec};
 
@@ -36,7 +36,7 @@ pub(super) fn zeros(
 
 /// The signature as the model keeps to it; a sentence when the built-in engine cannot run it at all.
 pub(super) fn probed(
-    engine: &Engine,
+    engine: &GraphEngine,
     mut signature: Signature,
     padded: Option<&str>,
 ) -> Result<Signature, String> {
@@ -47,7 +47,7 @@ pub(super) fn probed(
         Some(ran.unwrap_or_else(|_| Err("the engine panicked on it".to_owned())))
     };
     let Some(one) = run(1) else { return Ok(signature) };
-    if let (Engine::Builtin(_), Err(reason)) = (engine, &one) {
+    if let (GraphEngine::Builtin(_), Err(reason)) = (engine, &one) {
         return Err(format!("it loads, but cannot be run: {reason}"));
     }
     let (true, Ok(one)) = (signature.batches(), one) else { return Ok(signature) };

@@ -103,11 +103,11 @@ impl Tensor {
             return Some(self.clone());
         }
         let shape = [&[rows.len()], row].concat();
-        Some(Self { datatype: self.datatype, shape, data: self.data.slice(self.place(&rows)) })
+        Some(Self { datatype: self.datatype, shape, data: self.data.slice(self.span(&rows)) })
     }
 
     /// Where rows lie in the data.
-    fn place(&self, rows: &Range<usize>) -> Range<usize> {
+    fn span(&self, rows: &Range<usize>) -> Range<usize> {
         let row: usize = self.shape.iter().skip(1).product();
         let (start, end) = (rows.start * row, rows.end * row);
         match self.datatype.width() {
@@ -217,7 +217,7 @@ pub(super) fn concat(tensors: &[Rows<'_>], mut room: BytesMut) -> Option<Tensor>
         if !alike || rows.end > *items {
             return None;
         }
-        room.extend_from_slice(&tensor.data[tensor.place(rows)]);
+        room.extend_from_slice(&tensor.data[tensor.span(rows)]);
     }
     Tensor::new(first.datatype, [&[total], row].concat(), room.freeze())
 }

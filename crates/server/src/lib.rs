@@ -9,6 +9,7 @@ mod accept;
 mod access_log;
 pub mod auth;
 mod body;
+mod compression;
 mod config;
 mod connection;
 mod connection_limits;
@@ -21,6 +22,7 @@ mod grpc;
 mod handles;
 mod handshake;
 mod health;
+mod http2;
 mod inference;
 pub mod listen;
 mod log_limit;
@@ -67,6 +69,7 @@ pub use crate::dialect::Dialect;
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
+pub use crate::spool::WriteTime;
 pub use crate::tls::Tls;
 
 /// The addresses of a server, with the ports that were free.

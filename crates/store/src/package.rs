@@ -150,6 +150,8 @@ pub struct Api {
     pub latencies_ms: BTreeMap<String, f64>,
     /// How the sizes of requests are read, by endpoint, where there is anything to read.
     pub sizes: BTreeMap<String, RequestSizes>,
+    /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
+    pub openai: BTreeMap<String, String>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
 }

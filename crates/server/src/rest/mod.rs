@@ -5,8 +5,12 @@
 
 mod admin;
 mod authorize;
+mod compress;
 mod context;
+mod embeddings;
+mod fan_out;
 mod health;
+mod http2;
 mod inference;
 mod input;
 mod management;
@@ -15,6 +19,7 @@ mod openapi;
 mod plain;
 mod plugins;
 mod service;
+mod v1;
 
 pub(crate) use context::ConnectionContext;
 pub(crate) use plain::serve;
