@@ -125,13 +125,13 @@ pub(in super::super) struct ImagePreparation {
 
 /// What a thread needs to prepare one image after the other.
 #[derive(Debug, Default)]
-struct Buffers {
+struct ImageBuffers {
     planes: JpegPlanes,
     resample: ResampleBuffers,
 }
 
 thread_local! {
-    static BUFFERS: RefCell<Buffers> = RefCell::default();
+    static BUFFERS: RefCell<ImageBuffers> = RefCell::default();
 }
 
 impl ImageRule {
@@ -231,7 +231,7 @@ impl ImagePreparation {
         prepared.map_err(|error| error.to_string())
     }
 
-    fn prepare_in(&self, body: &[u8], buffers: &mut Buffers) -> Result<Vec<u8>, ImageError> {
+    fn prepare_in(&self, body: &[u8], buffers: &mut ImageBuffers) -> Result<Vec<u8>, ImageError> {
         match self.datatype {
             Datatype::Fp16 => {
                 self.elements(body, buffers, |number| f16::from_f32(number).to_le_bytes())
@@ -244,7 +244,7 @@ impl ImagePreparation {
     fn elements<const WIDTH: usize>(
         &self,
         body: &[u8],
-        buffers: &mut Buffers,
+        buffers: &mut ImageBuffers,
         element: impl Fn(f32) -> [u8; WIDTH],
     ) -> Result<Vec<u8>, ImageError> {
         let table = |numbers: &Vec<f32>| {
@@ -280,7 +280,7 @@ impl ImagePreparation {
 struct Prepare<'a, const WIDTH: usize> {
     preparation: &'a ImagePreparation,
     body: &'a [u8],
-    buffers: &'a mut Buffers,
+    buffers: &'a mut ImageBuffers,
     tables: &'a [[[u8; WIDTH]; 256]],
     out: &'a mut [u8],
 }

@@ -3,9 +3,11 @@
 
 mod bits;
 mod color;
+mod error;
 mod huffman;
 mod idct;
 mod markers;
+mod refine;
 mod scan;
 
 use self::color::Color;
@@ -14,18 +16,8 @@ use self::scan::{Plane, Units};
 use super::plane::{ROWS, Window};
 
 pub(super) use self::color::DecodedJpeg;
+pub(super) use self::error::JpegError;
 pub(super) use self::markers::orientation;
-
-/// Why a file is not decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum JpegError {
-    /// The file is not whole.
-    #[error("{0}")]
-    Broken(&'static str),
-    /// No decoder here.
-    #[error("{0} is not supported")]
-    Unsupported(&'static str),
-}
 
 /// A file whose header has been read.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ const PRECISION: u32 = 22;
 const HALF: i32 = 1 << (PRECISION - 1);
 
 /// Columns of a group that is turned around at once, and samples that are summed up at once.
-const LANES: usize = 32;
+const GROUP: usize = 32;
 
 /// How pixels between pixels are made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -46,7 +46,7 @@ impl Interpolation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taps {
     /// The first source sample of each, and where its weights begin and end.
-    places: Vec<(usize, Range<usize>)>,
+    spans: Vec<(usize, Range<usize>)>,
     weights: Vec<i32>,
 }
 
@@ -72,20 +72,20 @@ impl Taps {
             }));
             places.push((first, start..weights.len()));
         }
-        Self { places, weights }
+        Self { spans: places, weights }
     }
 
     /// The source samples that are needed.
     pub(super) fn needed(&self) -> Range<usize> {
-        let ends = self.places.iter().map(|(first, weights)| first + weights.len());
-        let start = self.places.iter().map(|(first, _)| *first).min();
+        let ends = self.spans.iter().map(|(first, weights)| first + weights.len());
+        let start = self.spans.iter().map(|(first, _)| *first).min();
         // An even number begins, since two neighbours may be made of one sample.
         start.unwrap_or(0) & !1..ends.max().unwrap_or(0)
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn resample(
     mut row: impl FnMut(usize, usize, &[u8]),
 ) {
     let window = Window { x: columns.needed(), y: rows.needed() };
-    let (strips, stride) = (window.strips(), columns.len().next_multiple_of(LANES));
+    let (strips, stride) = (window.strips(), columns.len().next_multiple_of(GROUP));
     let ResampleBuffers { strip, narrow } = buffers;
     let channels = source.channels();
     for narrow in &mut narrow[..channels] {
@@ -124,7 +124,7 @@ pub(super) fn resample(
     let top = strips.start * ROWS;
     let mut line = vec![0; stride];
     for (channel, narrow) in narrow.iter().enumerate().take(channels) {
-        for (place, (first, weights)) in rows.places.iter().enumerate() {
+        for (place, (first, weights)) in rows.spans.iter().enumerate() {
             let weights = &rows.weights[weights.clone()];
             let from = &narrow[(first - top) * stride..];
             along_columns(from, weights, stride, &mut line);
@@ -136,7 +136,7 @@ pub(super) fn resample(
 /// Eight rows at once.
 #[inline(always)]
 fn along_rows(strip: &[Column], taps: &Taps, start: usize, rows: &mut [u8], stride: usize) {
-    for (group, places) in taps.places.chunks(ROWS).enumerate() {
+    for (group, places) in taps.spans.chunks(ROWS).enumerate() {
         let mut block = [[0u8; ROWS]; ROWS];
         for (out, (first, weights)) in block.iter_mut().zip(places) {
             let weights = &taps.weights[weights.clone()];
@@ -181,10 +181,10 @@ fn turned(block: [[u8; 8]; 8]) -> [[u8; 8]; 8] {
 /// One row of the result from as many rows as there are weights.
 #[inline(always)]
 fn along_columns(from: &[u8], weights: &[i32], stride: usize, line: &mut [u8]) {
-    for (group, out) in line.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-        let mut sums = [HALF; LANES];
+    for (group, out) in line.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        let mut sums = [HALF; GROUP];
         for (row, weight) in from.chunks_exact(stride).zip(weights) {
-            let Some(samples) = row[group * LANES..].first_chunk::<LANES>() else { continue };
+            let Some(samples) = row[group * GROUP..].first_chunk::<GROUP>() else { continue };
             for (sum, sample) in sums.iter_mut().zip(samples) {
                 *sum += i32::from(*sample) * weight;
             }

@@ -23,13 +23,13 @@ pub struct TextRule {
 
 /// What an input of the model takes of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum TokenRole {
     Ids,
     Mask,
     Types,
 }
 
-impl Role {
+impl TokenRole {
     /// By the input's name, as exporters give it.
     fn of(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
@@ -56,7 +56,7 @@ impl Role {
 pub(in super::super) struct TextPreparation {
     rule: TextRule,
     /// Per input of the model.
-    inputs: Vec<(Role, Datatype)>,
+    inputs: Vec<(TokenRole, Datatype)>,
     /// How long every text becomes; `None` where it is as long as the longest beside it.
     length: Option<usize>,
     loaded: Arc<OnceLock<LoadedTokenizer>>,
@@ -81,7 +81,7 @@ impl TextRule {
         let mut roles = BTreeMap::new();
         let mut inputs = Vec::new();
         for spec in &signature.inputs {
-            let role = Role::of(&spec.name);
+            let role = TokenRole::of(&spec.name);
             let whole = matches!(spec.datatype, Datatype::Int64 | Datatype::Int32);
             match spec.shape.as_deref() {
                 None if whole => {}
@@ -100,13 +100,13 @@ impl TextRule {
             }
             inputs.push((role, spec.datatype));
         }
-        if !roles.contains_key(&(Role::Ids as u8)) {
+        if !roles.contains_key(&(TokenRole::Ids as u8)) {
             return Err("text: the model has no input for the ids of tokens".to_owned());
         }
         if length.is_some_and(|length| self.max_length.is_some_and(|most| most > length)) {
             return Err(format!("text.max_length: the model takes {} tokens", length.unwrap_or(0)));
         }
-        if length.is_none() && !roles.contains_key(&(Role::Mask as u8)) {
+        if length.is_none() && !roles.contains_key(&(TokenRole::Mask as u8)) {
             // What a text is filled up with would change its answer with its neighbours.
             length = Some(self.max_length.ok_or(
                 "text.max_length: the model takes no mask, so that every text is filled up to one \
@@ -180,8 +180,8 @@ impl TextPreparation {
         length: usize,
     ) -> Vec<(Datatype, Vec<u8>)> {
         let filler = self.loaded.get().map_or(0, |loaded| loaded.filler);
-        let input = |(role, datatype): &(Role, Datatype)| {
-            let fill = if *role == Role::Ids { filler } else { 0 };
+        let input = |(role, datatype): &(TokenRole, Datatype)| {
+            let fill = if *role == TokenRole::Ids { filler } else { 0 };
             let numbers = role.numbers(encoding).iter().copied();
             let numbers = numbers.chain(std::iter::repeat(fill)).take(length);
             let elements = match datatype {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::super::plane::{Column, ROWS, Strip, StripSource};
-use super::markers::{Component, Frame};
+use super::markers::{Component, JpegFrame};
 use super::scan::Plane;
 
 /// What the components of a file mean.
@@ -32,7 +32,7 @@ enum Enlarge {
 /// A decoded file.
 #[derive(Debug)]
 pub(in super::super) struct DecodedJpeg<'a> {
-    pub(super) frame: &'a Frame,
+    pub(super) frame: &'a JpegFrame,
     pub(super) color: Color,
     pub(super) planes: &'a [Plane; 4],
 }

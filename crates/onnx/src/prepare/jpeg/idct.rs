@@ -6,15 +6,15 @@
 
 use super::super::plane::{Column, ROWS};
 
-type Lanes = [i32; ROWS];
+type EightRows = [i32; ROWS];
 
 const CONST_BITS: i32 = 13;
 const PASS1_BITS: i32 = 2;
 
 /// What coefficient `v` of a column adds to each of its eight rows.
-const WEIGHTS: [Lanes; 8] = weights();
+const WEIGHTS: [EightRows; 8] = weights();
 
-const fn weights() -> [Lanes; 8] {
+const fn weights() -> [EightRows; 8] {
     let mut all = [[0; 8]; 8];
     let mut frequency = 0;
     while frequency < 8 {
@@ -58,7 +58,7 @@ const fn one(c: [i32; 8]) -> [i32; 8] {
 #[derive(Debug)]
 pub(super) struct Block {
     /// By horizontal frequency: eight rows.
-    sums: [Lanes; 8],
+    sums: [EightRows; 8],
     first: i32,
     /// A bit for each horizontal frequency that has something other than the very first coefficient.
     touched: u32,
@@ -108,13 +108,13 @@ impl Block {
 }
 
 #[inline(always)]
-fn map<const N: usize>(from: [&Lanes; N], with: impl Fn([i32; N]) -> i32) -> Lanes {
-    std::array::from_fn(|row| with(from.map(|lanes| lanes[row])))
+fn map<const N: usize>(from: [&EightRows; N], with: impl Fn([i32; N]) -> i32) -> EightRows {
+    std::array::from_fn(|row| with(from.map(|rows| rows[row])))
 }
 
 /// The pass along rows; only the first `USED` frequencies are there.
 #[inline(always)]
-fn second<const USED: usize>(c: &[Lanes; 8], out: &mut [Column; 8]) {
+fn second<const USED: usize>(c: &[EightRows; 8], out: &mut [Column; 8]) {
     const SHIFT: i32 = CONST_BITS + PASS1_BITS + 3;
     const HALF: i32 = (1 << (SHIFT - 1)) + (128 << SHIFT);
     let zero = [0; 8];

@@ -1,6 +1,6 @@
 //! What stands in a JPEG file beside its scans: the frame, tables, and what software says of the colors.
 
-use super::JpegError;
+use super::error::JpegError;
 use super::huffman::Huffman;
 
 /// The place in a block of each coefficient, in the order in which files have them.
@@ -12,7 +12,7 @@ pub(super) const NATURAL: [u8; 64] = [
 
 /// The size of the image and of its components.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct JpegFrame {
     pub width: usize,
     pub height: usize,
     pub progressive: bool,
@@ -30,7 +30,7 @@ pub(super) struct Component {
     pub quantization: usize,
 }
 
-impl Frame {
+impl JpegFrame {
     /// Units across and down.
     pub(super) fn units(&self) -> (usize, usize) {
         let (across, down) = self.most;
@@ -47,7 +47,7 @@ impl Frame {
 /// A component in a scan, by its place in the frame, with its tables of codes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScanComponent {
-    pub place: usize,
+    pub index: usize,
     pub first_codes: usize,
     pub other_codes: usize,
 }
@@ -67,7 +67,7 @@ pub(super) struct ScanHeader {
 /// Everything that has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub frame: Option<Frame>,
+    pub frame: Option<JpegFrame>,
     /// In the order of the file.
     pub quantization: [Option<Box<[i32; 64]>>; 4],
     pub first_codes: [Option<Huffman>; 4],
@@ -157,7 +157,7 @@ impl Tables {
         if components.iter().any(|it| most.0 % it.blocks.0 != 0 || most.1 % it.blocks.1 != 0) {
             return Err(JpegError::Unsupported("its sampling"));
         }
-        self.frame = Some(Frame { width, height, progressive, components, most });
+        self.frame = Some(JpegFrame { width, height, progressive, components, most });
         Ok(())
     }
 
@@ -203,10 +203,10 @@ impl Tables {
         for [id, tables] in listed.as_chunks::<2>().0 {
             let place = frame.components.iter().position(|it| it.id == *id).ok_or(WRONG)?;
             let (first_codes, other_codes) = (usize::from(tables >> 4), usize::from(tables & 15));
-            if components.iter().any(|it: &ScanComponent| it.place == place) {
+            if components.iter().any(|it: &ScanComponent| it.index == place) {
                 return Err(WRONG);
             }
-            components.push(ScanComponent { place, first_codes, other_codes });
+            components.push(ScanComponent { index: place, first_codes, other_codes });
         }
         let (from, to) = (usize::from(*from), usize::from(*to));
         let (high, low) = (u32::from(bits >> 4), u32::from(bits & 15));

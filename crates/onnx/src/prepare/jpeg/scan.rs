@@ -4,14 +4,17 @@
 use std::ops::Range;
 
 use super::super::plane::Column;
-use super::JpegError;
 use super::bits::Bits;
+use super::error::JpegError;
 use super::huffman::Huffman;
 use super::idct::Block;
-use super::markers::{Frame, NATURAL, Next, ScanComponent, ScanHeader, Tables};
+use super::markers::{JpegFrame, NATURAL, Next, ScanComponent, ScanHeader, Tables};
+use super::refine::{first_bits, more_first_bits, more_other_bits, other_bits};
 
 const DAMAGED: JpegError = JpegError::Broken("its data is damaged");
 const CUT_OFF: JpegError = JpegError::Broken("it is cut off");
+/// No encoder makes as many; each one costs a walk over the whole image.
+const SCANS_MAX: usize = 100;
 const NO_TABLE: JpegError = JpegError::Broken("a table is missing");
 
 /// The samples of one component in the units that are needed.
@@ -33,7 +36,7 @@ pub(super) struct Units {
 }
 
 impl Plane {
-    fn clear(&mut self, frame: &Frame, blocks: (usize, usize), units: &Units) {
+    fn clear(&mut self, frame: &JpegFrame, blocks: (usize, usize), units: &Units) {
         debug_assert!(units.across.end <= frame.units().0);
         self.width = units.across.len() * blocks.0 * 8;
         self.first = (units.across.start * blocks.0 * 8, units.down.start * blocks.1);
@@ -71,10 +74,10 @@ pub(super) fn decode(
     }
     let mut coefficients = if frame.progressive { kept(&frame) } else { Vec::new() };
     let mut quantization: [Option<Box<[i32; 64]>>; 4] = Default::default();
-    loop {
+    for _ in 0..SCANS_MAX {
         for component in &scan.components {
-            let table = tables.quantization[frame.components[component.place].quantization].clone();
-            let held = &mut quantization[component.place];
+            let table = tables.quantization[frame.components[component.index].quantization].clone();
+            let held = &mut quantization[component.index];
             if held.is_none() {
                 *held = Some(table.ok_or(NO_TABLE)?);
             }
@@ -91,10 +94,24 @@ pub(super) fn decode(
         };
         match tables.read(data, at)? {
             Next::Scan(next, from) => (scan, at) = (next, from),
-            Next::End if frame.progressive => break,
+            Next::End if frame.progressive => {
+                return transform(&frame, &coefficients, &quantization, units, planes);
+            }
             Next::End => return Err(CUT_OFF),
         }
     }
+    Err(JpegError::Unsupported("its number of scans"))
+}
+
+/// The samples of blocks whose coefficients are all there.
+#[inline(always)]
+fn transform(
+    frame: &JpegFrame,
+    coefficients: &[Coefficients],
+    quantization: &[Option<Box<[i32; 64]>>; 4],
+    units: &Units,
+    planes: &mut [Plane; 4],
+) -> Result<(), JpegError> {
     for (place, (kept, component)) in coefficients.iter().zip(&frame.components).enumerate() {
         let Some(table) = &quantization[place] else { return Err(CUT_OFF) };
         let (across, down) = component.blocks;
@@ -125,7 +142,7 @@ fn ends(data: &[u8], at: usize) -> Result<(), JpegError> {
     if end { Ok(()) } else { Err(CUT_OFF) }
 }
 
-fn kept(frame: &Frame) -> Vec<Coefficients> {
+fn kept(frame: &JpegFrame) -> Vec<Coefficients> {
     let (across, down) = frame.units();
     let component = |blocks: (usize, usize)| Coefficients {
         blocks: vec![[0; 64]; across * blocks.0 * down * blocks.1],
@@ -138,7 +155,7 @@ fn kept(frame: &Frame) -> Vec<Coefficients> {
 struct Pass<'a> {
     data: &'a [u8],
     tables: &'a Tables,
-    frame: &'a Frame,
+    frame: &'a JpegFrame,
     scan: &'a ScanHeader,
 }
 
@@ -189,19 +206,19 @@ impl Pass<'_> {
         let mut before = [0i32; 4];
         let mut restarts = self.restarts();
         let alone = match self.scan.components.as_slice() {
-            [only] => Some(self.blocks_alone(only.place)),
+            [only] => Some(self.blocks_alone(only.index)),
             _ => None,
         };
         let (across, down) = alone.unwrap_or_else(|| self.frame.units());
         let mut decoders = Vec::with_capacity(4);
         for component in &self.scan.components {
-            let blocks = &self.frame.components[component.place].blocks;
+            let blocks = &self.frame.components[component.index].blocks;
             let blocks = if alone.is_some() { (1, 1) } else { *blocks };
-            let table = quantization[component.place].as_deref().ok_or(NO_TABLE)?;
-            decoders.push((component.place, blocks, self.codes(component)?, table));
+            let table = quantization[component.index].as_deref().ok_or(NO_TABLE)?;
+            decoders.push((component.index, blocks, self.codes(component)?, table));
         }
         let alone_rows = alone.map(|_| {
-            let place = self.scan.components[0].place;
+            let place = self.scan.components[0].index;
             units.down.end * self.frame.components[place].blocks.1
         });
         let last = alone_rows.unwrap_or(units.down.end).min(down);
@@ -241,8 +258,8 @@ impl Pass<'_> {
         let (mut before, mut run) = ([0i32; 4], 0u32);
         let ScanHeader { components, from, to, high, low } = self.scan;
         if let [only] = components.as_slice() {
-            let (across, down) = self.blocks_alone(only.place);
-            let kept = &mut kept[only.place];
+            let (across, down) = self.blocks_alone(only.index);
+            let kept = &mut kept[only.index];
             let first = self.tables.first_codes.get(only.first_codes).and_then(Option::as_ref);
             let other = self.tables.other_codes.get(only.other_codes).and_then(Option::as_ref);
             for y in 0..down {
@@ -291,14 +308,14 @@ impl Pass<'_> {
                 for component in components {
                     let first =
                         self.tables.first_codes.get(component.first_codes).and_then(Option::as_ref);
-                    let blocks = self.frame.components[component.place].blocks;
-                    let kept = &mut kept[component.place];
+                    let blocks = self.frame.components[component.index].blocks;
+                    let kept = &mut kept[component.index];
                     for inner in 0..blocks.0 * blocks.1 {
                         let (bx, by) =
                             (x * blocks.0 + inner % blocks.0, y * blocks.1 + inner / blocks.0);
                         let block = &mut kept.blocks[by * kept.across + bx];
                         if *high == 0 {
-                            let before = &mut before[component.place];
+                            let before = &mut before[component.index];
                             first_bits(&mut bits, first.ok_or(NO_TABLE)?, before, *low, block)?;
                         } else {
                             more_first_bits(&mut bits, *low, block);
@@ -394,112 +411,4 @@ impl BlockCodes<'_> {
         }
         Ok(())
     }
-}
-
-fn first_bits(
-    bits: &mut Bits<'_>,
-    codes: &Huffman,
-    before: &mut i32,
-    low: u32,
-    block: &mut [i16; 64],
-) -> Result<(), JpegError> {
-    bits.fill();
-    let size = u32::from(codes.symbol(bits).ok_or(DAMAGED)?);
-    if size > 15 {
-        return Err(DAMAGED);
-    }
-    *before = before.wrapping_add(bits.signed(size));
-    block[0] = (*before << low) as i16;
-    Ok(())
-}
-
-fn more_first_bits(bits: &mut Bits<'_>, low: u32, block: &mut [i16; 64]) {
-    bits.fill();
-    block[0] |= (bits.take(1) << low) as i16;
-}
-
-fn other_bits(
-    bits: &mut Bits<'_>,
-    codes: &Huffman,
-    ended: &mut u32,
-    (from, to, low): (usize, usize, u32),
-    block: &mut [i16; 64],
-) -> Result<(), JpegError> {
-    if *ended > 0 {
-        *ended -= 1;
-        return Ok(());
-    }
-    let mut k = from;
-    while k <= to {
-        bits.fill();
-        let symbol = codes.symbol(bits).ok_or(DAMAGED)?;
-        let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
-        if size == 0 {
-            if run < 15 {
-                *ended = (1 << run) - 1 + bits.take(run) as u32;
-                break;
-            }
-            k += 16;
-            continue;
-        }
-        k += run as usize;
-        *block.get_mut(k).ok_or(DAMAGED)? = (bits.signed(size) << low) as i16;
-        k += 1;
-    }
-    Ok(())
-}
-
-fn more_other_bits(
-    bits: &mut Bits<'_>,
-    codes: &Huffman,
-    ended: &mut u32,
-    (from, to, low): (usize, usize, u32),
-    block: &mut [i16; 64],
-) -> Result<(), JpegError> {
-    let bit = 1i16 << low;
-    let refine = |bits: &mut Bits<'_>, value: &mut i16| {
-        bits.fill();
-        if bits.take(1) == 1 && *value & bit == 0 {
-            *value = value.wrapping_add(if *value > 0 { bit } else { -bit });
-        }
-    };
-    let mut k = from;
-    if *ended == 0 {
-        while k <= to {
-            bits.fill();
-            let symbol = codes.symbol(bits).ok_or(DAMAGED)?;
-            let (mut run, size) = (u32::from(symbol >> 4), symbol & 15);
-            let mut value = 0;
-            if size == 0 {
-                if run < 15 {
-                    *ended = (1 << run) + bits.take(run) as u32;
-                    break;
-                }
-            } else {
-                value = if bits.take(1) == 1 { bit } else { -bit };
-            }
-            while k <= to {
-                let held = &mut block[k];
-                if *held != 0 {
-                    refine(bits, held);
-                } else if run == 0 {
-                    *held = value;
-                    k += 1;
-                    break;
-                } else {
-                    run -= 1;
-                }
-                k += 1;
-            }
-        }
-    }
-    if *ended > 0 {
-        for value in &mut block[k..=to] {
-            if *value != 0 {
-                refine(bits, value);
-            }
-        }
-        *ended -= 1;
-    }
-    Ok(())
 }
