@@ -67,6 +67,15 @@ impl LocalModel for OnnxModel {
     }
 
     /// 1 when the model's first dimension is not open, the card's limit otherwise.
+    fn body_kind(&self) -> BodyKind {
+        match self.card.input {
+            InputKind::Tensors => BodyKind::Tensors,
+            InputKind::FileBytes(_) => BodyKind::File,
+            InputKind::Image(_) => BodyKind::Image,
+            InputKind::Text(_) => BodyKind::Text,
+        }
+    }
+
     fn max_batch_size(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
     }
@@ -76,15 +85,6 @@ impl LocalModel for OnnxModel {
         match &self.card.output {
             OutputKind::Labels(ranking) if first => Some(&ranking.labels),
             OutputKind::Labels(_) | OutputKind::Tensors => None,
-        }
-    }
-
-    fn body(&self) -> BodyKind {
-        match self.card.input {
-            InputKind::Tensors => BodyKind::Tensors,
-            InputKind::FileBytes(_) => BodyKind::File,
-            InputKind::Image(_) => BodyKind::Image,
-            InputKind::Text(_) => BodyKind::Text,
         }
     }
 

@@ -29,7 +29,7 @@ mod startup;
 mod state;
 mod statistics;
 mod table;
-mod task;
+pub(crate) mod task;
 mod turns;
 mod warm_up;
 
@@ -123,17 +123,18 @@ impl Model {
 
     /// The names of the classes that an output scores, where they are known.
     pub fn labels(&self, output: &str) -> Option<&[String]> {
-        match &self.gate.intake {
+        let repository = self.identity.labels.get(output).map(Vec::as_slice);
+        repository.or_else(|| match &self.gate.intake {
             Intake::Local(model) => model.labels(output),
             Intake::Python | Intake::Defined(_) => None,
-        }
+        })
     }
 
-    /// What a plain body of a request is to it, where that is known: of models without Python.
-    pub fn body(&self) -> Option<BodyKind> {
+    /// What a plain request to it brings; anything, as far as is known of models in Python.
+    pub fn body_kind(&self) -> BodyKind {
         match &self.gate.intake {
-            Intake::Local(model) => Some(model.body()),
-            Intake::Python | Intake::Defined(_) => None,
+            Intake::Local(model) => model.body_kind(),
+            Intake::Python | Intake::Defined(_) => BodyKind::File,
         }
     }
 
