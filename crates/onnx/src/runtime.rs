@@ -66,7 +66,6 @@ impl LocalModel for OnnxModel {
         true
     }
 
-    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn body_kind(&self) -> BodyKind {
         match self.card.input {
             InputKind::Tensors => BodyKind::Tensors,
@@ -76,6 +75,7 @@ impl LocalModel for OnnxModel {
         }
     }
 
+    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn max_batch_size(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
     }
