@@ -68,6 +68,16 @@ pub trait LocalModel: Send + Sync + 'static {
     /// What it takes and gives.
     fn signature(&self) -> &Signature;
 
+    /// Whether it takes requests in tensors, and answers those with tensors.
+    fn takes_tensors(&self) -> bool {
+        false
+    }
+
+    /// The names of the classes that an output scores, where they are known.
+    fn labels(&self, _output: &str) -> Option<&[String]> {
+        None
+    }
+
     /// Most items in a batch; `None` where the model sets no limit.
     fn max_batch_size(&self) -> Option<u32>;
 

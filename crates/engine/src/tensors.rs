@@ -104,7 +104,7 @@ impl fmt::Display for Datatype {
 }
 
 /// A tensor with its name. Clones share the data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamedTensor {
     name: Box<str>,
     datatype: Datatype,
@@ -183,7 +183,7 @@ fn count_strings(raw: &[u8]) -> Result<usize, String> {
 }
 
 /// What a request in tensors brings and asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TensorRequest {
     /// Its inputs, in the client's order.
     pub inputs: Vec<NamedTensor>,
@@ -195,6 +195,11 @@ impl TensorRequest {
     /// The bytes of its elements.
     pub fn value_bytes(&self) -> u64 {
         self.inputs.iter().map(|tensor| tensor.data.len() as u64).sum()
+    }
+
+    /// The items that it brings to a model that batches: the first dimension of its first input.
+    pub fn rows(&self) -> Option<usize> {
+        self.inputs.first().and_then(|tensor| tensor.shape.first()).copied()
     }
 }
 

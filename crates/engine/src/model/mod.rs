@@ -112,6 +112,23 @@ impl Model {
         }
     }
 
+    /// Whether requests in tensors reach it as such, and are answered with tensors. Others get the Open
+    /// Inference Protocol's JSON.
+    pub fn takes_tensors(&self) -> bool {
+        match &self.gate.intake {
+            Intake::Local(model) => model.takes_tensors(),
+            Intake::Python | Intake::Defined(_) => false,
+        }
+    }
+
+    /// The names of the classes that an output scores, where they are known.
+    pub fn labels(&self, output: &str) -> Option<&[String]> {
+        match &self.gate.intake {
+            Intake::Local(model) => model.labels(output),
+            Intake::Python | Intake::Defined(_) => None,
+        }
+    }
+
     /// Its description of its own API: definitions in Python have one.
     pub fn api(&self) -> Option<&Api> {
         self.gate.intake.api()

@@ -131,7 +131,7 @@ impl PoisonList {
 
 /// Every value is hashed with its length, so that none can be moved into its neighbour.
 fn hash_input(input: &Input, hasher: &mut impl Hasher) {
-    let Input { route, headers, parameters, .. } = input;
+    let Input { route, headers, parameters, tensors, .. } = input;
     let operation: u8 = match route.operation {
         Operation::Predict => 0,
         Operation::Explain => 1,
@@ -149,6 +149,7 @@ fn hash_input(input: &Input, hasher: &mut impl Hasher) {
     for parameter in parameters {
         (&*parameter.name, &*parameter.content_type, &parameter.value).hash(hasher);
     }
+    tensors.hash(hasher);
 }
 
 fn changes(name: &[u8]) -> bool {
@@ -159,7 +160,10 @@ fn changes(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::tensors::{Datatype, NamedTensor, TensorRequest};
     use crate::testkit::call;
 
     const CRASH: WorkerExit = WorkerExit::Ended { status: Some(3), signal: None };
@@ -218,6 +222,22 @@ mod tests {
         assert!(!rejects("deadly", &[("content-type", "text/plain")]));
         assert!(!rejects("deadly", &[kind, ("x-b", "")]));
         assert!(!rejects("deadl", &same));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tensors_are_what_a_request_brings() {
+        let payload = |shape: &[usize], outputs: &[&str]| {
+            let data = bytes::Bytes::from_static(&[1, 2, 3, 4]);
+            let inputs = vec![NamedTensor::new("x", Datatype::Uint8, shape, data).expect("fits")];
+            let outputs = outputs.iter().map(|name| (*name).into()).collect();
+            let mut input = call("").input;
+            input.tensors = Some(Arc::new(TensorRequest { inputs, outputs }));
+            Payload::Raw(input)
+        };
+        let list = PoisonList::default();
+        list.blame(&payload(&[2, 2], &[]), 2, CRASH);
+        assert!(list.rejects(&payload(&[2, 2], &[])));
+        assert!(!list.rejects(&payload(&[4], &[])) && !list.rejects(&payload(&[2, 2], &["y"])));
     }
 
     #[tokio::test(start_paused = true)]

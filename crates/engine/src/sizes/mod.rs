@@ -193,6 +193,9 @@ struct FoundValues {
 
 /// How many items an Open Inference request brings: the first dimension of its first input.
 pub(crate) fn open_inference(input: &Input) -> Option<u32> {
+    if let Some(tensors) = &input.tensors {
+        return tensors.rows().map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+    }
     let body = input.parameters.iter().find(|parameter| parameter.name == BODY)?;
     json::open_inference(scannable(&body.value)).map(|rows| u32::try_from(rows).unwrap_or(u32::MAX))
 }
