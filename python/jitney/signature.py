@@ -90,7 +90,7 @@ def describe(one: Signature, takes_any: bool, dim: int) -> dict[str, Any]:
         for each in one.inputs
     ]
     outputs = [_spelt(name, tensor) for name, tensor in one.outputs.items()]
-    any_name = takes_any or one.frame is not None and not any(each.declared for each in one.inputs)
+    any_name = takes_any or (one.frame is not None and not any(each.declared for each in one.inputs))
     return {"inputs": inputs, "outputs": outputs, "items": one.items, "batch_dim": dim, "takes_any": any_name}
 
 

@@ -94,7 +94,7 @@ class RawTensor:
         import numpy
 
         if self.datatype == BYTES:
-            objects = numpy.empty(math.prod(self.shape), dtype=object)
+            objects: Any = numpy.empty(math.prod(self.shape), dtype=object)
             objects[:] = self._strings()
             return objects.reshape(self.shape)
         dtype = numpy.dtype(FORMATS[self.datatype][1])

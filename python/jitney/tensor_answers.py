@@ -30,7 +30,7 @@ def named(one: Signature, columns: bool, value: Any, many: bool, asked: Sequence
     unknown = [name for name in asked if name not in values]
     if unknown:
         raise BadInput(f"there is no output {unknown[0]!r}; there are: {', '.join(values)}")
-    tells = one.declares_outputs or many and not value  # Of no answers only the hints know what they are.
+    tells = one.declares_outputs or (many and not value)  # Of no answers only the hints know what they are.
     told = {name: tensor.datatype for name, tensor in one.outputs.items() if tells}
     return [(name, _write(name, values[name], told.get(name), many)) for name in asked or tuple(values)]
 

@@ -10,7 +10,7 @@ from jitney.errors import BadInput
 from jitney.hints import Param
 from jitney.http.arguments import ArgumentReader
 from jitney.http.convert import convert, converter_for
-from jitney.signature import ROWS, ELEMENTS, array_type, rank_of
+from jitney.signature import ELEMENTS, ROWS, array_type, rank_of
 from jitney.tensor import BYTES, FORMATS, BrokenTensor, RawTensor, Tensor
 
 ITEMS_MAX = 1 << 20

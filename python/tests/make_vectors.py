@@ -89,8 +89,8 @@ def tensor_reply(name, answers, frame_id):
         meta = struct.pack("<BBHHH", 2, 0, 200, 0, len(headers)) + b"".join(wire.field(n, v) for n, v in headers)
         meta += struct.pack("<H", len(tensors)) + b"".join(wire.entry(*one) for one in tensors)
         pairs.append((meta, b"".join(value for *_, value in tensors)))
-        decoded.append({"outcome": 2, "cause": 0, "status": 200, "phrase": "",
-                        "headers": [list(pair) for pair in headers], "tensors": [spelt(one) for one in tensors]})  # fmt: skip
+        answer = {"outcome": 2, "cause": 0, "status": 200, "phrase": "", "headers": [list(pair) for pair in headers]}
+        decoded.append({**answer, "tensors": [spelt(one) for one in tensors]})
     data = wire.frame(wire.REPLY, wire.table(pairs), len(answers), frame_id)
     return good(name, data, wire.REPLY, len(answers), frame_id, {"items": decoded})
 
@@ -129,7 +129,7 @@ GOOD = [
     batch("batch of none", [], 10),
     latin1_header(),
     tensor_batch("batch of tensors", [
-        ("r1", [("url_path", "predict")], [("x", "FP32", (2, 3), FLOATS), ("größe", "INT64", (), b"\x07" + b"\0" * 7)],
+        ("r1", [("x-mine", "1")], [("x", "FP32", (2, 3), FLOATS), ("größe", "INT64", (), b"\x07" + b"\0" * 7)],
          ["y", "größe"]),
         ("r2", [], [("text", "BYTES", (3,), STRINGS), ("mask", "BOOL", (0, 4), b"")], []),
         ("", [], [], []),
@@ -219,7 +219,8 @@ BAD = [
     bad("batch header past its block",
         sized(15, 0, struct.pack("<BBHI", 0, 0, 0, 7) + struct.pack("<HI", 1, 9) + b"x"), "malformed"),
     bad("batch output that is asked for with a value", batch_of(wire.table([tensor_item(b"", b"a")])), "malformed"),
-    bad("batch tensor with a rank past its type", batch_of(wire.table([tensor_item(b"\x01FP32", b"abcd")])), "malformed"),
+    bad("batch tensor with a rank past its type",
+        batch_of(wire.table([tensor_item(b"\x01FP32", b"abcd")])), "malformed"),
     bad("batch tensor of an unknown datatype", batch_of(wire.table([tensor_item(b"\x00FP8", b"a")])), "malformed"),
     bad("batch tensor that does not fill its shape",
         batch_of(wire.table([tensor_item(b"\x00FP32", b"abc")])), "malformed"),

@@ -142,7 +142,9 @@ def test_tensors_are_read_where_they_lie_and_written_as_the_vectors_say():
     vector = GOOD["reply of tensors"]
     items = []
     for item in vector["decoded"]["items"]:
-        tensors = [(t["name"], RawTensor(t["datatype"], t["shape"], bytes.fromhex(t["value_hex"]))) for t in item["tensors"]]
+        tensors = [
+            (t["name"], RawTensor(t["datatype"], t["shape"], bytes.fromhex(t["value_hex"]))) for t in item["tensors"]
+        ]
         items.append((encode_tensors(200, dict(item["headers"]), tensors), [tensor.data for _, tensor in tensors]))
     assert sent(wire.REPLY, len(items), vector["id"], assemble_parts(items)) == bytes.fromhex(vector["hex"])
 

@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -36,13 +36,14 @@ F32 = np.dtype("<f4")
 
 def tensor(name: str, value: object, datatype: str = "") -> tuple[str, str, tuple[int, ...], bytes]:
     """A tensor as the wire has it."""
-    if datatype == "BYTES" or isinstance(value, list) and isinstance(value[0], (str, bytes)):
+    if datatype == "BYTES" or (isinstance(value, list) and isinstance(value[0], (str, bytes))):
         raw = [one.encode() if isinstance(one, str) else one for one in value]
         return name, "BYTES", (len(raw),), b"".join(struct.pack("<I", len(one)) + one for one in raw)
     array = np.asarray(value)
-    datatype = datatype or {"f4": "FP32", "f8": "FP64", "i8": "INT64", "i4": "INT32", "b1": "BOOL", "f2": "FP16"}[
-        array.dtype.str[1:]
-    ]
+    datatype = (
+        datatype
+        or {"f4": "FP32", "f8": "FP64", "i8": "INT64", "i4": "INT32", "b1": "BOOL", "f2": "FP16"}[array.dtype.str[1:]]
+    )
     return name, datatype, array.shape, array.tobytes()
 
 
@@ -245,7 +246,7 @@ def test_functions_without_a_batch_dimension_take_whole_requests():
     shapes = []
 
     @jitney.endpoint
-    def crop(image: np.ndarray, size: int = 1, tags: Optional[list[str]] = None) -> np.ndarray:
+    def crop(image: np.ndarray, size: int = 1, tags: list[str] | None = None) -> np.ndarray:
         shapes.append((image.shape, tags))
         return image[:size, :size]
 

@@ -27,6 +27,7 @@ mod package;
 mod request_sizes;
 mod shown_url;
 mod store;
+mod tensor_specs;
 mod unpack;
 
 #[cfg(test)]
@@ -47,4 +48,5 @@ pub use self::{
     request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
     shown_url::ShownUrl,
     store::{Store, UnpackTurn, models_in},
+    tensor_specs::{DeclaredTensor, DeclaredTensors, ItemForm},
 };

@@ -100,6 +100,7 @@ impl RunningPlugins {
             observer: unobserved,
             dir: None,
             fetched: None,
+            declared: None,
         }
     }
 }

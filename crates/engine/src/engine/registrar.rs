@@ -20,6 +20,7 @@ use crate::local::process::{LocalLauncher, LocalLoad, LocalProcesses};
 use crate::local::thread::ThreadLauncher;
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::draft::Draft;
+use crate::model::endpoint_tensors::signature;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
@@ -289,6 +290,7 @@ impl Registrar {
             }
             None => Intake::Python,
         };
+        let declared = package.tensors.as_ref().and_then(signature);
         self.install(Draft {
             identity,
             settings,
@@ -297,6 +299,7 @@ impl Registrar {
             observer: Arc::clone(&self.observer),
             dir: Some(package.dir),
             fetched: package.downloaded,
+            declared,
         })
     }
 
@@ -345,6 +348,7 @@ impl Registrar {
             observer: Arc::clone(&self.observer),
             dir: None,
             fetched,
+            declared: None,
         })
     }
 
