@@ -126,6 +126,21 @@ def test_the_one_parameter_may_be_an_object_itself():
         assert model.post({"row": {"z": 1}}).body == b'["z"]'
 
 
+def test_an_object_of_arguments_needs_no_content_type():
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    def size(text: str) -> int:
+        return len(text)
+
+    with load(add) as model:
+        assert model.post(bytearray(b'{"a": 2, "b": 3}')).body == b"5"
+    with load(size) as model:
+        assert model.post(bytearray(b'{"text": "abc"}')).body == b"3"
+        assert model.post(bytearray(b'{"a": 1}')).body == b"8", "an object of other names is a text"
+        assert model.post(bytearray(b"{broken")).body == b"7"
+
+
 @pytest.mark.parametrize(
     ("output", "content_type", "body"),
     [
@@ -137,6 +152,9 @@ def test_the_one_parameter_may_be_an_object_itself():
         (Point(1, 2), "application/json", b'{"x":1,"y":2}'),
         ({3, 1}, "application/json", b"[1,3]"),
         (Color.RED, "application/json", b'"red"'),
+        (float("nan"), "application/json", b"null"),
+        ({"a": [float("inf"), 1.5], "é": "NaN"}, "application/json", '{"a":[null,1.5],"é":"NaN"}'.encode()),
+        (np.array([[1, np.nan]], "float32"), "application/json", b"[[1.0,null]]"),
     ],
 )
 def test_answers_take_the_form_of_their_type(output, content_type, body):

@@ -9,7 +9,7 @@ import types
 import pytest
 import wire
 
-from jitney.torchserve.outputs import UnsupportedOutput, encode_output
+from jitney.torchserve.outputs import UnsupportedOutput, encode_output, json_text, use_strict_json
 
 
 class Text(str):
@@ -46,6 +46,21 @@ def test_an_output_has_its_body(output, body):
 def test_an_output_without_a_byte_form_is_rejected(output):
     with pytest.raises(UnsupportedOutput, match=r"^Unsupported model output data type\.$"):
         encode_output(output)
+
+
+def test_numbers_that_json_does_not_have_are_null_where_json_is_strict():
+    odd = {"a": [float("nan"), 1.5, float("inf")], "b": -float("inf"), "c": "NaN"}
+    assert b"NaN" in encode_output(odd) and "Infinity" in json_text(odd, str), "as TorchServe writes them"
+    use_strict_json(True)
+    try:
+        expected = {"a": [None, 1.5, None], "b": None, "c": "NaN"}
+        assert encode_output(odd) == json.dumps(expected, indent=2).encode()
+        assert json_text(odd, str) == json.dumps(expected)
+        assert encode_output(float("nan")) == b"null"
+        with pytest.raises(UnsupportedOutput):
+            encode_output([float("nan"), object()])
+    finally:
+        use_strict_json(False)
 
 
 def test_a_tensor_is_saved_by_torch_if_the_handler_loaded_it(monkeypatch):

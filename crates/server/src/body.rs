@@ -27,6 +27,7 @@ use tokio::runtime::Handle;
 
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
+use crate::event_stream::EventStream;
 
 /// The room of a body that comes in pieces begins with this and grows by this factor.
 const ROOM_MIN: usize = 16 << 10;
@@ -296,7 +297,24 @@ pub(crate) enum ResponseBody {
     /// All of it; nothing once it was taken. Large ones know their connection.
     Whole(Bytes, Option<Arc<Peer>>),
     /// The first piece, and those to come.
-    Pieces(Bytes, AnswerStream, Option<Busy>),
+    Pieces(Bytes, PieceStream, Option<Busy>),
+}
+
+/// The pieces of an answer that are to come.
+pub(crate) enum PieceStream {
+    /// As the model makes them.
+    Plain(AnswerStream),
+    /// Each as an event.
+    Events(Box<EventStream>),
+}
+
+impl PieceStream {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CallError>>> {
+        match self {
+            Self::Plain(pieces) => pieces.poll_next(context),
+            Self::Events(events) => events.poll_next(context).map(|event| event.map(Ok)),
+        }
+    }
 }
 
 /// A connection on which a stream is under way; idle when this is dropped.
@@ -313,8 +331,13 @@ impl ResponseBody {
     pub(crate) fn new(body: Bytes, rest: Option<AnswerStream>) -> Self {
         match rest {
             None => Self::whole(body),
-            Some(rest) => Self::Pieces(body, rest, None),
+            Some(rest) => Self::Pieces(body, PieceStream::Plain(rest), None),
         }
+    }
+
+    /// An answer's body in events.
+    pub(crate) fn events(first: Bytes, rest: EventStream) -> Self {
+        Self::Pieces(first, PieceStream::Events(Box::new(rest)), None)
     }
 
     /// An answer's body that is here.

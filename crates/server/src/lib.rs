@@ -14,6 +14,7 @@ mod connection;
 mod connection_limits;
 mod dialect;
 pub mod errors;
+mod event_stream;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grpc;

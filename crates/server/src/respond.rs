@@ -19,6 +19,7 @@ pub(crate) type HttpResult = Result<HttpResponse, Problem>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
@@ -81,6 +82,40 @@ pub(crate) fn problem(problem: &Problem) -> HttpResponse {
         close(&mut reply);
     }
     reply
+}
+
+/// The same body in one line.
+pub(crate) fn problem_text(problem: &Problem) -> String {
+    let (kind, reason) = (problem.code.row().kind, problem.reason.as_deref());
+    let Problem { status: code, message, .. } = problem;
+    serde_json::to_string(&ErrorBody { code: *code, r#type: kind, message, reason })
+        .unwrap_or_default()
+}
+
+/// What a body seems to be that nobody gave a type: its first bytes decide, and of JSON its last too.
+/// `whole` if no more of it follows.
+pub(crate) fn guess_type(body: &[u8], whole: bool) -> HeaderValue {
+    let start = &body[..body.len().min(512)];
+    let cut = |error: std::str::Utf8Error| error.error_len().is_none() && start.len() >= 4;
+    let controls = |byte: &u8| *byte < b' ' && !b"\t\n\r\x0c\x1b".contains(byte);
+    if body.is_empty()
+        || start.iter().any(controls)
+        || std::str::from_utf8(start).is_err_and(|error| !cut(error))
+    {
+        return BYTES;
+    }
+    if whole && looks_like_json(body.trim_ascii()) { JSON } else { TEXT }
+}
+
+/// Lists and objects, as handlers return them. Text in brackets rarely goes on like one.
+fn looks_like_json(text: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (text.first(), text.last()) else { return false };
+    let next = text[1..].trim_ascii_start().first().unwrap_or(&b' ');
+    match (first, last) {
+        (b'{', b'}') => b"\"}".contains(next),
+        (b'[', b']') => b"\"[]{-tfn".contains(next) || next.is_ascii_digit(),
+        _ => false,
+    }
 }
 
 /// Ends the connection with this answer, and tells the client so.
@@ -187,5 +222,24 @@ pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, defaults: &Defaul
     headers.extend(stamps());
     for (name, value) in &defaults.headers {
         headers.entry(name).or_insert_with(|| value.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_without_a_type_gets_the_one_it_looks_like() {
+        let json = [&b"{}"[..], b"[\n  1\n]\n", b"{\n  \"a\": null\n}", b"[null, NaN]"];
+        assert!(json.iter().all(|body| guess_type(body, true) == JSON));
+        let text =
+            [&b"[PAD] x [SEP]"[..], b"{x}", b"0.5", b"gr\xc3\xbcn", b"\"a\"", b"[1] and [2] x"];
+        assert!(text.iter().all(|body| guess_type(body, true) == TEXT));
+        assert_eq!(guess_type(b"[1", false), TEXT, "a stream is read as it comes");
+        let cut = [&b"a".repeat(511)[..], "\u{fc}\u{fc}".as_bytes()].concat();
+        assert_eq!(guess_type(&cut, true), TEXT, "a character across the border");
+        let bytes = [&b""[..], b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"a\0b", b"\xc3"];
+        assert!(bytes.iter().all(|body| guess_type(body, true) == BYTES));
     }
 }

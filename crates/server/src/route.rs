@@ -180,7 +180,17 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     if found == Route::NotFound && apis.inference && apis.natural {
         found = natural(segments);
     }
+    let runs = matches!(found, Route::Predict(_) | Route::Invocations | Route::RunWorkflow(_));
+    if runs && apis.natural && !is_usual(method) {
+        return Route::MethodNotAllowed;
+    }
     found
+}
+
+/// The methods with which people ask for predictions: forms and scripts, curl, `curl -T`. TorchServe
+/// runs the model for any other too.
+fn is_usual(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::GET)
 }
 
 /// Paths of predictions. `OPTIONS` asks for a description and runs nothing.

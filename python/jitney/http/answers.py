@@ -1,7 +1,8 @@
 """From one item's output to a body and its content type.
 
 Bytes stay bytes, text is text, everything else is JSON, arrays included, unless the client
-accepts npy. The form is chosen by the value, so that it never depends on the other items of the batch.
+accepts npy. NaN and infinities, which JSON does not have, are `null`. The form is chosen by the
+value, so that it never depends on the other items of the batch.
 """
 
 from __future__ import annotations
@@ -38,7 +39,16 @@ def encode(output: Any, accept: str = "") -> tuple[str, bytes | bytearray | memo
 
 def encode_json(output: Any) -> bytes:
     """An output as JSON."""
-    return "".join(_encode_json(output, 0)).encode()
+    try:
+        return "".join(_encode_json(output, 0)).encode()
+    except ValueError:  # It may hold a NaN; what else is wrong is said again.
+        return _encode_json_finite(output)
+
+
+def _encode_json_finite(output: Any) -> bytes:
+    text = json.dumps(output, default=_plain, ensure_ascii=False)
+    finite = json.loads(text, parse_constant=lambda _: None)
+    return "".join(_encode_json(finite, 0)).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -58,13 +68,13 @@ def _plain(value: Any) -> Any:
 
 def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
     """The standard library's encoder, made once and not once per value, which costs more than to encode a small one."""
-    encoder = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"))
+    encoder = json.JSONEncoder(default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return lambda value, _: (encoder.encode(value),)
     # Without markers for circles: they are found by their depth.
     made: Callable[[Any, int], Iterable[str]] = make(
-        None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, True
+        None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, False
     )
     return made
 

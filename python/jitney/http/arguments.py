@@ -6,6 +6,7 @@ fields are arguments by name. Unknown fields are errors, so that a misspelt name
 
 from __future__ import annotations
 
+import json
 from typing import Any, get_origin
 
 from jitney.calls import decode_call
@@ -83,6 +84,8 @@ def read_call(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
 def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -> None:
     """Adds the contents of the body to the other fields."""
     body = named.pop(BODY)
+    if isinstance(body, bytearray) and body[:1] == b"{":
+        body = _object_of(params, body)
     missing = [param for param in params if param.name not in named]
     if _is_empty(body) and (named or not any(param.required for param in missing)):
         return
@@ -95,6 +98,16 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     if target is None:
         raise BadInput(f"send a JSON object with {_list(params)}" if params else "this endpoint takes no body")
     named[target.name] = body
+
+
+def _object_of(params: list[Param], body: bytearray) -> Any:
+    """A body without a type that is an object with the arguments by name, as `curl -d` and `curl -T` send it."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return body
+    names = {param.name for param in params}
+    return value if isinstance(value, dict) and value and value.keys() <= names else body
 
 
 def _is_keywords(endpoint: Endpoint, params: list[Param], missing: list[Param], body: dict[str, Any]) -> bool:

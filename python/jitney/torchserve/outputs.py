@@ -2,6 +2,8 @@
 
 The rules are TorchServe's: bytes and text as they are, tensors through `torch.save`, all the
 rest as JSON with two spaces. Torch is looked up among the loaded modules, never imported.
+NaN and infinities, which JSON does not have, are written as TorchServe writes them, unless the
+server asks for strict JSON: then they are `null`.
 """
 
 from __future__ import annotations
@@ -9,15 +11,43 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 UNSUPPORTED_OUTPUT = "Unsupported model output data type."
 
-_encode_json = json.JSONEncoder(indent=2).encode
+_encode_json: Callable[[Any], str] = json.JSONEncoder(indent=2).encode
+_strict = False
 
 
 class UnsupportedOutput(Exception):
     """The handler returned something that has no byte form."""
+
+
+def use_strict_json(strict: bool) -> None:
+    """Chooses how numbers that JSON does not have are written, for the whole process."""
+    global _encode_json, _strict
+    _strict = strict
+    _encode_json = _encode_strict if strict else json.JSONEncoder(indent=2).encode
+
+
+def json_text(value: Any, default: Callable[[Any], Any]) -> str:
+    """A value in one line of JSON."""
+    try:
+        return json.dumps(value, default=default, allow_nan=not _strict)
+    except ValueError:  # It may hold a NaN; what else is wrong is said again.
+        return json.dumps(_finite(json.dumps(value, default=default)))
+
+
+def _encode_strict(value: Any) -> str:
+    try:
+        return json.dumps(value, indent=2, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(json.dumps(value)), indent=2)
+
+
+def _finite(text: str) -> Any:
+    return json.loads(text, parse_constant=lambda _: None)
 
 
 def encode_output(output: Any) -> bytes | bytearray | memoryview:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jitney.images import limit_pixels
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
+from jitney.torchserve.outputs import use_strict_json
 from jitney.worker.context import WorkerContext
 
 
@@ -28,6 +29,7 @@ def load_model(spec: dict[str, Any]) -> LoadedModel:
     """Loads what a LOAD frame describes; leaves the process inside the model directory."""
     context = make_context(spec)
     limit_pixels(spec.get("max_image_pixels"))
+    use_strict_json(spec.get("strict_json", False))
     if is_defined(spec.get("model_yaml_config") or {}):
         return load_definition(spec, context)
     enter_model_dir(spec["model_dir"], spec["handler"])

@@ -55,6 +55,7 @@ pub(super) fn engine(
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
             image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
             debug_errors: values.flag(&DEBUG_ERRORS),
+            strict_json: false,
             envelope: values.read(&SERVICE_ENVELOPE),
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             response_bytes_max: values.read(&MAX_RESPONSE_SIZE),

@@ -68,6 +68,7 @@ impl LoadCommand {
             "limit_max_image_pixels": python.limit_max_image_pixels,
             "max_image_pixels": python.image_pixels_max,
             "debug_errors": python.debug_errors,
+            "strict_json": python.strict_json,
             "decode_input": python.decode_input,
             "manifest": package.manifest_json,
             "model_yaml_config": package.yaml_json,

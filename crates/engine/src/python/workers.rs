@@ -36,6 +36,8 @@ pub struct PythonConfig {
     pub image_pixels_max: u64,
     /// Whether callers that use handles get tracebacks.
     pub debug_errors: bool,
+    /// Whether NaN and infinities in a handler's answers become `null`, as JSON has no others.
+    pub strict_json: bool,
     /// A request envelope for every model.
     pub envelope: Option<String>,
     /// Install what a model's requirements file asks for before its first worker starts.
@@ -58,6 +60,7 @@ impl PythonConfig {
             limit_max_image_pixels: true,
             image_pixels_max: 89_478_485,
             debug_errors: false,
+            strict_json: true,
             envelope: None,
             install_requirements: false,
             response_bytes_max: None,

@@ -11,14 +11,17 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, ValueBytes};
+use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, Timing, ValueBytes};
+use jitney_engine::error::CallError;
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
 use super::input;
 use crate::body::{RequestBody, ResponseBody};
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
-use crate::inference::InferenceRequest;
+use crate::event_stream::{self, EVENT_STREAM, EventStream};
+use crate::inference::{InferenceRequest, failure};
 use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
 use crate::request_options::{RequestOptions, sequence};
 use crate::respond::{self, HttpResponse, HttpResult};
@@ -75,7 +78,7 @@ pub(super) async fn invoke(
     let body = context.read(body).await?;
     let name = match known {
         Some(name) => name,
-        None => input::named_model(&context.parts.headers, &body)
+        None => input::named_model(context.state.config.dialect, &context.parts.headers, &body)
             .await?
             .ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?,
     };
@@ -109,10 +112,11 @@ pub(super) async fn run_workflow(
     let body = context.read_value(body).await?;
     let workflow = context.state.engine.workflow(name)?;
     let route = PredictRoute::new(ModelRef { model: name, version: None });
-    let parameters = input::parameters(context.parts, &route, body).await?;
+    let dialect = context.state.config.dialect;
+    let parameters = input::parameters(dialect, context.parts, &route, body).await?;
     let request = request(context, route, parameters)?;
     let output = context.state.inference.run_workflow(&workflow, request).await?;
-    let mut reply = response(output, None)?;
+    let mut reply = response(output, None, false)?;
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().entry(CONTENT_TYPE).or_insert(json);
     Ok(reply)
@@ -124,12 +128,51 @@ async fn run(
     route: PredictRoute<'_>,
     body: ValueBytes,
 ) -> HttpResult {
-    let parameters = input::parameters(context.parts, &route, body).await?;
+    let dialect = context.state.config.dialect;
+    let parameters = input::parameters(dialect, context.parts, &route, body).await?;
     let mut request = request(context, route, parameters)?;
     if let Some(names) = model.sequence_headers() {
         request.input.route.sequence = sequence(&context.parts.headers, &names);
     }
-    timed_response(context.state.inference.predict(model, request).await?)
+    let answer = context.state.inference.predict(model, request).await?;
+    if answer.stream.is_some() || answer.output.body.is_empty() {
+        return streamed_response(context, model, answer);
+    }
+    let guesses = context.state.config.content_types;
+    timed(&answer.timing, response(answer.output, None, guesses)?)
+}
+
+/// A stream, or nothing, which a stream of no pieces comes to: as events where the client asks for them.
+fn streamed_response(
+    context: &RequestContext<'_>,
+    model: &Arc<Model>,
+    answer: Answer,
+) -> HttpResult {
+    let (config, headers) = (&context.state.config, &context.parts.headers);
+    let Answer { mut output, timing, stream } = answer;
+    let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
+    let is_event = |(_, value): &(String, String)| value.starts_with(EVENT_STREAM);
+    let made = output.headers.iter().any(|header| is_type(header) && is_event(header));
+    if config.dialect == Dialect::TorchServe || made || !event_stream::accepted(headers) {
+        return timed(&timing, response(output, stream, config.content_types)?);
+    }
+    output.headers.retain(|header| !is_type(header));
+    output.headers.push(("Content-Type".to_owned(), EVENT_STREAM.to_owned()));
+    let first = std::mem::take(&mut output.body);
+    let mut reply = response(output, None, false)?;
+    let first = if first.is_empty() { first } else { event_stream::event("", &first) };
+    *reply.body_mut() = match stream {
+        None => ResponseBody::whole(event_stream::end()),
+        Some(stream) => {
+            let (model, dialect) = (Arc::clone(model), config.dialect);
+            let explain = move |error: &CallError| {
+                let target = ModelRef { model: model.name(), version: None };
+                respond::problem_text(&failure(dialect, &model, target, error))
+            };
+            ResponseBody::events(first, EventStream::new(stream, Box::new(explain)))
+        }
+    };
+    timed(&timing, reply)
 }
 
 #[inline]
@@ -151,14 +194,21 @@ fn request<'a>(
 /// An answer with its timing.
 pub(super) fn timed_response(answer: Answer) -> HttpResult {
     let Answer { output, timing, stream } = answer;
-    let mut reply = response(output, stream)?;
-    reply.headers_mut().insert(SERVER_TIMING, timing::header(&timing));
+    timed(&timing, response(output, stream, false)?)
+}
+
+fn timed(timing: &Timing, mut reply: HttpResponse) -> HttpResult {
+    reply.headers_mut().insert(SERVER_TIMING, timing::header(timing));
     Ok(reply)
 }
 
-/// A handler's status, headers and body; `stream` brings the pieces that follow.
-fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
+/// A handler's status, headers and body; `stream` brings the pieces that follow. A body that the handler
+/// gave no type gets one where the server `guesses`.
+fn response(output: Output, stream: Option<AnswerStream>, guesses: bool) -> HttpResult {
     let Output { status, headers, body, .. } = output;
+    let typed = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
+    let guessed = (guesses && !headers.iter().any(typed))
+        .then(|| respond::guess_type(&body, stream.is_none()));
     let mut reply = HttpResponse::new(ResponseBody::new(body, stream));
     match status {
         None => {}
@@ -171,6 +221,9 @@ fn response(output: Output, stream: Option<AnswerStream>) -> HttpResult {
     reply.headers_mut().reserve(headers.len() + 2);
     for (name, value) in &headers {
         add(reply.headers_mut(), name, value);
+    }
+    if let Some(guessed) = guessed {
+        reply.headers_mut().insert(CONTENT_TYPE, guessed);
     }
     Ok(reply)
 }

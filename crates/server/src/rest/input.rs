@@ -13,6 +13,7 @@ use jitney_engine::call::{
     CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter, ValueBytes,
 };
 
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::query::{RequestFields, pairs};
 use crate::request_id::RequestUuid;
@@ -20,6 +21,7 @@ use crate::route::PredictRoute;
 
 /// What a request gives the model beside its head.
 pub(super) async fn parameters(
+    dialect: Dialect,
     parts: &Parts,
     route: &PredictRoute<'_>,
     body: ValueBytes,
@@ -28,7 +30,7 @@ pub(super) async fn parameters(
     if route.query_counts {
         parameters.extend(query_parameters(&RequestFields::from_query(parts.uri.query())));
     }
-    body_parameters(&parts.headers, body, &mut parameters).await?;
+    body_parameters(dialect, &parts.headers, body, &mut parameters).await?;
     Ok(parameters)
 }
 
@@ -46,11 +48,12 @@ pub(super) fn input(
 
 /// The field `model_name` of the body, for `/invocations`.
 pub(super) async fn named_model(
+    dialect: Dialect,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Option<String>, Problem> {
     let mut parameters = Vec::new();
-    body_parameters(headers, body.clone().into(), &mut parameters).await?;
+    body_parameters(dialect, headers, body.clone().into(), &mut parameters).await?;
     let found = parameters.iter().find(|parameter| parameter.name == "model_name");
     Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
 }
@@ -96,6 +99,7 @@ fn query_parameters(query: &RequestFields) -> impl Iterator<Item = Parameter> {
 }
 
 async fn body_parameters(
+    dialect: Dialect,
     headers: &HeaderMap,
     body: ValueBytes,
     parameters: &mut Vec<Parameter>,
@@ -106,11 +110,29 @@ async fn body_parameters(
     {
         return Box::pin(multipart(boundary, body.into_whole(), parameters)).await;
     }
+    let mut content_type = known(mime);
     if mime.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return form(&body).try_for_each(|parameter| add(parameters, parameter));
+        if dialect == Dialect::TorchServe || is_form(&body) {
+            return form(&body).try_for_each(|parameter| add(parameters, parameter));
+        }
+        content_type = known("");
     }
-    parameters.push(Parameter { name: "body".into(), content_type: known(mime), value: body });
+    parameters.push(Parameter { name: "body".into(), content_type, value: body });
     Ok(())
+}
+
+/// Whether what came with a form's type is a form: one line of fields, the names of which have no
+/// characters that forms encode. curl gives this type to any text (`curl -d TEXT`). Nothing at all is an
+/// empty form.
+fn is_form(body: &[u8]) -> bool {
+    let line = body.trim_ascii_end();
+    let name = |field: &[u8]| field.split(|byte| *byte == b'=').next().is_none_or(is_field_name);
+    let mut fields = line.split(|byte| *byte == b'&');
+    line.is_empty() || line.contains(&b'=') && fields.all(name) && !line.contains(&b'\n')
+}
+
+fn is_field_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_-.[]%+*~:$@".contains(byte))
 }
 
 /// The usual types cost no allocation.

@@ -74,6 +74,18 @@ fn the_inference_listener() {
 }
 
 #[test]
+fn unusual_methods_run_no_model_of_ours() {
+    let ours = Apis { natural: true, ..I };
+    let refused = |method| {
+        let paths = ["/predictions/m", "/m", "/m/end", "/invocations", "/wfpredict/w"];
+        paths.iter().all(|path| route(ours, &method, path) == Route::MethodNotAllowed)
+    };
+    assert!([Method::DELETE, Method::PATCH, Method::HEAD, Method::TRACE].into_iter().all(refused));
+    assert_eq!(route(I, &Method::DELETE, "/predictions/m"), prediction("m", None, ""));
+    check(ours, &[("PUT", "/m", named("m", "")), ("GET", "/m/e", named("m", "e"))]);
+}
+
+#[test]
 fn what_the_inference_listener_does_not_know() {
     let unknown = [
         "/nothing",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from typing import Any
 
+from jitney.torchserve.outputs import json_text
 from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
 from ts.torch_handler.request_envelope.rows import bad_request, instances_of, plain_or_error, share_out
 
@@ -25,7 +25,7 @@ class JSONEnvelope(BaseEnvelope):
     def format_output(self, data: Any) -> Rows:
         """One JSON text per request."""
         shares = share_out(data, self._counts)
-        return [json.dumps({"predictions": share}, default=plain_or_error) for share in shares]
+        return [json_text({"predictions": share}, plain_or_error) for share in shares]
 
 
 def decoded_instance(instance: Any) -> Any:

@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 
 use super::body_parameters;
+use crate::dialect::Dialect;
 use crate::query::RequestFields;
 
 /// Reads a line with a content type, and the body after it; and the line as a query.
@@ -16,9 +17,16 @@ pub fn forms(bytes: &[u8]) {
     query(&String::from_utf8_lossy(content_type));
     let Ok(content_type) = HeaderValue::from_bytes(content_type) else { return };
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+    for dialect in [Dialect::TorchServe, Dialect::Jitney] {
+        form(dialect, &headers, &body);
+    }
+}
+
+fn form(dialect: Dialect, headers: &HeaderMap, body: &Bytes) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let mut parameters = Vec::new();
-    let read = runtime.block_on(body_parameters(&headers, body.clone().into(), &mut parameters));
+    let read = body_parameters(dialect, headers, body.clone().into(), &mut parameters);
+    let read = runtime.block_on(read);
     let values: usize = parameters.iter().map(|parameter| parameter.value.len()).sum();
     assert!(values <= body.len(), "a value of {values} bytes from {}", body.len());
     match read {

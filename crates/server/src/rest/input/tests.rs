@@ -15,6 +15,7 @@ const ROUTE: PredictRoute<'_> = PredictRoute {
 
 /// Parameters as `name|content type|value`, and the headers as `name=value`.
 fn shape(
+    dialect: Dialect,
     uri: &str,
     route: PredictRoute<'_>,
     content_type: Option<&str>,
@@ -28,7 +29,7 @@ fn shape(
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let id = RequestUuid::fresh();
     let body = body.as_bytes().to_vec().into();
-    let parameters = runtime.block_on(parameters(&parts, &route, body))?;
+    let parameters = runtime.block_on(parameters(dialect, &parts, &route, body))?;
     let input = input(&parts, &id, &route, parameters);
     assert_eq!(input.id, id.text());
     let text = String::from_utf8_lossy;
@@ -41,7 +42,12 @@ fn shape(
 }
 
 fn check(content_type: Option<&str>, body: &str, expected: &[&str]) {
-    let (parameters, _) = shape("/predictions/m?color=red", ROUTE, content_type, body).unwrap();
+    check_in(Dialect::TorchServe, content_type, body, expected);
+}
+
+fn check_in(dialect: Dialect, content_type: Option<&str>, body: &str, expected: &[&str]) {
+    let (parameters, _) =
+        shape(dialect, "/predictions/m?color=red", ROUTE, content_type, body).unwrap();
     assert_eq!(parameters, expected, "{content_type:?} {body:?}");
 }
 
@@ -69,6 +75,22 @@ fn text_that_is_no_form_gives_no_fields() {
     check(form, "1", &[]);
     check(form, "{\"instances\": [1]}", &[]);
     check(form, "a=1&rest", &["a||1"]);
+}
+
+#[test]
+fn text_that_is_no_form_is_a_body_of_ours() {
+    let form = Some("application/x-www-form-urlencoded");
+    let body = |text: &str| check_in(Dialect::Jitney, form, text, &[&format!("body||{text}")]);
+    body("def f(): pass");
+    body("{\"text\": \"a=b\"}");
+    body("x = 1");
+    body("fish & chips = good");
+    body("x=1\ny=2\n");
+    let fields = |text: &str, expected: &[&str]| check_in(Dialect::Jitney, form, text, expected);
+    fields("text=hello world", &["text||hello world"]);
+    fields("a=1&b%5B%5D=two+words&a.b-c=\r\n", &["a||1", "b[]||two words", "a.b-c||"]);
+    fields("flag&a=1&rest", &["flag||", "a||1"]);
+    fields("", &[]);
 }
 
 #[test]
@@ -100,7 +122,7 @@ fn a_broken_multipart_body_is_the_clients_fault() {
             "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\ncut",
         ),
     ] {
-        let problem = shape("/", ROUTE, Some(content_type), body).unwrap_err();
+        let problem = shape(Dialect::TorchServe, "/", ROUTE, Some(content_type), body).unwrap_err();
         assert_eq!(problem.status, 400, "{body:?}");
     }
 }
@@ -108,7 +130,8 @@ fn a_broken_multipart_body_is_the_clients_fault() {
 #[test]
 fn the_query_counts_only_where_the_route_says_so() {
     let route = PredictRoute { query_counts: true, explain: None, url_path: None, ..ROUTE };
-    let (parameters, headers) = shape("/m/predict?a=1&a=2", route, Some("x/y"), "b").unwrap();
+    let (parameters, headers) =
+        shape(Dialect::TorchServe, "/m/predict?a=1&a=2", route, Some("x/y"), "b").unwrap();
     assert_eq!(parameters, ["a||1", "a||2", "body|x/y|b"]);
     assert_eq!(headers, ["content-type=x/y"]);
 }
@@ -148,7 +171,9 @@ fn a_form_is_read_up_to_its_last_field_that_a_model_could_be_given() {
         ("multipart/form-data; boundary=b", &parts),
     ];
     for (content_type, form) in forms {
-        let read = |count| shape("/predictions/m", ROUTE, Some(content_type), &form(count));
+        let read = |count| {
+            shape(Dialect::TorchServe, "/predictions/m", ROUTE, Some(content_type), &form(count))
+        };
         assert_eq!(read(255).unwrap().0.len(), 255, "{content_type}");
         let problem = read(256).unwrap_err();
         assert_eq!(problem.code, ErrorCode::TooLarge, "{content_type}");
