@@ -172,6 +172,7 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         natural: true,
         dialect: Dialect::Jitney,
         content_types: true,
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..defaults
     })
 }

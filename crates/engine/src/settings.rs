@@ -102,6 +102,8 @@ pub struct Declared {
     pub max_num_sequence: u64,
     /// Waiting requests of a sequence.
     pub max_sequence_job_queue_size: u64,
+    /// The envelope of its requests, where it has one.
+    pub envelope: Option<String>,
 }
 
 impl Declared {

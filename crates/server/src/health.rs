@@ -7,9 +7,28 @@ use crate::dialect::Dialect;
 use crate::state::ServerState;
 
 /// The server's name in the Open Inference Protocol.
-pub(crate) const SERVER_NAME: &str = "Torchserve";
-/// The extensions that it names.
-pub(crate) const EXTENSIONS: [&str; 2] = ["kserve", "kubeflow"];
+pub(crate) fn server_name(state: &ServerState) -> &'static str {
+    match state.config.dialect {
+        Dialect::Jitney => "jitney",
+        Dialect::TorchServe => "Torchserve",
+    }
+}
+
+/// The extensions of the protocol that it names.
+pub(crate) fn extensions(state: &ServerState) -> Vec<&'static str> {
+    match state.config.dialect {
+        Dialect::Jitney => vec![
+            "classification",
+            "sequence",
+            "schedule_policy",
+            "model_configuration",
+            "binary_tensor_data",
+            "parameters",
+            "statistics",
+        ],
+        Dialect::TorchServe => vec!["kserve", "kubeflow"],
+    }
+}
 
 /// The answer to a ping: TorchServe calls a server healthy whose workers are still being started. A
 /// server that drains is unhealthy at once, so that load balancers send requests to others while it

@@ -29,6 +29,7 @@ mod malformed;
 mod management;
 pub mod metrics;
 mod open_connections;
+mod open_inference;
 mod plugins;
 mod query;
 mod queue_slots;

@@ -63,13 +63,18 @@ struct ErrorBody<'a> {
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    /// Where clients of the Open Inference Protocol look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
 }
 
 /// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
-pub(crate) fn problem(problem: &Problem) -> HttpResponse {
+/// Clients of the Open Inference Protocol find the message under `error`, too.
+pub(crate) fn problem(problem: &Problem, open_inference: bool) -> HttpResponse {
     let kind = problem.code.row().kind;
     let (message, reason) = (&problem.message, problem.reason.as_deref());
-    let body = ErrorBody { code: problem.status, r#type: kind, message, reason };
+    let error = open_inference.then_some(message.as_str());
+    let body = ErrorBody { code: problem.status, r#type: kind, message, reason, error };
     let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, &body);
     set_status(&mut reply, problem.status, "");
     if let Some(wait) = problem.retry_after {
@@ -88,7 +93,7 @@ pub(crate) fn problem(problem: &Problem) -> HttpResponse {
 pub(crate) fn problem_text(problem: &Problem) -> String {
     let (kind, reason) = (problem.code.row().kind, problem.reason.as_deref());
     let Problem { status: code, message, .. } = problem;
-    serde_json::to_string(&ErrorBody { code: *code, r#type: kind, message, reason })
+    serde_json::to_string(&ErrorBody { code: *code, r#type: kind, message, reason, error: None })
         .unwrap_or_default()
 }
 

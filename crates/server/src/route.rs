@@ -3,7 +3,13 @@
 //! TorchServe decodes the path before it splits it, ignores a trailing slash and takes any method
 //! for predictions, which no off-the-shelf router does. Nothing here touches a model or a body.
 
+mod model_ref;
+mod open_inference;
+
 use std::borrow::Cow;
+
+pub use self::model_ref::ModelRef;
+pub use self::open_inference::OpenInferenceRoute;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -25,15 +31,6 @@ pub struct Apis {
     pub sagemaker: bool,
     /// Whether health and readiness need no token.
     pub open_health: bool,
-}
-
-/// A model, and perhaps a version, that a path names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelRef<'a> {
-    /// The model's name.
-    pub model: &'a str,
-    /// The version; the default one when absent.
-    pub version: Option<&'a str>,
 }
 
 /// The path of a prediction. The routes differ in what the handler sees, as in TorchServe.
@@ -84,14 +81,8 @@ pub enum Route<'a> {
     ExecutionParameters,
     /// The OpenAPI document of a model's predictions.
     PredictDescription(ModelRef<'a>),
-    /// Open Inference Protocol: the server lives.
-    OipLive,
-    /// Open Inference Protocol: the server is ready.
-    OipReady,
-    /// Open Inference Protocol: a model is ready.
-    OipModelReady(&'a str),
-    /// Open Inference Protocol: what server this is.
-    OipServer,
+    /// What the Open Inference Protocol has beside predictions.
+    OpenInference(OpenInferenceRoute<'a>),
     /// Open Inference Protocol: versions in the path, which TorchServe does not serve.
     OipVersions,
     /// All models.
@@ -169,7 +160,7 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
         found = inference(method, segments);
     }
     if found == Route::NotFound && apis.inference && apis.oip {
-        found = open_inference(segments);
+        found = open_inference(apis, method, segments);
     }
     if found == Route::NotFound && apis.management {
         found = management(method, segments);
@@ -216,7 +207,9 @@ fn by_path<'a>(segments: &[&'a str]) -> Route<'a> {
         ["invocations"] => Route::Invocations,
         [".jitney", "handle"] => Route::Handle,
         ["v1", "models", model] => kserve_v1(model),
-        ["v2", "models", model, "infer"] => kserve_v2(model),
+        ["v2", "models", model, "infer"] => {
+            Route::Predict(kserve_v2(ModelRef { model, version: None }))
+        }
         ["v2", "models", model, "explain"] => kserve(model, true),
         ["models", model, "invoke"] => sagemaker(model, None),
         ["models", ..] => Route::NotFound,
@@ -238,14 +231,18 @@ fn sagemaker_admin<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     }
 }
 
-fn open_inference<'a>(segments: &[&'a str]) -> Route<'a> {
+fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Route<'a> {
     match *segments {
-        ["v2"] => Route::OipServer,
-        ["v2", "health", "live"] => Route::OipLive,
-        ["v2", "health", "ready"] => Route::OipReady,
-        ["v2", "models", model, "ready"] => Route::OipModelReady(model),
         ["v1", "models", model] if !model.contains(':') => Route::ModelReady(model),
-        ["v2", "models", _, rest] if rest.starts_with("versions/") => Route::OipVersions,
+        ["v2", "models", _, rest] if rest.starts_with("versions/") && !apis.natural => {
+            Route::OipVersions
+        }
+        ["v2", ref below @ ..] => match open_inference::find(method, below) {
+            OpenInferenceRoute::Infer(target) => Route::Predict(kserve_v2(target)),
+            OpenInferenceRoute::WrongMethod => Route::MethodNotAllowed,
+            OpenInferenceRoute::Unknown => Route::NotFound,
+            known => Route::OpenInference(known),
+        },
         _ => Route::NotFound,
     }
 }
@@ -296,9 +293,9 @@ fn kserve_v1(model_and_verb: &str) -> Route<'_> {
     }
 }
 
-fn kserve_v2(model: &str) -> Route<'_> {
-    let plain = PredictRoute::new(ModelRef { model, version: None });
-    Route::Predict(PredictRoute { explain: Some(false), open_inference: true, ..plain })
+fn kserve_v2(target: ModelRef<'_>) -> PredictRoute<'_> {
+    let plain = PredictRoute::new(target);
+    PredictRoute { explain: Some(false), open_inference: true, ..plain }
 }
 
 fn sagemaker<'a>(model: &'a str, version: Option<&'a str>) -> Route<'a> {

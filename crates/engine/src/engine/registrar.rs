@@ -279,6 +279,8 @@ impl Registrar {
         let environment = environment.await?;
         let gpus = python.gpus(python.config.gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
+        settings.declared.envelope =
+            package.manifest.envelope.as_ref().or(python.config.envelope.as_ref()).cloned();
         let identity = ModelIdentity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
         let command = LoadCommand::of(&identity, &package, &settings, &python.config, metrics);

@@ -4,7 +4,7 @@
 //! for both there, which no request can bring.
 
 use crate::errors::{ErrorCode, Problem};
-use crate::route::{Apis, Route};
+use crate::route::{Apis, OpenInferenceRoute, Route};
 
 /// Which key an endpoint needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,11 @@ impl Gate {
             Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
             Route::Ping
             | Route::SagemakerPing
-            | Route::OipLive
-            | Route::OipReady
-            | Route::OipModelReady(_)
+            | Route::OpenInference(
+                OpenInferenceRoute::Live
+                | OpenInferenceRoute::Ready
+                | OpenInferenceRoute::ModelReady(_),
+            )
             | Route::ModelReady(_)
                 if apis.open_health =>
             {
@@ -45,11 +47,8 @@ impl Gate {
             | Route::SagemakerPing
             | Route::ExecutionParameters
             | Route::PredictDescription(_)
-            | Route::OipLive
-            | Route::OipReady
-            | Route::OipModelReady(_)
-            | Route::OipServer
             | Route::OipVersions => Self::Inference,
+            Route::OpenInference(route) => Self::of_open_inference(route),
             Route::List
             | Route::Register
             | Route::Describe(_)
@@ -67,6 +66,31 @@ impl Gate {
             Route::ModelReady(_) | Route::MethodNotAllowed | Route::NotFound => {
                 Self::of_listener(apis)
             }
+        }
+    }
+
+    /// The gate of an endpoint of the Open Inference Protocol. What changes the server needs the management
+    /// key, wherever it is asked for.
+    fn of_open_inference(route: &OpenInferenceRoute<'_>) -> Self {
+        match route {
+            OpenInferenceRoute::Load(_)
+            | OpenInferenceRoute::Unload(_)
+            | OpenInferenceRoute::TraceSettings { changes: true }
+            | OpenInferenceRoute::LogSettings { changes: true } => Self::Management,
+            OpenInferenceRoute::Index
+            | OpenInferenceRoute::Config(_)
+            | OpenInferenceRoute::Statistics(_)
+            | OpenInferenceRoute::TraceSettings { changes: false }
+            | OpenInferenceRoute::LogSettings { changes: false } => Self::Either,
+            OpenInferenceRoute::Live
+            | OpenInferenceRoute::Ready
+            | OpenInferenceRoute::Server
+            | OpenInferenceRoute::ModelReady(_)
+            | OpenInferenceRoute::Metadata(_)
+            | OpenInferenceRoute::SharedMemory(_)
+            | OpenInferenceRoute::Infer(_)
+            | OpenInferenceRoute::WrongMethod
+            | OpenInferenceRoute::Unknown => Self::Inference,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jitney_engine::{Engine, Model};
 use serde::Serialize;
 
-use crate::route::{ModelRef, PredictRoute, Route};
+use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute, Route};
 
 /// What can be done with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -103,16 +103,44 @@ impl<'a> Intent<'a> {
             Route::Invocations => Self::plain(GuardedOperation::Predict),
             Route::RunWorkflow(name) => Self::with_workflow(GuardedOperation::RunWorkflow, name),
             Route::Handle => Self::plain(GuardedOperation::Connect),
-            Route::Ping | Route::SagemakerPing | Route::OipLive | Route::OipReady => {
+            Route::Ping
+            | Route::SagemakerPing
+            | Route::OpenInference(OpenInferenceRoute::Live | OpenInferenceRoute::Ready) => {
                 Self::plain(GuardedOperation::Health)
             }
-            Route::ExecutionParameters | Route::OipServer | Route::OipVersions => {
-                Self::plain(GuardedOperation::Metadata)
+            Route::OpenInference(
+                OpenInferenceRoute::Metadata(target) | OpenInferenceRoute::Config(target),
+            ) => to_model(GuardedOperation::Metadata, target),
+            Route::OpenInference(OpenInferenceRoute::Statistics(Some(target))) => {
+                to_model(GuardedOperation::Describe, target)
             }
+            Route::OpenInference(
+                OpenInferenceRoute::Statistics(None) | OpenInferenceRoute::Index,
+            ) => Self::plain(GuardedOperation::List),
+            Route::OpenInference(OpenInferenceRoute::Load(model)) => {
+                to_model(GuardedOperation::Register, ModelRef { model, version: None })
+            }
+            Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
+                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
+            }
+            Route::OpenInference(OpenInferenceRoute::ModelReady(target)) => {
+                to_model(GuardedOperation::Ready, target)
+            }
+            Route::ExecutionParameters
+            | Route::OipVersions
+            | Route::OpenInference(
+                OpenInferenceRoute::Server
+                | OpenInferenceRoute::TraceSettings { .. }
+                | OpenInferenceRoute::LogSettings { .. }
+                | OpenInferenceRoute::SharedMemory(_)
+                | OpenInferenceRoute::Infer(_)
+                | OpenInferenceRoute::WrongMethod
+                | OpenInferenceRoute::Unknown,
+            ) => Self::plain(GuardedOperation::Metadata),
             Route::PredictDescription(target) | Route::ManageDescription(target) => {
                 to_model(GuardedOperation::Metadata, target)
             }
-            Route::ModelReady(model) | Route::OipModelReady(model) => {
+            Route::ModelReady(model) => {
                 to_model(GuardedOperation::Ready, ModelRef { model, version: None })
             }
             Route::List => Self::plain(GuardedOperation::List),

@@ -9,8 +9,9 @@ use super::context::RequestContext;
 use crate::auth::Gate;
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
-use crate::health::{self, EXTENSIONS, SERVER_NAME, is_healthy, is_model_ready, status};
+use crate::health::{self, is_healthy, is_model_ready, status};
 use crate::respond::{self, HttpResponse, HttpResult};
+use crate::route::ModelRef;
 use crate::state::ServerState;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -59,15 +60,15 @@ fn ready_code(ready: bool) -> StatusCode {
 }
 
 /// `/v2/models/{m}/ready`: 503 when it is not.
-pub(super) fn oip_model_ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
-    let engine = &context.state.engine;
-    let ready = is_model_ready(engine, &*engine.model(name, None)?);
+pub(super) fn oip_model_ready(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    let (engine, name) = (&context.state.engine, target.model);
+    let ready = is_model_ready(engine, &*engine.model(name, target.version)?);
     Ok(respond::json(ready_code(ready), &json!({ "name": name, "ready": ready })))
 }
 
 /// `/v1/models/{m}`, KServe's readiness: 503 when it is not, except in TorchServe's dialect.
 pub(super) fn model_ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
-    let mut answer = oip_model_ready(context, name)?;
+    let mut answer = oip_model_ready(context, ModelRef { model: name, version: None })?;
     if context.state.config.dialect == Dialect::TorchServe {
         *answer.status_mut() = StatusCode::OK;
     }
@@ -75,13 +76,16 @@ pub(super) fn model_ready(context: &RequestContext<'_>, name: &str) -> HttpResul
 }
 
 /// `/v2`. The misspelt key is TorchServe's; the right one stands beside it.
-pub(super) fn oip_server(version: &str) -> HttpResponse {
-    let body = json!({
-        "name": SERVER_NAME,
-        "version": version,
-        "extenstion": EXTENSIONS,
-        "extensions": EXTENSIONS,
+pub(super) fn oip_server(state: &ServerState) -> HttpResponse {
+    let extensions = health::extensions(state);
+    let mut body = json!({
+        "name": health::server_name(state),
+        "version": state.config.server_version,
+        "extensions": extensions,
     });
+    if state.config.dialect == Dialect::TorchServe {
+        body["extenstion"] = json!(extensions);
+    }
     respond::json(StatusCode::OK, &body)
 }
 

@@ -122,7 +122,7 @@ pub(super) async fn run_workflow(
     Ok(reply)
 }
 
-async fn run(
+pub(super) async fn run(
     context: &RequestContext<'_>,
     model: &Arc<Model>,
     route: PredictRoute<'_>,
@@ -176,7 +176,7 @@ fn streamed_response(
 }
 
 #[inline]
-fn request<'a>(
+pub(super) fn request<'a>(
     context: &RequestContext<'_>,
     route: PredictRoute<'a>,
     parameters: Vec<Parameter>,
@@ -204,7 +204,7 @@ fn timed(timing: &Timing, mut reply: HttpResponse) -> HttpResult {
 
 /// A handler's status, headers and body; `stream` brings the pieces that follow. A body that the handler
 /// gave no type gets one where the server `guesses`.
-fn response(output: Output, stream: Option<AnswerStream>, guesses: bool) -> HttpResult {
+pub(super) fn response(output: Output, stream: Option<AnswerStream>, guesses: bool) -> HttpResult {
     let Output { status, headers, body, .. } = output;
     let typed = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
     let guessed = (guesses && !headers.iter().any(typed))
@@ -226,6 +226,14 @@ fn response(output: Output, stream: Option<AnswerStream>, guesses: bool) -> Http
         reply.headers_mut().insert(CONTENT_TYPE, guessed);
     }
     Ok(reply)
+}
+
+/// Adds the headers that the handler set.
+pub(super) fn add_headers(headers: &mut HeaderMap, set: &[(String, String)]) {
+    headers.reserve(set.len() + 2);
+    for (name, value) in set {
+        add(headers, name, value);
+    }
 }
 
 /// Adds a header that the handler set, unless it would break the answer.

@@ -10,6 +10,7 @@ mod health;
 mod inference;
 mod input;
 mod management;
+mod open_inference;
 mod openapi;
 mod plain;
 mod plugins;

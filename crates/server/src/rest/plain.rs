@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         };
         let mut reply = match answered {
             Some(Ok(reply)) => reply,
-            Some(Err(problem)) => respond::problem(&problem),
+            Some(Err(problem)) => service::failure(&request, &problem),
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
         if closes || peer.open.is_needed() || peer.open.is_closing() || ends(signals) {

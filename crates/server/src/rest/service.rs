@@ -19,13 +19,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
-use super::{admin, authorize, health, inference, management, openapi, plugins};
+use super::{admin, authorize, health, inference, management, open_inference, openapi, plugins};
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
@@ -98,7 +99,7 @@ async fn answer(
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
     let mut reply = match dispatch(&context, body).await {
         Ok(reply) => reply,
-        Err(problem) => respond::problem(&problem),
+        Err(problem) => failure(&context, &problem),
     };
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if peer.open.is_needed() {
@@ -109,6 +110,14 @@ async fn answer(
         peer.enter(ConnectionStage::Idle);
     }
     Ok(reply)
+}
+
+/// A failure as the client's protocol names it.
+pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
+    let path = context.parts.uri.path();
+    let open = context.state.config.dialect == Dialect::Jitney
+        && (path.starts_with("/v2/") || path.starts_with("/v1/"));
+    respond::problem(problem, open)
 }
 
 /// Counts the answer and writes its line of the access log.
@@ -186,6 +195,9 @@ async fn call(
 ) -> HttpResult {
     let (state, engine) = (context.state, &context.state.engine);
     match route {
+        Route::Predict(route) if route.open_inference => {
+            Box::pin(open_inference::predict(context, body, route)).await
+        }
         Route::Predict(route) => inference::predict(context, body, route).await,
         Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
@@ -195,10 +207,7 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
-        Route::OipLive => Ok(health::oip_live()),
-        Route::OipReady => Ok(health::oip_ready(context)),
-        Route::OipModelReady(model) => health::oip_model_ready(context, model),
-        Route::OipServer => Ok(health::oip_server(&state.config.server_version)),
+        Route::OpenInference(route) => open_inference::answer(context, route, body),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),

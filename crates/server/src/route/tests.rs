@@ -1,5 +1,6 @@
 //! The dispatch rules as a table.
 
+use super::open_inference::{SharedMemoryAction, SharedMemoryRoute};
 use super::*;
 
 const NONE: Apis = Apis {
@@ -60,7 +61,7 @@ fn the_inference_listener() {
             ("POST", "/v1/models/m:predict", kserve("m", false)),
             ("POST", "/v1/models/m:explain", kserve("m", true)),
             ("POST", "/v1/models/m%3Apredict", kserve("m", false)),
-            ("POST", "/v2/models/m/infer", kserve_v2("m")),
+            ("POST", "/v2/models/m/infer", Route::Predict(kserve_v2(of("m", None)))),
             ("POST", "/v2/models/m/explain", kserve("m", true)),
             ("POST", "/invocations", Route::Invocations),
             ("POST", "/models/m/invoke", sagemaker("m", None)),
@@ -118,13 +119,77 @@ fn the_open_inference_protocol_is_a_switch() {
     check(
         OIP,
         &[
-            ("GET", "/v2", Route::OipServer),
-            ("GET", "/v2/health/live", Route::OipLive),
-            ("GET", "/v2/health/ready/", Route::OipReady),
+            ("GET", "/v2", Route::OpenInference(OpenInferenceRoute::Server)),
+            ("GET", "/v2/health/live", Route::OpenInference(OpenInferenceRoute::Live)),
+            ("GET", "/v2/health/ready/", Route::OpenInference(OpenInferenceRoute::Ready)),
             ("POST", "/v2/models/m/versions/1.0/infer", Route::OipVersions),
-            ("POST", "/v2/models/m/infer", kserve_v2("m")),
+            ("POST", "/v2/models/m/infer", Route::Predict(kserve_v2(of("m", None)))),
             ("GET", "/v2/health", Route::NotFound),
-            ("GET", "/v2/models/m/ready", Route::OipModelReady("m")),
+            (
+                "GET",
+                "/v2/models/m/ready",
+                Route::OpenInference(OpenInferenceRoute::ModelReady(of("m", None))),
+            ),
+        ],
+    );
+}
+
+fn of<'a>(model: &'a str, version: Option<&'a str>) -> ModelRef<'a> {
+    ModelRef { model, version }
+}
+
+#[test]
+fn the_protocols_extensions() {
+    let oip = Route::OpenInference;
+    let region = |cuda, region, action| {
+        oip(OpenInferenceRoute::SharedMemory(SharedMemoryRoute { cuda, region, action }))
+    };
+    let versioned = of("m", Some("2"));
+    check(
+        Apis { natural: true, ..OIP },
+        &[
+            ("GET", "/v2/models/m", oip(OpenInferenceRoute::Metadata(of("m", None)))),
+            ("GET", "/v2/models/m/versions/2", oip(OpenInferenceRoute::Metadata(versioned))),
+            (
+                "GET",
+                "/v2/models/m/versions/2/ready",
+                oip(OpenInferenceRoute::ModelReady(versioned)),
+            ),
+            ("GET", "/v2/models/m/versions/2/config", oip(OpenInferenceRoute::Config(versioned))),
+            ("POST", "/v2/models/m/versions/2/infer", Route::Predict(kserve_v2(versioned))),
+            ("GET", "/v2/models/m/versions/2/infer", Route::MethodNotAllowed),
+            ("GET", "/v2/models/m/versions/2/other", Route::NotFound),
+            ("GET", "/v2/models/stats", oip(OpenInferenceRoute::Statistics(None))),
+            ("POST", "/v2/models/stats", Route::MethodNotAllowed),
+            ("POST", "/v2/repository/index", oip(OpenInferenceRoute::Index)),
+            ("GET", "/v2/repository/index", Route::MethodNotAllowed),
+            ("POST", "/v2/repository/models/m/load", oip(OpenInferenceRoute::Load("m"))),
+            ("POST", "/v2/repository/models/m/unload", oip(OpenInferenceRoute::Unload("m"))),
+            ("POST", "/v2/repository/models/m/fly", Route::NotFound),
+            (
+                "GET",
+                "/v2/models/m/trace/setting",
+                oip(OpenInferenceRoute::TraceSettings { changes: false }),
+            ),
+            ("POST", "/v2/trace/setting", oip(OpenInferenceRoute::TraceSettings { changes: true })),
+            ("POST", "/v2/logging", oip(OpenInferenceRoute::LogSettings { changes: true })),
+            (
+                "GET",
+                "/v2/systemsharedmemory/status",
+                region(false, None, SharedMemoryAction::Status),
+            ),
+            (
+                "POST",
+                "/v2/systemsharedmemory/region/r/register",
+                region(false, Some("r"), SharedMemoryAction::Register),
+            ),
+            (
+                "POST",
+                "/v2/cudasharedmemory/unregister",
+                region(true, None, SharedMemoryAction::Unregister),
+            ),
+            ("POST", "/v2/systemsharedmemory/register", Route::NotFound),
+            ("GET", "/v2/systemsharedmemory/region/r", Route::NotFound),
         ],
     );
 }

@@ -173,9 +173,12 @@ macro_rules! serve {
             ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
                 authorize(request, GuardedOperation::Metadata).await?;
                 Ok(Response::new(pb::ServerMetadataResponse {
-                    name: health::SERVER_NAME.to_owned(),
+                    name: health::server_name(&self.state).to_owned(),
                     version: self.state.config.server_version.clone(),
-                    extensions: health::EXTENSIONS.map(str::to_owned).to_vec(),
+                    extensions: health::extensions(&self.state)
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect(),
                 }))
             }
 

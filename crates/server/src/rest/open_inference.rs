@@ -1,0 +1,352 @@
+//! The Open Inference Protocol over HTTP: JSON, and tensors as they are behind it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use jitney_engine::Model;
+use jitney_engine::call::{Answer, Parameter, Timing, ValueBytes};
+use serde_json::json;
+
+use super::context::RequestContext;
+use super::{health, inference};
+use crate::body::RequestBody;
+use crate::dialect::Dialect;
+use crate::errors::{ErrorCode, Problem};
+use crate::inference::{InferenceRequest, failure};
+use crate::open_inference::answer::OpenInferenceAnswer;
+use crate::open_inference::archive;
+use crate::open_inference::elements::BytesForm;
+use crate::open_inference::metadata::{self, ModelConfiguration};
+use crate::open_inference::request::{self, NoSharedTensors, OpenInferenceRequest};
+use crate::open_inference::statistics::ModelStatistics;
+use crate::respond::{self, HttpResult};
+use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute};
+use crate::timing::{self, SERVER_TIMING};
+
+/// How much of a body is JSON, where tensors follow it as they are.
+const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// Everything but predictions.
+pub(super) fn answer(
+    context: &RequestContext<'_>,
+    route: OpenInferenceRoute<'_>,
+    _body: RequestBody,
+) -> HttpResult {
+    match route {
+        OpenInferenceRoute::Live => Ok(health::oip_live()),
+        OpenInferenceRoute::Ready => Ok(health::oip_ready(context)),
+        OpenInferenceRoute::Server => Ok(health::oip_server(context.state)),
+        OpenInferenceRoute::ModelReady(target) => health::oip_model_ready(context, target),
+        OpenInferenceRoute::Metadata(target) => {
+            let model = context.model(target)?;
+            let metadata = metadata::metadata(&context.state.engine, &model)?;
+            Ok(respond::json(StatusCode::OK, &metadata))
+        }
+        OpenInferenceRoute::Config(target) => {
+            let model = context.model(target)?;
+            Ok(respond::json(StatusCode::OK, &ModelConfiguration::of(&model).json()))
+        }
+        OpenInferenceRoute::Statistics(target) => statistics(context, target),
+        OpenInferenceRoute::TraceSettings { changes: false } => {
+            let off = json!({
+                "trace_level": ["OFF"],
+                "trace_rate": "0",
+                "trace_count": "0",
+                "log_frequency": "0",
+                "trace_file": "",
+                "trace_mode": "triton",
+            });
+            Ok(respond::json(StatusCode::OK, &off))
+        }
+        OpenInferenceRoute::TraceSettings { changes: true } => Err(Problem::bad_request(
+            "This server writes no traces of its own; its answers say in Server-Timing how long a \
+             request waited and ran.",
+        )),
+        OpenInferenceRoute::LogSettings { changes: false } => {
+            let settings = json!({
+                "log_file": "",
+                "log_info": true,
+                "log_warning": true,
+                "log_error": true,
+                "log_verbose_level": 0,
+                "log_format": "default",
+            });
+            Ok(respond::json(StatusCode::OK, &settings))
+        }
+        OpenInferenceRoute::LogSettings { changes: true } => Err(Problem::bad_request(
+            "The log of a running server cannot be changed; set its level when the server starts.",
+        )),
+        OpenInferenceRoute::SharedMemory(_) => {
+            Err(Problem::bad_request("This server takes no tensors from shared memory."))
+        }
+        OpenInferenceRoute::Index
+        | OpenInferenceRoute::Load(_)
+        | OpenInferenceRoute::Unload(_)
+        | OpenInferenceRoute::Infer(_)
+        | OpenInferenceRoute::WrongMethod
+        | OpenInferenceRoute::Unknown => Err(Problem::not_found()),
+    }
+}
+
+/// The statistics of a version, of all versions of a model, or of all models.
+fn statistics(context: &RequestContext<'_>, target: Option<ModelRef<'_>>) -> HttpResult {
+    let engine = &context.state.engine;
+    let mut models = Vec::new();
+    match target {
+        Some(ModelRef { model, version: Some(version) }) => {
+            models.push(engine.model(model, Some(version))?);
+        }
+        Some(ModelRef { model, version: None }) => models = engine.versions(model)?,
+        None => {
+            for model in engine.models() {
+                // A model that has gone meanwhile has no statistics.
+                models.extend(engine.versions(model.name()).unwrap_or_default());
+            }
+        }
+    }
+    let all: Vec<_> = models.iter().map(|model| ModelStatistics::of(model)).collect();
+    Ok(respond::json(StatusCode::OK, &json!({ "model_stats": all })))
+}
+
+/// A prediction by the model that the path names. A model that a large body is on its way to is told.
+pub(super) async fn predict(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+    route: PredictRoute<'_>,
+) -> HttpResult {
+    let expected = if body.large() { context.model(route.target).ok() } else { None };
+    let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
+    let body = context.read_value(body).await?;
+    let model = context.model(route.target)?;
+    let reply = if reads(context, &model) {
+        Box::pin(infer(context, &model, route, body)).await?
+    } else {
+        inference::run(context, &model, route, body).await?
+    };
+    if let Some(announced) = announced {
+        announced.came();
+    }
+    Ok(reply)
+}
+
+/// Whether a prediction is read here; TorchServe's handlers read it themselves.
+fn reads(context: &RequestContext<'_>, model: &Model) -> bool {
+    context.state.config.dialect == Dialect::Jitney
+        || model.takes_tensors()
+        || context.parts.headers.contains_key(JSON_LENGTH)
+}
+
+async fn infer(
+    context: &RequestContext<'_>,
+    model: &Arc<Model>,
+    route: PredictRoute<'_>,
+    body: ValueBytes,
+) -> HttpResult {
+    let body = body.into_whole();
+    let json_length = json_length(&context.parts.headers)?;
+    let request = read(model, &body, json_length)?;
+    let sent = json_length.is_none().then_some(body);
+    let call = TensorCall { context, model, route, request, sent };
+    if model.takes_tensors() {
+        return call.tensors().await;
+    }
+    let bodies = archive::bodies(&call.request, model).map_err(Problem::bad_request)?;
+    match bodies.filter(|_| context.state.config.dialect == Dialect::Jitney) {
+        Some(bodies) => call.bodies(bodies).await,
+        None => call.json().await,
+    }
+}
+
+fn read(
+    model: &Model,
+    body: &Bytes,
+    json_length: Option<usize>,
+) -> Result<OpenInferenceRequest, Problem> {
+    let request = match json_length {
+        Some(0) => request::raw(model.name(), &metadata::signature(model), body),
+        length => request::read(body, length, &NoSharedTensors),
+    };
+    request.map_err(Problem::bad_request)
+}
+
+fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Problem> {
+    let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    length.map(Some).ok_or_else(|| {
+        Problem::bad_request("Inference-Header-Content-Length must be a whole number of bytes.")
+    })
+}
+
+/// A request on its way to its model.
+struct TensorCall<'a> {
+    context: &'a RequestContext<'a>,
+    model: &'a Arc<Model>,
+    route: PredictRoute<'a>,
+    request: OpenInferenceRequest,
+    /// The body, where it is nothing but JSON.
+    sent: Option<Bytes>,
+}
+
+impl TensorCall<'_> {
+    /// By a model that takes tensors.
+    async fn tensors(&self) -> HttpResult {
+        let tensors = self.request.tensors(self.model).map_err(Problem::bad_request)?;
+        let mut call = self.call(Vec::new())?;
+        call.input.tensors = Some(Arc::new(tensors));
+        let Answer { output, timing, .. } = self.run(call).await?;
+        let Some(tensors) = output.tensors else {
+            let message = format!("Model \"{}\" answered without tensors.", self.model.name());
+            return Err(Problem::new(ErrorCode::Internal, message));
+        };
+        let outputs = tensors.into_iter().map(Into::into).collect();
+        let answer = OpenInferenceAnswer::new(&self.request, self.model, outputs);
+        let mut reply = self.respond(answer, &timing)?;
+        inference::add_headers(reply.headers_mut(), &output.headers);
+        Ok(reply)
+    }
+
+    /// By a handler that gets one body for each element. A few are under way at a time, so that they
+    /// share batches and leave room in the queue for others.
+    async fn bodies(&self, bodies: Vec<Bytes>) -> HttpResult {
+        let settings = self.model.settings();
+        let workers = self.model.worker_target().1.max(1);
+        let together = settings.items_max().saturating_mul(workers);
+        let together = together.min(settings.queue_max / 2).max(1) as usize;
+        let (mut answers, mut last) = (Vec::with_capacity(bodies.len()), None);
+        for some in bodies.chunks(together) {
+            let calls = some.iter().map(|body| Box::pin(self.body(body.clone())));
+            for (answer, timing) in all(calls.collect()).await? {
+                answers.push(answer);
+                last = Some(timing);
+            }
+        }
+        let output = archive::output(&answers).map_err(internal)?;
+        let answer = OpenInferenceAnswer::new(&self.request, self.model, vec![output]);
+        let Some(timing) = last else { return Err(internal("Nothing was run.".to_owned())) };
+        self.respond(answer, &timing)
+    }
+
+    async fn body(&self, body: Bytes) -> Result<(Bytes, Timing), Problem> {
+        let mut call = self.call(vec![parameter("", body)])?;
+        call.input.route.open_inference = false;
+        let mut answer = self.run(call).await?;
+        let body = self.whole(&mut answer).await?;
+        Ok((body, answer.timing))
+    }
+
+    /// By a handler that reads the protocol's JSON: the client's own, unless tensors follow it. Its answer
+    /// is passed on as it is, unless the client asks for more than JSON.
+    async fn json(&self) -> HttpResult {
+        let body = match &self.sent {
+            Some(body) => body.clone(),
+            None => archive::write(&self.request, self.model.name(), BytesForm::Text)
+                .map_err(Problem::bad_request)?,
+        };
+        let mut answer = self.run(self.call(vec![parameter("application/json", body)])?).await?;
+        let whole = self.whole(&mut answer).await?;
+        let read = archive::read(&whole, &self.request, self.model);
+        let outputs = match read {
+            Ok(outputs) if !self.request.is_plain() => outputs,
+            Err(_) if self.context.state.config.dialect == Dialect::Jitney => {
+                let output = archive::output(&[whole]).map_err(internal)?;
+                OpenInferenceAnswer::new(&self.request, self.model, vec![output])
+            }
+            Ok(_) | Err(_) => {
+                answer.output.body = whole;
+                let mut reply = inference::response(answer.output, None, false)?;
+                reply.headers_mut().entry(CONTENT_TYPE).or_insert(JSON);
+                reply.headers_mut().insert(SERVER_TIMING, timing::header(&answer.timing));
+                return Ok(reply);
+            }
+        };
+        let mut reply = self.respond(outputs, &answer.timing)?;
+        inference::add_headers(reply.headers_mut(), &answer.output.headers);
+        Ok(reply)
+    }
+
+    fn call(&self, parameters: Vec<Parameter>) -> Result<InferenceRequest<'_>, Problem> {
+        let Self { context, model, route, request, .. } = self;
+        let mut call = inference::request(context, *route, parameters)?;
+        request.apply(context.started, &mut call.options).map_err(Problem::bad_request)?;
+        let named = request.sequence().map_err(Problem::bad_request)?;
+        call.input.route.sequence = named.map(Box::new);
+        if let Some(names) = model.sequence_headers()
+            && call.input.route.sequence.is_none()
+        {
+            let headers = &context.parts.headers;
+            call.input.route.sequence = crate::request_options::sequence(headers, &names);
+        }
+        Ok(call)
+    }
+
+    async fn run(&self, call: InferenceRequest<'_>) -> Result<Answer, Problem> {
+        let answer = self.context.state.inference.predict(self.model, call).await?;
+        match archive::failure(&answer.output) {
+            Some(problem) => Err(problem),
+            None => Ok(answer),
+        }
+    }
+
+    /// The whole body of an answer that may come in pieces.
+    async fn whole(&self, answer: &mut Answer) -> Result<Bytes, Problem> {
+        let first = std::mem::take(&mut answer.output.body);
+        let Some(mut stream) = answer.stream.take() else { return Ok(first) };
+        let mut whole = BytesMut::from(first);
+        while let Some(piece) = stream.next().await {
+            let dialect = self.context.state.config.dialect;
+            let broken = |error| failure(dialect, self.model, self.route.target, &error);
+            whole.extend_from_slice(&piece.map_err(broken)?);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn respond(&self, answer: OpenInferenceAnswer, timing: &Timing) -> HttpResult {
+        let answer = answer.select(&self.request, self.model).map_err(Problem::bad_request)?;
+        let (body, json) = answer.write(&self.request).map_err(Problem::bad_request)?;
+        let mut reply = respond::plain(StatusCode::OK, body);
+        let headers = reply.headers_mut();
+        headers.insert(CONTENT_TYPE, if json.is_some() { BYTES } else { JSON });
+        if let Some(length) = json {
+            headers.insert(JSON_LENGTH, HeaderValue::from(length));
+        }
+        headers.insert(SERVER_TIMING, timing::header(timing));
+        Ok(reply)
+    }
+}
+
+fn parameter(content_type: &'static str, body: Bytes) -> Parameter {
+    Parameter { name: "body".into(), content_type: content_type.into(), value: body.into() }
+}
+
+fn internal(message: String) -> Problem {
+    Problem::new(ErrorCode::Internal, message)
+}
+
+/// What several futures give, or the first error.
+async fn all<T, E>(
+    mut futures: Vec<Pin<Box<impl Future<Output = Result<T, E>>>>>,
+) -> Result<Vec<T>, E> {
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waits = false;
+        for (future, done) in futures.iter_mut().zip(&mut done) {
+            if done.is_some() {
+                continue;
+            }
+            match future.as_mut().poll(context) {
+                Poll::Ready(Ok(value)) => *done = Some(value),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => waits = true,
+            }
+        }
+        if waits { Poll::Pending } else { Poll::Ready(Ok(())) }
+    })
+    .await?;
+    Ok(done.into_iter().flatten().collect())
+}
