@@ -288,7 +288,8 @@ impl Registrar {
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {
             Some(api) => {
-                Intake::Defined(Box::new(Endpoints::new(api, &settings, &options.endpoints)))
+                let endpoints = Endpoints::new(api, &settings, &options.endpoints);
+                Intake::Defined(Box::new(endpoints.of_model(&identity.name)))
             }
             None => Intake::Python,
         };

@@ -30,37 +30,49 @@ impl EndpointTensors {
     /// Whether a request fits.
     ///
     /// # Errors
-    /// A sentence that says what was expected and what came.
-    pub(super) fn check(&self, request: &TensorRequest) -> Result<(), String> {
+    /// A sentence that names the model, what it takes and what came.
+    pub(super) fn check(&self, model: &str, request: &TensorRequest) -> Result<(), String> {
         for (place, tensor) in request.inputs.iter().enumerate() {
             let name = tensor.name();
             if request.inputs[..place].iter().any(|before| before.name() == name) {
-                return Err(format!("input \"{name}\" comes twice"));
+                return Err(format!("Model {model:?}: input {name:?} came twice."));
             }
-            let Some((place, spec)) = self.signature.input(name) else {
-                if self.declared.takes_any {
-                    continue;
-                }
-                return Err(self.unknown(name));
-            };
-            let given = || format!("{} of shape {:?}", tensor.datatype(), tensor.shape());
-            if self.declared.inputs[place].checked && !fits(spec, tensor) {
-                return Err(format!("input \"{name}\": expected {spec}, got {}", given()));
-            }
-            if tensor.shape().len() > RANK_MAX {
-                return Err(format!("input \"{name}\" has more than {RANK_MAX} dimensions"));
-            }
-            if tensor.elements() == 0 && tensor.shape().iter().any(|size| *size > EMPTY_ITEMS_MAX) {
-                return Err(format!("input \"{name}\" has no elements: {}", given()));
+            if let Some(why) = self.misfit(tensor) {
+                return Err(format!("Model {model:?}{why}."));
             }
         }
         let given = |name: &str| request.inputs.iter().any(|tensor| tensor.name() == name);
         let specs = self.declared.inputs.iter().zip(&self.signature.inputs);
         let missing = specs.filter(|(one, _)| one.required).find(|(one, _)| !given(&one.name));
         match missing {
-            Some((one, spec)) => Err(format!("input \"{}\" is missing: {spec}", one.name)),
+            Some((one, spec)) => {
+                Err(format!("Model {model:?} needs input {:?}, {spec}; it did not come.", one.name))
+            }
             None => Ok(()),
         }
+    }
+
+    /// Why a tensor is none of the inputs, as the end of a sentence about the model.
+    fn misfit(&self, tensor: &NamedTensor) -> Option<String> {
+        let (name, shape) = (tensor.name(), tensor.shape());
+        let came = || format!("{} of shape {shape:?} came", tensor.datatype());
+        match self.signature.input(name) {
+            Some((place, spec)) if self.declared.inputs[place].checked && !fits(spec, tensor) => {
+                return Some(format!(": input {name:?} is {spec}, and {}", came()));
+            }
+            None if !self.declared.takes_any => {
+                let known = self.signature.inputs.iter();
+                let known: Vec<_> = known.map(|spec| format!("{:?}, {spec}", spec.name)).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join("; ") };
+                return Some(format!(" has no input {name:?}; it takes {known}"));
+            }
+            Some(_) | None => {}
+        }
+        if shape.len() > RANK_MAX {
+            return Some(format!(": input {name:?} has more than {RANK_MAX} dimensions"));
+        }
+        let too_many = tensor.elements() == 0 && shape.iter().any(|size| *size > EMPTY_ITEMS_MAX);
+        too_many.then(|| format!(": input {name:?} has no elements; {}", came()))
     }
 
     /// How many items a request brings.
@@ -115,15 +127,6 @@ impl EndpointTensors {
         let distance = usize::try_from(dim.unsigned_abs()).ok()?;
         let dim = if dim < 0 { rank.checked_sub(distance)? } else { distance };
         Some(dim).filter(|dim| *dim < rank)
-    }
-
-    fn unknown(&self, name: &str) -> String {
-        let known = self.signature.inputs.iter().map(|spec| format!("\"{}\"", spec.name));
-        let known = known.collect::<Vec<_>>().join(", ");
-        match known.is_empty() {
-            true => format!("there is no input \"{name}\"; it takes none"),
-            false => format!("there is no input \"{name}\"; it takes {known}"),
-        }
     }
 }
 
@@ -181,7 +184,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told_with_what_would() {
         use Datatype::{Fp32, Fp64, Int64};
-        let check = |inputs: &[(&str, Datatype, &[usize])]| tensors("rows").check(&request(inputs));
+        let check =
+            |inputs: &[(&str, Datatype, &[usize])]| tensors("rows").check("m", &request(inputs));
         assert_eq!(check(&[("x", Fp32, &[2, 3])]), Ok(()));
         assert_eq!(
             check(&[("x", Fp64, &[0, 3]), ("scale", Int64, &[])]),
@@ -190,19 +194,19 @@ mod tests {
         );
         let x = ("x", Fp32, &[1, 3][..]);
         let wrong = [
-            (check(&[]), "input \"x\" is missing: FP32 of shape [n, 3]"),
-            (check(&[x, x]), "input \"x\" comes twice"),
-            (check(&[x, ("y", Fp32, &[1])]), "no input \"y\"; it takes \"x\", \"scale\""),
+            (check(&[]), r#"Model "m" needs input "x", FP32 of shape [n, 3]; it did not come."#),
+            (check(&[x, x]), r#"Model "m": input "x" came twice."#),
+            (
+                check(&[x, ("y", Fp32, &[1])]),
+                r#"no input "y"; it takes "x", FP32 of shape [n, 3]; "scale", FP64 of shape [1]."#,
+            ),
             (
                 check(&[("x", Int64, &[1, 3])]),
-                "expected FP32 of shape [n, 3], got INT64 of shape [1, 3]",
+                r#"Model "m": input "x" is FP32 of shape [n, 3], and INT64 of shape [1, 3] came."#,
             ),
-            (
-                check(&[("x", Fp32, &[1, 4])]),
-                "expected FP32 of shape [n, 3], got FP32 of shape [1, 4]",
-            ),
-            (check(&[("x", Fp32, &[3])]), "got FP32 of shape [3]"),
-            (check(&[x, ("scale", Fp32, &[1; 33])]), "more than 32 dimensions"),
+            (check(&[("x", Fp32, &[1, 4])]), "[n, 3], and FP32 of shape [1, 4] came."),
+            (check(&[("x", Fp32, &[3])]), "FP32 of shape [3] came."),
+            (check(&[x, ("scale", Fp32, &[1; 33])]), "more than 32 dimensions."),
             (check(&[x, ("scale", Fp32, &[usize::MAX, 0])]), "has no elements"),
         ];
         for (checked, expected) in wrong {

@@ -33,6 +33,8 @@ pub(crate) struct Endpoints {
     size_readers: Vec<Option<SizeReader>>,
     /// By endpoint; none of definitions that an older package wrote down.
     tensors: Vec<Option<EndpointTensors>>,
+    /// The model's name, for sentences about requests that do not fit.
+    model: Box<str>,
 }
 
 /// How one endpoint is served at the moment.
@@ -75,13 +77,19 @@ impl Endpoints {
         let size_readers = api.endpoints.iter().map(reader).collect();
         let tensors = |name: &String| api.tensors.get(name).cloned().and_then(EndpointTensors::new);
         let tensors = api.endpoints.iter().map(tensors).collect();
-        let endpoints = Self { api, told, objectives, size_readers, tensors };
+        let endpoints =
+            Self { api, told, objectives, size_readers, tensors, model: Box::default() };
         let declared = endpoints.api.batch_sizes.values().max();
         if declared.is_some_and(|declared| *declared != settings.batch_size) {
             endpoints.apply(&endpoints.all(settings.batch_size));
         }
         options.iter().for_each(|(name, one)| endpoints.grant(name, one, settings));
         endpoints
+    }
+
+    /// The same under this name.
+    pub(crate) fn of_model(self, name: &str) -> Self {
+        Self { model: name.into(), ..self }
     }
 
     /// What was asked of one endpoint before the model was there; one that is gone asks for nothing.
@@ -152,7 +160,7 @@ impl Endpoints {
         let Some(request) = &input.tensors else { return Ok(()) };
         match place.or_else(|| self.default_index()).and_then(|place| self.tensors[place].as_ref())
         {
-            Some(tensors) => tensors.check(request),
+            Some(tensors) => tensors.check(&self.model, request),
             None => Ok(()),
         }
     }

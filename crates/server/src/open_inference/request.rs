@@ -88,7 +88,8 @@ impl OpenInferenceRequest {
     /// A sentence that names the model, what it takes and what came.
     pub(crate) fn tensors(&self, model: &Model) -> Result<TensorRequest, String> {
         let outputs = self.outputs.iter().map(|output| output.name.as_str().into()).collect();
-        let Some(signature) = model.signature() else {
+        // A definition's endpoints differ in what they take; the engine checks it.
+        let Some(signature) = model.signature().filter(|_| model.api().is_none()) else {
             let inputs = self.inputs.iter().map(|input| input.tensor.clone()).collect();
             return Ok(TensorRequest { inputs, outputs });
         };
@@ -123,6 +124,11 @@ impl OpenInferenceRequest {
             options.priority = Priority::Bulk;
         }
         Ok(())
+    }
+
+    /// The endpoint of a definition that the request's parameters name.
+    pub(crate) fn endpoint(&self, model: &Model) -> Option<&str> {
+        model.api().and_then(|_| self.parameters.get("endpoint")?.as_str())
     }
 
     /// The sequence that the request's parameters name, by a number or a text.

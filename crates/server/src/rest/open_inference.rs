@@ -274,6 +274,9 @@ impl TensorCall<'_> {
         let Self { context, model, route, request, .. } = self;
         let mut call = inference::request(context, *route, parameters)?;
         request.apply(context.started, &mut call.options).map_err(Problem::bad_request)?;
+        if let Some(endpoint) = request.endpoint(model) {
+            call.input.route.endpoint = Some(endpoint.into());
+        }
         let named = request.sequence().map_err(Problem::bad_request)?;
         call.input.route.sequence = named.map(Box::new);
         if let Some(names) = model.sequence_headers()
